@@ -1,0 +1,186 @@
+"""The only door from what a request said to what may be planned: every name is checked as if it were read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cms.access.policy import Policy
+from cms.errors import Problem, Refused, forbidden, invalid_query, not_found
+from cms.query.ast import And, At, Filter, Name, Or, Pick, Query, Some, Term, Test
+from cms.query.guarded import Guarded
+from cms.query.limits import MAX_FIELDS
+from cms.query.operators import SECRET_OPERATORS
+from cms.query.walk import Link, link_of, links_from
+from cms.schema.model import Catalogue, Collection, Field, Kind
+
+
+def guard(query: Query, collection: str, *, catalogue: Catalogue, policy: Policy, depth: int) -> Guarded:
+    """Return the query as this caller may ask it: names checked, `*` written out.
+
+    `depth` is how many relations deep it may go. Raises `Refused`: FORBIDDEN for whatever is hidden or missing, and
+    for an administrator NOT_FOUND (collection) or INVALID_QUERY (field) with its name.
+    """
+    found = readable(collection, catalogue=catalogue, policy=policy)
+    return Guarded(found, _Guard(catalogue, policy, depth).query(query, found, 0))
+
+
+def readable(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
+    """Return the collection when the caller may read it; raises `Refused` FORBIDDEN or NOT_FOUND."""
+    if not policy.admin:
+        raise forbidden()
+    found = catalogue.collections.get(collection)
+    if found is None or found.kind is Kind.FOLDER:
+        raise not_found("collection")
+    return found
+
+
+def writable(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
+    """Return the collection when the caller may write its items; raises `Refused` FORBIDDEN or NOT_FOUND."""
+    found = readable(collection, catalogue=catalogue, policy=policy)
+    if found.system or not found.writable:
+        raise Refused(Problem("FORBIDDEN", f'The items of "{collection}" can only be read here.'))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Guard:
+    catalogue: Catalogue
+    policy: Policy
+    depth: int
+
+    def query(self, query: Query, collection: Collection, level: int) -> Query:
+        self._check_depth(level)
+        for group in query.groups:
+            self._comparable(collection, group)
+        for aggregate in query.aggregates:
+            if aggregate.field != "*":
+                self._comparable(collection, Name(aggregate.field))
+        return replace(
+            query,
+            picks=self._picks(query.picks, collection, level),
+            filter=self._filter(query.filter, collection, level),
+            sort=tuple(self._term(term, collection, level) for term in query.sort),
+        )
+
+    def _picks(self, picks: tuple[Pick, ...], collection: Collection, level: int) -> tuple[Pick, ...]:
+        named = {pick.key: self._pick(pick, collection, level) for pick in picks if pick.name.field != "*"}
+        stars = [pick for pick in picks if pick.name.field == "*"]
+        spread = {pick.key: pick for star in stars for pick in self._spread(star, collection, level)}
+        found = tuple({**spread, **named}.values())
+        if len(found) > MAX_FIELDS:
+            raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
+        return found
+
+    def _spread(self, star: Pick, collection: Collection, level: int) -> list[Pick]:
+        """`*` is the own columns and the keys of to-many fields; `*.*` opens every relation."""
+        links = dict(links_from(self.catalogue, collection))
+        names = [name for name, field in collection.fields.items() if field.column or name in links]
+        picks = [Pick(name, Name(name), nested=star.nested if name in links else None) for name in names]
+        return [self._pick(pick, collection, level) for pick in picks]
+
+    def _pick(self, pick: Pick, collection: Collection, level: int) -> Pick:
+        field = self._field(collection, pick.name.field)
+        if pick.name.function:
+            self._comparable(collection, pick.name)
+        link = link_of(self.catalogue, collection, field.name)
+        if pick.nested is None and not (link and link.to_many):
+            if field.column is None:
+                raise self._unknown(collection, field.name)
+            return pick
+        if link is None:
+            raise self._unknown(collection, field.name, because="it leads to no other collection")
+        nested = pick.nested or Query(picks=())
+        return replace(pick, nested=self.query(nested, self._target(link), level + 1))
+
+    def _filter(self, said: Filter, collection: Collection, level: int) -> Filter:
+        match said:
+            case And(items) | Or(items):
+                return replace(said, items=tuple(self._filter(item, collection, level) for item in items))
+            case At(name, inner):
+                return replace(said, inner=self._at(name, inner, collection, level))
+            case Some() | Test():
+                raise invalid_query("An operator needs a field to stand at", parameter="filter")
+
+    def _at(self, name: Name, inner: Filter, collection: Collection, level: int) -> Filter:
+        field = self._field(collection, name.field)
+        link = link_of(self.catalogue, collection, field.name)
+        if link and not name.function and _leads_on(inner):
+            self._check_depth(level + 1)
+            return self._beyond(inner, self._target(link), level + 1)
+        self._own(inner, field)
+        return inner
+
+    def _beyond(self, inner: Filter, target: Collection, level: int) -> Filter:
+        if isinstance(inner, Some):
+            return replace(inner, inner=self._filter(inner.inner, target, level))
+        return self._filter(inner, target, level)
+
+    def _own(self, said: Filter, field: Field) -> None:
+        """Check a filter that stands at a field of its own."""
+        match said:
+            case And(items) | Or(items):
+                for item in items:
+                    self._own(item, field)
+            case Test(operator):
+                if field.secret and operator not in SECRET_OPERATORS:
+                    raise self._secret(field)
+            case At() | Some():
+                raise self._no_relation(field)
+
+    def _term(self, term: Term, collection: Collection, level: int) -> Term:
+        if term.aggregate:
+            if term.aggregate.field != "*":
+                self._comparable(collection, Name(term.aggregate.field))
+            return term
+        *steps, last = term.path
+        self._check_depth(level + len(steps))
+        for step in steps:
+            link = link_of(self.catalogue, collection, self._field(collection, step.field).name)
+            if link is None:
+                raise self._no_relation(self._field(collection, step.field))
+            collection = self._target(link)
+        self._comparable(collection, last)
+        return term
+
+    def _comparable(self, collection: Collection, name: Name) -> None:
+        field = self._field(collection, name.field)
+        if field.secret:
+            raise self._secret(field)
+
+    def _field(self, collection: Collection, name: str) -> Field:
+        field = collection.fields.get(name)
+        if field is None:
+            raise self._unknown(collection, name)
+        return field
+
+    def _target(self, link: Link) -> Collection:
+        return readable(link.target, catalogue=self.catalogue, policy=self.policy)
+
+    def _check_depth(self, level: int) -> None:
+        if level > self.depth:
+            raise invalid_query(f"It goes deeper than {self.depth} relations")
+
+    def _unknown(self, collection: Collection, name: str, because: str = "it does not exist") -> Refused:
+        if not self.policy.admin:
+            return forbidden()
+        reason = f'The field "{name}" of "{collection.name}" cannot be read: {because}'
+        return invalid_query(reason, collection=collection.name, field=name)
+
+    def _no_relation(self, field: Field) -> Refused:
+        reason = f'The field "{field.name}" of "{field.collection}" leads to no other collection'
+        return invalid_query(reason, collection=field.collection, field=field.name)
+
+    def _secret(self, field: Field) -> Refused:
+        reason = f'The field "{field.name}" of "{field.collection}" is secret and can only be tested for null and empty'
+        return invalid_query(reason, collection=field.collection, field=field.name)
+
+
+def _leads_on(inner: Filter) -> bool:
+    """Whether a filter at a relation speaks of the item beyond it and not of the key itself."""
+    match inner:
+        case And(items) | Or(items):
+            return any(_leads_on(item) for item in items)
+        case At() | Some():
+            return True
+        case Test():
+            return False

@@ -1,0 +1,63 @@
+"""The wiring: every route on one screen."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import falcon
+
+from cms.auth.sessions import Issuer
+from cms.config import Config, load
+from cms.errors import Refused
+from cms.http import auth, items, problems, server, structure
+from cms.http.logs import start_logging
+from cms.http.middleware import Accounting, Identification
+from cms.store.store import Store
+
+
+class App(falcon.App[falcon.Request, falcon.Response]):
+    """The WSGI application; `close` gives its connections back."""
+
+    def __init__(self, store: Store, secret: str) -> None:
+        super().__init__(middleware=[Accounting(), Identification(secret)])
+        self.close = store.close
+
+
+def create_app(config: Config) -> App:
+    """Make the WSGI application; it connects to nothing before its first request."""
+    store, issuer, most = Store(config), Issuer.of(config), config.max_payload_size
+    app = App(store, issuer.secret)
+    app.add_error_handler(Exception, problems.on_fault)
+    app.add_error_handler(falcon.HTTPError, problems.on_http_error)
+    app.add_error_handler(Refused, problems.on_refused)
+
+    app.add_route("/server/ping", server.Ping())
+    app.add_route("/server/health", server.Health(store))
+    app.add_route("/server/info", server.Info(store))
+    app.add_route("/utils/cache/clear", server.ClearCache(store))
+
+    app.add_route("/auth/login", auth.Login(store, issuer, most))
+    app.add_route("/auth/refresh", auth.Refresh(store, issuer, most))
+    app.add_route("/auth/logout", auth.Logout(store, most))
+    app.add_route("/users/me", auth.Me(store))
+
+    app.add_route("/collections", structure.Collections(store, most))
+    app.add_route("/collections/{collection}", structure.Collection(store, most))
+    app.add_route("/fields", structure.AllFields(store, most))
+    app.add_route("/fields/{collection}", structure.Fields(store, most))
+    app.add_route("/fields/{collection}/{field}", structure.Field(store, most))
+    app.add_route("/relations", structure.Relations(store, most))
+    app.add_route("/relations/{collection}", structure.CollectionRelations(store, most))
+    app.add_route("/relations/{collection}/{field}", structure.Relation(store, most))
+
+    app.add_route("/items/{collection}", items.Items(store, most))
+    app.add_route("/items/{collection}/{key}", items.Item(store, most))
+    return app
+
+
+def create_wsgi() -> App:
+    """Make the application of the environment's settings, for `gunicorn 'cms.app:create_wsgi()'`."""
+    config = load(os.environ, folder=Path.cwd())
+    start_logging(config)
+    return create_app(config)

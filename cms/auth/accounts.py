@@ -1,0 +1,73 @@
+"""Accounts from the command line: the first admin, further users, lost passwords, static tokens."""
+
+from __future__ import annotations
+
+import re
+
+from cms import passwords
+from cms.auth import tokens
+from cms.errors import Problem, Refused, invalid_payload, not_found
+from cms.store.database import Transaction, direct_transaction
+from cms.store.statements import statement
+
+ADMINISTRATOR = "Administrator"
+
+_EMAIL = re.compile(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
+
+
+def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
+    """Make the first active admin where there is none; return the password when one had to be made up."""
+    with direct_transaction(dsn) as transaction:
+        transaction.execute(statement("lock_accounts"))
+        if transaction.execute(statement("find_active_admin")):
+            return None
+        chosen = password or passwords.generated()
+        role = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0][0]
+        _insert(transaction, email=email, password=chosen, role=role)
+        return None if password else chosen
+
+
+def create_user(dsn: str, *, email: str, password: str, role: str | None) -> str:
+    """Make an active user and return its id; `role` is a role's id or name."""
+    with direct_transaction(dsn) as transaction:
+        found = transaction.execute(statement("find_role"), (role,)) if role else []
+        if role and not found:
+            raise not_found(f"role as {role}")
+        return _insert(transaction, email=email, password=password, role=found[0][0] if found else None)
+
+
+def set_password(dsn: str, *, email: str, password: str) -> None:
+    """Set a user's password and end all sessions of that user."""
+    _check_password(password)
+    with direct_transaction(dsn) as transaction:
+        _affect_one(transaction, "set_password", email, passwords.hashed(password))
+
+
+def make_token(dsn: str, *, email: str) -> str:
+    """Give a user a new static token and return it; only its digest is kept."""
+    token = tokens.random_token()
+    with direct_transaction(dsn) as transaction:
+        _affect_one(transaction, "set_token", email, tokens.digest(token))
+    return token
+
+
+def _insert(transaction: Transaction, *, email: str, password: str, role: str | None) -> str:
+    if not _EMAIL.fullmatch(email):
+        raise invalid_payload(f'"{email}" is no email address', field="email")
+    _check_password(password)
+    rows = transaction.execute(statement("insert_user"), (email, passwords.hashed(password), role))
+    if not rows:
+        raise Refused(Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email"}))
+    return str(rows[0][0])
+
+
+def _check_password(password: str) -> None:
+    if not 0 < len(password) <= passwords.LONGEST_PASSWORD:
+        raise invalid_payload(
+            f"A password has 1 to {passwords.LONGEST_PASSWORD} characters", field="password"
+        )
+
+
+def _affect_one(transaction: Transaction, name: str, email: str, value: str) -> None:
+    if not transaction.execute(statement(name), (email, value)):
+        raise not_found(f"user as {email}")

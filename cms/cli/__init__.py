@@ -1,0 +1,134 @@
+"""The command line. A command imports what it runs when it runs: --help and completion stay quick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cms.cli.session import expected, settings
+
+EPILOG = """Settings come from the environment and from .env in the current folder.
+
+Completion of names with the tab key, for bash, zsh or fish: put the output of
+`_CMS_COMPLETE=bash_source cms` into the shell's start file."""
+
+
+class Sentences(click.Group):
+    """Tells the faults that a user can do something about in a sentence; others keep their traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as fault:
+            if not expected(fault):
+                raise
+            raise click.ClickException(str(fault)) from fault
+
+
+@click.group(cls=Sentences, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="cms")
+def cms() -> None:
+    """A content management service: REST over PostgreSQL."""
+
+
+@cms.command()
+def serve() -> None:
+    """Start the service; Ctrl-C stops it.
+
+    Without DATABASE_URL it brings a database of its own, in DATA_DIR. The first start makes an admin of
+    ADMIN_EMAIL and ADMIN_PASSWORD; without a password it makes one up and prints it once.
+    """
+    from cms.cli.serve import serve
+
+    raise SystemExit(serve(settings()))
+
+
+@cms.command()
+def migrate() -> None:
+    """Bring the database's system tables to this version."""
+    from cms.cli.setup import migrate
+
+    migrate(settings())
+
+
+@cms.command()
+def bootstrap() -> None:
+    """Migrate, and make the first admin when there is none.
+
+    For installations that start gunicorn themselves; `cms serve` does it by itself.
+    """
+    from cms.cli.setup import bootstrap
+
+    bootstrap(settings())
+
+
+@cms.command()
+def config() -> None:
+    """Print the settings in effect, with secrets masked."""
+    from cms.config import effective
+
+    for name, value in effective(settings()):
+        click.echo(f"{name}={value}")
+
+
+@cms.command()
+def doctor() -> None:
+    """Tell what is wrong with this installation.
+
+    It looks at settings, disk, database, extensions and connections. The exit code is 1 when something is
+    wrong, and 0 when there are warnings only.
+    """
+    from cms.cli.doctor import diagnose
+
+    raise SystemExit(diagnose())
+
+
+@cms.group()
+def user() -> None:
+    """Make users, set passwords, make tokens."""
+
+
+EMAIL = click.option("--email", required=True, prompt="E-mail", help="The user's e-mail address.")
+PASSWORD = click.option(
+    "--password",
+    required=True,
+    envvar="CMS_USER_PASSWORD",
+    prompt=True,
+    hide_input=True,
+    confirmation_prompt=True,
+    help="Asked for when left out, which keeps it out of the shell's history.",
+    show_envvar=True,
+)
+
+
+@user.command("create")
+@EMAIL
+@PASSWORD
+@click.option("--role", help="Name or id of the user's role; without one there is none.")
+def create_user(email: str, password: str, role: str | None) -> None:
+    """Make a user and print its id."""
+    from cms.cli.user import create
+
+    create(settings(), email=email, password=password, role=role)
+
+
+@user.command("password")
+@EMAIL
+@PASSWORD
+def set_password(email: str, password: str) -> None:
+    """Set a user's password."""
+    from cms.cli.user import password as set_it
+
+    set_it(settings(), email=email, password=password)
+
+
+@user.command("token")
+@EMAIL
+def make_token(email: str) -> None:
+    """Make a static token for a user and print it, once; the one before it ends."""
+    from cms.cli.user import token
+
+    token(settings(), email=email)

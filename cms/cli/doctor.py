@@ -1,0 +1,171 @@
+"""`cms doctor`: one line for everything that an installation needs, and what to do about it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from cms.cli.session import database, expected, settings
+from cms.config import Config, ConfigError
+from cms.errors import Refused
+from cms.store.diagnosis import Server, examine
+from cms.store.migrate import OLDEST_SERVER, MigrationError, pending
+
+OK, WARNING, WRONG = "ok", "warning", "wrong"
+COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
+
+SECRET_CHARACTERS = 32
+SCARCE_BYTES = 1024**3
+NO_BYTES = 100 * 1024**2
+SPARE_CONNECTIONS = 5  # for the command line, migrations and whoever looks at the database by hand
+EXTENSIONS = {
+    "pg_trgm": "search in texts is slow on large tables without it",
+    "unaccent": "search tells accents apart without it",
+    "postgis": "geometry fields need it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    level: str
+    text: str
+
+
+def diagnose() -> int:
+    """Print a line for each finding and return the exit code: 1 when something is wrong."""
+    wrong = False
+    for finding in findings():
+        click.echo(f"{click.style(finding.level.ljust(7), fg=COLOURS[finding.level])}  {finding.text}")
+        wrong = wrong or finding.level == WRONG
+    return int(wrong)
+
+
+def findings() -> Iterator[Finding]:
+    """Yield what there is to tell about the installation of the current folder, the simple things first."""
+    try:
+        config = settings()
+    except ConfigError as fault:
+        yield from (Finding(WRONG, problem) for problem in fault.problems)
+        return
+    yield Finding(OK, "settings: every value can be used")
+    yield _secret(config)
+    yield from _disk(config)
+    try:
+        with database(config) as dsn:
+            yield from _database(dsn, config)
+    except Exception as fault:
+        if not expected(fault):
+            raise
+        yield Finding(WRONG, f"database: {fault}")
+
+
+def _secret(config: Config) -> Finding:
+    if config.secret and len(config.secret) < SECRET_CHARACTERS:
+        return Finding(
+            WARNING,
+            f"SECRET: shorter than {SECRET_CHARACTERS} characters, it can be guessed; set a longer one",
+        )
+    if config.secret:
+        return Finding(OK, "SECRET: set")
+    place = config.data_dir / "secret"
+    if config.database_url:
+        return Finding(
+            WARNING, f"SECRET: kept in {place}; set it when more than one machine serves this database"
+        )
+    return Finding(OK, f"SECRET: kept in {place}")
+
+
+def _disk(config: Config) -> Iterator[Finding]:
+    folder = _nearest(config.data_dir)
+    if not folder.is_dir():
+        yield Finding(WRONG, f"DATA_DIR: {folder} is not a folder; name another one")
+        return
+    if os.access(folder, os.W_OK | os.X_OK):
+        yield Finding(OK, f"DATA_DIR: {config.data_dir} can be written")
+    else:
+        yield Finding(
+            WRONG, f"DATA_DIR: {folder} cannot be written by this account; change its rights or DATA_DIR"
+        )
+    free = shutil.disk_usage(folder).free
+    text = f"disk: {free / 1024**3:.1f} GB are free at {folder}"
+    if free < NO_BYTES:
+        yield Finding(WRONG, f"{text}; make room before the database stops")
+    elif free < SCARCE_BYTES:
+        yield Finding(WARNING, f"{text}; make room soon")
+    else:
+        yield Finding(OK, text)
+
+
+def _nearest(path: Path) -> Path:
+    """Return the path, or the folder in which it would be made."""
+    return next(place for place in (path, *path.parents) if place.exists())
+
+
+def _database(dsn: str, config: Config) -> Iterator[Finding]:
+    server = examine(dsn)
+    yield _version(server)
+    yield _encoding(server)
+    yield _migrations(dsn)
+    yield from (_extension(name, server) for name in EXTENSIONS)
+    yield _connections(server, config)
+    if config.database_read_url:
+        yield _replica(config.database_read_url)
+
+
+def _version(server: Server) -> Finding:
+    major = server.version // 10_000
+    if major < OLDEST_SERVER:
+        return Finding(WRONG, f"database: PostgreSQL {major} is too old; {OLDEST_SERVER} or newer is needed")
+    return Finding(OK, f"database: PostgreSQL {major} answers")
+
+
+def _encoding(server: Server) -> Finding:
+    if server.encoding == "UTF8":
+        return Finding(OK, "encoding: UTF8")
+    return Finding(
+        WRONG, f"encoding: {server.encoding}; make a database with ENCODING 'UTF8' TEMPLATE template0"
+    )
+
+
+def _migrations(dsn: str) -> Finding:
+    try:
+        missing = pending(dsn)
+    except MigrationError as fault:
+        return Finding(WRONG, f"migrations: {fault}")
+    if missing:
+        return Finding(
+            WARNING, f"migrations: {len(missing)} to apply; run `cms migrate`, or `cms serve`, which does it"
+        )
+    return Finding(OK, "migrations: all applied")
+
+
+def _extension(name: str, server: Server) -> Finding:
+    if name in server.installed:
+        return Finding(OK, f"extension {name}: installed")
+    if name in server.available:
+        return Finding(WARNING, f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}")
+    # PostGIS is large and most do without it; the other two come with every server.
+    level = OK if name == "postgis" else WARNING
+    return Finding(level, f"extension {name}: the server does not have it; {EXTENSIONS[name]}")
+
+
+def _connections(server: Server, config: Config) -> Finding:
+    pools = 1 if config.database_read_url else 2  # reads and writes have a pool each
+    wanted = config.web_concurrency * config.database_pool_size * pools + SPARE_CONNECTIONS
+    text = f"connections: up to {wanted} of {server.connections}"
+    if wanted <= server.connections:
+        return Finding(OK, text)
+    return Finding(WARNING, f"{text}; lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, or raise max_connections")
+
+
+def _replica(dsn: str) -> Finding:
+    try:
+        examine(dsn)
+    except Refused as fault:
+        return Finding(WRONG, f"DATABASE_READ_URL: {fault}")
+    return Finding(OK, "DATABASE_READ_URL: the replica answers")

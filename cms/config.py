@@ -1,0 +1,190 @@
+"""Read the settings of a process, once, into one frozen record (decisions, section 16)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from cms import dotenv
+from cms.settings import MOST_WORKERS_UNASKED, SETTINGS, Setting
+
+
+class ConfigError(Exception):
+    """Settings that cannot be used; holds one sentence for each, never a secret's value."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = problems
+        super().__init__("\n".join(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The settings of a process; each field is the setting of that name in lower case.
+
+    Sizes are bytes, lives and limits of time are timedeltas, paths are absolute. The fields left out of
+    the representation may hold passwords, so that no log shows them.
+    """
+
+    host: str
+    port: int
+    public_url: str
+    secret: str | None = field(repr=False)
+    admin_email: str
+    admin_password: str | None = field(repr=False)
+    database_url: str | None = field(repr=False)
+    database_read_url: str | None = field(repr=False)
+    database_prepare: bool
+    database_pool_size: int
+    data_dir: Path
+    postgres_bin: Path | None
+    access_token_ttl: timedelta
+    refresh_token_ttl: timedelta
+    query_limit_default: int
+    query_limit_max: int | None
+    max_payload_size: int
+    max_relational_depth: int
+    db_statement_timeout: timedelta
+    log_level: str
+    log_style: str
+    web_concurrency: int
+    web_threads: int
+
+
+def load(environ: Mapping[str, str], *, folder: Path) -> Config:
+    """Read the settings from the environment, `folder/.env` and the files that `<NAME>_FILE` names.
+
+    The environment wins over `.env`; an empty value counts as unset; relative paths start at `folder`.
+    Raises one `ConfigError` that tells everything that is wrong.
+    """
+    problems: list[str] = []
+    sources = (environ, _dotenv(folder / ".env", problems=problems))
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
+    if values["database_read_url"] and not values["database_url"] and not problems:
+        problems.append("DATABASE_READ_URL needs DATABASE_URL: the embedded server has no replica.")
+    if problems:
+        raise ConfigError(*problems)
+    return Config(**_completed(values, folder))
+
+
+def effective(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of every setting in the table's order, with secrets masked.
+
+    An unset one is the empty text, so that unmasked lines can go back into a `.env`.
+    """
+    for setting in SETTINGS:
+        value = getattr(config, setting.name.lower())
+        shown = "" if value is None else setting.kind.show(value)
+        yield setting.name, setting.mask(shown) if setting.mask and shown else shown
+
+
+def _completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+    host = f"[{values['host']}]" if ":" in values["host"] else values["host"]
+    binaries = values["postgres_bin"]
+    return values | {
+        "public_url": values["public_url"] or f"http://{host}:{values['port']}",
+        "database_pool_size": values["database_pool_size"] or values["web_threads"] + 1,
+        "data_dir": Path(os.path.abspath(folder / values["data_dir"])),
+        "postgres_bin": binaries and Path(os.path.abspath(folder / binaries)),
+        "web_concurrency": values["web_concurrency"] or min(max(_cores(), 2), MOST_WORKERS_UNASKED),
+    }
+
+
+def _cores() -> int:
+    """Return how many cores this process may use: in a container often fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _value(
+    setting: Setting, sources: tuple[Mapping[str, str], ...], *, folder: Path, problems: list[str]
+) -> Any:
+    """Return the value from the first source that names the setting or its file; None when unset or wrong."""
+    name, from_file = setting.name, f"{setting.name}_FILE"
+    source = next((source for source in sources if name in source or from_file in source), {})
+    text = source.get(name, "")
+    if source.get(from_file):
+        if text:
+            problems.append(f"{name} and {from_file} are both set: keep one.")
+            return None
+        text = _content(folder / Path(source[from_file]), named_by=from_file, problems=problems)
+    try:
+        if "\0" in text:
+            raise ValueError
+        return setting.kind.parse(text or setting.default) if text or setting.default else None
+    except (ValueError, OverflowError):
+        seen = "" if setting.mask or source.get(from_file) else f", not {text[:60]!r}"
+        problems.append(f"{name} takes {setting.kind.takes}{seen}.")
+        return None
+
+
+def _content(path: Path, *, named_by: str, problems: list[str]) -> str:
+    try:
+        return path.read_text("utf-8").removesuffix("\n").removesuffix("\r")
+    except (OSError, ValueError) as fault:
+        problems.append(f"{named_by} names a file that cannot be read: {_reason(fault)}.")
+        return ""
+
+
+def _reason(fault: OSError | ValueError) -> str:
+    if isinstance(fault, OSError):
+        return fault.strerror or "unreadable"
+    return "it is not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else str(fault)
+
+
+def _dotenv(path: Path, *, problems: list[str]) -> Mapping[str, str]:
+    try:
+        values, faults = dotenv.read(path)
+    except (OSError, ValueError) as fault:
+        problems.append(f"{path.name} cannot be read: {_reason(fault)}.")
+        return {}
+    problems.extend(faults)
+    return values
+
+
+def secret_of(config: Config) -> str:
+    """Return SECRET, or the random one that this installation keeps in `DATA_DIR/secret`, made when missing.
+
+    Every process over one DATA_DIR gets the same. Raises `ConfigError` when it cannot be kept.
+    """
+    if config.secret:
+        return config.secret
+    path = config.data_dir / "secret"
+    try:
+        kept = _kept(path).strip()
+    except (OSError, ValueError) as fault:
+        raise ConfigError(f"SECRET is not set, and none can be kept in {path}: {_reason(fault)}.") from fault
+    if not kept:
+        raise ConfigError(f"SECRET is not set, and {path} is empty: set one, or remove that file.")
+    return kept
+
+
+def _kept(path: Path) -> str:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _publish(secrets.token_urlsafe(32), path)
+    return path.read_text("utf-8")
+
+
+def _publish(content: str, path: Path) -> None:
+    """Write a file that appears whole or not at all, readable by this account only; the first writer wins."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return  # another process was first, and its secret is the one to use
+    finally:
+        os.unlink(draft)

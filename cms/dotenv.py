@@ -1,0 +1,47 @@
+"""Read a `.env` file: NAME=value lines, quotes, comments, `export`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+QUOTED = re.compile(r"""(?:'(?P<plain>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)")\s*(?:#.*)?""")
+ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def read(path: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the variables of the file and a sentence for each line that is none; a missing file holds none.
+
+    No sentence quotes its line, which may hold a secret. Raises OSError and UnicodeDecodeError.
+    """
+    values: dict[str, str] = {}
+    problems = []
+    for number, line in enumerate(_lines(path), start=1):
+        assignment = ASSIGNMENT.fullmatch(line)
+        value = _unquoted(assignment[2]) if assignment else None
+        if assignment and value is not None:
+            values[assignment[1]] = value
+        elif line and not line.startswith("#"):
+            problems.append(f"Line {number} of {path.name} is not NAME=value.")
+    return values, problems
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        # Not splitlines(), which also splits at characters that a value may hold.
+        return [line.strip() for line in path.read_text("utf-8-sig").split("\n")]
+    except FileNotFoundError:
+        return []
+
+
+def _unquoted(text: str) -> str | None:
+    """Return the value that the right side of a line writes; None for a quote that does not end."""
+    if text[:1] not in ("'", '"'):
+        return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()
+    quoted = QUOTED.fullmatch(text)
+    if quoted is None:
+        return None
+    if quoted["plain"] is not None:
+        return quoted["plain"]
+    return re.sub(r"\\(.)", lambda found: ESCAPES.get(found[1], found[1]), quoted["escaped"])

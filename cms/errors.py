@@ -1,0 +1,79 @@
+"""Every way in which the service says no: a code, a status and a sentence (decisions, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+STATUS: Mapping[str, int] = MappingProxyType(
+    {
+        "INVALID_QUERY": 400,
+        "INVALID_PAYLOAD": 400,
+        "INVALID_FOREIGN_KEY": 400,
+        "RECORD_NOT_UNIQUE": 400,
+        "NOT_NULL_VIOLATION": 400,
+        "VALUE_TOO_LONG": 400,
+        "VALUE_OUT_OF_RANGE": 400,
+        "CONTAINS_NULL_VALUES": 400,
+        "INVALID_CREDENTIALS": 401,
+        "INVALID_TOKEN": 401,
+        "INVALID_OTP": 401,
+        "USER_SUSPENDED": 401,
+        "FORBIDDEN": 403,
+        "ROUTE_NOT_FOUND": 404,
+        "NOT_FOUND": 404,
+        "METHOD_NOT_ALLOWED": 405,
+        "CONTENT_TOO_LARGE": 413,
+        "UNSUPPORTED_MEDIA_TYPE": 415,
+        "FAILED_VALIDATION": 422,
+        "UNPROCESSABLE_CONTENT": 422,
+        "INTERNAL_SERVER_ERROR": 500,
+        "SERVICE_UNAVAILABLE": 503,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: a code of `STATUS`, a sentence, and the extensions that place it."""
+
+    code: str
+    message: str
+    extensions: Mapping[str, object] = field(default_factory=dict)
+
+
+class Refused(Exception):
+    """A request that is answered with an error; holds one `Problem` for each fault found."""
+
+    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("; ".join(problem.message for problem in self.problems))
+
+    @property
+    def status(self) -> int:
+        """The status of the whole answer: that of the first problem."""
+        return STATUS[self.problems[0].code]
+
+
+def invalid_query(reason: str, **place: object) -> Refused:
+    return Refused(Problem("INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, **place}))
+
+
+def invalid_payload(reason: str, **place: object) -> Refused:
+    return Refused(Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", {"reason": reason, **place}))
+
+
+def forbidden() -> Refused:
+    """One text for everything that is hidden or missing, so that neither can be told from the other."""
+    return Refused(Problem("FORBIDDEN", "You don't have permission to access this."))
+
+
+def not_found(what: str = "item") -> Refused:
+    return Refused(Problem("NOT_FOUND", f"There is no such {what}."))
+
+
+def unavailable(service: str, reason: str) -> Refused:
+    """Something that the service needs does not answer; the caller may try again."""
+    extensions = {"service": service, "reason": reason}
+    return Refused(Problem("SERVICE_UNAVAILABLE", f"The {service} is not available. {reason}.", extensions))

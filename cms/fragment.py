@@ -1,0 +1,86 @@
+"""SQL text that owns its parameters: the one way in which statements are put together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece of SQL: text parts with one parameter between each two of them.
+
+    `parts` always holds one element more than `values`. The numbers `$1 …` are given once, by `numbered`,
+    when the statement is whole; a value never becomes text.
+    """
+
+    parts: tuple[str, ...] = ("",)
+    values: tuple[object, ...] = ()
+
+    def __add__(self, other: Fragment) -> Fragment:
+        seam = self.parts[-1] + other.parts[0]
+        return Fragment((*self.parts[:-1], seam, *other.parts[1:]), self.values + other.values)
+
+    def numbered(self) -> tuple[str, tuple[object, ...]]:
+        """Return the text with `$1 …` in it and the values in that order."""
+        pieces = [self.parts[0]]
+        for number, part in enumerate(self.parts[1:], start=1):
+            pieces.append(f"${number}{part}")
+        return "".join(pieces), self.values
+
+
+EMPTY = Fragment()
+
+
+def text(sql: str) -> Fragment:
+    """Return SQL that was written in this code base; never pass anything from a request."""
+    return Fragment((sql,))
+
+
+def param(value: object, cast: str = "") -> Fragment:
+    """Return a parameter, with `::cast` behind it when its type is not plain from its place."""
+    return Fragment(("", f"::{cast}" if cast else ""), (value,))
+
+
+def name(identifier: str) -> Fragment:
+    """Return an identifier of the catalogue, quoted."""
+    return text(quoted(identifier))
+
+
+def quoted(identifier: str) -> str:
+    """Return an identifier in double quotes, with those inside it doubled."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def join(separator: str, fragments: Iterable[Fragment]) -> Fragment:
+    """Return the fragments in a row with `separator` between each two of them; linear in their size."""
+    parts: list[str] = [""]
+    values: list[object] = []
+    for index, fragment in enumerate(fragments):
+        parts[-1] += (separator if index else "") + fragment.parts[0]
+        parts.extend(fragment.parts[1:])
+        values.extend(fragment.values)
+    return Fragment(tuple(parts), tuple(values))
+
+
+def concat(*fragments: Fragment | str) -> Fragment:
+    """Return pieces of this code base's SQL and fragments in a row."""
+    return join("", (text(piece) if isinstance(piece, str) else piece for piece in fragments))
+
+
+def commas(fragments: Iterable[Fragment]) -> Fragment:
+    return join(", ", fragments)
+
+
+def fill(template: str, *operands: Fragment) -> Fragment:
+    """Return a template of this code base's SQL with `{0}`, `{1}` … replaced by the operands."""
+    pieces = _split(template)
+    return join("", (operands[int(piece)] if odd else text(piece) for odd, piece in pieces))
+
+
+@lru_cache(maxsize=1024)
+def _split(template: str) -> tuple[tuple[bool, str], ...]:
+    pieces = re.split(r"\{(\d)\}", template)
+    return tuple((bool(index % 2), piece) for index, piece in enumerate(pieces))

@@ -1,0 +1,71 @@
+"""/items: the rows of collections (specification, section 4.4)."""
+
+from __future__ import annotations
+
+import falcon
+
+from cms.errors import invalid_payload, invalid_query
+from cms.http.media import body
+from cms.store import writes
+from cms.store.reads import Ask, read_list, read_one
+from cms.store.store import Store
+
+
+class Items:
+    """Several items, or the one of a singleton."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._store = store
+        self._most = most
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        ask = Ask(collection, request.query_string)
+        response.data = read_list(self._store, request.context.identity, ask)
+
+    def on_query(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
+        payload = body(request, most=self._most)
+        params = payload.get("query", {}) if isinstance(payload, dict) else None
+        if not isinstance(params, dict):
+            raise invalid_query('The body must be an object with the parameters under "query"')
+        response.data = read_list(self._store, request.context.identity, Ask(collection, params=params))
+
+    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        payload = body(request, most=self._most)
+        if not isinstance(payload, dict | list):
+            raise invalid_payload("The body must be an item or an array of items")
+        ask = collection, request.query_string
+        response.data = writes.create(self._store, request.context.identity, ask, payload)
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        payload, ask = body(request, most=self._most), (collection, request.query_string)
+        response.data = writes.update_many(self._store, request.context.identity, ask, payload)
+
+    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        payload = body(request, most=self._most)
+        writes.delete_many(self._store, request.context.identity, collection, payload)
+        response.status = falcon.HTTP_204
+
+
+class Item:
+    """One item by its primary key."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._store = store
+        self._most = most
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
+        ask = Ask(collection, request.query_string)
+        response.data = read_one(self._store, request.context.identity, ask, key=key)
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
+        payload, ask = body(request, most=self._most), (collection, request.query_string)
+        response.data = writes.update_one(
+            self._store, request.context.identity, ask, key=key, payload=payload
+        )
+
+    def on_delete(
+        self, request: falcon.Request, response: falcon.Response, collection: str, key: str
+    ) -> None:
+        writes.delete_one(self._store, request.context.identity, collection, key=key)
+        response.status = falcon.HTTP_204

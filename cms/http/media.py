@@ -1,0 +1,54 @@
+"""Bodies in and answers out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import falcon
+
+from cms import jsontext
+from cms.errors import Problem, Refused, invalid_payload
+
+
+def body(request: falcon.Request, *, most: int) -> object:
+    """Return the JSON body; raises `Refused` for a wrong type, size or text. No body at all is null."""
+    raw = _raw(request, most)
+    if raw and not _is_json(request.content_type):
+        raise Refused(
+            Problem("UNSUPPORTED_MEDIA_TYPE", "Send JSON with the header Content-Type: application/json.")
+        )
+    try:
+        return jsontext.loads(raw) if raw else None
+    except ValueError as error:
+        raise invalid_payload(f"The body is not usable JSON: {error}") from None
+
+
+def fields(request: falcon.Request, *, most: int) -> Mapping[str, object]:
+    """Return the body as an object; raises `Refused` INVALID_PAYLOAD for anything else."""
+    found = body(request, most=most)
+    if not isinstance(found, dict):
+        raise invalid_payload("The body must be an object")
+    return found
+
+
+def send(response: falcon.Response, data: object) -> None:
+    """Answer `{"data": …}`."""
+    response.data = jsontext.dumps({"data": data})
+
+
+def _raw(request: falcon.Request, most: int) -> bytes:
+    if (request.content_length or 0) > most:
+        raise _too_large(most)
+    raw: bytes = request.bounded_stream.read(most + 1)
+    if len(raw) > most:
+        raise _too_large(most)
+    return raw
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(Problem("CONTENT_TOO_LARGE", f"The body is larger than {most} bytes.", {"limit": most}))
+
+
+def _is_json(content_type: str | None) -> bool:
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return kind == falcon.MEDIA_JSON or (kind.startswith("application/") and kind.endswith("+json"))

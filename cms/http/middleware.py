@@ -1,0 +1,72 @@
+"""What happens to every request: an id, an identity, the common headers, a line in the log."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from typing import Any
+
+import falcon
+
+from cms.auth.tokens import claims_of, digest
+from cms.store.store import ANONYMOUS, Identity
+
+log = logging.getLogger("cms.access")
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+
+
+class Identification:
+    """Tell who calls, once, from the headers alone; the store tells whether that user may still act."""
+
+    def __init__(self, secret: str) -> None:
+        self._secret = secret
+
+    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+        request.context.identity = self._identity(request.auth)
+        if request.method == "SEARCH":  # the same as the younger QUERY, which is the one that Falcon knows
+            request.method = "QUERY"
+
+    def _identity(self, header: str | None) -> Identity:
+        kind, _, token = (header or "").partition(" ")
+        token = token.strip()
+        if kind.lower() != "bearer" or not token:
+            return ANONYMOUS
+        if token.count(".") == 2:
+            return Identity(user=claims_of(token, secret=self._secret)["id"])
+        return Identity(token=digest(token))
+
+
+class Accounting:
+    """Number every request, time it, and write one line about it."""
+
+    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+        said = request.get_header("X-Request-Id")
+        request.context.id = said if said and _REQUEST_ID.fullmatch(said) else secrets.token_hex(8)
+        request.context.began = time.perf_counter()
+
+    def process_response(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        resource: Any,
+        succeeded: bool,  # noqa: FBT001
+    ) -> None:
+        response.set_header("X-Request-Id", request.context.id)
+        private = request.path.startswith("/auth")
+        response.set_header("Cache-Control", "no-store" if private else "no-cache")
+        response.set_header("Vary", "Origin")
+        if log.isEnabledFor(logging.INFO):
+            self._write(request, response)
+
+    def _write(self, request: falcon.Request, response: falcon.Response) -> None:
+        facts = {
+            "request": request.context.id,
+            "method": request.method,
+            "path": request.path,
+            "status": response.status_code,
+            "ms": round((time.perf_counter() - request.context.began) * 1000, 2),
+        }
+        log.info("%s %s %s", request.method, request.path, response.status_code, extra=facts)

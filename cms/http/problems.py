@@ -1,0 +1,72 @@
+"""Errors as answers: the envelope, and nothing that an unexpected fault could leak (decisions, section 2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import falcon
+
+from cms import jsontext
+from cms.errors import STATUS, Problem, Refused
+
+log = logging.getLogger("cms")
+
+
+def answer(response: falcon.Response, status: int, problems: Iterable[Problem]) -> None:
+    """Write problems as the body of an error."""
+    response.status = status
+    response.content_type = falcon.MEDIA_JSON
+    response.data = jsontext.dumps({"errors": [_entry(problem) for problem in problems]})
+
+
+def on_refused(request: falcon.Request, response: falcon.Response, refused: Refused, params: Any) -> None:
+    """Answer what the service itself refuses."""
+    answer(response, refused.status, refused.problems)
+
+
+def on_http_error(
+    request: falcon.Request, response: falcon.Response, error: falcon.HTTPError, params: Any
+) -> None:
+    """Answer what Falcon refuses: unknown routes, methods, media."""
+    problem = _of_falcon(request, error)
+    if problem.code == "METHOD_NOT_ALLOWED":
+        response.set_header("Allow", _allowed(error))
+    answer(response, STATUS[problem.code], [problem])
+
+
+def on_fault(request: falcon.Request, response: falcon.Response, error: Exception, params: Any) -> None:
+    """Log an unexpected fault under the request's id, and answer that id and no detail."""
+    identifier = request.context.id
+    log.error("unexpected fault", exc_info=error, extra={"request": identifier})
+    problem = Problem(
+        "INTERNAL_SERVER_ERROR", "An unexpected error occurred; it has been logged.", {"id": identifier}
+    )
+    answer(response, 500, [problem])
+
+
+def _of_falcon(request: falcon.Request, error: falcon.HTTPError) -> Problem:
+    match error.status_code:
+        case 404:
+            return Problem("ROUTE_NOT_FOUND", "There is no such route.", {"path": request.path})
+        case 405:
+            allowed = _allowed(error)
+            message = f"The method {request.method} is not allowed here; there are {allowed}."
+            return Problem("METHOD_NOT_ALLOWED", message, {"allowed": allowed.split(", ")})
+        case 413:
+            return Problem("CONTENT_TOO_LARGE", "The body is too large.")
+        case 415:
+            return Problem("UNSUPPORTED_MEDIA_TYPE", "Send JSON with Content-Type: application/json.")
+        case _:
+            return Problem("INVALID_QUERY", error.description or error.title or "The request is not valid.")
+
+
+def _allowed(error: falcon.HTTPError) -> str:
+    """SEARCH is served wherever QUERY is."""
+    headers: Any = error.headers or {}
+    return str(dict(headers).get("Allow", "")).replace("QUERY", "QUERY, SEARCH")
+
+
+def _entry(problem: Problem) -> dict[str, object]:
+    return {"message": problem.message, "extensions": {**problem.extensions, "code": problem.code}}

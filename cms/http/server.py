@@ -1,0 +1,55 @@
+"""/server and /utils: is it up, is it well, what is it, and forget what was remembered."""
+
+from __future__ import annotations
+
+import falcon
+
+from cms.errors import Refused
+from cms.http.media import send
+from cms.store.health import health, info
+from cms.store.store import Store, require_admin
+
+
+class Ping:
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Answer without touching the database."""
+        response.content_type = falcon.MEDIA_TEXT
+        response.text = "pong"
+
+
+class Health:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Answer 200 when a request could be served, else 503; administrators see the parts."""
+        found = health(self._store)
+        response.status = falcon.HTTP_200 if found["status"] == "ok" else falcon.HTTP_503
+        shown = found if self._by_admin(request) else {"status": found["status"]}
+        send(response, shown)
+
+    def _by_admin(self, request: falcon.Request) -> bool:
+        try:
+            self._store.reading(request.context.identity, lambda scene: require_admin(scene.actor))
+        except Refused:
+            return False
+        return True
+
+
+class Info:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Answer the project's public face; administrators also see versions."""
+        send(response, info(self._store, request.context.identity))
+
+
+class ClearCache:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Forget the structure, in every process, after changes made behind the service's back."""
+        self._store.forget(request.context.identity)
+        response.status = falcon.HTTP_204

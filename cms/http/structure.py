@@ -1,0 +1,127 @@
+"""/collections, /fields and /relations: the structure of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import falcon
+
+from cms.errors import invalid_payload
+from cms.http.media import body, fields, send
+from cms.store import collections, relations
+from cms.store import fields as columns
+from cms.store.store import Store
+
+
+class Structure:
+    """What all resources of structure need: the store, and the largest body in bytes."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._store = store
+        self._most = most
+
+
+class Collections(Structure):
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        send(response, collections.list_collections(self._store, request.context.identity))
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        payload = fields(request, most=self._most)
+        send(response, collections.create_collection(self._store, request.context.identity, payload))
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+        changes = _named(body(request, most=self._most), "collection")
+        send(response, collections.update_collections(self._store, request.context.identity, changes))
+
+
+class Collection(Structure):
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        send(response, collections.read_collection(self._store, request.context.identity, collection))
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        changes = [(collection, fields(request, most=self._most))]
+        send(response, collections.update_collections(self._store, request.context.identity, changes)[0])
+
+    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        collections.delete_collection(self._store, request.context.identity, collection)
+        response.status = falcon.HTTP_204
+
+
+class AllFields(Structure):
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        send(response, columns.list_fields(self._store, request.context.identity))
+
+
+class Fields(Structure):
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        send(response, columns.list_fields(self._store, request.context.identity, collection))
+
+    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        payload = fields(request, most=self._most)
+        send(response, columns.create_field(self._store, request.context.identity, collection, payload))
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        changes = [
+            (name, {key: value for key, value in payload.items() if key != "field"})
+            for name, payload in _named(body(request, most=self._most), "field")
+        ]
+        send(response, columns.update_fields(self._store, request.context.identity, collection, changes))
+
+
+class Field(Structure):
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
+        send(response, columns.read_field(self._store, request.context.identity, collection, field))
+
+    def on_patch(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
+        changes = [(field, fields(request, most=self._most))]
+        send(response, columns.update_fields(self._store, request.context.identity, collection, changes)[0])
+
+    def on_delete(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
+        columns.delete_field(self._store, request.context.identity, collection, field)
+        response.status = falcon.HTTP_204
+
+
+class Relations(Structure):
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        send(response, relations.list_relations(self._store, request.context.identity))
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        payload = fields(request, most=self._most)
+        send(response, relations.create_relation(self._store, request.context.identity, payload))
+
+
+class CollectionRelations(Structure):
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        send(response, relations.list_relations(self._store, request.context.identity, collection))
+
+
+class Relation(Structure):
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
+        send(response, relations.read_relation(self._store, request.context.identity, collection, field))
+
+    def on_patch(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
+        payload = fields(request, most=self._most)
+        place = collection, field
+        send(response, relations.update_relation(self._store, request.context.identity, place, payload))
+
+    def on_delete(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
+        relations.delete_relation(self._store, request.context.identity, (collection, field))
+        response.status = falcon.HTTP_204
+
+
+def _named(payload: object, key: str) -> list[tuple[str, Mapping[str, object]]]:
+    """Return an array of records as pairs of the name under `key` and the record."""
+    if not isinstance(payload, list):
+        raise invalid_payload("The body must be an array")
+    for item in payload:
+        if not isinstance(item, dict) or not isinstance(item.get(key), str):
+            raise invalid_payload(f'Each entry must be an object with its "{key}"')
+    return [(item[key], item) for item in payload]

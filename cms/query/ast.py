@@ -1,0 +1,143 @@
+"""What a request said, as a value: frozen, hashable, without its literals.
+
+Literals stand beside the tree, in `Said.literals`, and the tree points to them by `Slot`. Two requests that differ
+in literals only have equal trees, and so share one finished statement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a literal in `Said.literals`."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """$NOW, moved by so many units (`-1`, `hour`)."""
+
+    amount: int = 0
+    unit: str = "second"
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """$CURRENT_USER or $CURRENT_ROLE."""
+
+    name: str
+
+
+Operand = Slot | Now | Current
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A field as a query names it, or a function of one: `title`, `year(published)`."""
+
+    field: str
+    function: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The key in the answer."""
+        return f"{self.field}_{self.function}" if self.function else self.field
+
+
+# Filters: one language for clients' filters and permissions' rules
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    items: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    items: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The inner filter holds for the named field, or for the item at the other end of it."""
+
+    name: Name
+    inner: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """The inner filter holds for at least one related item, or for none when `negated`."""
+
+    inner: Filter
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """An operator with its operands: none, one, or the two of `_between`."""
+
+    operator: str
+    operands: tuple[Operand, ...] = ()
+
+
+Filter = And | Or | At | Some | Test
+
+EVERYTHING = And(())
+
+
+# Queries
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    function: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One term of a sort: a path of fields, or an aggregate."""
+
+    path: tuple[Name, ...]
+    descending: bool = False
+    aggregate: Aggregate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One requested field; `*` stands for all. `nested` is what is asked of the items it leads to."""
+
+    key: str
+    name: Name
+    scope: str | None = None
+    nested: Query | None = None
+
+
+STAR = Pick("*", Name("*"))
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is asked of one collection, or of the items at the other end of a relation."""
+
+    picks: tuple[Pick, ...] = (STAR,)
+    filter: Filter = EVERYTHING
+    sort: tuple[Term, ...] = ()
+    limit: Slot | None = None
+    offset: Slot | None = None
+    search: Slot | None = None
+    aggregates: tuple[Aggregate, ...] = ()
+    groups: tuple[Name, ...] = ()
+    counts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A parsed request: the tree, and the literals that its slots point to."""
+
+    query: Query
+    literals: tuple[object, ...] = field(default=())

@@ -1,0 +1,69 @@
+"""Query strings with brackets, `filter[price][_gt]=5`, as nested values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+
+from cms.errors import invalid_query
+from cms.query.limits import MAX_BRACKETS, MAX_QUERY_PARAMETERS
+
+_FORM = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
+
+
+def nested(query_string: str) -> dict[str, object]:
+    """Return the parameters as nested dicts; `a[]` and a name said more than once make a list.
+
+    A name whose brackets do not match is taken as it is. Lists by number (`_and[0]`) stay dicts with digits as
+    keys, until `listed` turns them.
+    """
+    try:
+        pairs = parse_qsl(query_string, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
+    except ValueError:
+        raise invalid_query(f"It has more than {MAX_QUERY_PARAMETERS} parameters") from None
+    if any("\0" in part for pair in pairs for part in pair):
+        raise invalid_query("The character U+0000 cannot be stored")
+    return _merge(pairs)
+
+
+def listed(value: object) -> object:
+    """Return a dict with the keys 0, 1, 2 … as the list that it stands for, anything else as it is."""
+    if isinstance(value, dict) and value and all(key.isdecimal() and key.isascii() for key in value):
+        return [value[key] for key in sorted(value, key=_number)]
+    return value
+
+
+def _number(digits: str) -> tuple[int, str]:
+    return len(digits), digits
+
+
+def _merge(pairs: Iterable[tuple[str, str]]) -> dict[str, object]:
+    root: dict[str, object] = {}
+    for name, value in pairs:
+        matched = _FORM.fullmatch(name)
+        keys = [matched[1], *re.findall(r"\[([^\[\]]*)\]", matched[2])] if matched else [name]
+        if len(keys) > MAX_BRACKETS:
+            raise invalid_query(f"It nests more than {MAX_BRACKETS} brackets", parameter=keys[0])
+        _put(root, keys, value)
+    return root
+
+
+def _put(root: dict[str, object], keys: list[str], value: str) -> None:
+    *inner, last = keys if keys[-1] or len(keys) == 1 else keys[:-1]
+    appends = len(inner) + 1 < len(keys)
+    place = root
+    for key in inner:
+        below = place.setdefault(key, {})
+        if not isinstance(below, dict):
+            raise invalid_query(f'"{key}" is both a value and a group', parameter=keys[0])
+        place = below
+    place[last] = _joined(place.get(last), value, appends, keys[0])
+
+
+def _joined(before: object, value: str, appends: bool, parameter: str) -> object:  # noqa: FBT001
+    if before is None:
+        return [value] if appends else value
+    if isinstance(before, dict):
+        raise invalid_query("A name is both a value and a group", parameter=parameter)
+    return [*(before if isinstance(before, list) else [before]), value]

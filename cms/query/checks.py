@@ -1,0 +1,69 @@
+"""Operators met with fields: do they fit, and how does an operand become a parameter (decisions, section 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cms.errors import invalid_query
+from cms.query.ast import Slot, Test
+from cms.query.bind import Bind
+from cms.query.operators import OPERATORS, Operator, Takes
+from cms.query.resolved import AnyOf, Check, Hit, Predicate, Value
+from cms.schema.model import Collection, Field
+from cms.schema.types import Family, parse_geometry, parse_text
+
+_SEARCHED = frozenset({Family.TEXT, Family.NUMBER, Family.UUID})
+
+
+def check(test: Test, value: Value) -> Check:
+    """Return the test as SQL will make it; raises `Refused` INVALID_QUERY when operator and type do not fit."""
+    operator = OPERATORS[test.operator]
+    field = value.field
+    if value.family not in operator.families:
+        fault = f'The operator {operator.name} does not fit the type {value.type.name} of "{field.name}"'
+        raise invalid_query(fault, collection=field.collection, field=field.name, operator=operator.name)
+    convert = _converter(operator, value)
+    label = f"{field.collection}.{field.name} {operator.name}"
+    return Check(value, operator, tuple(Bind(operand, convert, label) for operand in test.operands))
+
+
+def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
+    parse = value.type.parse
+    match operator.takes:
+        case Takes.LIST:
+            return lambda found: [parse(item) for item in found]  # type: ignore[attr-defined]
+        case Takes.PATTERN:
+            return lambda found: operator.pattern.format(escaped(parse_text(found)))
+        case Takes.SHAPE:
+            return parse_geometry
+        case _:
+            return parse
+
+
+def escaped(text: str) -> str:
+    """Return a text for use in a LIKE pattern, where `%`, `_` and `\\` are ordinary characters of it."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def hits(collection: Collection, word: Slot) -> Predicate:
+    """Return the search for a word in every field that is searched; in none it finds nothing."""
+    return AnyOf(tuple(Hit(field, _word(field, word)) for field in collection.columns if _is_searched(field)))
+
+
+def _is_searched(field: Field) -> bool:
+    told = field.meta.get("searchable") if field.meta else None
+    return field.type.family in _SEARCHED and not field.secret and told is not False
+
+
+def _word(field: Field, word: Slot) -> Bind:
+    if field.type.family is Family.TEXT:
+        return Bind(word, lambda found: f"%{escaped(str(found))}%", "search")
+    return Bind(word, lambda found: _or_null(field.type.parse, found), "search")
+
+
+def _or_null(parse: Callable[[object], str], found: object) -> str | None:
+    """A word that is no number equals no number; as NULL it leaves the statement the same for every word."""
+    try:
+        return parse(found)
+    except ValueError:
+        return None

@@ -1,0 +1,153 @@
+"""Filters and rules from nested values to the tree (specification, section 4.2; decisions, section 4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from cms import jsontext
+from cms.errors import invalid_query
+from cms.query.ast import EVERYTHING, And, At, Filter, Name, Operand, Or, Some, Test
+from cms.query.brackets import listed
+from cms.query.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS
+from cms.query.literals import Literals
+from cms.query.operators import NEGATED, OPERATORS, Takes
+
+_CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
+_TRUE, _FALSE = ("", "true", "1"), ("false", "0")
+
+Path = tuple[str, ...]
+
+
+def parse_filter(value: object, literals: Literals, *, parameter: str = "filter") -> Filter:
+    """Return the tree of a filter given as nested dicts or as JSON text; literals are set aside.
+
+    Raises `Refused` INVALID_QUERY with the path of the fault.
+    """
+    return _Parser(literals).group(decoded(value, parameter), (parameter,))
+
+
+def parse_name(text: str) -> Name:
+    """Return a field or a function of one, `year(published)`."""
+    matched = _CALL.fullmatch(text)
+    return Name(matched[2], matched[1]) if matched else Name(text)
+
+
+def decoded(value: object, parameter: str) -> object:
+    """Return a parameter that may come as JSON text (`filter={"id":{"_eq":1}}`) or as brackets."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return jsontext.loads(value) if value.strip() else {}
+    except ValueError as error:
+        raise invalid_query(f'"{parameter}" is not JSON: {error}', parameter=parameter) from None
+
+
+class _Parser:
+    """Counts nodes while it walks, so that no filter outgrows its limits."""
+
+    def __init__(self, literals: Literals) -> None:
+        self.literals = literals
+        self.nodes = 0
+
+    def group(self, value: object, path: Path) -> Filter:
+        """Several keys at one level mean `_and`."""
+        self._count(path)
+        if not isinstance(value, Mapping):
+            raise _wrong(path, "a filter is an object")
+        items = tuple(self._entry(str(key), inner, (*path, str(key))) for key, inner in value.items())
+        return items[0] if len(items) == 1 else And(items) if items else EVERYTHING
+
+    def _entry(self, key: str, value: object, path: Path) -> Filter:
+        if key in ("_and", "_or"):
+            items = tuple(self.group(item, (*path, str(n))) for n, item in enumerate(_items(value, path)))
+            return And(items) if key == "_and" else Or(items)
+        if key in ("_some", "_none"):
+            return Some(self.group(value, path), negated=key == "_none")
+        if key in OPERATORS:
+            return self._test(key, value, path)
+        if key.startswith("_") and _looks_like_operator(value):
+            raise _wrong(path, f'there is no operator "{key}"')
+        return At(parse_name(key), self._inner(value, path))
+
+    def _inner(self, value: object, path: Path) -> Filter:
+        if isinstance(value, Mapping):
+            return self.group(value, path)
+        if isinstance(value, list):
+            raise _wrong(path, "a list needs an operator, such as _in")
+        return self._test("_eq", value, path)
+
+    def _test(self, operator: str, value: object, path: Path) -> Filter:
+        self._count(path)
+        if value is None and operator in ("_eq", "_neq"):
+            return Test("_null" if operator == "_eq" else "_nnull")
+        match OPERATORS[operator].takes:
+            case Takes.NOTHING:
+                return Test(operator if _truth(value, path) else NEGATED[operator])
+            case Takes.LIST:
+                return Test(operator, (self.literals.slot(tuple(_list(value, path))),))
+            case Takes.TWO:
+                return Test(operator, self._two(value, path))
+            case _:
+                return Test(operator, (self._one(value, path),))
+
+    def _two(self, value: object, path: Path) -> tuple[Operand, ...]:
+        found = _list(value, path)
+        if len(found) != 2:
+            raise _wrong(path, "it takes exactly two values")
+        return tuple(self._one(item, path) for item in found)
+
+    def _one(self, value: object, path: Path) -> Operand:
+        if value is None or isinstance(value, list):
+            raise _wrong(path, "it takes one value that is not null")
+        try:
+            return self.literals.operand(value)
+        except ValueError as error:
+            raise _wrong(path, str(error)) from None
+
+    def _count(self, path: Path) -> None:
+        self.nodes += 1
+        if self.nodes > MAX_FILTER_NODES:
+            raise _wrong(path[:1], f"it has more than {MAX_FILTER_NODES} nodes")
+        if len(path) > MAX_FILTER_DEPTH:
+            raise _wrong(path[:1], f"it is nested deeper than {MAX_FILTER_DEPTH}")
+
+
+def _items(value: object, path: Path) -> Sequence[object]:
+    found = listed(value)
+    if found == {}:
+        return ()
+    if not isinstance(found, list):
+        raise _wrong(path, "it takes a list of filters")
+    return found
+
+
+def _list(value: object, path: Path) -> list[object]:
+    """A list by commas, by brackets or as JSON."""
+    found = listed(value)
+    if isinstance(found, str):
+        found = found.split(",") if found else []
+    if not isinstance(found, list):
+        found = [found]
+    if len(found) > MAX_LIST_OPERANDS:
+        raise _wrong(path, f"it takes at most {MAX_LIST_OPERANDS} values")
+    if any(item is None or isinstance(item, dict | list) for item in found):
+        raise _wrong(path, "it takes a list of values that are not null")
+    return found
+
+
+def _truth(value: object, path: Path) -> bool:
+    said = str(value).lower() if isinstance(value, bool | str | int) else None
+    if said in _TRUE or said in _FALSE:
+        return said in _TRUE
+    raise _wrong(path, "it takes true or false")
+
+
+def _looks_like_operator(value: object) -> bool:
+    return not isinstance(value, Mapping) or not value
+
+
+def _wrong(path: Path, reason: str) -> Exception:
+    place = path[0] + "".join(f"[{part}]" for part in path[1:])
+    shown = place if len(place) <= 200 else place[:200] + "…"
+    return invalid_query(f"{shown}: {reason}", parameter=path[0], path=shown)

@@ -1,0 +1,16 @@
+"""What the planner takes; only `cms.access.guard` makes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cms.query.ast import Query
+from cms.schema.model import Collection
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A query of a collection that its caller may ask: `*` written out, every name known and allowed."""
+
+    collection: Collection
+    query: Query

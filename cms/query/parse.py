@@ -1,0 +1,237 @@
+"""Query parameters to the tree of what was said (specification, section 4.2; decisions, section 4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from cms.errors import invalid_query
+from cms.query import limits
+from cms.query.ast import EVERYTHING, Aggregate, Name, Pick, Query, Said, Slot, Term
+from cms.query.brackets import listed, nested
+from cms.query.filters import decoded, parse_filter, parse_name
+from cms.query.literals import Literals
+
+AGGREGATES = (
+    "count",
+    "countDistinct",
+    "countAll",
+    "sum",
+    "sumDistinct",
+    "avg",
+    "avgDistinct",
+    "min",
+    "max",
+)
+COUNTS = ("total_count", "filter_count")
+
+_INTEGER = re.compile(r"-?\d{1,18}")
+_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+Params = Mapping[str, object]
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """How many rows come when nobody says, and how many at most; None is all of them."""
+
+    default: int | None = 100
+    most: int | None = None
+
+
+def parse_query_string(query_string: str, page: Page) -> Said:
+    """Parse the query string of a GET."""
+    return parse(nested(query_string), page)
+
+
+def parse(params: Params, page: Page) -> Said:
+    """Parse parameters: strings and nested dicts of a query string, or the `query` of a SEARCH body.
+
+    Unknown parameters are ignored; a wrong value of a known one raises `Refused` INVALID_QUERY.
+    """
+    literals = Literals()
+    query = _Parser(literals, page).query(params, _paths(params), _group(params, "deep"))
+    return Said(query, tuple(literals.values))
+
+
+@dataclass(frozen=True, slots=True)
+class _Parser:
+    literals: Literals
+    page: Page
+
+    def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
+        """Parse one level; `deep` holds the parameters of the levels below it."""
+        limit, offset = self._window(params)
+        aggregates, groups = _aggregates(params), _groups(params)
+        return Query(
+            picks=() if aggregates or groups else self._picks(paths, deep, _aliases(params)),
+            filter=parse_filter(params["filter"], self.literals) if "filter" in params else EVERYTHING,
+            sort=_sort(params, aggregated=bool(aggregates or groups)),
+            limit=limit,
+            offset=offset,
+            search=self._search(params),
+            aggregates=aggregates,
+            groups=groups,
+            counts=_counts(params),
+        )
+
+    def _picks(self, paths: list[Path], deep: Params, aliases: Mapping[str, str]) -> tuple[Pick, ...]:
+        heads: dict[str, list[Path]] = {}
+        for path in paths:
+            heads.setdefault(path[0], []).append(path[1:])
+        return tuple(self._pick(head, rests, deep, aliases) for head, rests in heads.items())
+
+    def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Mapping[str, str]) -> Pick:
+        segment, _, scope = head.partition(":")
+        name = parse_name(aliases.get(segment, segment))
+        key = segment if segment in aliases else name.key
+        below, opened = deep.get(segment), [rest for rest in rests if rest]
+        if below is None and not opened:
+            return Pick(key, name, scope or None)
+        if not isinstance(below, Mapping | None):
+            raise invalid_query(
+                f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep"
+            )
+        return Pick(key, name, scope or None, self._below(below or {}, opened))
+
+    def _below(self, deep: Params, paths: list[Path]) -> Query:
+        params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
+        deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
+        return self.query(params, paths, deeper)
+
+    def _window(self, params: Params) -> tuple[Slot, Slot]:
+        limit = _integer(params, "limit", least=-1)
+        offset = _integer(params, "offset", least=0)
+        number = _integer(params, "page", least=1)
+        size = self._size(limit)
+        if offset is None:
+            offset = ((number or 1) - 1) * (size or 0)
+        if offset > limits.MAX_OFFSET:
+            raise invalid_query("The page is out of range", parameter="page")
+        return self.literals.slot(size), self.literals.slot(offset)
+
+    def _size(self, limit: int | None) -> int | None:
+        """Return the page's size; None is all rows."""
+        asked = self.page.default if limit is None else None if limit == -1 else limit
+        most = self.page.most
+        return asked if most is None else most if asked is None else min(asked, most)
+
+    def _search(self, params: Params) -> Slot | None:
+        said = params.get("search")
+        if said is None or said == "":
+            return None
+        if not isinstance(said, str | int) or len(str(said)) > limits.MAX_SEARCH_LENGTH:
+            raise invalid_query(
+                f"search is a text of at most {limits.MAX_SEARCH_LENGTH} characters", parameter="search"
+            )
+        return self.literals.slot(str(said))
+
+
+def _paths(params: Params) -> list[Path]:
+    paths = [tuple(name.split(".")) for name in _names(params, "fields")] or [("*",)]
+    if len(paths) > limits.MAX_FIELDS:
+        raise invalid_query(f"It asks for more than {limits.MAX_FIELDS} fields", parameter="fields")
+    return list(dict.fromkeys(paths))
+
+
+def _names(params: Params, parameter: str) -> list[str]:
+    """Return names given as a comma list, repeated, by `[]`, or as a JSON array."""
+    said = listed(params.get(parameter))
+    if said is None or said == "":
+        return []
+    found = [said] if isinstance(said, str) else said
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise invalid_query(f"{parameter} is a list of names", parameter=parameter)
+    return [name for item in found for name in _split(item, parameter)]
+
+
+def _split(item: str, parameter: str) -> list[str]:
+    names = [name.strip() for name in item.split(",")]
+    if not all(names):
+        raise invalid_query(f"{parameter} holds an empty name", parameter=parameter)
+    return names
+
+
+def _group(params: Params, parameter: str) -> Params:
+    said = decoded(params.get(parameter, {}), parameter)
+    if not isinstance(said, Mapping):
+        raise invalid_query(f"{parameter} is a group of names and values", parameter=parameter)
+    return said
+
+
+def _aliases(params: Params) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for alias, field in _group(params, "alias").items():
+        if not isinstance(field, str) or not _ALIAS.fullmatch(alias):
+            raise invalid_query(
+                f"alias[{alias}] must be a plain name that stands for a field", parameter="alias"
+            )
+        found[alias] = field
+    if len(found) > limits.MAX_ALIASES:
+        raise invalid_query(f"It makes more than {limits.MAX_ALIASES} aliases", parameter="alias")
+    return found
+
+
+def _aggregates(params: Params) -> tuple[Aggregate, ...]:
+    found: list[Aggregate] = []
+    for function, fields in _group(params, "aggregate").items():
+        if function not in AGGREGATES:
+            raise invalid_query(
+                f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}',
+                parameter="aggregate",
+            )
+        found += [Aggregate(function, name) for name in _names({"aggregate": fields}, "aggregate") or ["*"]]
+    if len(found) > limits.MAX_AGGREGATES:
+        raise invalid_query(
+            f"It asks for more than {limits.MAX_AGGREGATES} aggregates", parameter="aggregate"
+        )
+    return tuple(dict.fromkeys(found))
+
+
+def _groups(params: Params) -> tuple[Name, ...]:
+    names = dict.fromkeys([*_names(params, "groupBy"), *_names(params, "group")])
+    if len(names) > limits.MAX_GROUPS:
+        raise invalid_query(f"It groups by more than {limits.MAX_GROUPS} fields", parameter="groupBy")
+    return tuple(parse_name(name) for name in names)
+
+
+def _sort(params: Params, *, aggregated: bool) -> tuple[Term, ...]:
+    names = _names(params, "sort")
+    if len(names) > limits.MAX_SORT_TERMS:
+        raise invalid_query(f"It sorts by more than {limits.MAX_SORT_TERMS} fields", parameter="sort")
+    return tuple(_term(name, aggregated=aggregated) for name in names)
+
+
+def _term(text: str, *, aggregated: bool) -> Term:
+    descending, name = text.startswith("-"), text.removeprefix("-")
+    function, _, field = name.partition(".")
+    if aggregated and function in AGGREGATES:
+        return Term((), descending, Aggregate(function, field or "*"))
+    return Term(tuple(parse_name(step) for step in name.split(".")), descending)
+
+
+def _integer(params: Params, parameter: str, *, least: int) -> int | None:
+    said = params.get(parameter)
+    if said is None or said == "":
+        return None
+    if isinstance(said, str) and _INTEGER.fullmatch(said):
+        said = int(said)
+    if isinstance(said, bool) or not isinstance(said, int) or not least <= said <= limits.MAX_OFFSET:
+        raise invalid_query(f"{parameter} is a whole number, {least} or more", parameter=parameter)
+    return said
+
+
+def _counts(params: Params) -> tuple[str, ...]:
+    said = dict.fromkeys(_names(params, "meta"))
+    if "*" in said:
+        return COUNTS
+    _refuse_unknown(said)
+    return tuple(name for name in COUNTS if name in said)
+
+
+def _refuse_unknown(said: Iterable[str]) -> None:
+    unknown = [name for name in said if name not in COUNTS]
+    if unknown:
+        raise invalid_query(f"meta takes {', '.join(COUNTS)} or *", parameter="meta")

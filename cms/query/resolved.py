@@ -1,0 +1,135 @@
+"""A read after planning: every name is a column, every operand a symbolic parameter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cms.query.bind import Bind
+from cms.query.operators import Operator
+from cms.query.walk import Link
+from cms.schema.model import Collection, Field
+from cms.schema.types import TYPES, Family, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A column, a function of one, or (with `link`) the number of items that a to-many field leads to."""
+
+    field: Field
+    function: str | None = None
+    link: Link | None = None
+
+    @property
+    def type(self) -> Type:
+        """The type of the value: functions give whole numbers."""
+        return TYPES["integer"] if self.function else self.field.type
+
+    @property
+    def family(self) -> Family:
+        return self.type.family
+
+    @property
+    def cast(self) -> str:
+        """What an operand is cast to; a single-precision column equals only what is rounded as it is."""
+        column = self.field.column
+        single = column and column.base_type == "float4" and not self.function
+        return "real" if single else self.type.cast
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    items: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    items: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    value: Value
+    operator: Operator
+    operands: tuple[Bind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """At least one item (or none, `negated`) at the other end of the link fulfils `where`."""
+
+    link: Link
+    where: Predicate
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A search word in one field: contained in a text, equal to a number or a UUID."""
+
+    field: Field
+    word: Bind
+
+
+Predicate = All | AnyOf | Check | Exists | Hit
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A value to sort by, at the end of a path of to-one links."""
+
+    value: Value
+    path: tuple[Link, ...] = ()
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    key: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Related items: one object or an array; `bare` shows keys instead of objects."""
+
+    key: str
+    link: Link
+    plan: ReadPlan
+    bare: bool = False
+
+
+Output = Shown | Opened
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    key: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Summed:
+    """An aggregate of a value, or of the rows themselves when the value is None."""
+
+    function: str
+    value: Value | None
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    groups: tuple[Group, ...]
+    summed: tuple[Summed, ...]
+    order: tuple[Order | Summed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    collection: Collection
+    outputs: tuple[Output, ...]
+    where: Predicate
+    order: tuple[Order, ...]
+    limit: Bind | None
+    offset: Bind | None
+    grouping: Grouping | None = None
+    counts: tuple[str, ...] = ()

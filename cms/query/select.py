@@ -1,0 +1,278 @@
+"""The printer of reads: a plan in, one statement out. A function for each syntactic idea."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, quoted, text
+from cms.query import functions
+from cms.query.bind import Bind
+from cms.query.operators import Takes
+from cms.query.resolved import (
+    All,
+    AnyOf,
+    Check,
+    Exists,
+    Grouping,
+    Hit,
+    Opened,
+    Order,
+    Output,
+    Predicate,
+    ReadPlan,
+    Shown,
+    Summed,
+    Value,
+)
+from cms.query.walk import Link
+from cms.schema.model import Field
+from cms.schema.types import Family
+
+_FRESH = "SELECT {0}, v.structure, v.access, r.found{1} FROM system_version AS v LEFT JOIN LATERAL ({2}) AS r ON TRUE"
+_ROWS = "SELECT {0} FROM {1} AS {2}{3}{4}{5}"
+
+
+def select(plan: ReadPlan) -> Fragment:
+    """Print a read with the counters of freshness beside it.
+
+    The columns are the outputs in order (`c0 …`), the two counters, TRUE (NULL for the one row that stands for
+    no rows at all) and the counts that were asked for. The join to one row keeps the order of the rows: nothing
+    but a nested loop can carry out ON TRUE.
+    """
+    shown = grouped(plan, plan.grouping) if plan.grouping else top_outputs(plan)
+    columns = commas(text(f"r.c{n}") for n in range(len(shown))) if shown else text("NULL")
+    outputs = (concat(value, f" AS c{n}") for n, value in enumerate(shown))
+    inner = rows(plan, commas([text("TRUE AS found"), *outputs]), 0)
+    return fill(_FRESH, columns, counts(plan), inner)
+
+
+def top_outputs(plan: ReadPlan) -> list[Fragment]:
+    return [output(item, 0) for item in plan.outputs]
+
+
+def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
+    """Print the rows of one level; `linked` is the condition that ties them to the row above."""
+    table = name(plan.collection.name)
+    order = grouping_tail(plan.grouping, level) if plan.grouping else order_by(plan.order, level)
+    return fill(_ROWS, shown, table, text(_t(level)), where(plan, level, linked), order, window(plan))
+
+
+def where(plan: ReadPlan, level: int, linked: Fragment = EMPTY) -> Fragment:
+    said = predicate(plan.where, level)
+    parts = [part for part in (linked, said) if part not in (EMPTY, _TRUE)]
+    return concat(" WHERE ", join(" AND ", parts)) if parts else EMPTY
+
+
+def window(plan: ReadPlan) -> Fragment:
+    limit = concat(" LIMIT ", param(plan.limit, "bigint")) if plan.limit else EMPTY
+    return limit + (concat(" OFFSET ", param(plan.offset, "bigint")) if plan.offset else EMPTY)
+
+
+def counts(plan: ReadPlan) -> Fragment:
+    conditions = {"total_count": EMPTY, "filter_count": where(plan, 0)}
+    found = (
+        fill("(SELECT count(*) FROM {0} AS t0{1})", name(plan.collection.name), conditions[count])
+        for count in plan.counts
+    )
+    return join("", (concat(", ", count) for count in found))
+
+
+# Outputs
+
+
+def output(item: Output, level: int) -> Fragment:
+    match item:
+        case Shown(_, value):
+            return shown(value, level)
+        case Opened():
+            return many(item, level) if item.link.to_many else one(item, level)
+        case _ as never:
+            assert_never(never)
+
+
+def shown(value: Value, level: int) -> Fragment:
+    """Print how a value looks in an answer, at any depth."""
+    inner = expression(value, level)
+    return inner if value.function else fill(value.field.show, inner)
+
+
+def one(item: Opened, level: int) -> Fragment:
+    return fill("(SELECT row_to_json(n) FROM ({0}) AS n)", related(item, level))
+
+
+def many(item: Opened, level: int) -> Fragment:
+    element = name(item.plan.outputs[0].key) if item.bare else text("row_to_json(n)")
+    shape = "coalesce((SELECT json_agg({0}) FROM ({1}) AS n), '[]'::json)"
+    return fill(shape, concat("n.", element) if item.bare else element, related(item, level))
+
+
+def related(item: Opened, level: int) -> Fragment:
+    outputs = commas(concat(output(found, level + 1), " AS ", name(found.key)) for found in item.plan.outputs)
+    return rows(item.plan, outputs, level + 1, linked=tie(item.link, level))
+
+
+def tie(link: Link, level: int) -> Fragment:
+    """Print the condition that holds between a row and those that a link leads to."""
+    return text(f"{_t(level + 1)}.{quoted(link.far)} = {_t(level)}.{quoted(link.near)}")
+
+
+# Values
+
+
+def expression(value: Value, level: int) -> Fragment:
+    """Print a value as it is compared and sorted."""
+    if value.link:
+        counted = "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})"
+        return fill(counted, name(value.link.target), text(_t(level + 1)), tie(value.link, level))
+    column = column_of(value.field, level)
+    if value.function:
+        template = functions.template(value.function, value.field.type_name)
+        assert template, "the planner refuses functions that do not fit"
+        return fill(template, column)
+    return column
+
+
+def column_of(field: Field, level: int) -> Fragment:
+    column = text(f"{_t(level)}.{quoted(field.name)}")
+    return fill("{0}::text", column) if field.type_name == "unknown" else column
+
+
+def _t(level: int) -> str:
+    return f"t{level}"
+
+
+# Predicates
+
+_TRUE, _FALSE = text("TRUE"), text("FALSE")
+
+
+def predicate(said: Predicate, level: int) -> Fragment:
+    match said:
+        case All(items):
+            return together(items, level, " AND ", _TRUE)
+        case AnyOf(items):
+            return together(items, level, " OR ", _FALSE)
+        case Check():
+            return check(said, level)
+        case Exists():
+            return exists(said, level)
+        case Hit():
+            return hit(said, level)
+        case _ as never:
+            assert_never(never)
+
+
+def together(items: tuple[Predicate, ...], level: int, word: str, nothing: Fragment) -> Fragment:
+    """An empty AND is TRUE, an empty OR is FALSE: a rule that says nothing shows nothing."""
+    if not items:
+        return nothing
+    return concat("(", join(word, (predicate(item, level) for item in items)), ")")
+
+
+def check(said: Check, level: int) -> Fragment:
+    operator = said.operator
+    template = operator.json_sql if operator.json_sql and said.value.family is Family.JSON else operator.sql
+    operands = (operand(bind, operator.takes, said.value.cast) for bind in said.operands)
+    return fill(template, expression(said.value, level), *operands)
+
+
+def operand(bind: Bind, takes: Takes, cast: str) -> Fragment:
+    match takes:
+        case Takes.LIST:
+            return param(bind, f"{cast}[]")
+        case Takes.PATTERN:
+            return param(bind, "text")
+        case Takes.SHAPE:
+            return fill("ST_GeomFromGeoJSON({0})", param(bind, "text"))
+        case _:
+            return param(bind, cast)
+
+
+def exists(said: Exists, level: int) -> Fragment:
+    inner = predicate(said.where, level + 1)
+    table = concat(name(said.link.target), f" AS {_t(level + 1)}")
+    shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3})"
+    return fill(shape, text("NOT " if said.negated else ""), table, tie(said.link, level), inner)
+
+
+def hit(said: Hit, level: int) -> Fragment:
+    column = column_of(said.field, level)
+    if said.field.type.family is Family.TEXT:
+        return fill("{0} ILIKE {1}", column, param(said.word, "text"))
+    return fill("{0} = {1}", column, param(said.word, said.field.type.cast))
+
+
+# Order
+
+
+def order_by(order: tuple[Order, ...], level: int) -> Fragment:
+    terms = [fill("{0}{1}", sorted_value(term, level), direction(term)) for term in order]
+    return concat(" ORDER BY ", commas(terms)) if terms else EMPTY
+
+
+def sorted_value(term: Order, level: int) -> Fragment:
+    """A value at the end of a path is a scalar sub-select: it neither drops nor multiplies rows."""
+    path, depth = term.path, level + len(term.path)
+    found = expression(term.value, depth)
+    for place, link in reversed(list(enumerate(path))):
+        table = concat(name(link.target), f" AS {_t(level + place + 1)}")
+        found = fill("(SELECT {0} FROM {1} WHERE {2})", found, table, tie(link, level + place))
+    return found
+
+
+def direction(term: Order | Summed) -> Fragment:
+    return text(" DESC") if term.descending else EMPTY
+
+
+# Groups
+
+
+def grouped(plan: ReadPlan, grouping: Grouping) -> list[Fragment]:
+    groups = [shown(group.value, 0) for group in grouping.groups]
+    return groups + [total(item) for item in grouping.summed]
+
+
+def grouping_tail(grouping: Grouping, level: int) -> Fragment:
+    values = [expression(group.value, level) for group in grouping.groups]
+    group_by = concat(" GROUP BY ", commas(values)) if values else EMPTY
+    terms = [
+        fill(
+            "{0}{1}",
+            aggregate(term) if isinstance(term, Summed) else expression(term.value, level),
+            direction(term),
+        )
+        for term in grouping.order
+    ]
+    return group_by + (concat(" ORDER BY ", commas(terms)) if terms else EMPTY)
+
+
+_AGGREGATES = {
+    "count": "count({0})",
+    "countAll": "count({0})",
+    "countDistinct": "count(DISTINCT {0})",
+    "sum": "sum({0})",
+    "sumDistinct": "sum(DISTINCT {0})",
+    "avg": "avg({0})",
+    "avgDistinct": "avg(DISTINCT {0})",
+    "min": "min({0})",
+    "max": "max({0})",
+}
+
+
+def aggregate(item: Summed) -> Fragment:
+    """Print an aggregate as it is sorted by."""
+    if item.value is None:
+        return text("count(*)")
+    return fill(_AGGREGATES[item.function], expression(item.value, 0))
+
+
+def total(item: Summed) -> Fragment:
+    """Print an aggregate as it is shown."""
+    found = aggregate(item)
+    if item.value is None or item.function.startswith("count"):
+        return found
+    if item.function in ("min", "max"):
+        return fill(item.value.field.show, found)
+    if item.value.field.type_name == "float":
+        return fill("CASE WHEN {0} - {0} = 0 THEN to_json({0}) END", found)
+    return fill("to_json(trim_scale({0}::numeric))", found)

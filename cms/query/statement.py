@@ -1,0 +1,76 @@
+"""A finished statement: text, symbolic parameters, and how its rows become an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cms.query.resolved import Grouping, ReadPlan, Summed
+from cms.query.select import select
+from cms.schema.model import Version
+
+Row = Sequence[Any]
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What the plan cache holds. `paths` are the places of the columns in an item, in order."""
+
+    text: str
+    values: tuple[object, ...]
+    paths: tuple[Path, ...]
+    counts: tuple[str, ...]
+
+    def version(self, rows: Sequence[Row]) -> Version:
+        """Return the counters under which the rows were read."""
+        at = self._behind
+        return Version(rows[0][at], rows[0][at + 1])
+
+    def items(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Return the rows as items, with nested parts as ready JSON."""
+        if rows[0][self._behind + 2] is None:
+            return []
+        if all(len(path) == 1 for path in self.paths):
+            keys = [path[0] for path in self.paths]
+            return [dict(zip(keys, row, strict=False)) for row in rows]
+        return [self._nested(row) for row in rows]
+
+    def meta(self, rows: Sequence[Row]) -> dict[str, int]:
+        """Return the counts that were asked for."""
+        return dict(zip(self.counts, rows[0][self._behind + 3 :], strict=True))
+
+    @property
+    def _behind(self) -> int:
+        """The first column behind the outputs; a row without outputs holds one NULL in their place."""
+        return max(len(self.paths), 1)
+
+    def _nested(self, row: Row) -> dict[str, Any]:
+        item: dict[str, Any] = {}
+        for (*outer, last), value in zip(self.paths, row, strict=False):
+            place = item
+            for key in outer:
+                place = place.setdefault(key, {})
+            place[last] = value
+        return item
+
+
+def finish(plan: ReadPlan) -> Statement:
+    """Print a plan and number its parameters."""
+    text, values = select(plan).numbered()
+    paths = _grouped_paths(plan.grouping) if plan.grouping else tuple((item.key,) for item in plan.outputs)
+    return Statement(text, values, paths, plan.counts)
+
+
+def _grouped_paths(grouping: Grouping) -> tuple[Path, ...]:
+    groups: list[Path] = [(group.key,) for group in grouping.groups]
+    return (*groups, *(_aggregate_path(item, grouping) for item in grouping.summed))
+
+
+def _aggregate_path(item: Summed, grouping: Grouping) -> Path:
+    """`{"count": 42}` for the rows themselves, `{"count": {"id": 42}}` for fields, `*` beside fields."""
+    if item.value:
+        return item.function, item.value.field.name
+    with_fields = any(other.function == item.function and other.value for other in grouping.summed)
+    return (item.function, "*") if with_fields else (item.function,)

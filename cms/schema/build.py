@@ -1,0 +1,221 @@
+"""Assemble the catalogue from what one statement (`load_catalogue`) tells of the database."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from cms.schema.model import Catalogue, Collection, Column, Constraint, Field, Kind, Relation
+from cms.schema.system import ALIASES, INTERNAL_COLUMNS, SINGLETONS, SPECIALS, SYSTEM_COLLECTIONS
+from cms.schema.types import type_of
+
+Row = Mapping[str, Any]
+
+SYSTEM_PREFIX = "system_"
+ALIAS_SPECIALS = frozenset({"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"})
+TO_MANY_SPECIALS = frozenset({"o2m", "m2m", "m2a", "files", "translations"})
+_ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
+
+
+def build(loaded: Row) -> Catalogue:
+    """Make the catalogue of the lists `tables`, `columns`, `keys`, `indexes`, `collections`, `fields`, `relations`."""
+    tables = {row["name"]: row for row in loaded["tables"] if _is_shown(row["name"])}
+    columns = _columns(loaded)
+    field_metas = _by(loaded["fields"], "collection")
+    metas = {row["collection"]: row for row in loaded["collections"]}
+    collections = {
+        name: _collection(
+            name,
+            tables.get(name),
+            columns[name],
+            _field_metas(name, field_metas[name]),
+            meta=metas.get(name) or _system_meta(name),
+        )
+        for name in sorted({*tables, *metas})
+    }
+    relations = _relations(loaded["relations"], _constraints(loaded["keys"]), collections)
+    return Catalogue.of(
+        loaded["structure"], collections, tuple(relations), extensions=frozenset(loaded["extensions"])
+    )
+
+
+def is_system(collection: str) -> bool:
+    return collection.startswith(SYSTEM_PREFIX)
+
+
+def _is_shown(table: str) -> bool:
+    return not is_system(table) or table in SYSTEM_COLLECTIONS
+
+
+def _by(rows: Iterable[Row], key: str) -> defaultdict[str, list[Row]]:
+    grouped: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        grouped[row[key]].append(row)
+    return grouped
+
+
+def _system_meta(name: str) -> Row | None:
+    if not is_system(name):
+        return None
+    return {"collection": name, "singleton": name in SINGLETONS, "hidden": True, "accountability": "all"}
+
+
+def _field_metas(collection: str, stored: list[Row]) -> list[Row]:
+    """System collections describe their fields in code, not in rows."""
+    if not is_system(collection):
+        return stored
+    marked = [
+        {"field": field, "special": list(special)}
+        for (owner, field), special in SPECIALS.items()
+        if owner == collection
+    ]
+    aliases = [{"field": field, "special": ["o2m"]} for owner, field in ALIASES if owner == collection]
+    return [{"collection": collection, **row} for row in marked + aliases]
+
+
+# Columns
+
+
+def _columns(loaded: Row) -> defaultdict[str, dict[str, Column]]:
+    found: defaultdict[str, dict[str, Column]] = defaultdict(dict)
+    for row in loaded["columns"]:
+        if (row["table_name"], row["name"]) not in INTERNAL_COLUMNS:
+            found[row["table_name"]][row["name"]] = _column(row)
+    for index in loaded["indexes"]:
+        _amend(found, index["table_name"], index["column_name"], indexed=True)
+        if index["is_unique"]:
+            _amend(found, index["table_name"], index["column_name"], unique=True)
+    for key in loaded["keys"]:
+        if len(key["columns"]) == 1:
+            _amend(found, key["table_name"], key["columns"][0], **_key_facts(key))
+    return found
+
+
+def _column(row: Row) -> Column:
+    return Column(
+        name=row["name"],
+        data_type=row["data_type"],
+        base_type=row["base_type"],
+        default=row["default_value"],
+        max_length=row["max_length"],
+        precision=row["precision"],
+        scale=row["scale"],
+        nullable=row["nullable"],
+        generated=row["generated"],
+        auto_increment=row["auto_increment"],
+        comment=row["comment"],
+    )
+
+
+def _key_facts(key: Row) -> dict[str, Any]:
+    if key["kind"] == "f":
+        return {"foreign_table": key["foreign_table"], "foreign_column": key["foreign_columns"][0]}
+    return {"primary_key": True, "unique": True} if key["kind"] == "p" else {"unique": True}
+
+
+def _amend(found: Mapping[str, dict[str, Column]], table: str, column: str, **facts: Any) -> None:
+    if column in found[table]:
+        found[table][column] = replace(found[table][column], **facts)
+
+
+# Collections and fields
+
+
+def _collection(
+    name: str, table: Row | None, columns: Mapping[str, Column], metas: list[Row], *, meta: Row | None
+) -> Collection:
+    fields = {found.name: found for found in _fields(name, columns, metas)}
+    keys = [column.name for column in columns.values() if column.primary_key]
+    return Collection(
+        name=name,
+        kind=Kind.FOLDER if table is None else Kind.VIEW if table["is_view"] else Kind.TABLE,
+        fields=fields,
+        primary_key=keys[0] if keys else _stand_in_key(name, table, columns),
+        meta=meta,
+        comment=table["comment"] if table else None,
+        system=is_system(name),
+    )
+
+
+def _stand_in_key(name: str, table: Row | None, columns: Mapping[str, Column]) -> str | None:
+    """Views have no key, and partitioned system tables one of two columns: `id` tells their rows apart."""
+    stands_in = table is not None and (table["is_view"] or is_system(name)) and "id" in columns
+    return "id" if stands_in else None
+
+
+def _fields(collection: str, columns: Mapping[str, Column], metas: list[Row]) -> Iterable[Field]:
+    """Yield the columns in the table's order, then the aliases; a record whose column is gone is no field."""
+    by_name = {row["field"]: row for row in metas}
+    for name, column in columns.items():
+        meta = by_name.get(name)
+        special = tuple((meta or {}).get("special") or ())
+        type_name = type_of(column.base_type, column.data_type, special)
+        yield Field(collection, name, type_name, special, column, meta)
+    for name, row in by_name.items():
+        special = tuple(row.get("special") or ())
+        if name not in columns and ALIAS_SPECIALS.intersection(special):
+            yield Field(collection, name, "alias", special, None, row)
+
+
+# Relations
+
+
+def _constraints(keys: Iterable[Row]) -> dict[tuple[str, str], Constraint]:
+    return {
+        (key["table_name"], key["columns"][0]): Constraint(
+            name=key["name"],
+            table=key["table_name"],
+            column=key["columns"][0],
+            foreign_table=key["foreign_table"],
+            foreign_column=key["foreign_columns"][0],
+            on_update=_ACTIONS[key["on_update"]],
+            on_delete=_ACTIONS[key["on_delete"]],
+        )
+        for key in keys
+        if key["kind"] == "f" and len(key["columns"]) == 1
+    }
+
+
+def _relations(
+    rows: Iterable[Row],
+    constraints: Mapping[tuple[str, str], Constraint],
+    collections: Mapping[str, Collection],
+) -> Iterable[Relation]:
+    """Yield the recorded relations, then the foreign keys that nobody recorded."""
+    recorded = {(row["many_collection"], row["many_field"]): row for row in rows}
+    for place, row in recorded.items():
+        if not row["dropped"] and _is_whole(row, collections):
+            yield _relation(row, constraints.get(place))
+    one_fields = {(alias.many_collection, alias.many_field): one[1] for one, alias in ALIASES.items()}
+    for (table, column), constraint in constraints.items():
+        if (table, column) not in recorded and {table, constraint.foreign_table} <= collections.keys():
+            one_field = one_fields.get((table, column))
+            yield Relation(table, column, constraint.foreign_table, one_field, constraint=constraint)
+
+
+def _is_whole(row: Row, collections: Mapping[str, Collection]) -> bool:
+    many, one = row["many_collection"], row["one_collection"]
+    return (
+        many in collections
+        and row["many_field"] in collections[many].fields
+        and (one is None or one in collections)
+    )
+
+
+def _relation(row: Row, constraint: Constraint | None) -> Relation:
+    allowed = row["one_allowed_collections"]
+    return Relation(
+        many_collection=row["many_collection"],
+        many_field=row["many_field"],
+        one_collection=row["one_collection"],
+        one_field=row["one_field"],
+        one_collection_field=row["one_collection_field"],
+        one_allowed_collections=None if allowed is None else tuple(allowed),
+        junction_field=row["junction_field"],
+        sort_field=row["sort_field"],
+        one_deselect_action=row["one_deselect_action"],
+        id=row["id"],
+        constraint=constraint,
+    )

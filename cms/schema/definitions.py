@@ -1,0 +1,208 @@
+"""Definitions of collections and fields as clients send them, checked whole before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from cms.errors import Problem, Refused, invalid_payload
+from cms.schema import names
+from cms.schema.build import ALIAS_SPECIALS
+from cms.schema.settings import (
+    COLLECTION_META,
+    COLLECTION_SCHEMA,
+    COLUMN_SCHEMA,
+    FIELD_META,
+    Settings,
+    parse_settings,
+)
+from cms.schema.types import TYPES, Family
+
+KEY_TYPES = ("integer", "bigInteger", "string", "uuid")
+
+_IMPLIED = {
+    "json": "cast-json",
+    "csv": "cast-csv",
+    "boolean": "cast-boolean",
+    "hash": "hash",
+}
+_LENGTH_TYPES = frozenset({"string", "hash"})
+_MAX_PRECISION = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDefinition:
+    """A field to be made: its type's name, its settings, its column's settings."""
+
+    name: str
+    type_name: str
+    meta: Settings = field(default_factory=Settings)
+    schema: Settings = field(default_factory=Settings)
+
+    @property
+    def is_alias(self) -> bool:
+        return self.type_name == "alias"
+
+    @property
+    def is_key(self) -> bool:
+        return self.schema.get("is_primary_key") is True
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionDefinition:
+    """A collection to be made; `schema` is None for a folder."""
+
+    name: str
+    meta: Settings
+    schema: Settings | None
+    fields: tuple[FieldDefinition, ...]
+
+
+def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
+    """Read the body of POST /collections; raises `Refused` INVALID_PAYLOAD with all that is wrong."""
+    problems: list[Problem] = []
+    name = payload.get("collection")
+    if fault := names.fault_of_collection_name(name):
+        problems.append(_problem("collection", fault))
+    meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
+    schema = payload.get("schema")
+    settings = None if schema is None else parse_settings(schema, COLLECTION_SCHEMA, "schema", problems)
+    fields = _fields(payload.get("fields"), problems)
+    if settings is None and fields:
+        problems.append(
+            _problem("schema", "a collection with fields needs a schema; send {} for the usual one")
+        )
+    _raise(problems)
+    whole = fields if settings is None else _with_key(fields)
+    return CollectionDefinition(str(name), meta, settings, whole)
+
+
+def parse_field(payload: object, place: str = "") -> FieldDefinition:
+    """Read the body of POST /fields/{collection}; raises `Refused` INVALID_PAYLOAD with all that is wrong."""
+    problems: list[Problem] = []
+    found = _field(payload, place, problems)
+    _raise(problems)
+    assert found
+    return found
+
+
+def _fields(given: object, problems: list[Problem]) -> tuple[FieldDefinition, ...]:
+    if given is None:
+        return ()
+    if not isinstance(given, list):
+        problems.append(_problem("fields", "it must be an array"))
+        return ()
+    found = [_field(item, f"fields[{n}].", problems) for n, item in enumerate(given)]
+    whole = tuple(item for item in found if item)
+    _check_together(whole, problems)
+    return whole
+
+
+def _check_together(fields: tuple[FieldDefinition, ...], problems: list[Problem]) -> None:
+    seen: set[str] = set()
+    for item in fields:
+        if item.name in seen:
+            problems.append(_problem("fields", f'"{item.name}" is there twice'))
+        seen.add(item.name)
+    if sum(item.is_key for item in fields) > 1:
+        problems.append(_problem("fields", "a collection has one primary key"))
+
+
+def _field(payload: object, place: str, problems: list[Problem]) -> FieldDefinition | None:
+    if not isinstance(payload, Mapping):
+        problems.append(_problem(place.rstrip(".") or "body", "it must be an object"))
+        return None
+    before = len(problems)
+    name, type_name = payload.get("field"), payload.get("type")
+    if fault := names.fault_of_name(name):
+        problems.append(_problem(f"{place}field", fault))
+    type_name = "datetime" if type_name == "dateTime" else type_name
+    if not isinstance(type_name, str) or type_name not in TYPES or type_name == "unknown":
+        takes = ", ".join(known for known in TYPES if known != "unknown")
+        problems.append(_problem(f"{place}type", f"it must be one of {takes}"))
+    meta = parse_settings(payload.get("meta"), FIELD_META, f"{place}meta", problems)
+    schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{place}schema", problems)
+    if len(problems) > before:
+        return None
+    found = FieldDefinition(str(name), str(type_name), meta, schema)
+    problems.extend(_problem(f"{place}{where}", why) for where, why in _misfits(found))
+    return replace(found, meta=_marked(found))
+
+
+def _misfits(found: FieldDefinition) -> list[tuple[str, str]]:
+    """Return what of a definition does not go together."""
+    schema, faults = found.schema, []
+    if found.is_key and found.type_name not in KEY_TYPES:
+        faults.append(("type", f"a primary key is one of {', '.join(KEY_TYPES)}"))
+    if schema.get("has_auto_increment") and found.type_name not in ("integer", "bigInteger"):
+        faults.append(("schema.has_auto_increment", "only whole numbers count up by themselves"))
+    if schema.get("has_auto_increment") and schema.get("default_value") is not None:
+        faults.append(("schema.default_value", "a field that counts up has no default of its own"))
+    if schema.get("max_length") is not None and found.type_name not in _LENGTH_TYPES:
+        faults.append(("schema.max_length", "only strings have a length"))
+    return faults + faults_of_precision(found.type_name, schema) + _alias_faults(found)
+
+
+def faults_of_precision(type_name: str, schema: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return what is wrong with a precision and a scale."""
+    precision, scale = schema.get("numeric_precision"), schema.get("numeric_scale")
+    if type_name != "decimal":
+        return (
+            []
+            if precision is None and scale is None
+            else [("schema", "only decimals have a precision and a scale")]
+        )
+    if precision is None:
+        return [] if scale is None else [("schema.numeric_scale", "a scale needs a precision")]
+    assert isinstance(precision, int)
+    if not 1 <= precision <= _MAX_PRECISION:
+        return [("schema.numeric_precision", f"it must be from 1 to {_MAX_PRECISION}")]
+    if isinstance(scale, int) and scale > precision:
+        return [("schema.numeric_scale", "it must not be larger than the precision")]
+    return []
+
+
+def _alias_faults(found: FieldDefinition) -> list[tuple[str, str]]:
+    special = found.meta.get("special") or []
+    assert isinstance(special, list)
+    if found.is_alias and special and not ALIAS_SPECIALS.intersection(special):
+        return [("meta.special", f"an alias is one of {', '.join(sorted(ALIAS_SPECIALS))}")]
+    if found.is_alias and found.schema:
+        return [("schema", "an alias has no column")]
+    return []
+
+
+def _marked(found: FieldDefinition) -> Settings:
+    """Add the special markers that a type implies; some types cannot be told from a column without them."""
+    special = list(found.meta.get("special") or [])  # type: ignore[call-overload]
+    implied = _IMPLIED.get(found.type_name)
+    if found.is_alias and not special:
+        special = ["alias", "no-data"]
+    if TYPES[found.type_name].family is Family.GEOMETRY:
+        implied = "geometry"
+    if implied and implied not in special:
+        special.append(implied)
+    return Settings({**found.meta, "special": special or None})
+
+
+def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...]:
+    """A table without a primary key among its fields gets an `id` that counts up."""
+    if any(item.is_key for item in fields):
+        return fields
+    if any(item.name == "id" for item in fields):
+        raise invalid_payload(
+            'The field "id" must be the primary key, or another field must be', field="fields"
+        )
+    schema = Settings(is_primary_key=True, has_auto_increment=True)
+    return (FieldDefinition("id", "integer", Settings(readonly="true", hidden="true"), schema), *fields)
+
+
+def _problem(place: str, reason: str) -> Problem:
+    return Problem(
+        "INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place}
+    )
+
+
+def _raise(problems: list[Problem]) -> None:
+    if problems:
+        raise Refused(problems)

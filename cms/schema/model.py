@@ -1,0 +1,173 @@
+"""The catalogue: collections, fields and relations as one frozen value (specification, sections 2.2 to 2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from cms.schema.types import MASKED, TYPES, Type
+
+Json = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What PostgreSQL knows of a column."""
+
+    name: str
+    data_type: str
+    base_type: str
+    default: str | None
+    max_length: int | None
+    precision: int | None
+    scale: int | None
+    nullable: bool
+    generated: bool
+    auto_increment: bool
+    comment: str | None
+    unique: bool = False
+    indexed: bool = False
+    primary_key: bool = False
+    foreign_table: str | None = None
+    foreign_column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field: its column, or none when it is an alias, and what `system_fields` says of it."""
+
+    collection: str
+    name: str
+    type_name: str
+    special: tuple[str, ...] = ()
+    column: Column | None = None
+    meta: Json | None = None
+
+    @property
+    def type(self) -> Type:
+        return TYPES[self.type_name]
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value may never be shown, sorted by, searched or compared (decisions, section 4)."""
+        return self.type_name == "hash" or "conceal" in self.special
+
+    @property
+    def show(self) -> str:
+        """The template of SQL that shows its value."""
+        return MASKED if self.secret else self.type.show
+
+
+class Kind(StrEnum):
+    """Where a collection's rows live."""
+
+    TABLE = "table"
+    VIEW = "view"
+    FOLDER = "folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A table, a view, or a folder (a record with nothing behind it)."""
+
+    name: str
+    kind: Kind
+    fields: Mapping[str, Field]
+    primary_key: str | None
+    meta: Json | None = None
+    comment: str | None = None
+    system: bool = False
+
+    @property
+    def singleton(self) -> bool:
+        return bool(self.meta and self.meta.get("singleton"))
+
+    @property
+    def sort_field(self) -> str | None:
+        """The field of manual sorting, when it is set and there."""
+        found = self.meta.get("sort_field") if self.meta else None
+        return found if isinstance(found, str) and found in self.fields else None
+
+    @property
+    def writable(self) -> bool:
+        """Views, and tables without a primary key of one column, can only be read."""
+        return self.kind is Kind.TABLE and self.primary_key is not None
+
+    @property
+    def columns(self) -> Iterator[Field]:
+        return (found for found in self.fields.values() if found.column)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """The foreign key behind a relation."""
+
+    name: str
+    table: str
+    column: str
+    foreign_table: str
+    foreign_column: str
+    on_update: str
+    on_delete: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A relation as its record says it; `one_collection` is None for many-to-any."""
+
+    many_collection: str
+    many_field: str
+    one_collection: str | None
+    one_field: str | None = None
+    one_collection_field: str | None = None
+    one_allowed_collections: tuple[str, ...] | None = None
+    junction_field: str | None = None
+    sort_field: str | None = None
+    one_deselect_action: str = "nullify"
+    id: int | None = None
+    constraint: Constraint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The two counters of `system_version`: what a plan and an actor were made under."""
+
+    structure: int
+    access: int
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All that is known of the database's structure at one version."""
+
+    structure: int
+    collections: Mapping[str, Collection]
+    relations: tuple[Relation, ...]
+    extensions: frozenset[str] = frozenset()
+    by_many: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
+    by_one: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        structure: int,
+        collections: Mapping[str, Collection],
+        relations: tuple[Relation, ...],
+        *,
+        extensions: frozenset[str] = frozenset(),
+    ) -> Catalogue:
+        """Make a catalogue with its relations findable from either side."""
+        by_many = {(found.many_collection, found.many_field): found for found in relations}
+        by_one = {
+            (found.one_collection, found.one_field): found
+            for found in relations
+            if found.one_collection and found.one_field
+        }
+        return cls(structure, collections, relations, extensions, by_many, by_one)
+
+    def relations_of(self, collection: str) -> tuple[Relation, ...]:
+        """Return the relations that have the collection on either side."""
+        return tuple(
+            found for found in self.relations if collection in (found.many_collection, found.one_collection)
+        )

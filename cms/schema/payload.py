@@ -1,0 +1,192 @@
+"""Items as clients send them, turned into what the columns take (decisions, sections 5 and 15)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cms import passwords
+from cms.errors import Problem, Refused, forbidden
+from cms.schema.model import Collection, Field
+from cms.schema.types import MASK, OutOfRange
+
+Values = dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes, and when: what the special fields are filled with."""
+
+    user: str | None
+    role: str | None
+    moment: datetime
+    admin: bool
+
+    @classmethod
+    def now(cls, user: str | None, role: str | None, *, admin: bool) -> Writer:
+        return cls(user, role, datetime.now(UTC), admin)
+
+
+def values_of_new(collection: Collection, items: Sequence[object], writer: Writer) -> list[Values]:
+    """Return the columns of new rows; raises `Refused` with everything that is wrong with any of them."""
+    return _all(collection, items, writer, _new)
+
+
+def values_of_change(collection: Collection, items: Sequence[object], writer: Writer) -> list[Values]:
+    """Return the columns to change, the primary key among them where the client sent it."""
+    return _all(collection, items, writer, _change)
+
+
+_Check = Callable[[Collection, Values, Writer], list[Problem]]
+
+
+def _all(collection: Collection, items: Sequence[object], writer: Writer, check: _Check) -> list[Values]:
+    problems: list[Problem] = []
+    found: list[Values] = []
+    for index, item in enumerate(items):
+        place = {"index": index} if len(items) > 1 else {}
+        values, faults = _parse(collection, item, writer)
+        if not faults:
+            faults = check(collection, values, writer)
+        problems += [Problem(fault.code, fault.message, {**fault.extensions, **place}) for fault in faults]
+        found.append(values)
+    if problems:
+        raise Refused(problems)
+    return found
+
+
+def _new(collection: Collection, values: Values, writer: Writer) -> list[Problem]:
+    """Fill what a new row gets by itself, then tell which required fields are missing."""
+    for field in collection.columns:
+        filled = _filled(field, writer, _ON_CREATE)
+        if filled is not None:
+            values[field.name] = filled
+        elif "uuid" in field.special and values.get(field.name) is None:
+            values[field.name] = str(uuid.uuid4())
+    required = [
+        field for field in collection.columns if _is_required(field) and values.get(field.name) is None
+    ]
+    return [_missing(field) for field in required]
+
+
+def _change(collection: Collection, values: Values, writer: Writer) -> list[Problem]:
+    fields = [collection.fields[name] for name in values]
+    for field in collection.columns:
+        filled = _filled(field, writer, _ON_UPDATE)
+        if filled is not None:
+            values[field.name] = filled
+    return [_missing(field) for field in fields if values[field.name] is None and not _takes_null(field)]
+
+
+# One value
+
+
+def _parse(collection: Collection, item: object, writer: Writer) -> tuple[Values, list[Problem]]:
+    if not isinstance(item, Mapping):
+        return {}, [_invalid("it must be an object", collection.name)]
+    values: Values = {}
+    problems: list[Problem] = []
+    for name, value in item.items():
+        field = collection.fields.get(name)
+        if field is None and not writer.admin:
+            raise forbidden()
+        fault = _unwritable(field, name, collection)
+        if fault:
+            problems.append(fault)
+        elif field and not (field.secret and value == MASK):
+            _put(values, field, value, problems)
+    return values, problems
+
+
+def _unwritable(field: Field | None, name: str, collection: Collection) -> Problem | None:
+    if field is None:
+        return _invalid("there is no such field", collection.name, name)
+    if field.column is None:
+        return _invalid("related items are written through their own collection", collection.name, name)
+    if field.column.generated:
+        return _invalid("the database fills it", collection.name, name)
+    return None
+
+
+def _put(values: Values, field: Field, value: object, problems: list[Problem]) -> None:
+    try:
+        values[field.name] = None if value is None and field.type_name != "json" else _converted(field, value)
+    except OutOfRange as error:
+        problems.append(_fault("VALUE_OUT_OF_RANGE", str(error), field))
+    except ValueError as error:
+        problems.append(_invalid(str(error), field.collection, field.name))
+        return
+    length = field.column.max_length if field.column else None
+    if length and field.type_name != "hash" and len(values.get(field.name) or "") > length:
+        problems.append(_fault("VALUE_TOO_LONG", f"it takes at most {length} characters", field))
+
+
+def _converted(field: Field, value: object) -> str | None:
+    if value is None:
+        return None
+    text = field.type.parse(value)
+    return passwords.hashed(text) if field.type_name == "hash" else text
+
+
+# Special fields
+
+_CREATED = frozenset({"date-created", "user-created", "role-created"})
+_ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
+_ON_CREATE = _CREATED
+
+
+def _filled(field: Field, writer: Writer, markers: frozenset[str]) -> str | None:
+    """Return what the service writes into a field, whatever the client sent."""
+    found = markers.intersection(field.special)
+    if not found:
+        return None
+    kind = next(iter(found)).partition("-")[0]
+    if kind == "date":
+        return _moment(field, writer.moment)
+    return writer.user if kind == "user" else writer.role
+
+
+def _moment(field: Field, moment: datetime) -> str:
+    match field.type_name:
+        case "date":
+            return moment.date().isoformat()
+        case "time":
+            return moment.time().isoformat()
+        case _:
+            return field.type.parse(moment.isoformat())
+
+
+# What must be there
+
+
+def _is_required(field: Field) -> bool:
+    column = field.column
+    assert column
+    fills_itself = column.default is not None or column.auto_increment or column.generated
+    return bool(field.meta and field.meta.get("required")) or not (column.nullable or fills_itself)
+
+
+def _takes_null(field: Field) -> bool:
+    assert field.column
+    return field.column.nullable and not (field.meta and field.meta.get("required"))
+
+
+def _missing(field: Field) -> Problem:
+    return Problem(
+        "FAILED_VALIDATION",
+        f'Validation failed for "{field.name}": it is required.',
+        {"collection": field.collection, "field": field.name, "path": [field.name], "type": "required"},
+    )
+
+
+def _invalid(reason: str, collection: str, field: str | None = None) -> Problem:
+    at = f'"{field}" of "{collection}"' if field else f'An item of "{collection}"'
+    extensions = {"reason": reason, "collection": collection} | ({"field": field} if field else {})
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {at}: {reason}.", extensions)
+
+
+def _fault(code: str, reason: str, field: Field) -> Problem:
+    place = {"collection": field.collection, "field": field.name}
+    return Problem(code, f'The value of "{field.name}" does not fit: {reason}.', place)

@@ -1,0 +1,212 @@
+"""The keys of `meta` and `schema` that a client may set, with their types, as tables (decisions, section 6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from cms.errors import Problem
+from cms.schema.types import TYPES
+
+Parse = Callable[[object], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One key: how its value is read, and the type that its column or use takes it as."""
+
+    parse: Parse
+    cast: str
+    nullable: bool = True
+
+
+def one_of(*allowed: str) -> Parse:
+    def parse(value: object) -> str:
+        if value not in allowed:
+            raise ValueError(f"it must be one of {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
+def boolean(value: object) -> bool:
+    return TYPES["boolean"].parse(value) == "true"
+
+
+def size(value: object) -> int:
+    number = int(TYPES["integer"].parse(value))
+    if not 0 <= number <= 10_485_760:
+        raise ValueError("it must be a whole number from 0 to 10485760")
+    return number
+
+
+def words(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise ValueError("it must be an array of strings")
+    return value
+
+
+def color(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(
+        r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})", value
+    ):
+        raise ValueError("it must be a hex color code such as #6644FF")
+    return value
+
+
+def anything(value: object) -> object:
+    return value
+
+
+_TEXT = Setting(TYPES["text"].parse, "text")
+_JSON = Setting(TYPES["json"].parse, "json")
+_INTEGER = Setting(TYPES["integer"].parse, "integer")
+_FLAG = Setting(TYPES["boolean"].parse, "boolean", nullable=False)
+
+COLLECTION_META: Mapping[str, Setting] = MappingProxyType(
+    {
+        "icon": _TEXT,
+        "color": Setting(color, "text"),
+        "note": _TEXT,
+        "display_template": _TEXT,
+        "preview_url": _TEXT,
+        "hidden": _FLAG,
+        "singleton": _FLAG,
+        "translations": _JSON,
+        "archive_field": _TEXT,
+        "archive_app_filter": _FLAG,
+        "archive_value": _TEXT,
+        "unarchive_value": _TEXT,
+        "sort_field": _TEXT,
+        "accountability": Setting(one_of("all", "activity"), "text"),
+        "item_duplication_fields": _JSON,
+        "sort": _INTEGER,
+        "group": _TEXT,
+        "collapse": Setting(one_of("open", "closed", "locked"), "text", nullable=False),
+        "versioning": _FLAG,
+    }
+)
+
+FIELD_META: Mapping[str, Setting] = MappingProxyType(
+    {
+        "special": Setting(words, "text[]"),
+        "interface": _TEXT,
+        "options": _JSON,
+        "display": _TEXT,
+        "display_options": _JSON,
+        "readonly": _FLAG,
+        "hidden": _FLAG,
+        "sort": _INTEGER,
+        "width": Setting(one_of("half", "half-left", "half-right", "half-space", "full", "fill"), "text"),
+        "translations": _JSON,
+        "note": _TEXT,
+        "conditions": _JSON,
+        "required": _FLAG,
+        "group": _TEXT,
+        "validation": _JSON,
+        "validation_message": _TEXT,
+        "searchable": _FLAG,
+    }
+)
+
+COLUMN_SCHEMA: Mapping[str, Setting] = MappingProxyType(
+    {
+        "default_value": Setting(anything, ""),
+        "max_length": Setting(size, ""),
+        "numeric_precision": Setting(size, ""),
+        "numeric_scale": Setting(size, ""),
+        "is_nullable": Setting(boolean, ""),
+        "is_unique": Setting(boolean, ""),
+        "is_indexed": Setting(boolean, ""),
+        "is_primary_key": Setting(boolean, ""),
+        "has_auto_increment": Setting(boolean, ""),
+        "comment": _TEXT,
+    }
+)
+
+COLLECTION_SCHEMA: Mapping[str, Setting] = MappingProxyType({"comment": _TEXT})
+
+_ACTIONS = one_of("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
+
+RELATION_META: Mapping[str, Setting] = MappingProxyType(
+    {
+        "one_field": _TEXT,
+        "one_collection_field": _TEXT,
+        "one_allowed_collections": Setting(words, "text[]"),
+        "junction_field": _TEXT,
+        "sort_field": _TEXT,
+        "one_deselect_action": Setting(one_of("nullify", "delete"), "text", nullable=False),
+    }
+)
+
+RELATION_SCHEMA: Mapping[str, Setting] = MappingProxyType(
+    {"on_delete": Setting(_ACTIONS, "", nullable=False), "on_update": Setting(_ACTIONS, "", nullable=False)}
+)
+
+READ_ONLY = frozenset(
+    {
+        "id",
+        "collection",
+        "field",
+        "system",
+        "name",
+        "table",
+        "column",
+        "schema",
+        "data_type",
+        "is_generated",
+        "generation_expression",
+        "foreign_key_table",
+        "foreign_key_column",
+        "foreign_key_schema",
+        "constraint_name",
+        "many_collection",
+        "many_field",
+        "one_collection",
+        "junction_collection",
+    }
+)
+"""Keys of a record that was read; a client may send the whole record back, and they change nothing."""
+
+
+class Settings(dict[str, object]):
+    """Settings that were given, parsed; what was not given is not in it."""
+
+
+def parse_settings(
+    given: object, known: Mapping[str, Setting], place: str, problems: list[Problem]
+) -> Settings:
+    """Return the settings of an object; everything wrong with it is added to `problems`."""
+    found = Settings()
+    if given is None:
+        return found
+    if not isinstance(given, Mapping):
+        problems.append(_problem(place, "it must be an object"))
+        return found
+    for key, value in given.items():
+        found.update(_parsed(key, value, known, place, problems))
+    return found
+
+
+def _parsed(
+    key: str, value: object, known: Mapping[str, Setting], place: str, problems: list[Problem]
+) -> Iterator[tuple[str, object]]:
+    setting = known.get(key)
+    if setting is None:
+        if key not in READ_ONLY:
+            problems.append(_problem(f"{place}.{key}", f"it is not known; there are {', '.join(known)}"))
+        return
+    try:
+        if value is None and not setting.nullable:
+            raise ValueError("it must not be null")
+        yield key, None if value is None else setting.parse(value)
+    except ValueError as error:
+        problems.append(_problem(f"{place}.{key}", str(error)))
+
+
+def _problem(place: str, reason: str) -> Problem:
+    return Problem(
+        "INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place}
+    )

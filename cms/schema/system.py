@@ -1,0 +1,97 @@
+"""What the catalogue cannot read from PostgreSQL about the system collections (specification, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+Place = tuple[str, str]
+"""A collection and a field of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AliasOf:
+    """The column that points to the rows of a to-many alias field."""
+
+    many_collection: str
+    many_field: str
+
+
+SYSTEM_COLLECTIONS = frozenset(
+    {
+        "system_activity",
+        "system_collections",
+        "system_dashboards",
+        "system_fields",
+        "system_files",
+        "system_flows",
+        "system_folders",
+        "system_notifications",
+        "system_operations",
+        "system_panels",
+        "system_permissions",
+        "system_presets",
+        "system_relations",
+        "system_revisions",
+        "system_roles",
+        "system_settings",
+        "system_shares",
+        "system_translations",
+        "system_users",
+    }
+)
+"""The collections that the service lists."""
+
+UNLISTED_TABLES = frozenset({"system_migrations", "system_sessions", "system_version"})
+"""System tables that no request ever sees."""
+
+SINGLETONS = frozenset({"system_settings"})
+
+INTERNAL_COLUMNS: frozenset[Place] = frozenset({("system_users", "failed_logins")})
+"""Columns of listed collections that are neither shown nor set over the interface."""
+
+SPECIALS: Mapping[Place, tuple[str, ...]] = MappingProxyType(
+    {
+        ("system_users", "password"): ("hash", "conceal"),
+        ("system_users", "token"): ("conceal",),
+        ("system_users", "tfa_secret"): ("conceal",),
+        ("system_users", "auth_data"): ("conceal",),
+        ("system_shares", "password"): ("hash", "conceal"),
+        ("system_shares", "date_created"): ("date-created",),
+        ("system_shares", "user_created"): ("user-created",),
+        ("system_files", "uploaded_on"): ("date-created",),
+        ("system_files", "uploaded_by"): ("user-created",),
+        ("system_files", "modified_on"): ("date-updated",),
+        ("system_files", "modified_by"): ("user-updated",),
+        ("system_flows", "date_created"): ("date-created",),
+        ("system_flows", "user_created"): ("user-created",),
+        ("system_operations", "date_created"): ("date-created",),
+        ("system_operations", "user_created"): ("user-created",),
+        ("system_dashboards", "date_created"): ("date-created",),
+        ("system_dashboards", "user_created"): ("user-created",),
+        ("system_panels", "date_created"): ("date-created",),
+        ("system_panels", "user_created"): ("user-created",),
+        ("system_notifications", "timestamp"): ("date-created",),
+        ("system_activity", "timestamp"): ("date-created",),
+        ("system_revisions", "created"): ("date-created",),
+    }
+)
+"""The markers of `meta.special` by place (decisions, section 5); json columns need none."""
+
+ALIASES: Mapping[Place, AliasOf] = MappingProxyType(
+    {
+        ("system_dashboards", "panels"): AliasOf("system_panels", "dashboard"),
+        ("system_flows", "operations"): AliasOf("system_operations", "flow"),
+        ("system_roles", "users"): AliasOf("system_users", "role"),
+    }
+)
+
+REFERENCES_WITHOUT_KEY: Mapping[Place, str] = MappingProxyType(
+    {
+        ("system_activity", "user"): "system_users",
+        ("system_revisions", "activity"): "system_activity",
+        ("system_revisions", "parent"): "system_revisions",
+    }
+)
+"""Columns that point to a collection's `id` without a foreign key: history outlives what it tells of."""

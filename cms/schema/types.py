@@ -1,0 +1,281 @@
+"""The field types as one table: column type, accepted input, and how a value is shown (decisions, sections 1 and 6).
+
+Every parameter travels as text and is cast where it stands, so that a statement keeps one prepared form whatever
+the values. Every value is shown by one SQL expression, used at the top of an answer and in its nested parts alike.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from types import MappingProxyType
+from typing import NoReturn, TypeVar
+
+from cms import jsontext
+
+M = TypeVar("M")
+
+
+class OutOfRange(ValueError):
+    """A value of the right kind that its type cannot hold."""
+
+
+class Family(StrEnum):
+    """Types that take the same operators and functions (decisions, section 15)."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    MOMENT = "moment"
+    BOOLEAN = "boolean"
+    UUID = "uuid"
+    JSON = "json"
+    CSV = "csv"
+    HASH = "hash"
+    BINARY = "binary"
+    GEOMETRY = "geometry"
+    ALIAS = "alias"
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """One field type: `ddl` for a new column, `cast` for a parameter, `show` as a template over the column."""
+
+    name: str
+    family: Family
+    ddl: str
+    cast: str
+    parse: Callable[[object], str]
+    show: str = "{0}"
+
+
+def parse_text(value: object) -> str:
+    if isinstance(value, str):
+        if "\0" in value:
+            raise ValueError("the character U+0000 cannot be stored")
+        return value
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
+        return str(value)
+    raise ValueError("it must be a string")
+
+
+def parse_uuid(value: object) -> str:
+    try:
+        return str(uuid.UUID(value)) if isinstance(value, str) else _refuse("it must be a UUID")
+    except ValueError:
+        raise ValueError("it must be a UUID") from None
+
+
+def parse_integer(value: object) -> str:
+    number = _number(value, "it must be a whole number")
+    if not -(2**63) <= number < 2**63:
+        raise OutOfRange("it is out of range")
+    if number != int(number):
+        raise ValueError("it must be a whole number")
+    return str(int(number))
+
+
+def parse_number(value: object) -> str:
+    return str(_number(value, "it must be a number"))
+
+
+def _number(value: object, reason: str) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+        raise ValueError(reason)
+    try:
+        number = Decimal(value.strip() if isinstance(value, str) else value)
+    except InvalidOperation:
+        raise ValueError(reason) from None
+    return number if number.is_finite() else _refuse(reason)
+
+
+_TRUTHS = MappingProxyType({"true": "true", "1": "true", "false": "false", "0": "false"})
+
+
+def parse_boolean(value: object) -> str:
+    found = _TRUTHS.get(str(value).lower()) if isinstance(value, str | int) else None
+    return found or _refuse("it must be true or false")
+
+
+def parse_date(value: object) -> str:
+    return _moment(value, "it must be a date, YYYY-MM-DD", date.fromisoformat).isoformat()
+
+
+def parse_time(value: object) -> str:
+    found = _moment(value, "it must be a time, HH:MM:SS", time.fromisoformat)
+    return found.isoformat() if found.tzinfo is None else _refuse("it must be a time without a zone")
+
+
+def parse_datetime(value: object) -> str:
+    """Take ISO 8601; a value with a zone is turned to UTC, which is what JavaScript's clients send."""
+    found = _moment(value, "it must be a date and time, YYYY-MM-DDTHH:MM:SS", datetime.fromisoformat)
+    return _in_utc(found).replace(tzinfo=None).isoformat()
+
+
+def parse_timestamp(value: object) -> str:
+    """Take ISO 8601; a value without a zone is UTC."""
+    return _in_utc(_moment(value, "it must be an ISO 8601 timestamp", datetime.fromisoformat)).isoformat()
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    except OverflowError:
+        raise OutOfRange("it is out of range") from None
+
+
+def _moment(value: object, reason: str, parse: Callable[[str], M]) -> M:
+    try:
+        return parse(value) if isinstance(value, str) else _refuse(reason)
+    except ValueError:
+        raise ValueError(reason) from None
+
+
+def parse_json(value: object) -> str:
+    return jsontext.dumps(value).decode()
+
+
+def parse_csv(value: object) -> str:
+    entries = value.split(",") if isinstance(value, str) else value
+    if not isinstance(entries, list):
+        raise ValueError("it must be an array of strings")
+    entries = [parse_text(entry) for entry in entries]
+    if value != "" and any(not entry or "," in entry for entry in entries):
+        raise ValueError("each entry must be a string that is not empty and holds no comma")
+    return ",".join(entries)
+
+
+def parse_binary(value: object) -> str:
+    """Take base64 and give PostgreSQL's hexadecimal form."""
+    try:
+        raw = (
+            base64.b64decode(value, validate=True) if isinstance(value, str) else _refuse("it must be base64")
+        )
+    except binascii.Error:
+        raise ValueError("it must be base64") from None
+    return "\\x" + raw.hex()
+
+
+def parse_geometry(value: object) -> str:
+    if not isinstance(value, dict) or "type" not in value:
+        raise ValueError("it must be a GeoJSON geometry")
+    return jsontext.dumps(value).decode()
+
+
+def parse_nothing(value: object) -> str:
+    raise ValueError("an alias field has no value of its own")
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ValueError(reason)
+
+
+MASK = "**********"
+MASKED = f"CASE WHEN {{0}} IS NOT NULL THEN '{MASK}' END"
+_FINITE = "CASE WHEN {0} - {0} = 0 THEN to_json({0}) END"
+_GEOMETRIES = ("Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon")
+
+_ALL = (
+    Type("string", Family.TEXT, "varchar(255)", "text", parse_text, "{0}::text"),
+    Type("text", Family.TEXT, "text", "text", parse_text, "{0}::text"),
+    Type("uuid", Family.UUID, "uuid", "uuid", parse_uuid, "{0}::text"),
+    Type("integer", Family.NUMBER, "integer", "bigint", parse_integer),
+    Type("bigInteger", Family.NUMBER, "bigint", "bigint", parse_integer),
+    Type("float", Family.NUMBER, "double precision", "double precision", parse_number, _FINITE),
+    Type("decimal", Family.NUMBER, "numeric", "numeric", parse_number, _FINITE),
+    Type("boolean", Family.BOOLEAN, "boolean", "boolean", parse_boolean),
+    Type("date", Family.MOMENT, "date", "date", parse_date, "{0}::text"),
+    Type("time", Family.MOMENT, "time", "time", parse_time, "to_char({0}, 'HH24:MI:SS')"),
+    Type(
+        "datetime",
+        Family.MOMENT,
+        "timestamp",
+        "timestamp",
+        parse_datetime,
+        "to_char({0}, 'YYYY-MM-DD\"T\"HH24:MI:SS')",
+    ),
+    Type(
+        "timestamp",
+        Family.MOMENT,
+        "timestamptz",
+        "timestamptz",
+        parse_timestamp,
+        "to_char({0} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')",
+    ),
+    Type("json", Family.JSON, "json", "json", parse_json, "{0}::json"),
+    Type("csv", Family.CSV, "text", "text", parse_csv, "to_json(string_to_array({0}, ','))"),
+    Type("hash", Family.HASH, "varchar(255)", "text", parse_text),
+    Type(
+        "binary",
+        Family.BINARY,
+        "bytea",
+        "bytea",
+        parse_binary,
+        "translate(encode({0}, 'base64'), E'\\n', '')",
+    ),
+    Type("alias", Family.ALIAS, "", "", parse_nothing),
+    Type("unknown", Family.TEXT, "", "text", parse_text, "{0}::text"),
+    Type(
+        "geometry",
+        Family.GEOMETRY,
+        "geometry(Geometry, 4326)",
+        "json",
+        parse_geometry,
+        "ST_AsGeoJSON({0})::json",
+    ),
+    *(
+        Type(
+            f"geometry.{shape}",
+            Family.GEOMETRY,
+            f"geometry({shape}, 4326)",
+            "json",
+            parse_geometry,
+            "ST_AsGeoJSON({0})::json",
+        )
+        for shape in _GEOMETRIES
+    ),
+)
+
+TYPES: Mapping[str, Type] = MappingProxyType({found.name: found for found in _ALL})
+
+_BY_BASE_TYPE: Mapping[str, str] = MappingProxyType(
+    {
+        "varchar": "string",
+        "bpchar": "string",
+        "text": "text",
+        "citext": "text",
+        "uuid": "uuid",
+        "int2": "integer",
+        "int4": "integer",
+        "int8": "bigInteger",
+        "float4": "float",
+        "float8": "float",
+        "numeric": "decimal",
+        "bool": "boolean",
+        "date": "date",
+        "time": "time",
+        "timestamp": "datetime",
+        "timestamptz": "timestamp",
+        "json": "json",
+        "jsonb": "json",
+        "bytea": "binary",
+    }
+)
+
+
+def type_of(base_type: str, data_type: str, special: tuple[str, ...]) -> str:
+    """Return the name of the field type of a column, from its PostgreSQL type and its special markers."""
+    if base_type == "geometry":
+        shape = re.match(r"geometry\((\w+)", data_type)
+        named = f"geometry.{shape[1]}" if shape else "geometry"
+        return named if named in TYPES else "geometry"
+    plain = _BY_BASE_TYPE.get(base_type, "unknown")
+    if plain in ("string", "text"):
+        return "csv" if "cast-csv" in special else "hash" if "hash" in special else plain
+    return plain

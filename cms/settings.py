@@ -1,0 +1,235 @@
+"""The table of settings: every variable, what it takes, and what it is for (decisions, section 16)."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+MASK = "**********"
+
+# Beyond this many workers the connections of one machine outgrow PostgreSQL's default of 100.
+MOST_WORKERS_UNASKED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value: what it takes in words, how text becomes it, and how it is written again."""
+
+    takes: str
+    parse: Callable[[str], Any]  # raises ValueError
+    show: Callable[[Any], str] = str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable. `unset` says what happens without a value, where there is no `default`."""
+
+    name: str
+    kind: Kind
+    help: str
+    default: str = ""
+    unset: str = ""
+    mask: Callable[[str], str] | None = None
+
+
+DURATION_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+SIZE_UNITS = {"b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
+TRUTH = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "0": False,
+    "no": False,
+    "off": False,
+}
+
+
+def _matched(pattern: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError
+        return text
+
+    return parse
+
+
+def _whole(least: int, most: int) -> Kind:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
+            raise ValueError
+        return int(text)
+
+    return Kind(f"a whole number from {least} to {most}", parse)
+
+
+def _choice(*words: str) -> Kind:
+    return Kind("one of " + ", ".join(words), lambda text: _matched("|".join(words))(text.lower()))
+
+
+def _measured(text: str, units: Mapping[str, int], *, plain: str) -> int:
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]*)", text.lower())
+    if found is None:
+        raise ValueError
+    factor = units.get(found[2] or plain)
+    if factor is None:
+        raise ValueError
+    return int(float(found[1]) * factor)
+
+
+def _in_largest(amount: int, units: Mapping[str, int]) -> str:
+    name, factor = max((item for item in units.items() if amount % item[1] == 0), key=lambda item: item[1])
+    return f"{amount // factor}{name}"
+
+
+def _duration(most: timedelta) -> Kind:
+    def parse(text: str) -> timedelta:
+        value = timedelta(milliseconds=_measured(text, DURATION_UNITS, plain="ms"))
+        if not timedelta(0) < value <= most:
+            raise ValueError
+        return value
+
+    def show(value: timedelta) -> str:
+        return _in_largest(value // timedelta(milliseconds=1), DURATION_UNITS)
+
+    return Kind(f"a time such as 500ms, 30s, 15m, 12h, 7d or 2w, at most {most.days}d", parse, show)
+
+
+def _size(text: str) -> int:
+    value = _measured(text, SIZE_UNITS, plain="b")
+    if not 0 < value <= 2**31:
+        raise ValueError
+    return value
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in TRUTH:
+        raise ValueError
+    return TRUTH[text.lower()]
+
+
+def _folder(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as fault:  # a "~" without a home folder behind it
+        raise ValueError from fault
+
+
+def _host(text: str) -> str:
+    if ":" in text:
+        return str(ipaddress.IPv6Address(text))
+    return _matched(r"[0-9A-Za-z_.-]+")(text)
+
+
+def _web_address(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ValueError
+    if parts.port == 0 or re.search(r"\s", text):  # a port that is no number raises ValueError by itself
+        raise ValueError
+    return text.rstrip("/")
+
+
+TEXT = Kind("a text", str)
+HOST = Kind("a host name or an IP address", _host)
+ADDRESS = Kind("an address such as https://cms.example.com or https://example.com/cms", _web_address)
+EMAIL = Kind("an e-mail address", _matched(r"[^\s@]+@[^\s@]+"))
+DATABASE = Kind(
+    "a PostgreSQL address such as postgresql://user:password@host:5432/name",
+    _matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
+)
+FOLDER = Kind("a folder", _folder)
+FLAG = Kind("true or false", _truth, lambda value: "true" if value else "false")
+SIZE = Kind(
+    "a size such as 512kb, 1mb or 1048576, at most 2gb", _size, lambda value: _in_largest(value, SIZE_UNITS)
+)
+LIFE = _duration(timedelta(days=3650))
+STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
+
+
+def _hide(_text: str) -> str:
+    return MASK
+
+
+def mask_password(address: str) -> str:
+    """Return a PostgreSQL address, of either form that libpq takes, without its passwords."""
+    bare = re.sub(r"(?s)(://[^:@/?]*):.*@", rf"\1:{MASK}@", address)
+    return re.sub(r"(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", rf"\g<1>{MASK}", bare)
+
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting("HOST", HOST, "where the service listens; 0.0.0.0 is every network", "127.0.0.1"),
+    Setting("PORT", _whole(1, 65535), "the port it listens on", "8055"),
+    Setting("PUBLIC_URL", ADDRESS, "its address as clients see it", unset="http://HOST:PORT"),
+    Setting(
+        "SECRET",
+        TEXT,
+        "signs tokens; the same on every machine, 32 characters or more",
+        unset="a random one, kept in DATA_DIR/secret",
+        mask=_hide,
+    ),
+    Setting("ADMIN_EMAIL", EMAIL, "the first admin, made when there is none", "admin@example.com"),
+    Setting(
+        "ADMIN_PASSWORD", TEXT, "the first admin's password", unset="a random one, printed once", mask=_hide
+    ),
+    Setting(
+        "DATABASE_URL",
+        DATABASE,
+        "the PostgreSQL (14 or newer) that holds everything",
+        unset="the embedded server, in DATA_DIR/postgres",
+        mask=mask_password,
+    ),
+    Setting(
+        "DATABASE_READ_URL",
+        DATABASE,
+        "a replica that answers reads",
+        unset="reads go to DATABASE_URL",
+        mask=mask_password,
+    ),
+    Setting(
+        "DATABASE_PREPARE", FLAG, "prepared statements; false behind PgBouncer in transaction mode", "true"
+    ),
+    Setting(
+        "DATABASE_POOL_SIZE",
+        _whole(1, 1000),
+        "connections of one worker to read, and as many to write",
+        unset="WEB_THREADS + 1",
+    ),
+    Setting("DATA_DIR", FOLDER, "where the service keeps its files", "./data"),
+    Setting(
+        "POSTGRES_BIN",
+        FOLDER,
+        "the programs of the embedded server",
+        unset="those that were installed with the service, then the system's",
+    ),
+    Setting("ACCESS_TOKEN_TTL", LIFE, "how long an access token lives", "15m"),
+    Setting("REFRESH_TOKEN_TTL", LIFE, "how long a refresh token lives", "7d"),
+    Setting("QUERY_LIMIT_DEFAULT", _whole(1, 2**31 - 1), "rows of a page that names no limit", "100"),
+    Setting(
+        "QUERY_LIMIT_MAX", _whole(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"
+    ),
+    Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),
+    Setting("MAX_RELATIONAL_DEPTH", _whole(1, 100), "how deep a request may follow relations", "10"),
+    Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
+    Setting(
+        "LOG_LEVEL",
+        _choice("fatal", "error", "warn", "info", "debug", "trace"),
+        "the least that is logged",
+        "info",
+    ),
+    Setting("LOG_STYLE", _choice("pretty", "json"), "how a line of the log looks", "pretty"),
+    Setting(
+        "WEB_CONCURRENCY",
+        _whole(1, 512),
+        "worker processes",
+        unset=f"the number of cores, 2 to {MOST_WORKERS_UNASKED}",
+    ),
+    Setting("WEB_THREADS", _whole(1, 256), "threads of one worker", "4"),
+)

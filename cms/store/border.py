@@ -1,0 +1,144 @@
+"""The one border where PostgreSQL's errors become the service's (decisions, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import psycopg
+from psycopg import errors as pg
+from psycopg_pool import PoolTimeout
+
+from cms.errors import Problem, Refused, invalid_payload, unavailable
+
+
+class Stale(Exception):
+    """A statement met a table, column or type that is no longer what its plan took it for."""
+
+
+_CODES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
+    {
+        pg.UniqueViolation: ("RECORD_NOT_UNIQUE", "A value that must be unique is already there"),
+        pg.ExclusionViolation: ("RECORD_NOT_UNIQUE", "A value is in conflict with one that is already there"),
+        pg.ForeignKeyViolation: (
+            "INVALID_FOREIGN_KEY",
+            "A key points to an item that is not there, or is still in use",
+        ),
+        pg.RestrictViolation: ("INVALID_FOREIGN_KEY", "The item is still in use"),
+        pg.NotNullViolation: ("NOT_NULL_VIOLATION", "A value is required"),
+        pg.StringDataRightTruncation: ("VALUE_TOO_LONG", "A value is too long for its field"),
+        pg.NumericValueOutOfRange: ("VALUE_OUT_OF_RANGE", "A value is out of its field's range"),
+        pg.DatetimeFieldOverflow: ("VALUE_OUT_OF_RANGE", "A date or time is out of its field's range"),
+        pg.IntervalFieldOverflow: ("VALUE_OUT_OF_RANGE", "An interval is out of range"),
+        pg.CheckViolation: ("INVALID_PAYLOAD", "A value breaks a rule of the table"),
+        pg.SequenceGeneratorLimitExceeded: ("VALUE_OUT_OF_RANGE", "The table's keys are used up"),
+    }
+)
+
+_STALE = (
+    pg.UndefinedTable,
+    pg.UndefinedColumn,
+    pg.UndefinedFunction,
+    pg.UndefinedObject,
+    pg.DatatypeMismatch,
+    pg.WrongObjectType,
+)
+
+
+@contextmanager
+def border() -> Iterator[None]:
+    """Turn what psycopg raises inside into `Refused`, or `Stale` when the structure has moved."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise domain_error(error) from error
+
+
+def domain_error(error: psycopg.Error) -> Exception:
+    """Return the error to raise instead; an unforeseen one is returned as it is and becomes a 500."""
+    for kind, (code, sentence) in _CODES.items():
+        if isinstance(error, kind):
+            return Refused(Problem(code, f"{sentence}.", _place(error)))
+    if isinstance(error, _STALE) or _is_changed_plan(error):
+        return Stale(str(error))
+    return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), error)
+
+
+def _is_changed_plan(error: psycopg.Error) -> bool:
+    """A prepared statement whose columns changed type fails with a message of its own."""
+    return isinstance(error, pg.FeatureNotSupported) and "cached plan" in str(error)
+
+
+def _place(error: psycopg.Error) -> Mapping[str, object]:
+    """Name the table and column, never a value: the detail could hold another row's data."""
+    known = {
+        "collection": error.diag.table_name,
+        "field": error.diag.column_name,
+        "constraint": error.diag.constraint_name,
+    }
+    return {key: value for key, value in known.items() if value}
+
+
+def _bad_value(error: psycopg.Error) -> Refused:
+    return invalid_payload("A value does not fit its field's type")
+
+
+def _too_slow(error: psycopg.Error) -> Refused:
+    return unavailable("database", "The statement took longer than DB_STATEMENT_TIMEOUT")
+
+
+def _too_large(error: psycopg.Error) -> Refused:
+    return invalid_payload(f"The database refuses its size or depth: {error.diag.message_primary}")
+
+
+def _conflict(error: psycopg.Error) -> Refused:
+    return invalid_payload(f"The database refuses it: {error.diag.message_primary}")
+
+
+def _not_permitted(error: psycopg.Error) -> Refused:
+    return unavailable("database", "The service's account lacks a right there")
+
+
+def _read_only(error: psycopg.Error) -> Refused:
+    return unavailable("database", "It takes no writes at the moment")
+
+
+def _gone(error: psycopg.Error) -> Refused:
+    return unavailable("database", "It does not answer")
+
+
+_OTHERS: tuple[tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], Refused]], ...] = (
+    ((pg.QueryCanceled,), _too_slow),
+    ((pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments), _too_large),
+    (
+        (
+            pg.DuplicateTable,
+            pg.DuplicateColumn,
+            pg.DuplicateObject,
+            pg.DependentObjectsStillExist,
+            pg.CannotCoerce,
+            pg.InvalidTableDefinition,
+            pg.InvalidColumnDefinition,
+            pg.InvalidForeignKey,
+            pg.ObjectInUse,
+            pg.FeatureNotSupported,
+        ),
+        _conflict,
+    ),
+    ((pg.InsufficientPrivilege,), _not_permitted),
+    ((pg.ReadOnlySqlTransaction,), _read_only),
+    (
+        (
+            pg.InvalidTextRepresentation,
+            pg.InvalidDatetimeFormat,
+            pg.CharacterNotInRepertoire,
+            pg.UntranslatableCharacter,
+            pg.InvalidParameterValue,
+            pg.GeneratedAlways,
+            pg.DataException,
+        ),
+        _bad_value,
+    ),
+    ((psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout), _gone),
+)

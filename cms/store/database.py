@@ -1,0 +1,160 @@
+"""Connections: a read-only pool for reads, a second one for transactions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.pq import Format
+from psycopg_pool import ConnectionPool
+
+from cms import jsontext
+from cms.config import Config
+from cms.fragment import Fragment
+from cms.store.border import border
+
+Row = tuple[Any, ...]
+Connection = psycopg.Connection[Row]
+
+_BORROW_SECONDS = 5.0
+_CONNECT_SECONDS = 5
+_STATEMENTS_KEPT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transaction on one connection; ends with `Database.transaction`."""
+
+    connection: Connection
+    prepare: bool
+
+    def run(self, fragment: Fragment) -> list[Row]:
+        """Run a statement and return its rows, none when it has no result."""
+        text, values = fragment.numbered()
+        return self.execute(text, values)
+
+    def define(self, fragment: Fragment) -> None:
+        """Run a statement of definition: PostgreSQL takes no parameters there, so libpq quotes the values."""
+        quoted = [sql.quote(value, self.connection) for value in fragment.values]
+        pieces = [piece for pair in zip(fragment.parts, [*quoted, ""], strict=True) for piece in pair]
+        with border():
+            self.connection.execute("".join(pieces))
+
+    def execute(self, text: str, values: Sequence[object] = ()) -> list[Row]:
+        with border():
+            cursor = self.connection.execute(text, values, prepare=self.prepare, binary=True)
+            return cursor.fetchall() if cursor.description else []
+
+
+class Database:
+    """The pools of one process; nothing connects before the first use, which is after the fork."""
+
+    def __init__(self, config: Config) -> None:
+        if config.database_url is None:
+            raise ValueError("DATABASE_URL is not set, and the embedded server has not set it")
+        self._write_dsn = config.database_url
+        self._read_dsn = config.database_read_url or config.database_url
+        self._size = config.database_pool_size
+        self._timeout = config.db_statement_timeout
+        self._prepare = config.database_prepare
+        self._lock = threading.Lock()
+        self._pools: tuple[ConnectionPool[Connection], ConnectionPool[Connection]] | None = None
+
+    def fetch(self, text: str, values: Sequence[object] = ()) -> list[Row]:
+        """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
+        return self._fetch(self._open()[0], text, values)
+
+    def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
+        """Run one statement where writes go, and so after all of them."""
+        return self._fetch(self._open()[1], text, values)
+
+    def _fetch(self, pool: ConnectionPool[Connection], text: str, values: Sequence[object]) -> list[Row]:
+        with border(), pool.connection() as connection:
+            return connection.execute(text, values, prepare=self._prepare, binary=True).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Commit what is done inside, or nothing of it when it raises."""
+        with border(), self._open()[1].connection() as connection, connection.transaction():
+            yield Transaction(connection, self._prepare)
+
+    def close(self) -> None:
+        """Close the connections; a later use opens them again."""
+        with self._lock:
+            pools, self._pools = self._pools, None
+        for pool in pools or ():
+            pool.close()
+
+    def _open(self) -> tuple[ConnectionPool[Connection], ConnectionPool[Connection]]:
+        if self._pools is None:
+            with self._lock:
+                if self._pools is None:
+                    self._pools = self._pool(self._read_dsn, read_only=True), self._pool(self._write_dsn)
+        return self._pools
+
+    def _pool(self, dsn: str, *, read_only: bool = False) -> ConnectionPool[Connection]:
+        return ConnectionPool(
+            dsn,
+            min_size=0,
+            max_size=self._size,
+            timeout=_BORROW_SECONDS,
+            kwargs={
+                "autocommit": True,
+                "cursor_factory": psycopg.RawCursor,
+                "connect_timeout": _CONNECT_SECONDS,
+                "options": session_options(self._timeout, read_only=read_only),
+            },
+            configure=_configure,
+            open=True,
+        )
+
+
+def _configure(connection: Connection) -> None:
+    connection.prepared_max = _STATEMENTS_KEPT
+    for kind in ("json", "jsonb"):
+        connection.adapters.register_loader(kind, _ReadyJson)
+
+
+class _ReadyJson(Loader):
+    """JSON comes as text that goes into an answer as it is; jsonb puts a version byte before it."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> object:
+        raw = bytes(data)
+        return jsontext.ready(raw[1:] if raw[:1] == b"\x01" else raw)
+
+
+def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
+    """Return libpq's `options` for a session whose answers do not hang on the server's settings."""
+    settings = {
+        "timezone": "UTC",
+        "datestyle": "ISO",
+        "intervalstyle": "iso_8601",
+        "bytea_output": "hex",
+        "extra_float_digits": "1",
+        "statement_timeout": str(int(statement_timeout.total_seconds() * 1000)),
+        "default_transaction_read_only": "on" if read_only else "off",
+    }
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+@contextmanager
+def direct_transaction(dsn: str) -> Iterator[Transaction]:
+    """Open one connection for one transaction: the command line has no pools."""
+    with (
+        border(),
+        psycopg.connect(
+            dsn, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS
+        ) as connection,
+    ):
+        _configure(connection)
+        yield Transaction(connection, prepare=False)

@@ -1,0 +1,8 @@
+"""A PostgreSQL of our own, for who has none: found, started, shared and stopped (design, section 7)."""
+
+from __future__ import annotations
+
+from cms.store.embedded.error import EmbeddedError
+from cms.store.embedded.lifetime import Embedded, start
+
+__all__ = ["Embedded", "EmbeddedError", "start"]

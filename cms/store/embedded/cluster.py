@@ -1,0 +1,101 @@
+"""Make PostgreSQL's data folder, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from cms.store.embedded.accounts import run_as
+from cms.store.embedded.binaries import Binaries
+from cms.store.embedded.error import EmbeddedError
+from cms.store.embedded.places import Place
+
+SUPERUSER = "postgres"
+
+# For a laptop or a small server; written into postgresql.conf once, where its owner may change them.
+# The log says what happens to the server and never what people store: no statements, no details of rows.
+# Seven files, one for each day of the week, so that it does not grow for ever.
+INITIAL: Mapping[str, str] = MappingProxyType(
+    {
+        "max_connections": "200",
+        "shared_buffers": "128MB",
+        "jit": "off",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "logging_collector": "on",
+        "log_directory": "log",
+        "log_filename": "postgresql-%a.log",
+        "log_truncate_on_rotation": "on",
+        "log_rotation_age": "1d",
+        "log_rotation_size": "0",
+        "log_line_prefix": "%m [%p] %q%u@%d ",
+        "log_error_verbosity": "terse",
+        "log_min_error_statement": "panic",
+    }
+)
+
+
+def version_of(cluster: Path) -> int | None:
+    """Return the major version of the data, None when there is none."""
+    try:
+        return int((cluster / "PG_VERSION").read_text())
+    except FileNotFoundError:
+        return None
+
+
+def initialise(place: Place, binaries: Binaries, *, durable: bool) -> None:
+    """Make the cluster in a folder beside its place and move it there when it is complete.
+
+    So one that was interrupted is never taken for data. Without `durable` it is not flushed to disk.
+    Raises `EmbeddedError` with what `initdb` said, and when other things are in the way.
+    """
+    draft = place.home / "postgres.new"
+    if place.cluster.exists() and any(place.cluster.iterdir()):
+        raise EmbeddedError(f"{place.cluster} holds something that is no PostgreSQL data. Move it away.")
+    if draft.exists():
+        shutil.rmtree(draft)
+    draft.mkdir(mode=0o700)
+    if not place.account.is_ours:
+        os.chown(draft, place.account.uid, place.account.gid)
+    _initdb(draft, place, binaries, durable=durable)
+    _configure(draft / "postgresql.conf")
+    draft.rename(place.cluster)
+    if durable:
+        _flush(place.home)
+
+
+def _initdb(draft: Path, place: Place, binaries: Binaries, *, durable: bool) -> None:
+    command: list[str | Path] = [binaries.folder / "initdb", "-D", draft, "-U", SUPERUSER, "-E", "UTF8"]
+    command += [*_locale(), "--data-checksums", "--no-instructions"]
+    command += ["--auth-local=trust", "--auth-host=reject"]
+    result = run_as(place.account, command if durable else [*command, "--no-sync"])
+    if result.returncode:
+        raise EmbeddedError(f"A new database cannot be made in {place.home}. {result.stderr.strip()}")
+
+
+def _locale() -> list[str]:
+    """Return the same order and the same letters everywhere; macOS did not always know C.UTF-8."""
+    if sys.platform == "darwin":
+        return ["--locale=C", "--lc-ctype=en_US.UTF-8"]
+    return ["--locale=C.UTF-8"]
+
+
+def _configure(path: Path) -> None:
+    lines = "".join(f"{name} = '{value}'\n" for name, value in INITIAL.items())
+    # The folder is the server account's: it must not lead root elsewhere by a link.
+    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), "w", encoding="utf-8") as file:
+        file.write(f"\n# Set when this database was made; change what you like.\n{lines}")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

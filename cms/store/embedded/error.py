@@ -1,0 +1,7 @@
+"""The one error of the embedded server."""
+
+from __future__ import annotations
+
+
+class EmbeddedError(Exception):
+    """The embedded PostgreSQL cannot be had; the text says why, and what to do about it."""

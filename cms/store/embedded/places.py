@@ -1,0 +1,92 @@
+"""Where the embedded server keeps its data, and where it goes when its account cannot get there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cms.store.embedded.accounts import Account, account_for_new_data, can_enter, own_account, server_account
+from cms.store.embedded.error import EmbeddedError
+
+SHELTER = Path("/var/lib/cms")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The folder that holds a server's data, and the account that serves it."""
+
+    home: Path
+    account: Account
+
+    @property
+    def cluster(self) -> Path:
+        """PostgreSQL's own data folder."""
+        return self.home / "postgres"
+
+    @property
+    def locks(self) -> Path:
+        """The folder of the lock files; beside the cluster, because `initdb` wants that one empty."""
+        return self.home / "postgres.run"
+
+
+def choose_place(data: Path, announce: Callable[[str], None]) -> Place:
+    """Return the place of the server for `data`; makes the folder.
+
+    That is `data` itself, except where root starts the server and the server's account cannot enter `data`:
+    then it is a folder named after `data` in the shelter. Data that exists stays where it is.
+    """
+    home = data.resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    if os.geteuid():
+        return Place(home, server_account(home / "postgres"))
+    if has_cluster(home):
+        return Place(home, server_account(home / "postgres"))
+    account = account_for_new_data()
+    refuge = shelter(home, account) / name_after(home)
+    if not has_cluster(refuge) and can_enter(account, home):
+        return Place(home, account)
+    own_folder(refuge.parent)
+    own_folder(refuge)
+    place = Place(refuge, server_account(refuge / "postgres"))
+    announce(f"The database server runs as {account.name}, who cannot enter {home}: its data is in {refuge}.")
+    return place
+
+
+def has_cluster(home: Path) -> bool:
+    return (home / "postgres" / "PG_VERSION").exists()
+
+
+def shelter(home: Path, account: Account) -> Path:
+    """Return the folder for what the server's account cannot reach: a temporary one for temporary data."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    if home.is_relative_to(temporary) and can_enter(account, temporary):
+        return temporary / f"cms-{os.geteuid()}"
+    return SHELTER
+
+
+def name_after(path: Path) -> str:
+    """Return a short name for `path` that a person recognises and that no other path has."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(path.parts[-2:])).strip("-")
+    return f"{words[:40]}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
+
+
+def own_folder(path: Path) -> None:
+    """Make a folder that everybody may enter and only this account may change; refuse one of somebody else.
+
+    A folder in a temporary folder may have been laid there by anybody.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if path.is_symlink() or path.stat().st_uid != os.geteuid():
+            raise EmbeddedError(
+                f"{path} does not belong to {own_account().name}. Remove it, or set another DATA_DIR."
+            ) from None
+    else:
+        path.chmod(0o755)

@@ -1,0 +1,130 @@
+"""Changes of fields: columns by DDL, aliases and records beside them (specification, sections 2.3 and 4.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cms.errors import invalid_payload
+from cms.schema import ddl
+from cms.schema.definitions import FieldDefinition, parse_field
+from cms.schema.model import Catalogue, Collection, Kind
+from cms.schema.records import Record, field_record
+from cms.schema.settings import FIELD_META
+from cms.schema.types import TYPES, Family
+from cms.store import metadata
+from cms.store.alterations import alter, rename
+from cms.store.database import Transaction
+from cms.store.lookup import alterable, known, known_field
+from cms.store.snapshot import load_within
+from cms.store.store import Identity, Scene, Store, require_admin
+
+
+def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
+    """Return the records of the fields of one collection, or of all."""
+
+    def work(scene: Scene) -> list[Record]:
+        require_admin(scene.actor)
+        catalogue = scene.snapshot.catalogue
+        found = catalogue.collections.values() if collection is None else [known(catalogue, collection)]
+        return [field_record(field) for owner in found for field in owner.fields.values()]
+
+    return store.at_rest(identity, work)
+
+
+def read_field(store: Store, identity: Identity, collection: str, field: str) -> Record:
+    """Return one field's record; raises `Refused` NOT_FOUND."""
+
+    def work(scene: Scene) -> Record:
+        require_admin(scene.actor)
+        return field_record(known_field(known(scene.snapshot.catalogue, collection), field))
+
+    return store.at_rest(identity, work)
+
+
+def create_field(store: Store, identity: Identity, collection: str, payload: Mapping[str, object]) -> Record:
+    """Add a column, or an alias without one; return its record."""
+
+    def work(transaction: Transaction, scene: Scene) -> Record:
+        owner = alterable(scene.snapshot.catalogue, collection)
+        item = parse_field(payload)
+        _check_new(item, owner, scene.snapshot.catalogue)
+        if not item.is_alias:
+            add_column(transaction, collection, item)
+        insert_field_record(transaction, collection, item)
+        return _after(transaction, collection, item.name)
+
+    return store.restructuring(identity, work)
+
+
+def update_fields(
+    store: Store, identity: Identity, collection: str, changes: Sequence[tuple[str, Mapping[str, object]]]
+) -> list[Record]:
+    """Change fields of a collection, all or none; return their records in order."""
+
+    def work(transaction: Transaction, scene: Scene) -> list[Record]:
+        owner = alterable(scene.snapshot.catalogue, collection)
+        names = [_update(transaction, owner, name, payload) for name, payload in changes]
+        return [_after(transaction, collection, name) for name in names]
+
+    return store.restructuring(identity, work)
+
+
+def delete_field(store: Store, identity: Identity, collection: str, field: str) -> None:
+    """Drop a column with its data, its relations, and its name wherever it is named."""
+
+    def work(transaction: Transaction, scene: Scene) -> None:
+        owner = alterable(scene.snapshot.catalogue, collection)
+        found = known_field(owner, field)
+        if field == owner.primary_key:
+            raise invalid_payload("The primary key cannot be deleted", collection=collection, field=field)
+        if found.column:
+            transaction.define(ddl.drop_column(collection, field))
+        metadata.forget_field(transaction, collection, field)
+
+    store.restructuring(identity, work)
+
+
+def add_column(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
+    """Add a column with its index and comment."""
+    transaction.define(ddl.add_column(collection, item))
+    for fragment in ddl.new_column_parts(collection, item):
+        transaction.define(fragment)
+
+
+def insert_field_record(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
+    """Record what is said about a new field."""
+    keys = {"collection": collection, "field": item.name}
+    metadata.save(transaction, "system_fields", keys, given=item.meta, known=FIELD_META)
+
+
+def require_geometry(type_name: str, catalogue: Catalogue) -> None:
+    """Raise `Refused` INVALID_PAYLOAD for a geometry where the database has no PostGIS."""
+    if TYPES[type_name].family is Family.GEOMETRY and "postgis" not in catalogue.extensions:
+        raise invalid_payload(
+            "Geometry fields need PostGIS in the database: CREATE EXTENSION postgis", field="type"
+        )
+
+
+def _check_new(item: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:
+    if item.name in owner.fields:
+        raise invalid_payload(f'There is a field "{item.name}" already', field="field")
+    if owner.kind is not Kind.TABLE and not item.is_alias:
+        raise invalid_payload(f'"{owner.name}" is no table and gets no columns', collection=owner.name)
+    if item.is_key and owner.primary_key:
+        raise invalid_payload(f'"{owner.name}" has a primary key already', field="schema.is_primary_key")
+    require_geometry(item.type_name, catalogue)
+
+
+def _update(transaction: Transaction, owner: Collection, name: str, payload: Mapping[str, object]) -> str:
+    """Change one field and return its name, which may be new."""
+    found = known_field(owner, name)
+    alter(transaction, owner, found, payload)
+    new = payload.get("field", name)
+    if new == name:
+        return name
+    rename(transaction, owner, found, new)
+    return str(new)
+
+
+def _after(transaction: Transaction, collection: str, field: str) -> Record:
+    return field_record(load_within(transaction).catalogue.collections[collection].fields[field])

@@ -1,0 +1,91 @@
+"""Rows of system_collections, system_fields and system_relations, and the references in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
+from cms.schema.settings import Setting
+from cms.store.database import Transaction
+from cms.store.statements import statement
+
+Keys = Mapping[str, str]
+
+
+def save(
+    transaction: Transaction,
+    table: str,
+    keys: Keys,
+    *,
+    given: Mapping[str, object],
+    known: Mapping[str, Setting],
+) -> None:
+    """Insert the row of these keys, or change what is given of it."""
+    values = {key: param(value, known[key].cast) for key, value in given.items()}
+    columns = {**{key: param(value, "text") for key, value in keys.items()}, **values}
+    shape = "INSERT INTO {0} ({1}) VALUES ({2}) ON CONFLICT ({3}) DO {4}"
+    transaction.run(
+        fill(
+            shape,
+            name(table),
+            commas(map(name, columns)),
+            commas(columns.values()),
+            commas(map(name, keys)),
+            _update(values),
+        )
+    )
+
+
+def _update(values: Mapping[str, Fragment]) -> Fragment:
+    if not values:
+        return text("NOTHING")
+    return concat("UPDATE SET ", commas(fill("{0} = EXCLUDED.{0}", name(key)) for key in values))
+
+
+def remove(transaction: Transaction, table: str, keys: Keys) -> None:
+    """Delete the row of these keys."""
+    condition = join(
+        " AND ", (fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items())
+    )
+    transaction.run(fill("DELETE FROM {0} WHERE {1}", name(table), condition))
+
+
+def forget_collection(transaction: Transaction, collection: str) -> None:
+    """Remove every row that speaks of a collection (decisions, section 6)."""
+    for step in (
+        "forget_collection_aliases",
+        "forget_collection_relations",
+        "forget_collection_fields",
+        "forget_collection_permissions",
+        "forget_collection_presets",
+        "forget_collection_shares",
+        "forget_collection_revisions",
+        "forget_collection_activity",
+        "forget_collection_record",
+    ):
+        transaction.execute(statement(step), (collection,))
+
+
+def forget_field(transaction: Transaction, collection: str, field: str) -> None:
+    """Remove a field's record and its name wherever it is named."""
+    for step in (
+        "forget_field_aliases",
+        "forget_field_relations",
+        "forget_field_record",
+        "forget_field_in_collection",
+        "forget_field_in_group",
+        "forget_field_in_permissions",
+    ):
+        transaction.execute(statement(step), (collection, field))
+
+
+def rename_field(transaction: Transaction, collection: str, before: str, after: str) -> None:
+    """Let every reference to a field follow its new name."""
+    for step in (
+        "rename_field_record",
+        "rename_field_in_group",
+        "rename_field_in_relations",
+        "rename_field_in_collection",
+        "rename_field_in_permissions",
+    ):
+        transaction.execute(statement(step), (collection, before, after))

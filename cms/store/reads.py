@@ -1,0 +1,147 @@
+"""Reads of items: parse, guard, plan and print once; then one statement a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cms import jsontext
+from cms.access.guard import guard, readable
+from cms.errors import Problem, Refused, not_found
+from cms.query.ast import And, At, Name, Query, Said, Slot, Test
+from cms.query.bind import Context, bound
+from cms.query.parse import parse, parse_query_string
+from cms.query.plan import plan
+from cms.query.statement import Statement, finish
+from cms.schema.model import Collection
+from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version
+
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A read as it came: the raw query string, or the parameters of a SEARCH body."""
+
+    collection: str
+    query_string: str = ""
+    params: Mapping[str, object] | None = None
+
+
+def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
+    """Return the answer of a list read, or of a singleton's one object, as JSON (decisions, sections 1 and 5)."""
+
+    def work(scene: Scene) -> bytes:
+        found, literals = _said(store, scene, ask)
+        rows = _fetch(store, scene, found, literals)
+        items: Any = found.items(rows)
+        if _is_singleton(scene, ask.collection):
+            items = items[0] if items else defaults(scene.snapshot.catalogue.collections[ask.collection])
+        meta = {"meta": found.meta(rows)} if found.counts else {}
+        return jsontext.dumps({"data": items, **meta})
+
+    return store.reading(identity, work)
+
+
+def read_one(store: Store, identity: Identity, ask: Ask, *, key: str) -> bytes:
+    """Return the answer of the read of one item; NOT_FOUND when there is none for this caller."""
+
+    def work(scene: Scene) -> bytes:
+        collection = keyed(scene, ask.collection)
+        parsed_key = parse_key(collection, key)
+        found, literals = _said(store, scene, ask, keyed_by=collection.primary_key)
+        items = found.items(_fetch(store, scene, found, (*literals, parsed_key)))
+        if not items:
+            raise not_found()
+        return jsontext.dumps({"data": items[0]})
+
+    return store.reading(identity, work)
+
+
+def read_me(store: Store, identity: Identity, query_string: str) -> bytes:
+    """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials."""
+    if identity == ANONYMOUS:
+        raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
+    ask = Ask("system_users", query_string)
+
+    def work(scene: Scene) -> bytes:
+        found, literals = _said(store, scene, ask, keyed_by="id")
+        items = found.items(_fetch(store, scene, found, (*literals, scene.actor.user)))
+        return jsontext.dumps({"data": items[0]})
+
+    return store.reading(identity, work)
+
+
+def keyed(scene: Scene, name: str) -> Collection:
+    """Return a readable collection whose items are reached by key; a singleton's are not."""
+    collection = readable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
+    if collection.singleton or collection.primary_key is None:
+        raise not_found()
+    return collection
+
+
+def parse_key(collection: Collection, key: object) -> str:
+    """Return a key as its type writes it; one that its type cannot hold belongs to no item."""
+    assert collection.primary_key
+    try:
+        return collection.fields[collection.primary_key].type.parse(key)
+    except ValueError:
+        raise not_found() from None
+
+
+def statement_for(store: Store, scene: Scene, collection: str, query: Query) -> Statement:
+    """Return the finished statement of a query's shape, planned at most once for a snapshot and a policy."""
+    catalogue, policy = scene.snapshot.catalogue, scene.actor.policy
+
+    def make() -> Statement:
+        guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth)
+        return finish(plan(guarded, catalogue))
+
+    return scene.snapshot.plans.get((collection, query, policy), make)
+
+
+def defaults(collection: Collection) -> Item:
+    """Return a singleton that has no row yet: nothing but nulls, and what its fields say of defaults."""
+    return {name: None for name in collection.fields}
+
+
+def by_key(query: Query, key: str, slot: Slot) -> Query:
+    """Return the query narrowed to the item whose key stands in the slot."""
+    narrowed = At(Name(key), Test("_eq", (slot,)))
+    return replace(query, filter=And((query.filter, narrowed)), limit=None, offset=None, sort=())
+
+
+def _said(
+    store: Store, scene: Scene, ask: Ask, *, keyed_by: str | None = None
+) -> tuple[Statement, tuple[object, ...]]:
+    """Return the statement and literals of an ask; the same query string again is not even parsed."""
+
+    def make() -> tuple[Statement, tuple[object, ...]]:
+        said = _parsed(store, ask)
+        query = said.query
+        if keyed_by:
+            query = by_key(query, keyed_by, Slot(len(said.literals)))
+        return statement_for(store, scene, ask.collection, query), said.literals
+
+    if ask.params is not None:
+        return make()
+    key = (ask.collection, ask.query_string, keyed_by is None, scene.actor.policy)
+    return scene.snapshot.said.get(key, make)
+
+
+def _parsed(store: Store, ask: Ask) -> Said:
+    if ask.params is not None:
+        return parse(ask.params, store.page)
+    return parse_query_string(ask.query_string, store.page)
+
+
+def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object, ...]) -> list[Any]:
+    context = Context(literals, scene.actor.user, scene.actor.role)
+    rows = store.database.fetch(found.text, bound(found.values, context))
+    check_version(scene.snapshot, found.version(rows))
+    return rows
+
+
+def _is_singleton(scene: Scene, name: str) -> bool:
+    return scene.snapshot.catalogue.collections[name].singleton

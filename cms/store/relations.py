@@ -1,0 +1,243 @@
+"""Changes of relations: foreign keys with their indexes, and records (specification, sections 2.4 and 4.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
+from cms.schema import ddl
+from cms.schema.definitions import FieldDefinition
+from cms.schema.links import (
+    JunctionDefinition,
+    RelationDefinition,
+    check_allowed,
+    check_named,
+    parse_relation,
+)
+from cms.schema.model import Catalogue, Constraint, Relation
+from cms.schema.records import Record, related, relation_record
+from cms.schema.settings import RELATION_META, RELATION_SCHEMA, Setting, Settings, parse_settings
+from cms.schema.types import TYPES
+from cms.store import metadata
+from cms.store.database import Transaction
+from cms.store.fields import add_column, insert_field_record
+from cms.store.lookup import alterable, known
+from cms.store.snapshot import load_within
+from cms.store.statements import statement
+from cms.store.store import Identity, Scene, Store, require_admin
+
+_RECORD: Mapping[str, Setting] = {**RELATION_META, "one_collection": Setting(TYPES["text"].parse, "text")}
+
+
+def list_relations(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
+    """Return the records of all relations, or of those that have the collection on a side."""
+
+    def work(scene: Scene) -> list[Record]:
+        require_admin(scene.actor)
+        catalogue = scene.snapshot.catalogue
+        if collection is None:
+            return [relation_record(found) for found in catalogue.relations]
+        return [relation_record(found) for found in catalogue.relations_of(known(catalogue, collection).name)]
+
+    return store.at_rest(identity, work)
+
+
+def read_relation(store: Store, identity: Identity, collection: str, field: str) -> Record:
+    """Return the record of the relation that a field of either side belongs to; raises `Refused` NOT_FOUND."""
+
+    def work(scene: Scene) -> Record:
+        require_admin(scene.actor)
+        return relation_record(_known(scene.snapshot.catalogue, collection, field))
+
+    return store.at_rest(identity, work)
+
+
+def create_relation(store: Store, identity: Identity, payload: Mapping[str, object]) -> Record:
+    """Make a relation and return its record: many-to-one and many-to-any, or a whole many-to-many."""
+
+    def work(transaction: Transaction, scene: Scene) -> Record:
+        catalogue = scene.snapshot.catalogue
+        definition = parse_relation(payload, catalogue)
+        if isinstance(definition, JunctionDefinition):
+            return _connect(transaction, definition, catalogue)
+        _relate(transaction, definition, catalogue)
+        return _after(transaction, definition.collection, definition.field)
+
+    return store.restructuring(identity, work)
+
+
+def update_relation(
+    store: Store, identity: Identity, place: tuple[str, str], payload: Mapping[str, object]
+) -> Record:
+    """Change what is said of the relation at (collection, field), or what its foreign key does."""
+
+    def work(transaction: Transaction, scene: Scene) -> Record:
+        found = _own(scene.snapshot.catalogue, *place)
+        _update(transaction, found, payload, scene.snapshot.catalogue)
+        return _after(transaction, found.many_collection, found.many_field)
+
+    return store.restructuring(identity, work)
+
+
+def delete_relation(store: Store, identity: Identity, place: tuple[str, str]) -> None:
+    """Forget the relation at (collection, field); its foreign key and its junction table remain."""
+
+    def work(transaction: Transaction, scene: Scene) -> None:
+        found = _own(scene.snapshot.catalogue, *place)
+        if found.one_collection and found.one_field:
+            keys = {"collection": found.one_collection, "field": found.one_field}
+            metadata.remove(transaction, "system_fields", keys)
+        transaction.execute(statement("drop_relation"), (found.many_collection, found.many_field))
+
+    store.restructuring(identity, work)
+
+
+def _known(catalogue: Catalogue, collection: str, field: str) -> Relation:
+    found = related(catalogue, collection, field)
+    if found is None:
+        raise not_found("relation")
+    return found
+
+
+def _own(catalogue: Catalogue, collection: str, field: str) -> Relation:
+    found = _known(catalogue, collection, field)
+    if known(catalogue, found.many_collection).system:
+        raise forbidden()
+    return found
+
+
+def _relate(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
+    """Record a relation, with a foreign key and its index where there is none yet."""
+    alterable(catalogue, definition.collection)
+    present = catalogue.by_many.get((definition.collection, definition.field))
+    if present and present.id is not None:
+        raise invalid_payload("There is a relation of this field already", field="field")
+    if definition.related is not None:
+        _constrain(transaction, definition, catalogue)
+    keys = {"many_collection": definition.collection, "many_field": definition.field}
+    metadata.remove(transaction, "system_relations", keys)
+    _save(transaction, definition)
+    _ensure_list(transaction, definition, catalogue)
+
+
+def _constrain(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
+    assert definition.related
+    column = catalogue.collections[definition.collection].fields[definition.field].column
+    key = catalogue.collections[definition.related].primary_key
+    assert column and key
+    if column.foreign_table is None:
+        constraint = Constraint(
+            name="",
+            table=definition.collection,
+            column=definition.field,
+            foreign_table=definition.related,
+            foreign_column=key,
+            on_update=str(definition.schema.get("on_update", "NO ACTION")),
+            on_delete=str(definition.schema.get("on_delete", "SET NULL" if column.nullable else "NO ACTION")),
+        )
+        transaction.define(ddl.add_foreign_key(constraint))
+    elif column.foreign_table != definition.related:
+        raise invalid_payload(
+            f'The column points to "{column.foreign_table}" already', field="related_collection"
+        )
+    if not column.indexed:
+        transaction.define(ddl.index(definition.collection, definition.field))
+
+
+def _save(transaction: Transaction, definition: RelationDefinition) -> None:
+    keys = {"many_collection": definition.collection, "many_field": definition.field}
+    given = {**definition.meta, "one_collection": definition.related}
+    metadata.save(transaction, "system_relations", keys, given=given, known=_RECORD)
+
+
+def _ensure_list(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
+    """Make the to-many field at the other side, unless it is there."""
+    one_field, junction = definition.meta.get("one_field"), definition.meta.get("junction_field")
+    if not one_field or not definition.related:
+        return
+    target = catalogue.collections[definition.related]
+    present = target.fields.get(str(one_field))
+    if present and present.column:
+        raise invalid_payload(
+            f'"{target.name}.{one_field}" is a column and lists nothing', field="meta.one_field"
+        )
+    if present is None:
+        special = "m2m" if junction else "o2m"
+        item = FieldDefinition(str(one_field), "alias", Settings(special=[special]))
+        insert_field_record(transaction, target.name, item)
+
+
+def _connect(transaction: Transaction, definition: JunctionDefinition, catalogue: Catalogue) -> Record:
+    """Make a many-to-many relation: junction table, both sides of it, and the field that lists."""
+    alterable(catalogue, definition.collection)
+    present = catalogue.collections.get(definition.junction)
+    if present is None:
+        key = FieldDefinition("id", "integer", schema=Settings(is_primary_key=True, has_auto_increment=True))
+        transaction.define(ddl.create_table(definition.junction, (key,)))
+        keys, hidden = {"collection": definition.junction}, Settings(hidden="true")
+        metadata.save(transaction, "system_collections", keys, given=hidden, known=_HIDDEN)
+    sides = ((definition.near, definition.collection), (definition.far, definition.related))
+    for column, target in sides:
+        if present is None or column not in present.fields:
+            _add_key(transaction, definition.junction, column, target, catalogue)
+    schema = Settings({"on_delete": "CASCADE", **definition.schema})
+    near = Settings({**definition.meta, "one_field": definition.field, "junction_field": definition.far})
+    near.setdefault("one_deselect_action", "delete")
+    far = Settings(one_field=definition.meta.get("one_field"), junction_field=definition.near)
+    for (column, target), meta in zip(sides, (near, far), strict=True):
+        now = load_within(transaction).catalogue
+        _relate(transaction, RelationDefinition(definition.junction, column, target, meta, schema), now)
+    return _after(transaction, definition.junction, definition.near)
+
+
+_HIDDEN = {"hidden": Setting(TYPES["boolean"].parse, "boolean")}
+
+
+def _add_key(transaction: Transaction, table: str, column: str, target: str, catalogue: Catalogue) -> None:
+    owner = catalogue.collections[target]
+    assert owner.primary_key
+    key = owner.fields[owner.primary_key]
+    schema = (
+        Settings(max_length=key.column.max_length) if key.column and key.column.max_length else Settings()
+    )
+    item = FieldDefinition(column, key.type_name, Settings(hidden="true"), schema)
+    add_column(transaction, table, item)
+    insert_field_record(transaction, table, item)
+
+
+def _update(
+    transaction: Transaction, found: Relation, payload: Mapping[str, object], catalogue: Catalogue
+) -> None:
+    problems: list[Problem] = []
+    meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
+    schema = parse_settings(payload.get("schema"), RELATION_SCHEMA, "schema", problems)
+    if problems:
+        raise Refused(problems)
+    check_named(meta, catalogue.collections[found.many_collection])
+    check_allowed(meta, catalogue)
+    place = found.many_collection, found.many_field, found.one_collection
+    definition = RelationDefinition(*place, meta, schema)
+    if meta.get("one_field") != found.one_field:
+        _ensure_list(transaction, definition, catalogue)
+    _save(transaction, definition)
+    if schema and found.constraint:
+        _change_actions(transaction, found.constraint, schema)
+
+
+def _change_actions(transaction: Transaction, present: Constraint, schema: Settings) -> None:
+    wanted = Constraint(
+        name=present.name,
+        table=present.table,
+        column=present.column,
+        foreign_table=present.foreign_table,
+        foreign_column=present.foreign_column,
+        on_update=str(schema.get("on_update", present.on_update)),
+        on_delete=str(schema.get("on_delete", present.on_delete)),
+    )
+    if wanted != present:
+        transaction.define(ddl.drop_constraint(present.table, present.name))
+        transaction.define(ddl.add_foreign_key(wanted))
+
+
+def _after(transaction: Transaction, collection: str, field: str) -> Record:
+    return relation_record(load_within(transaction).catalogue.by_many[collection, field])

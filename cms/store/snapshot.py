@@ -1,0 +1,93 @@
+"""What a process keeps in memory of the database, and how it learns that it is out of date (design, section 3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import orjson
+
+from cms.access.policy import Actor
+from cms.query.statement import Statement
+from cms.schema.build import build
+from cms.schema.model import Catalogue, Version
+from cms.store.database import Row, Transaction
+from cms.store.statements import statement
+
+PLANS_KEPT = 2_000
+ACTORS_KEPT = 5_000
+
+_LISTS = ("tables", "columns", "keys", "indexes", "collections", "fields", "relations", "extensions")
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Bounded(Generic[K, V]):
+    """A cache of at most `bound` entries, the oldest of which make room; safe between threads."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._entries: dict[K, V] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """Return the entry, made when it is missing; threads that miss it together each make their own."""
+        found = self._entries.get(key)
+        if found is None:
+            found = make()
+            with self._lock:
+                if len(self._entries) >= self._bound:
+                    del self._entries[next(iter(self._entries))]
+                self._entries[key] = found
+        return found
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+Plan = tuple[Statement, tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The catalogue at one version, with the actors and plans that were made under it and go with it."""
+
+    version: Version
+    catalogue: Catalogue
+    actors: Bounded[str, Actor] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
+    said: Bounded[Hashable, Plan] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+    plans: Bounded[Hashable, Statement] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+
+
+class Snapshots:
+    """The current snapshot of one process; loaded at first use and whenever the counters have moved."""
+
+    def __init__(self, fetch: Callable[[str], list[Row]]) -> None:
+        self._fetch = fetch
+        self._current: Snapshot | None = None
+        self._lock = threading.Lock()
+
+    def current(self) -> Snapshot:
+        """Return the snapshot at hand; whoever uses it compares the counters of the answer with its version."""
+        return self._current or self.renew(None)
+
+    def renew(self, stale: Snapshot | None) -> Snapshot:
+        """Return a newer snapshot than the given one; threads that ask together load it once."""
+        with self._lock:
+            if self._current is stale or self._current is None:
+                self._current = _snapshot(self._fetch(statement("load_catalogue"))[0])
+            return self._current
+
+
+def load_within(transaction: Transaction) -> Snapshot:
+    """Return the snapshot as a transaction sees it, its own changes included."""
+    return _snapshot(transaction.execute(statement("load_catalogue"))[0])
+
+
+def _snapshot(row: Row) -> Snapshot:
+    structure, access, *lists = row
+    loaded: dict[str, Any] = {key: orjson.loads(raw) for key, raw in zip(_LISTS, lists, strict=True)}
+    return Snapshot(Version(structure, access), build({"structure": structure, **loaded}))

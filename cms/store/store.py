@@ -1,0 +1,151 @@
+"""The store: what every request goes through to reach the database, always under fresh structure and rights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cms.access.policy import PUBLIC, Actor, Policy
+from cms.config import Config
+from cms.errors import Problem, Refused, forbidden, invalid_payload, unavailable
+from cms.query.parse import Page
+from cms.schema.model import Version
+from cms.store.border import Stale
+from cms.store.database import Database, Row, Transaction
+from cms.store.snapshot import Snapshot, Snapshots, load_within
+from cms.store.statements import statement
+
+ATTEMPTS = 5
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a request says it is, its signature checked: a user by id, or by the digest of a static token."""
+
+    user: str | None = None
+    token: str | None = None
+
+
+ANONYMOUS = Identity()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """Under what a request runs: the catalogue with its caches, and the caller."""
+
+    snapshot: Snapshot
+    actor: Actor
+
+
+class Store:
+    """The database of one application, with what its process remembers of it."""
+
+    def __init__(self, config: Config) -> None:
+        self.database = Database(config)
+        self.page = Page(config.query_limit_default, config.query_limit_max)
+        self.depth = config.max_relational_depth
+        self._snapshots = Snapshots(self.database.fetch)
+        # A replica may lag: what is written is checked against the primary's own structure and rights.
+        replica = config.database_read_url
+        self._primary = Snapshots(self.database.fetch_primary) if replica else self._snapshots
+
+    def reading(self, identity: Identity, work: Callable[[Scene], T]) -> T:
+        """Do the work of a read, again when it raises `Stale`: structure or rights had moved on."""
+        for _ in range(ATTEMPTS):
+            snapshot = self._snapshots.current()
+            try:
+                return work(Scene(snapshot, self._actor(snapshot, identity)))
+            except Stale:
+                self._snapshots.renew(snapshot)
+            except Refused:
+                # A refusal needs no statement, so nothing has told yet whether it rests on what still holds.
+                if self._holds(snapshot):
+                    raise
+                self._snapshots.renew(snapshot)
+        raise unavailable("database", "Its structure does not come to rest")
+
+    def writing(self, identity: Identity, work: Callable[[Transaction, Scene], T]) -> T:
+        """Do the work of a write in one transaction, all of it again when it raises `Stale`."""
+        for _ in range(ATTEMPTS):
+            snapshot = self._primary.current()
+            try:
+                with self.database.transaction() as transaction:
+                    _check(transaction, snapshot)
+                    return work(transaction, Scene(snapshot, self._actor(snapshot, identity)))
+            except Stale:
+                self._primary.renew(snapshot)
+        raise unavailable("database", "Its structure does not come to rest")
+
+    def restructuring(self, identity: Identity, work: Callable[[Transaction, Scene], T]) -> T:
+        """Do the work of a change of structure: by admins, one at a time over all machines, whole or not at all.
+
+        Moving the counter first takes the lock that orders these changes, so that what is validated is what is
+        there, and tells every process when the transaction commits.
+        """
+        self.reading(identity, lambda scene: require_admin(scene.actor))
+        try:
+            with self.database.transaction() as transaction:
+                transaction.execute(statement("move_structure"))
+                found = transaction.execute(statement("find_actor"), (identity.user, identity.token))
+                scene = Scene(load_within(transaction), actor_of(found))
+                require_admin(scene.actor)
+                return work(transaction, scene)
+        except Stale as conflict:
+            raise invalid_payload(f"The database refuses it: {conflict}") from None
+
+    def at_rest(self, identity: Identity, work: Callable[[Scene], T]) -> T:
+        """Do a read that is answered from the catalogue alone, after a look at the counters."""
+
+        def checked(scene: Scene) -> T:
+            check_version(scene.snapshot, Version(*self.database.fetch(statement("find_version"))[0]))
+            return work(scene)
+
+        return self.reading(identity, checked)
+
+    def forget(self, identity: Identity) -> None:
+        """Have every process load the structure again, for changes made behind the service's back."""
+        self.restructuring(identity, lambda transaction, scene: None)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def _holds(self, snapshot: Snapshot) -> bool:
+        return Version(*self.database.fetch(statement("find_version"))[0]) == snapshot.version
+
+    def _actor(self, snapshot: Snapshot, identity: Identity) -> Actor:
+        if identity == ANONYMOUS:
+            return PUBLIC
+        key = identity.user or identity.token or ""
+        return snapshot.actors.get(key, lambda: self._find_actor(snapshot, identity))
+
+    def _find_actor(self, snapshot: Snapshot, identity: Identity) -> Actor:
+        rows = self.database.fetch(statement("find_actor"), (identity.user, identity.token))
+        check_version(snapshot, Version(*rows[0][:2]))
+        return actor_of(rows)
+
+
+def actor_of(rows: list[Row]) -> Actor:
+    """Return the caller that `find_actor` found; raises `Refused` INVALID_TOKEN when it may not act."""
+    _, _, user, role, admin = rows[0]
+    if user is None:
+        raise Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
+    return Actor(Policy(admin), user, role)
+
+
+def require_admin(actor: Actor) -> None:
+    """Raise `Refused` FORBIDDEN for anybody but an administrator."""
+    if not actor.policy.admin:
+        raise forbidden()
+
+
+def check_version(snapshot: Snapshot, seen: Version) -> None:
+    """Raise `Stale` when an answer was made under other counters than the snapshot's."""
+    if seen != snapshot.version:
+        raise Stale(f"{seen} instead of {snapshot.version}")
+
+
+def _check(transaction: Transaction, snapshot: Snapshot) -> None:
+    check_version(snapshot, Version(*transaction.execute(statement("find_version"))[0]))

@@ -1,0 +1,107 @@
+-- name: load_catalogue
+-- Everything that the model of collections, fields and relations is made of, at one moment and in one round trip.
+WITH tables AS (
+    SELECT
+        class.oid,
+        class.relname AS name,
+        class.relkind IN ('v', 'm') AS is_view,
+        obj_description(class.oid, 'pg_class') AS comment
+    FROM pg_class AS class
+    WHERE class.relnamespace = current_schema()::regnamespace
+      AND class.relkind IN ('r', 'p', 'f', 'v', 'm')
+      AND NOT class.relispartition
+      AND NOT EXISTS (  -- a table that belongs to an extension is nobody's content
+          SELECT FROM pg_depend
+          WHERE pg_depend.classid = 'pg_class'::regclass
+            AND pg_depend.objid = class.oid
+            AND pg_depend.deptype = 'e'
+      )
+),
+columns AS (
+    SELECT
+        tables.name AS table_name,
+        attribute.attname AS name,
+        format_type(attribute.atttypid, attribute.atttypmod) AS data_type,
+        type.typname AS base_type,
+        pg_get_expr(definition.adbin, definition.adrelid) AS default_value,
+        CASE WHEN type.typname IN ('varchar', 'bpchar') AND attribute.atttypmod > 4
+            THEN attribute.atttypmod - 4
+        END AS max_length,
+        CASE WHEN type.typname = 'numeric' AND attribute.atttypmod > 4
+            THEN ((attribute.atttypmod - 4) >> 16) & 65535
+        END AS precision,
+        CASE WHEN type.typname = 'numeric' AND attribute.atttypmod > 4
+            THEN (attribute.atttypmod - 4) & 2047
+        END AS scale,
+        NOT attribute.attnotnull AS nullable,
+        attribute.attgenerated <> '' OR attribute.attidentity = 'a' AS generated,
+        attribute.attidentity <> ''
+            OR coalesce(pg_get_expr(definition.adbin, definition.adrelid) LIKE 'nextval(%', FALSE)
+            AS auto_increment,
+        col_description(tables.oid, attribute.attnum) AS comment,
+        attribute.attnum AS position
+    FROM tables
+    JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid
+    JOIN pg_type AS type ON type.oid = attribute.atttypid
+    LEFT JOIN pg_attrdef AS definition
+        ON definition.adrelid = attribute.attrelid AND definition.adnum = attribute.attnum
+    WHERE attribute.attnum > 0
+      AND NOT attribute.attisdropped
+),
+keys AS (
+    SELECT
+        tables.name AS table_name,
+        con.conname AS name,
+        con.contype AS kind,
+        ARRAY(
+            SELECT attname
+            FROM unnest(con.conkey) WITH ORDINALITY AS key (number, place)
+            JOIN pg_attribute ON attrelid = con.conrelid AND attnum = key.number
+            ORDER BY key.place
+        ) AS columns,
+        target.relname AS foreign_table,
+        ARRAY(
+            SELECT attname
+            FROM unnest(con.confkey) WITH ORDINALITY AS key (number, place)
+            JOIN pg_attribute ON attrelid = con.confrelid AND attnum = key.number
+            ORDER BY key.place
+        ) AS foreign_columns,
+        con.confupdtype AS on_update,
+        con.confdeltype AS on_delete
+    FROM tables
+    JOIN pg_constraint AS con ON con.conrelid = tables.oid
+    LEFT JOIN pg_class AS target ON target.oid = con.confrelid
+    WHERE con.contype IN ('p', 'u', 'f')
+      AND con.conparentid = 0
+),
+indexes AS (
+    SELECT
+        tables.name AS table_name,
+        class.relname AS name,
+        attribute.attname AS column_name,
+        index.indisunique AS is_unique
+    FROM tables
+    JOIN pg_index AS index ON index.indrelid = tables.oid
+    JOIN pg_class AS class ON class.oid = index.indexrelid
+    JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid AND attribute.attnum = index.indkey[0]
+    WHERE index.indnkeyatts = 1
+      AND index.indpred IS NULL
+      AND index.indisvalid
+)
+SELECT
+    version.structure,
+    version.access,
+    coalesce((SELECT json_agg(tables) FROM tables), '[]')::text AS tables,
+    coalesce((SELECT json_agg(columns ORDER BY table_name, position) FROM columns), '[]')::text AS columns,
+    coalesce((SELECT json_agg(keys ORDER BY name) FROM keys), '[]')::text AS keys,
+    coalesce((SELECT json_agg(indexes ORDER BY name) FROM indexes), '[]')::text AS indexes,
+    coalesce((SELECT json_agg(c ORDER BY collection) FROM system_collections AS c), '[]')::text AS collections,
+    coalesce((SELECT json_agg(f ORDER BY sort, id) FROM system_fields AS f), '[]')::text AS fields,
+    coalesce((SELECT json_agg(r ORDER BY id) FROM system_relations AS r), '[]')::text AS relations,
+    coalesce((SELECT json_agg(extname ORDER BY extname) FROM pg_extension), '[]')::text AS extensions
+FROM system_version AS version;
+
+-- name: find_version
+-- The counters of freshness, for answers that need no other statement.
+SELECT structure, access
+FROM system_version;

@@ -1,0 +1,30 @@
+-- name: lock_migrations
+-- Lets one process at a time migrate, until its transaction ends; a lock of the session would be left behind by a pooler.
+SELECT pg_advisory_xact_lock(hashtextextended('system_migrations', 0));
+
+-- name: find_migrations_table
+-- Tells whether the schema that new tables land in records migrations; others on the search path do not count.
+SELECT to_regclass(format('%I.system_migrations', current_schema())) IS NOT NULL;
+
+-- name: create_migrations_table
+-- The record of migrations is there before the first of them.
+CREATE TABLE system_migrations (
+    number integer NOT NULL,
+    name text NOT NULL,
+    sha256 text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT system_migrations_pkey PRIMARY KEY (number)
+);
+COMMENT ON TABLE system_migrations IS 'The migrations that made this schema, in order';
+COMMENT ON COLUMN system_migrations.sha256 IS 'Of the file as it was applied';
+
+-- name: list_migrations
+-- What was applied, in order.
+SELECT number, name, sha256
+  FROM system_migrations
+ ORDER BY number;
+
+-- name: record_migration
+-- Number, name and hash of what was just applied.
+INSERT INTO system_migrations (number, name, sha256)
+VALUES ($1, $2, $3);

@@ -1,0 +1,9 @@
+-- name: find_project
+-- What anybody may know of the project, and the version of the database server.
+SELECT
+    project_name,
+    project_descriptor,
+    project_color,
+    default_language,
+    current_setting('server_version')
+FROM system_settings;

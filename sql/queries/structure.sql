@@ -1,0 +1,217 @@
+-- name: forget_collection_aliases
+-- The to-many fields of other collections that list the collection's rows.
+DELETE FROM system_fields
+USING system_relations
+WHERE system_relations.many_collection = $1::text
+  AND system_fields.collection = system_relations.one_collection
+  AND system_fields.field = system_relations.one_field;
+
+-- name: forget_collection_relations
+-- Relations on either side; a many-to-any relation only loses the collection from its list.
+WITH shortened AS (
+    UPDATE system_relations
+    SET one_allowed_collections = array_remove(one_allowed_collections, $1::text)
+    WHERE $1::text = ANY (one_allowed_collections)
+      AND many_collection <> $1::text
+)
+DELETE FROM system_relations
+WHERE many_collection = $1::text
+   OR one_collection = $1::text;
+
+-- name: forget_collection_fields
+-- What was said about the collection's fields.
+DELETE FROM system_fields
+WHERE collection = $1::text;
+
+-- name: forget_collection_permissions
+-- Rights on a collection that is no more would come back with the next one of that name.
+DELETE FROM system_permissions
+WHERE collection = $1::text;
+
+-- name: forget_collection_presets
+-- Saved views of the collection.
+DELETE FROM system_presets
+WHERE collection = $1::text;
+
+-- name: forget_collection_shares
+-- Links to the collection's items.
+DELETE FROM system_shares
+WHERE collection = $1::text;
+
+-- name: forget_collection_revisions
+-- Earlier states of the collection's items.
+DELETE FROM system_revisions
+WHERE collection = $1::text;
+
+-- name: forget_collection_activity
+-- What happened to the collection's items.
+DELETE FROM system_activity
+WHERE collection = $1::text;
+
+-- name: forget_collection_record
+-- What was said about the collection itself.
+DELETE FROM system_collections
+WHERE collection = $1::text;
+
+-- name: forget_field_aliases
+-- The to-many field at the other end of a relation that ends with the column.
+DELETE FROM system_fields
+USING system_relations
+WHERE system_relations.many_collection = $1::text
+  AND system_relations.many_field = $2::text
+  AND system_fields.collection = system_relations.one_collection
+  AND system_fields.field = system_relations.one_field;
+
+-- name: forget_field_relations
+-- A relation goes with its column; one whose to-many field goes only loses that name.
+WITH unnamed AS (
+    UPDATE system_relations
+    SET one_field = NULL
+    WHERE one_collection = $1::text
+      AND one_field = $2::text
+),
+unsorted AS (
+    UPDATE system_relations
+    SET sort_field = NULL
+    WHERE many_collection = $1::text
+      AND sort_field = $2::text
+      AND many_field <> $2::text
+)
+DELETE FROM system_relations
+WHERE many_collection = $1::text
+  AND $2::text IN (many_field, one_collection_field);
+
+-- name: forget_field_record
+-- What was said about the field.
+DELETE FROM system_fields
+WHERE collection = $1::text
+  AND field = $2::text;
+
+-- name: forget_field_in_collection
+-- Manual sorting and archiving by the field end with it.
+UPDATE system_collections
+SET
+    sort_field = nullif(sort_field, $2::text),
+    archive_field = nullif(archive_field, $2::text)
+WHERE collection = $1::text
+  AND $2::text IN (sort_field, archive_field);
+
+-- name: forget_field_in_group
+-- Fields that were shown under a group stand on their own again.
+UPDATE system_fields
+SET "group" = NULL
+WHERE collection = $1::text
+  AND "group" = $2::text;
+
+-- name: forget_field_in_permissions
+-- The name leaves every list of allowed fields, so that a later field of that name is not allowed by accident.
+UPDATE system_permissions
+SET fields = (
+    SELECT coalesce(json_agg(allowed), '[]')
+    FROM json_array_elements_text(fields) AS allowed
+    WHERE allowed <> $2::text
+)
+WHERE collection = $1::text
+  AND json_typeof(fields) = 'array'
+  AND fields::jsonb ? $2::text;
+
+-- name: rename_field_record
+-- What was said about the field stays with it.
+UPDATE system_fields
+SET field = $3::text
+WHERE collection = $1::text
+  AND field = $2::text;
+
+-- name: rename_field_in_group
+-- Fields shown under a group stay there.
+UPDATE system_fields
+SET "group" = $3::text
+WHERE collection = $1::text
+  AND "group" = $2::text;
+
+-- name: rename_field_in_relations
+-- Relations name fields on both sides.
+UPDATE system_relations
+SET
+    many_field = CASE WHEN many_collection = $1::text AND many_field = $2::text THEN $3::text ELSE many_field END,
+    one_collection_field = CASE
+        WHEN many_collection = $1::text AND one_collection_field = $2::text THEN $3::text
+        ELSE one_collection_field
+    END,
+    junction_field = CASE
+        WHEN many_collection = $1::text AND junction_field = $2::text THEN $3::text
+        ELSE junction_field
+    END,
+    sort_field = CASE WHEN many_collection = $1::text AND sort_field = $2::text THEN $3::text ELSE sort_field END,
+    one_field = CASE WHEN one_collection = $1::text AND one_field = $2::text THEN $3::text ELSE one_field END
+WHERE $1::text IN (many_collection, one_collection);
+
+-- name: rename_field_in_collection
+-- Sorting, archiving and the template that shows an item follow the name.
+UPDATE system_collections
+SET
+    sort_field = CASE WHEN sort_field = $2::text THEN $3::text ELSE sort_field END,
+    archive_field = CASE WHEN archive_field = $2::text THEN $3::text ELSE archive_field END,
+    display_template = replace(display_template, '{{' || $2::text || '}}', '{{' || $3::text || '}}')
+WHERE collection = $1::text;
+
+-- name: rename_field_in_permissions
+-- Lists of allowed fields follow the name.
+UPDATE system_permissions
+SET fields = (
+    SELECT json_agg(CASE WHEN allowed = $2::text THEN $3::text ELSE allowed END)
+    FROM json_array_elements_text(fields) AS allowed
+)
+WHERE collection = $1::text
+  AND json_typeof(fields) = 'array'
+  AND fields::jsonb ? $2::text;
+
+-- name: unique_constraints
+-- The constraints that make one column unique, the primary key excepted.
+SELECT con.conname
+FROM pg_constraint AS con
+JOIN pg_attribute AS attribute ON attribute.attrelid = con.conrelid AND attribute.attnum = con.conkey[1]
+WHERE con.conrelid = to_regclass(quote_ident($1::text))
+  AND con.contype = 'u'
+  AND cardinality(con.conkey) = 1
+  AND attribute.attname = $2::text;
+
+-- name: unique_indexes
+-- The unique indexes of one column that no constraint owns.
+SELECT class.relname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND index.indisunique
+  AND index.indnkeyatts = 1
+  AND attribute.attname = $2::text
+  AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid);
+
+-- name: plain_indexes
+-- The indexes of one column that make nothing unique.
+SELECT class.relname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND NOT index.indisunique
+  AND index.indnkeyatts = 1
+  AND attribute.attname = $2::text;
+
+-- name: drop_relation
+-- The record stays, marked, because the foreign key that stays would otherwise be taken for a relation.
+INSERT INTO system_relations (many_collection, many_field, dropped)
+VALUES ($1::text, $2::text, TRUE)
+ON CONFLICT (many_collection, many_field) DO UPDATE
+SET dropped = TRUE, one_collection = NULL, one_field = NULL;
+
+-- name: foreign_keys_to
+-- The foreign keys of other tables that point to a table, relations or not.
+SELECT source.relname, con.conname
+FROM pg_constraint AS con
+JOIN pg_class AS source ON source.oid = con.conrelid
+WHERE con.confrelid = to_regclass(quote_ident($1::text))
+  AND con.conrelid <> con.confrelid
+  AND con.contype = 'f'
+  AND con.conparentid = 0;

@@ -1,0 +1,744 @@
+-- The system tables as they are after all migrations: for reading, and for nothing else.
+-- A change is a new file in sql/migrations and the same change here; a test compares the two.
+
+CREATE TABLE system_migrations (
+    number integer NOT NULL,
+    name text NOT NULL,
+    sha256 text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT system_migrations_pkey PRIMARY KEY (number)
+);
+
+COMMENT ON TABLE system_migrations IS 'The migrations that made this schema, in order';
+COMMENT ON COLUMN system_migrations.sha256 IS 'Of the file as it was applied';
+
+-- Search uses both extensions where they are; a server without them, or an owner who may not create them,
+-- is told so and served without an index. Nothing here may stop a migration, hence OTHERS.
+DO $$
+DECLARE
+    wanted text;
+BEGIN
+    FOREACH wanted IN ARRAY ARRAY['pg_trgm', 'unaccent'] LOOP
+        IF EXISTS (SELECT FROM pg_available_extensions WHERE name = wanted) THEN
+            BEGIN
+                EXECUTE format('CREATE EXTENSION IF NOT EXISTS %I', wanted);
+            EXCEPTION WHEN OTHERS THEN
+                RAISE WARNING 'The extension % was not created: %', wanted, SQLERRM;
+            END;
+        END IF;
+    END LOOP;
+END
+$$;
+
+
+-- Freshness: one row of counters that triggers move on -------------------------------------------------
+
+CREATE TABLE system_version (
+    id integer NOT NULL DEFAULT 1,
+    structure bigint NOT NULL DEFAULT 1,
+    access bigint NOT NULL DEFAULT 1,
+    CONSTRAINT system_version_pkey PRIMARY KEY (id),
+    CONSTRAINT system_version_one_row CHECK (id = 1)
+);
+
+COMMENT ON TABLE system_version IS 'Counters that tell every process when what it keeps in memory is out of date; exactly one row';
+COMMENT ON COLUMN system_version.structure IS 'Moves with collections, fields and relations';
+COMMENT ON COLUMN system_version.access IS 'Moves with roles, permissions, settings and what identifies a user';
+
+INSERT INTO system_version DEFAULT VALUES;
+
+CREATE FUNCTION system_version_refuse() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'The row of system_version cannot be removed';
+END
+$$;
+
+COMMENT ON FUNCTION system_version_refuse() IS 'Keeps the one row of counters, without which no process would learn of a change';
+
+CREATE TRIGGER system_version_stays
+    BEFORE DELETE OR TRUNCATE ON system_version
+    FOR EACH STATEMENT EXECUTE FUNCTION system_version_refuse();
+
+-- The schema comes from the table that fired, so that a session with another search path moves the right row.
+CREATE FUNCTION system_bump() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('UPDATE %I.system_version SET %2$I = %2$I + 1', TG_TABLE_SCHEMA, TG_ARGV[0]);
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION system_bump() IS 'Moves the counter of system_version that its argument names';
+
+-- Transition tables and not UPDATE OF: PostgreSQL does not take both, and a bulk change must bump once.
+CREATE FUNCTION system_bump_for_users() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (
+        SELECT id, role, status, token, password, email, tfa_secret FROM new_rows
+        EXCEPT
+        SELECT id, role, status, token, password, email, tfa_secret FROM old_rows
+    ) THEN
+        EXECUTE format('UPDATE %I.system_version SET access = access + 1', TG_TABLE_SCHEMA);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION system_bump_for_users() IS 'Moves the access counter when an update changed what identifies a user or gives rights';
+
+
+-- Structure: collections, fields, relations ------------------------------------------------------------
+
+CREATE TABLE system_collections (
+    collection text NOT NULL,
+    icon text,
+    color text,
+    note text,
+    display_template text,
+    preview_url text,
+    hidden boolean NOT NULL DEFAULT false,
+    singleton boolean NOT NULL DEFAULT false,
+    translations json,
+    archive_field text,
+    archive_app_filter boolean NOT NULL DEFAULT true,
+    archive_value text,
+    unarchive_value text,
+    sort_field text,
+    accountability text DEFAULT 'all',
+    item_duplication_fields json,
+    sort integer,
+    "group" text,
+    collapse text NOT NULL DEFAULT 'open',
+    versioning boolean NOT NULL DEFAULT false,
+    CONSTRAINT system_collections_pkey PRIMARY KEY (collection),
+    CONSTRAINT system_collections_group_fkey FOREIGN KEY ("group")
+        REFERENCES system_collections (collection) ON UPDATE CASCADE ON DELETE SET NULL,
+    CONSTRAINT system_collections_accountability_check CHECK (accountability IN ('all', 'activity')),
+    CONSTRAINT system_collections_collapse_check CHECK (collapse IN ('open', 'closed', 'locked'))
+);
+
+CREATE INDEX system_collections_group_idx ON system_collections ("group");
+
+COMMENT ON TABLE system_collections IS 'What people said about collections; a row without a table of that name is a folder, a table without a row is usable';
+COMMENT ON COLUMN system_collections.accountability IS 'What a write leaves behind: all is activity and revision, null is nothing';
+
+CREATE TABLE system_fields (
+    id integer GENERATED BY DEFAULT AS IDENTITY,
+    collection text NOT NULL,
+    field text NOT NULL,
+    special text[],
+    interface text,
+    options json,
+    display text,
+    display_options json,
+    readonly boolean NOT NULL DEFAULT false,
+    hidden boolean NOT NULL DEFAULT false,
+    sort integer,
+    width text DEFAULT 'full',
+    translations json,
+    note text,
+    conditions json,
+    required boolean NOT NULL DEFAULT false,
+    "group" text,
+    validation json,
+    validation_message text,
+    searchable boolean NOT NULL DEFAULT true,
+    CONSTRAINT system_fields_pkey PRIMARY KEY (id),
+    CONSTRAINT system_fields_collection_field_key UNIQUE (collection, field)
+);
+
+COMMENT ON TABLE system_fields IS 'What people said about fields; a row whose collection has no such column is an alias field';
+COMMENT ON COLUMN system_fields.special IS 'Markers that change how a value is stored or filled in: hash, conceal, date-created, m2m and the like';
+COMMENT ON COLUMN system_fields."group" IS 'The field of the same collection under which a form shows this one';
+
+CREATE TABLE system_relations (
+    id integer GENERATED BY DEFAULT AS IDENTITY,
+    many_collection text NOT NULL,
+    many_field text NOT NULL,
+    one_collection text,
+    one_field text,
+    one_collection_field text,
+    one_allowed_collections text[],
+    junction_field text,
+    sort_field text,
+    one_deselect_action text NOT NULL DEFAULT 'nullify',
+    dropped boolean NOT NULL DEFAULT false,
+    CONSTRAINT system_relations_pkey PRIMARY KEY (id),
+    CONSTRAINT system_relations_many_key UNIQUE (many_collection, many_field),
+    CONSTRAINT system_relations_one_deselect_action_check CHECK (one_deselect_action IN ('nullify', 'delete'))
+);
+
+COMMENT ON COLUMN system_relations.one_field IS 'The alias field of one_collection that lists the rows which point to it';
+COMMENT ON COLUMN system_relations.one_collection_field IS 'Many-to-any: the column that names the collection of the row pointed to';
+COMMENT ON COLUMN system_relations.junction_field IS 'Many-to-many: the other foreign key of the junction table';
+COMMENT ON COLUMN system_relations.one_deselect_action IS 'What becomes of a row that is left out of its list';
+COMMENT ON COLUMN system_relations.dropped IS 'Somebody deleted the relation while its foreign key stayed, which alone would make it one again';
+
+CREATE TRIGGER system_collections_bump
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON system_collections
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('structure');
+
+CREATE TRIGGER system_fields_bump
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON system_fields
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('structure');
+
+CREATE TRIGGER system_relations_bump
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON system_relations
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('structure');
+
+
+-- People and rights ------------------------------------------------------------------------------------
+
+CREATE TABLE system_roles (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text NOT NULL,
+    icon text NOT NULL DEFAULT 'supervised_user_circle',
+    description text,
+    parent uuid,
+    ip_access text[],
+    enforce_tfa boolean NOT NULL DEFAULT false,
+    admin_access boolean NOT NULL DEFAULT false,
+    app_access boolean NOT NULL DEFAULT false,
+    CONSTRAINT system_roles_pkey PRIMARY KEY (id),
+    CONSTRAINT system_roles_parent_fkey FOREIGN KEY (parent) REFERENCES system_roles (id) ON DELETE SET NULL
+);
+
+CREATE INDEX system_roles_parent_idx ON system_roles (parent);
+
+COMMENT ON COLUMN system_roles.parent IS 'The role whose rights this one adds to';
+COMMENT ON COLUMN system_roles.ip_access IS 'Addresses and networks (CIDR) from which the role may be used; null or empty is everywhere';
+
+CREATE TABLE system_users (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    first_name text,
+    last_name text,
+    email text,
+    password text,
+    location text,
+    title text,
+    description text,
+    tags json,
+    avatar uuid,
+    language text,
+    appearance text,
+    theme_light text,
+    theme_dark text,
+    tfa_secret text,
+    status text NOT NULL DEFAULT 'active',
+    role uuid,
+    token text,
+    last_access timestamptz,
+    last_page text,
+    email_notifications boolean NOT NULL DEFAULT true,
+    provider text NOT NULL DEFAULT 'default',
+    external_identifier text,
+    auth_data json,
+    failed_logins integer NOT NULL DEFAULT 0,
+    CONSTRAINT system_users_pkey PRIMARY KEY (id),
+    CONSTRAINT system_users_token_key UNIQUE (token),
+    CONSTRAINT system_users_external_identifier_key UNIQUE (provider, external_identifier),
+    CONSTRAINT system_users_role_fkey FOREIGN KEY (role) REFERENCES system_roles (id) ON DELETE SET NULL,
+    CONSTRAINT system_users_status_check
+        CHECK (status IN ('active', 'invited', 'draft', 'suspended', 'archived'))
+);
+
+CREATE UNIQUE INDEX system_users_email_key ON system_users (lower(email));
+CREATE INDEX system_users_role_idx ON system_users (role);
+CREATE INDEX system_users_avatar_idx ON system_users (avatar);
+
+COMMENT ON COLUMN system_users.password IS 'Argon2 hash';
+COMMENT ON COLUMN system_users.token IS 'SHA-256 digest of the static access token';
+COMMENT ON COLUMN system_users.provider IS 'Where the user logs in: default is here, by password';
+COMMENT ON COLUMN system_users.external_identifier IS 'The name of the user at the provider';
+COMMENT ON COLUMN system_users.auth_data IS 'What the provider wants to be kept, such as its refresh token';
+COMMENT ON COLUMN system_users.failed_logins IS 'Failed logins in a row, for the lockout; never shown';
+
+CREATE TABLE system_permissions (
+    id integer GENERATED BY DEFAULT AS IDENTITY,
+    role uuid,
+    collection text NOT NULL,
+    action text NOT NULL,
+    permissions json,
+    validation json,
+    presets json,
+    fields json,
+    CONSTRAINT system_permissions_pkey PRIMARY KEY (id),
+    CONSTRAINT system_permissions_role_fkey FOREIGN KEY (role) REFERENCES system_roles (id) ON DELETE CASCADE,
+    CONSTRAINT system_permissions_action_check
+        CHECK (action IN ('create', 'read', 'update', 'delete', 'share'))
+);
+
+CREATE INDEX system_permissions_role_idx ON system_permissions (role, collection, action);
+
+COMMENT ON COLUMN system_permissions.role IS 'Null is the Public role';
+COMMENT ON COLUMN system_permissions.permissions IS 'Filter that a row must match; null is every row';
+COMMENT ON COLUMN system_permissions.fields IS 'Array of field names, * for all; null or empty is none';
+COMMENT ON COLUMN system_permissions.presets IS 'Values merged under a payload';
+
+CREATE TABLE system_sessions (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    "user" uuid,
+    share uuid,
+    token text NOT NULL,
+    expires timestamptz NOT NULL,
+    ip text,
+    user_agent text,
+    origin text,
+    created timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT system_sessions_pkey PRIMARY KEY (id),
+    CONSTRAINT system_sessions_user_fkey FOREIGN KEY ("user") REFERENCES system_users (id) ON DELETE CASCADE,
+    CONSTRAINT system_sessions_holder_check CHECK (num_nonnulls("user", share) = 1)
+);
+
+CREATE INDEX system_sessions_user_idx ON system_sessions ("user");
+CREATE INDEX system_sessions_share_idx ON system_sessions (share);
+CREATE INDEX system_sessions_expires_idx ON system_sessions (expires);
+
+COMMENT ON TABLE system_sessions IS 'One row for each login; refresh tokens rotate inside it';
+COMMENT ON COLUMN system_sessions.token IS 'SHA-256 digest of the secret part of the current refresh token';
+COMMENT ON COLUMN system_sessions.share IS 'Set when the session was opened through a shared link, then without a user';
+
+
+-- Files ------------------------------------------------------------------------------------------------
+
+CREATE TABLE system_folders (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text NOT NULL,
+    parent uuid,
+    CONSTRAINT system_folders_pkey PRIMARY KEY (id),
+    CONSTRAINT system_folders_parent_fkey FOREIGN KEY (parent) REFERENCES system_folders (id) ON DELETE CASCADE
+);
+
+CREATE INDEX system_folders_parent_idx ON system_folders (parent);
+
+-- The folder of a file has no ON DELETE: a row that vanished by cascade would leave its content behind.
+CREATE TABLE system_files (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    storage text NOT NULL,
+    filename_disk text,
+    filename_download text NOT NULL,
+    title text,
+    description text,
+    type text,
+    folder uuid,
+    uploaded_by uuid,
+    uploaded_on timestamptz NOT NULL DEFAULT now(),
+    modified_by uuid,
+    modified_on timestamptz NOT NULL DEFAULT now(),
+    charset text,
+    filesize bigint,
+    width integer,
+    height integer,
+    duration integer,
+    embed text,
+    location text,
+    tags json,
+    metadata json,
+    focal_point_x double precision,
+    focal_point_y double precision,
+    CONSTRAINT system_files_pkey PRIMARY KEY (id),
+    CONSTRAINT system_files_folder_fkey FOREIGN KEY (folder) REFERENCES system_folders (id),
+    CONSTRAINT system_files_uploaded_by_fkey FOREIGN KEY (uploaded_by)
+        REFERENCES system_users (id) ON DELETE SET NULL,
+    CONSTRAINT system_files_modified_by_fkey FOREIGN KEY (modified_by)
+        REFERENCES system_users (id) ON DELETE SET NULL,
+    CONSTRAINT system_files_focal_point_x_check CHECK (focal_point_x BETWEEN 0 AND 1),
+    CONSTRAINT system_files_focal_point_y_check CHECK (focal_point_y BETWEEN 0 AND 1)
+);
+
+CREATE INDEX system_files_folder_idx ON system_files (folder);
+CREATE INDEX system_files_uploaded_by_idx ON system_files (uploaded_by);
+CREATE INDEX system_files_modified_by_idx ON system_files (modified_by);
+
+COMMENT ON COLUMN system_files.storage IS 'Name of the storage location that holds the content';
+COMMENT ON COLUMN system_files.filesize IS 'Bytes';
+COMMENT ON COLUMN system_files.duration IS 'Milliseconds of sound or film';
+COMMENT ON COLUMN system_files.embed IS 'Address of content that lives elsewhere';
+COMMENT ON COLUMN system_files.metadata IS 'EXIF, IPTC and ICC values';
+COMMENT ON COLUMN system_files.focal_point_x IS 'From 0 at the left edge to 1 at the right';
+COMMENT ON COLUMN system_files.focal_point_y IS 'From 0 at the top edge to 1 at the bottom';
+
+ALTER TABLE system_users
+    ADD CONSTRAINT system_users_avatar_fkey FOREIGN KEY (avatar) REFERENCES system_files (id) ON DELETE SET NULL;
+
+
+-- History ----------------------------------------------------------------------------------------------
+-- Neither table has foreign keys: what happened stays true when a user or an item is gone.
+
+CREATE TABLE system_activity (
+    id bigint GENERATED BY DEFAULT AS IDENTITY,
+    action text NOT NULL,
+    "user" uuid,
+    "timestamp" timestamptz NOT NULL DEFAULT now(),
+    ip text,
+    user_agent text,
+    origin text,
+    collection text NOT NULL,
+    item text NOT NULL,
+    comment text,
+    CONSTRAINT system_activity_pkey PRIMARY KEY (id, "timestamp")
+) PARTITION BY RANGE ("timestamp");
+
+CREATE TABLE system_activity_default PARTITION OF system_activity DEFAULT;
+
+CREATE INDEX system_activity_item_idx ON system_activity (collection, item);
+CREATE INDEX system_activity_user_idx ON system_activity ("user", "timestamp");
+CREATE INDEX system_activity_timestamp_idx ON system_activity ("timestamp");
+
+COMMENT ON TABLE system_activity IS 'What was done by whom; one partition for each month (UTC)';
+COMMENT ON TABLE system_activity_default IS 'Rows of a month that has no partition yet';
+COMMENT ON COLUMN system_activity.origin IS 'The Origin header of the request';
+
+CREATE TABLE system_revisions (
+    id bigint GENERATED BY DEFAULT AS IDENTITY,
+    activity bigint NOT NULL,
+    collection text NOT NULL,
+    item text NOT NULL,
+    data json,
+    delta json,
+    parent bigint,
+    version text,
+    created timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT system_revisions_pkey PRIMARY KEY (id, created)
+) PARTITION BY RANGE (created);
+
+CREATE TABLE system_revisions_default PARTITION OF system_revisions DEFAULT;
+
+CREATE INDEX system_revisions_item_idx ON system_revisions (collection, item, id);
+CREATE INDEX system_revisions_activity_idx ON system_revisions (activity);
+CREATE INDEX system_revisions_parent_idx ON system_revisions (parent) WHERE parent IS NOT NULL;
+
+COMMENT ON TABLE system_revisions IS 'What items looked like after each write; one partition for each month (UTC)';
+COMMENT ON TABLE system_revisions_default IS 'Rows of a month that has no partition yet';
+COMMENT ON COLUMN system_revisions.data IS 'The whole row after the write, without secrets';
+COMMENT ON COLUMN system_revisions.delta IS 'What the write changed, without secrets';
+COMMENT ON COLUMN system_revisions.parent IS 'The revision of the write that this one was nested in';
+
+-- A month is made as a table of its own and attached, so that rows which already fell into the default
+-- partition can be moved first; its lock keeps others from adding to them meanwhile.
+CREATE FUNCTION system_make_partitions(months_ahead integer) RETURNS integer
+LANGUAGE plpgsql
+SET timezone = 'UTC'
+AS $$
+DECLARE
+    month record;
+    made integer := 0;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtext('system_make_partitions'));
+    FOR month IN
+        SELECT format('%I.%I', n.nspname, c.relname) AS parent,
+               format('%I.%I', n.nspname, c.relname || '_default') AS rest,
+               format('%I.%I', n.nspname, c.relname || to_char(first, '_YYYY_MM')) AS name,
+               clock,
+               first,
+               first + interval '1 month' AS next
+          FROM (VALUES ('system_activity'::regclass, 'timestamp'), ('system_revisions'::regclass, 'created'))
+               AS history (id, clock)
+          JOIN pg_class AS c ON c.oid = history.id
+          JOIN pg_namespace AS n ON n.oid = c.relnamespace
+         CROSS JOIN generate_series(0, months_ahead) AS ahead
+         CROSS JOIN LATERAL (SELECT date_trunc('month', now()) + ahead * interval '1 month' AS first) AS start
+    LOOP
+        CONTINUE WHEN to_regclass(month.name) IS NOT NULL;
+        EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', month.rest);
+        EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING CONSTRAINTS)', month.name, month.parent);
+        EXECUTE format(
+            'WITH moved AS (DELETE FROM %s WHERE %I >= %L AND %2$I < %4$L RETURNING *) '
+            'INSERT INTO %5$s SELECT * FROM moved',
+            month.rest, month.clock, month.first, month.next, month.name
+        );
+        EXECUTE format(
+            'ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%L) TO (%L)',
+            month.parent, month.name, month.first, month.next
+        );
+        made := made + 1;
+    END LOOP;
+    RETURN made;
+END
+$$;
+
+COMMENT ON FUNCTION system_make_partitions(integer) IS 'Makes the missing partitions of activity and revisions from this month to so many ahead; returns how many it made';
+
+SELECT system_make_partitions(3);
+
+
+-- Automation and dashboards ----------------------------------------------------------------------------
+
+CREATE TABLE system_flows (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text NOT NULL,
+    icon text,
+    color text,
+    description text,
+    status text NOT NULL DEFAULT 'active',
+    trigger text,
+    accountability text DEFAULT 'all',
+    options json,
+    operation uuid,
+    date_created timestamptz NOT NULL DEFAULT now(),
+    user_created uuid,
+    CONSTRAINT system_flows_pkey PRIMARY KEY (id),
+    CONSTRAINT system_flows_user_created_fkey FOREIGN KEY (user_created)
+        REFERENCES system_users (id) ON DELETE SET NULL,
+    CONSTRAINT system_flows_status_check CHECK (status IN ('active', 'inactive')),
+    CONSTRAINT system_flows_trigger_check
+        CHECK (trigger IN ('event', 'webhook', 'schedule', 'manual', 'operation')),
+    CONSTRAINT system_flows_accountability_check CHECK (accountability IN ('all', 'activity'))
+);
+
+CREATE INDEX system_flows_status_trigger_idx ON system_flows (status, trigger);
+CREATE INDEX system_flows_operation_idx ON system_flows (operation);
+CREATE INDEX system_flows_user_created_idx ON system_flows (user_created);
+
+COMMENT ON COLUMN system_flows.operation IS 'The first operation';
+COMMENT ON COLUMN system_flows.accountability IS 'What a run leaves behind: all is activity and log, null is nothing';
+
+CREATE TABLE system_operations (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text,
+    key text NOT NULL,
+    type text NOT NULL,
+    position_x integer NOT NULL DEFAULT 0,
+    position_y integer NOT NULL DEFAULT 0,
+    options json,
+    resolve uuid,
+    reject uuid,
+    flow uuid NOT NULL,
+    date_created timestamptz NOT NULL DEFAULT now(),
+    user_created uuid,
+    CONSTRAINT system_operations_pkey PRIMARY KEY (id),
+    CONSTRAINT system_operations_key_key UNIQUE (flow, key),
+    CONSTRAINT system_operations_resolve_fkey FOREIGN KEY (resolve)
+        REFERENCES system_operations (id) ON DELETE SET NULL,
+    CONSTRAINT system_operations_reject_fkey FOREIGN KEY (reject)
+        REFERENCES system_operations (id) ON DELETE SET NULL,
+    CONSTRAINT system_operations_flow_fkey FOREIGN KEY (flow) REFERENCES system_flows (id) ON DELETE CASCADE,
+    CONSTRAINT system_operations_user_created_fkey FOREIGN KEY (user_created)
+        REFERENCES system_users (id) ON DELETE SET NULL
+);
+
+CREATE INDEX system_operations_resolve_idx ON system_operations (resolve);
+CREATE INDEX system_operations_reject_idx ON system_operations (reject);
+CREATE INDEX system_operations_user_created_idx ON system_operations (user_created);
+
+COMMENT ON COLUMN system_operations.key IS 'The name under which later operations of the flow find its result';
+COMMENT ON COLUMN system_operations.resolve IS 'The operation that follows a success or a true condition';
+COMMENT ON COLUMN system_operations.reject IS 'The operation that follows a failure or a false condition';
+
+ALTER TABLE system_flows
+    ADD CONSTRAINT system_flows_operation_fkey FOREIGN KEY (operation)
+        REFERENCES system_operations (id) ON DELETE SET NULL;
+
+CREATE TABLE system_dashboards (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text NOT NULL,
+    icon text NOT NULL DEFAULT 'dashboard',
+    color text,
+    note text,
+    date_created timestamptz NOT NULL DEFAULT now(),
+    user_created uuid,
+    CONSTRAINT system_dashboards_pkey PRIMARY KEY (id),
+    CONSTRAINT system_dashboards_user_created_fkey FOREIGN KEY (user_created)
+        REFERENCES system_users (id) ON DELETE SET NULL
+);
+
+CREATE INDEX system_dashboards_user_created_idx ON system_dashboards (user_created);
+
+CREATE TABLE system_panels (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    dashboard uuid NOT NULL,
+    name text,
+    icon text,
+    color text,
+    show_header boolean NOT NULL DEFAULT false,
+    note text,
+    type text NOT NULL,
+    position_x integer NOT NULL DEFAULT 1,
+    position_y integer NOT NULL DEFAULT 1,
+    width integer NOT NULL DEFAULT 12,
+    height integer NOT NULL DEFAULT 6,
+    options json,
+    date_created timestamptz NOT NULL DEFAULT now(),
+    user_created uuid,
+    CONSTRAINT system_panels_pkey PRIMARY KEY (id),
+    CONSTRAINT system_panels_dashboard_fkey FOREIGN KEY (dashboard)
+        REFERENCES system_dashboards (id) ON DELETE CASCADE,
+    CONSTRAINT system_panels_user_created_fkey FOREIGN KEY (user_created)
+        REFERENCES system_users (id) ON DELETE SET NULL
+);
+
+CREATE INDEX system_panels_dashboard_idx ON system_panels (dashboard);
+CREATE INDEX system_panels_user_created_idx ON system_panels (user_created);
+
+COMMENT ON COLUMN system_panels.width IS 'Units of the dashboard''s grid, as are position and height';
+
+
+-- What belongs to people -------------------------------------------------------------------------------
+
+CREATE TABLE system_presets (
+    id integer GENERATED BY DEFAULT AS IDENTITY,
+    bookmark text,
+    "user" uuid,
+    role uuid,
+    collection text,
+    search text,
+    layout text DEFAULT 'tabular',
+    layout_query json,
+    layout_options json,
+    refresh_interval integer,
+    filter json,
+    icon text DEFAULT 'bookmark',
+    color text,
+    CONSTRAINT system_presets_pkey PRIMARY KEY (id),
+    CONSTRAINT system_presets_user_fkey FOREIGN KEY ("user") REFERENCES system_users (id) ON DELETE CASCADE,
+    CONSTRAINT system_presets_role_fkey FOREIGN KEY (role) REFERENCES system_roles (id) ON DELETE CASCADE
+);
+
+CREATE INDEX system_presets_user_idx ON system_presets ("user");
+CREATE INDEX system_presets_role_idx ON system_presets (role);
+
+COMMENT ON TABLE system_presets IS 'How a list of items is shown: to one user, else to a role, else (both null) to everybody';
+COMMENT ON COLUMN system_presets.bookmark IS 'Name of a saved view; null is the view that a list opens with';
+COMMENT ON COLUMN system_presets.refresh_interval IS 'Seconds';
+
+CREATE TABLE system_notifications (
+    id integer GENERATED BY DEFAULT AS IDENTITY,
+    "timestamp" timestamptz NOT NULL DEFAULT now(),
+    status text NOT NULL DEFAULT 'inbox',
+    recipient uuid NOT NULL,
+    sender uuid,
+    subject text NOT NULL,
+    message text,
+    collection text,
+    item text,
+    CONSTRAINT system_notifications_pkey PRIMARY KEY (id),
+    CONSTRAINT system_notifications_recipient_fkey FOREIGN KEY (recipient)
+        REFERENCES system_users (id) ON DELETE CASCADE,
+    CONSTRAINT system_notifications_sender_fkey FOREIGN KEY (sender)
+        REFERENCES system_users (id) ON DELETE SET NULL,
+    CONSTRAINT system_notifications_status_check CHECK (status IN ('inbox', 'archived'))
+);
+
+CREATE INDEX system_notifications_recipient_idx ON system_notifications (recipient, status, "timestamp");
+CREATE INDEX system_notifications_sender_idx ON system_notifications (sender);
+
+-- A share goes with its role and with its creator: it must never give more than either.
+CREATE TABLE system_shares (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    name text,
+    collection text NOT NULL,
+    item text NOT NULL,
+    role uuid,
+    password text,
+    date_start timestamptz,
+    date_end timestamptz,
+    times_used integer NOT NULL DEFAULT 0,
+    max_uses integer,
+    date_created timestamptz NOT NULL DEFAULT now(),
+    user_created uuid,
+    CONSTRAINT system_shares_pkey PRIMARY KEY (id),
+    CONSTRAINT system_shares_role_fkey FOREIGN KEY (role) REFERENCES system_roles (id) ON DELETE CASCADE,
+    CONSTRAINT system_shares_user_created_fkey FOREIGN KEY (user_created)
+        REFERENCES system_users (id) ON DELETE CASCADE
+);
+
+CREATE INDEX system_shares_item_idx ON system_shares (collection, item);
+CREATE INDEX system_shares_role_idx ON system_shares (role);
+CREATE INDEX system_shares_user_created_idx ON system_shares (user_created);
+
+COMMENT ON TABLE system_shares IS 'One item that is readable through a link';
+COMMENT ON COLUMN system_shares.password IS 'Argon2 hash';
+COMMENT ON COLUMN system_shares.max_uses IS 'Null is without limit';
+
+ALTER TABLE system_sessions
+    ADD CONSTRAINT system_sessions_share_fkey FOREIGN KEY (share) REFERENCES system_shares (id) ON DELETE CASCADE;
+
+CREATE TABLE system_translations (
+    id uuid NOT NULL DEFAULT gen_random_uuid(),
+    language text NOT NULL,
+    key text NOT NULL,
+    value text NOT NULL,
+    CONSTRAINT system_translations_pkey PRIMARY KEY (id),
+    CONSTRAINT system_translations_key_key UNIQUE (key, language)
+);
+
+COMMENT ON TABLE system_translations IS 'Texts of the project''s own, by key and language';
+
+
+-- Settings ---------------------------------------------------------------------------------------------
+
+CREATE TABLE system_settings (
+    id integer NOT NULL DEFAULT 1,
+    project_name text NOT NULL DEFAULT 'CMS',
+    project_descriptor text,
+    project_url text,
+    project_color text NOT NULL DEFAULT '#6644FF',
+    project_logo uuid,
+    public_favicon uuid,
+    public_foreground uuid,
+    public_background uuid,
+    public_note text,
+    default_language text NOT NULL DEFAULT 'en-US',
+    auth_login_attempts integer DEFAULT 25,
+    auth_password_policy text,
+    public_registration boolean NOT NULL DEFAULT false,
+    public_registration_role uuid,
+    public_registration_verify_email boolean NOT NULL DEFAULT true,
+    public_registration_email_filter json,
+    storage_asset_transform text NOT NULL DEFAULT 'all',
+    storage_asset_presets json,
+    storage_default_folder uuid,
+    custom_css text,
+    custom_aspect_ratios json,
+    CONSTRAINT system_settings_pkey PRIMARY KEY (id),
+    CONSTRAINT system_settings_one_row CHECK (id = 1),
+    CONSTRAINT system_settings_project_logo_fkey FOREIGN KEY (project_logo)
+        REFERENCES system_files (id) ON DELETE SET NULL,
+    CONSTRAINT system_settings_public_favicon_fkey FOREIGN KEY (public_favicon)
+        REFERENCES system_files (id) ON DELETE SET NULL,
+    CONSTRAINT system_settings_public_foreground_fkey FOREIGN KEY (public_foreground)
+        REFERENCES system_files (id) ON DELETE SET NULL,
+    CONSTRAINT system_settings_public_background_fkey FOREIGN KEY (public_background)
+        REFERENCES system_files (id) ON DELETE SET NULL,
+    CONSTRAINT system_settings_public_registration_role_fkey FOREIGN KEY (public_registration_role)
+        REFERENCES system_roles (id) ON DELETE SET NULL,
+    CONSTRAINT system_settings_storage_default_folder_fkey FOREIGN KEY (storage_default_folder)
+        REFERENCES system_folders (id) ON DELETE SET NULL,
+    CONSTRAINT system_settings_auth_login_attempts_check CHECK (auth_login_attempts >= 1),
+    CONSTRAINT system_settings_storage_asset_transform_check
+        CHECK (storage_asset_transform IN ('all', 'none', 'presets'))
+);
+
+COMMENT ON TABLE system_settings IS 'Exactly one row';
+COMMENT ON COLUMN system_settings.auth_login_attempts IS 'Failed logins before a user is suspended; null is never';
+COMMENT ON COLUMN system_settings.auth_password_policy IS 'Regular expression that a new password must match';
+
+INSERT INTO system_settings DEFAULT VALUES;
+
+CREATE TRIGGER system_roles_bump
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON system_roles
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('access');
+
+CREATE TRIGGER system_permissions_bump
+    AFTER INSERT OR UPDATE OR DELETE OR TRUNCATE ON system_permissions
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('access');
+
+CREATE TRIGGER system_users_bump
+    AFTER INSERT OR DELETE OR TRUNCATE ON system_users
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('access');
+
+CREATE TRIGGER system_users_bump_on_update
+    AFTER UPDATE ON system_users
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump_for_users();
+
+-- For each row: the foreign keys to files run an update that finds nothing whenever a file is deleted.
+CREATE TRIGGER system_settings_bump
+    AFTER INSERT OR UPDATE OR DELETE ON system_settings
+    FOR EACH ROW EXECUTE FUNCTION system_bump('access');
+
+CREATE TRIGGER system_settings_bump_on_truncate
+    AFTER TRUNCATE ON system_settings
+    FOR EACH STATEMENT EXECUTE FUNCTION system_bump('access');

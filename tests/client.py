@@ -1,0 +1,89 @@
+"""A client of the application as the tests speak to it: URL in, status and JSON out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+
+from falcon import testing
+
+from cms.app import App
+
+ADMIN_EMAIL = "admin@example.com"
+ADMIN_PASSWORD = "correct horse battery staple"
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    text: str
+    headers: dict[str, str]
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text) if self.text else None
+
+    @property
+    def data(self) -> Any:
+        """The payload of a success; anything else fails the test with what was answered."""
+        assert self.status == 200, f"{self.status}: {self.text}"
+        return self.body["data"]
+
+    @property
+    def codes(self) -> list[str]:
+        return [entry["extensions"]["code"] for entry in self.body["errors"]]
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        return [{"message": entry["message"], **entry["extensions"]} for entry in self.body["errors"]]
+
+
+class Client:
+    def __init__(self, app: App, token: str | None = None) -> None:
+        self.app = app
+        self._client = testing.TestClient(app)
+        self._token = token
+
+    def login(self, email: str, password: str) -> Client:
+        """Return a client of the same application with this user's access token."""
+        answer = self.post("/auth/login", {"email": email, "password": password})
+        return self.bearing(answer.data["access_token"])
+
+    def bearing(self, token: str) -> Client:
+        return Client(self.app, token)
+
+    def get(self, path: str, /, **params: object) -> Answer:
+        """GET a path; keyword parameters are added to its query string."""
+        return self.send("GET", path + (f"?{urlencode(params)}" if params else ""))
+
+    def post(self, path: str, body: object = None) -> Answer:
+        return self.send("POST", path, body)
+
+    def patch(self, path: str, body: object = None) -> Answer:
+        return self.send("PATCH", path, body)
+
+    def delete(self, path: str, body: object = None) -> Answer:
+        return self.send("DELETE", path, body)
+
+    def search(self, path: str, query: object) -> Answer:
+        return self.send("QUERY", path, {"query": query})
+
+    def send(
+        self, method: str, path: str, body: object = None, *, raw: bytes | str | None = None, **headers: str
+    ) -> Answer:
+        """Send a request; `raw` is a body that is sent as it is, as JSON by its header."""
+        bare, _, query_string = path.partition("?")
+        content = raw if raw is not None else None if body is None else json.dumps(body)
+        said = {"Content-Type": "application/json"} if content is not None else {}
+        if self._token:
+            said["Authorization"] = f"Bearer {self._token}"
+        found = self._client.simulate_request(
+            method, bare, query_string=query_string, body=content, headers={**said, **headers}
+        )
+        return Answer(found.status_code, found.text, dict(found.headers))
+
+    def close(self) -> None:
+        self.app.close()

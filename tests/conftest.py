@@ -1,0 +1,120 @@
+"""The suite's PostgreSQL: one private server for the session, a migrated template, a copy of it for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from cms.app import create_app
+from cms.auth import accounts
+from cms.config import Config, load
+from cms.store.embedded import start
+from cms.store.migrate import migrate
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+
+_numbers = itertools.count()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Iterator[None]:  # a generator that pluggy drives
+    """On CI a test that is skipped for a missing server has failed."""
+    report: pytest.TestReport = yield  # type: ignore[assignment]
+    if report.skipped and os.environ.get("CMS_REQUIRE_SERVERS") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped although every server is required: {report.longrepr}"
+    return report  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="session")
+def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A superuser's way into a server of the suite's own, or into the one that CMS_TEST_DATABASE_URL names."""
+    given = os.environ.get("CMS_TEST_DATABASE_URL")
+    if given:
+        yield given
+        return
+    folder = tmp_path_factory.mktemp("server")
+    with start(
+        folder, settings={"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
+    ) as server:
+        yield server.dsn
+
+
+@pytest.fixture(scope="session")
+def make_database(server_dsn: str) -> Callable[..., str]:
+    """Make a database, as a copy of a template when one is named, and return its dsn."""
+
+    def make(template: str = "template1") -> str:
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        with psycopg.connect(server_dsn, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')  # noqa: S608
+        return make_conninfo(server_dsn, dbname=name)
+
+    return make
+
+
+@pytest.fixture
+def empty_dsn(make_database: Callable[..., str]) -> str:
+    """A fresh database with nothing in it."""
+    return make_database()
+
+
+@pytest.fixture(scope="session")
+def template(make_database: Callable[..., str]) -> str:
+    """The name of a migrated database with the first admin in it."""
+    dsn = make_database()
+    migrate(dsn)
+    accounts.first_admin(dsn, email=ADMIN_EMAIL, password=ADMIN_PASSWORD)
+    return str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"])
+
+
+@pytest.fixture
+def dsn(make_database: Callable[..., str], template: str) -> str:
+    """A migrated database with the first admin, for this test alone."""
+    return make_database(template)
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """The default settings, in a folder of the suite's own."""
+    folder = tmp_path_factory.mktemp("settings")
+    return load({"SECRET": "only-for-tests-" * 3, "LOG_LEVEL": "fatal"}, folder=Path(folder))
+
+
+@pytest.fixture
+def config(settings: Config, dsn: str) -> Config:
+    return replace(settings, database_url=dsn, database_pool_size=3)
+
+
+@pytest.fixture
+def make_client(config: Config) -> Iterator[Callable[..., Client]]:
+    """Make a client of an application of its own: two of them are two processes that share the database."""
+    made: list[Client] = []
+
+    def make(**changes: object) -> Client:
+        made.append(Client(create_app(replace(config, **changes))))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+@pytest.fixture
+def anonymous(make_client: Callable[..., Client]) -> Client:
+    """A client without credentials."""
+    return make_client()
+
+
+@pytest.fixture
+def api(anonymous: Client) -> Client:
+    """The administrator's client, of the same application as `anonymous`."""
+    return anonymous.login(ADMIN_EMAIL, ADMIN_PASSWORD)

@@ -1,0 +1,151 @@
+"""A real `cms serve` in a process of its own, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+PATIENCE_SECONDS = 60.0  # a machine that runs other tests beside these is slow
+ANSWERS = "The service answers at "
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A process of `cms serve` that leads a group of its own, as one that a terminal has started."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+    folder: Path
+    port: int
+
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def await_words(self, words: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while words not in self.said():
+            assert self.process.poll() is None, f"it ended before it said {words!r}:\n{self.said()}"
+            assert time.monotonic() < deadline, f"it never said {words!r}:\n{self.said()}"
+            time.sleep(0.05)
+
+    def signal_group(self, number: signal.Signals) -> None:
+        os.killpg(self.process.pid, number)
+
+    def ended(self) -> int:
+        """Return its exit code, once it has one."""
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+def environment(folder: Path, port: int, **more: str) -> dict[str, str]:
+    """Return the environment of this process without settings of the service, with those of a test in it."""
+    ours = {name: value for name, value in os.environ.items() if name not in SET_OUTSIDE}
+    return ours | {"PORT": str(port), "DATA_DIR": str(folder / "data"), "WEB_CONCURRENCY": "2", **more}
+
+
+SET_OUTSIDE = frozenset(
+    {"DATABASE_URL", "DATABASE_READ_URL", "SECRET", "ADMIN_EMAIL", "ADMIN_PASSWORD", "HOST"}
+)
+
+
+def command(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run `cms` with these words to its end; standard error is in the output."""
+    return subprocess.run(
+        [sys.executable, "-m", "cms", *words],
+        cwd=folder,
+        env=environment(folder, free_port(), **environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,  # away from a terminal, of which a password would be asked
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+
+
+@contextmanager
+def serving(folder: Path, *, python: str = sys.executable, **environ: str) -> Iterator[Service]:
+    """Start `cms serve` in a folder; yield it once it answers, and end it if the test has not."""
+    with starting(folder, python=python, **environ) as service:
+        service.await_words(ANSWERS)
+        yield service
+
+
+@contextmanager
+def starting(folder: Path, *, python: str = sys.executable, **environ: str) -> Iterator[Service]:
+    """Start `cms serve` in a folder and yield it at once."""
+    port = int(environ.pop("PORT", "0")) or free_port()
+    with tempfile.NamedTemporaryFile(prefix="cms-output-") as output:
+        process = subprocess.Popen(
+            [python, "-m", "cms", "serve"],
+            cwd=folder,
+            env=environment(folder, port, **environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield Service(process, Path(output.name), folder, port)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(PATIENCE_SECONDS)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def new_folder() -> Iterator[Path]:
+    """Make a folder with a space in its name that every account may enter, as a home folder usually is.
+
+    Pytest's own folders are private, which moves an embedded server that root starts to another place.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="cms smoke "))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Return the command lines of what runs in a folder or with its settings: web server, database, all."""
+    return [" ".join(one.cmdline()) for one in psutil.process_iter() if _is_of(one, folder)]
+
+
+def _is_of(process: psutil.Process, folder: Path) -> bool:
+    try:
+        if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        words = [*process.cmdline(), *process.environ().values(), process.cwd()]
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False  # gone meanwhile, or of another user, who runs nothing of ours
+    return any(str(folder) in word for word in words)
+
+
+def gone(folder: Path) -> bool:
+    """Tell that nothing runs in a folder any more, after a moment for processes that nobody waits for."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while processes_of(folder):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True

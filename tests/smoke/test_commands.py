@@ -1,0 +1,191 @@
+"""The command line beside `serve`: what it does, what it says, what it keeps to itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from cms.store.embedded import Embedded, start
+from tests.smoke.running import command, free_port, new_folder
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = re.compile(r"with the password (\S+) ")
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\n")
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with new_folder() as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Embedded]:
+    """The folder's server, which the commands join: each of them is quicker than if it had to start it."""
+    with start(folder / "data", settings={"fsync": "off"}) as embedded:
+        yield embedded
+
+
+@pytest.fixture(scope="module")
+def ready(folder: Path, server: Embedded) -> Path:
+    """A folder with a database that was migrated and has an admin."""
+    assert command(folder, "bootstrap").returncode == 0
+    return folder
+
+
+def database(server: Embedded, name: str, *, options: str = "") -> str:
+    """Make a database on the server and return its address."""
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 {options}".encode())
+    return make_conninfo(server.dsn, dbname=name)
+
+
+def test_a_database_is_migrated_once(folder: Path, server: Embedded) -> None:
+    address = database(server, "to_migrate")
+    first = command(folder, "migrate", DATABASE_URL=address)
+    assert (first.returncode, first.stdout.splitlines()[0]) == (0, "Applied 0001_system_tables.")
+    second = command(folder, "migrate", DATABASE_URL=address)
+    assert (second.returncode, second.stdout) == (0, "The database is up to date.\n")
+
+
+def test_bootstrap_makes_the_first_admin_and_no_second_one(folder: Path, server: Embedded) -> None:
+    address = database(server, "to_bootstrap")
+    first = command(folder, "bootstrap", DATABASE_URL=address)
+    assert first.returncode == 0
+    assert len(PASSWORD.findall(first.stdout)) == 1
+    second = command(folder, "bootstrap", DATABASE_URL=address)
+    assert (second.returncode, second.stdout) == (0, "The database is ready.\n")
+
+
+def test_a_user_is_made_with_a_role_and_a_password_that_nobody_sees(ready: Path) -> None:
+    words = ("user", "create", "--email", "ann@example.com", "--role", "Administrator")
+    made = command(ready, *words, CMS_USER_PASSWORD="correct horse battery")
+    assert made.returncode == 0
+    assert UUID.fullmatch(made.stdout)
+
+
+def test_what_is_refused_is_told_in_a_sentence(ready: Path) -> None:
+    words = ("user", "create", "--email", "bob@example.com", "--role", "no such role")
+    refused = command(ready, *words, CMS_USER_PASSWORD="correct horse battery")
+    assert refused.returncode == 1
+    assert refused.stdout.startswith("Error: ")
+    assert len(refused.stdout.splitlines()) == 1
+
+
+def test_a_password_is_set_without_being_shown(ready: Path) -> None:
+    set_it = command(ready, "user", "password", "--email", "admin@example.com", CMS_USER_PASSWORD="a new one")
+    assert (set_it.returncode, set_it.stdout) == (0, "admin@example.com has a new password.\n")
+
+
+def test_a_token_is_printed_and_nothing_else(ready: Path) -> None:
+    made = command(ready, "user", "token", "--email", "admin@example.com")
+    assert made.returncode == 0
+    assert re.fullmatch(r"\S{32,}\n", made.stdout)
+
+
+def test_a_password_that_is_not_given_is_asked_for(ready: Path) -> None:
+    asked = command(ready, "user", "password", "--email", "admin@example.com")
+    assert asked.returncode == 1
+    assert "Password: " in asked.stdout
+    assert "Traceback" not in asked.stdout
+
+
+def test_config_prints_what_is_in_effect_and_no_secret(folder: Path) -> None:
+    shown = command(
+        folder, "config", SECRET="hunter2", DATABASE_URL="postgresql://u:hunter2@h/d", WEB_THREADS="9"
+    )
+    assert shown.returncode == 0
+    assert "WEB_THREADS=9\n" in shown.stdout
+    assert "hunter2" not in shown.stdout
+
+
+def test_wrong_settings_are_all_told_by_every_command(folder: Path) -> None:
+    told = command(folder, "config", PORT="x", LOG_STYLE="y")
+    assert told.returncode == 1
+    assert [line.split()[0] for line in told.stdout.removeprefix("Error: ").splitlines()] == [
+        "PORT",
+        "LOG_STYLE",
+    ]
+
+
+def test_a_sound_installation_is_told_so(ready: Path) -> None:
+    sound = command(ready, "doctor")
+    assert sound.returncode == 0
+    levels = {line.split()[0] for line in sound.stdout.splitlines()}
+    assert levels <= {"ok", "warning"}
+    for word in (
+        "settings",
+        "SECRET",
+        "DATA_DIR",
+        "disk",
+        "database",
+        "encoding",
+        "migrations",
+        "pg_trgm",
+        "unaccent",
+    ):
+        assert re.search(rf"^ok .*{word}", sound.stdout, re.MULTILINE), word
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "told"),
+    [
+        ("SECRET", "short", "warning  SECRET: shorter than 32"),
+        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 4005 of "),
+    ],
+)
+def test_what_could_go_wrong_is_a_warning(setting: str, value: str, told: str, ready: Path) -> None:
+    warned = command(ready, "doctor", **{setting: value})
+    assert warned.returncode == 0
+    assert told in warned.stdout
+
+
+def test_migrations_that_wait_are_told(folder: Path, server: Embedded) -> None:
+    waiting = command(folder, "doctor", DATABASE_URL=database(server, "waiting"))
+    assert waiting.returncode == 0
+    assert "warning  migrations: 1 to apply" in waiting.stdout
+    assert "warning  extension pg_trgm: " in waiting.stdout
+
+
+def test_a_database_of_another_encoding_is_wrong(folder: Path, server: Embedded) -> None:
+    address = database(server, "ascii", options="ENCODING 'SQL_ASCII' LOCALE 'C'")
+    wrong = command(folder, "doctor", DATABASE_URL=address)
+    assert wrong.returncode == 1
+    assert "wrong    encoding: SQL_ASCII" in wrong.stdout
+
+
+def test_a_replica_that_does_not_answer_is_wrong(folder: Path, server: Embedded) -> None:
+    replica = f"postgresql://u:hunter2@127.0.0.1:{free_port()}/d"
+    wrong = command(folder, "doctor", DATABASE_URL=server.dsn, DATABASE_READ_URL=replica)
+    assert wrong.returncode == 1
+    assert "wrong    DATABASE_READ_URL: " in wrong.stdout
+    assert "hunter2" not in wrong.stdout
+
+
+def test_a_database_that_does_not_answer_is_wrong(folder: Path) -> None:
+    wrong = command(folder, "doctor", DATABASE_URL=f"postgresql://u:hunter2@127.0.0.1:{free_port()}/d")
+    assert wrong.returncode == 1
+    assert "wrong    database: " in wrong.stdout
+    assert "hunter2" not in wrong.stdout
+
+
+def test_a_data_folder_that_is_a_file_is_wrong(folder: Path) -> None:
+    (folder / "a file").write_text("")
+    wrong = command(folder, "doctor", DATA_DIR="a file")
+    assert wrong.returncode == 1
+    assert "is not a folder" in wrong.stdout
+
+
+def test_settings_that_cannot_be_read_are_wrong(folder: Path) -> None:
+    wrong = command(folder, "doctor", PORT="x", LOG_STYLE="y")
+    assert wrong.returncode == 1
+    assert [line.split()[:2] for line in wrong.stdout.splitlines()] == [
+        ["wrong", "PORT"],
+        ["wrong", "LOG_STYLE"],
+    ]

@@ -1,0 +1,173 @@
+"""`cms serve`: starts everything, says where it answers, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.smoke.running import (
+    ANSWERS,
+    PATIENCE_SECONDS,
+    Service,
+    command,
+    free_port,
+    gone,
+    new_folder,
+    processes_of,
+    serving,
+    starting,
+)
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = re.compile(r"The first admin is (\S+) with the password (\S+) ")
+
+
+@pytest.fixture(scope="module")
+def installed() -> Iterator[Path]:
+    """A folder in which the service has run once."""
+    with new_folder() as folder:
+        with serving(folder):
+            pass
+        yield folder
+
+
+def ping(service: Service) -> str:
+    return requests.get(f"http://127.0.0.1:{service.port}/server/ping", timeout=PATIENCE_SECONDS).text
+
+
+def test_the_first_start_tells_address_and_password_and_the_second_start_no_password() -> None:
+    with new_folder() as folder:
+        with serving(folder) as first:
+            assert ping(first) == "pong"
+            assert f"{ANSWERS}http://127.0.0.1:{first.port} " in first.said()
+            assert [email for email, _ in PASSWORD.findall(first.said())] == ["admin@example.com"]
+        with serving(folder) as second:
+            assert ping(second) == "pong"
+            assert not PASSWORD.search(second.said())
+
+
+def test_a_password_that_was_given_is_not_printed() -> None:
+    with new_folder() as folder, serving(folder, ADMIN_PASSWORD="given by hand") as service:
+        assert "given by hand" not in service.said()
+        assert not PASSWORD.search(service.said())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_one_signal_stops_everything_cleanly(installed: Path, number: signal.Signals) -> None:
+    with serving(installed) as service:
+        running = " ".join(processes_of(installed))
+        assert "postgres" in running
+        assert "cms.server" in running
+        service.process.send_signal(number)
+        assert service.ended() == 0
+        assert processes_of(installed) == []
+        assert not (installed / "data" / "postgres" / "postmaster.pid").exists()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_in_a_terminal_stops_everything_cleanly(installed: Path, times: int) -> None:
+    with serving(installed) as service:
+        for _ in range(times):
+            service.signal_group(signal.SIGINT)
+        assert service.ended() == 0
+        assert processes_of(installed) == []
+        assert "Traceback" not in service.said()
+
+
+def test_a_stop_during_the_start_stops_everything() -> None:
+    with new_folder() as folder:
+        with starting(folder) as service:
+            service.await_words("A new database is made")
+            service.signal_group(signal.SIGINT)
+            assert service.ended() == 0
+            assert gone(folder)
+            assert ANSWERS not in service.said()
+            assert "Traceback" not in service.said()
+        with serving(folder) as next_one:
+            assert ping(next_one) == "pong"
+
+
+def test_a_request_that_has_begun_when_ctrl_c_comes_is_answered(installed: Path) -> None:
+    with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
+        client.sendall(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
+        time.sleep(1)  # a worker has begun to read it by then
+        service.signal_group(signal.SIGINT)
+        time.sleep(1)
+        client.sendall(b"\r\n")
+        assert client.makefile("rb").read().endswith(b"pong")
+        assert service.ended() == 0
+
+
+def test_a_client_that_never_ends_its_request_does_not_hold_up_the_end(installed: Path) -> None:
+    with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
+        client.sendall(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
+        service.process.terminate()
+        assert service.ended() == 0
+
+
+def test_a_killed_service_leaves_nothing_that_keeps_the_next_from_starting(installed: Path) -> None:
+    with serving(installed) as killed:
+        killed.process.kill()
+        killed.ended()
+        with serving(installed, PORT=str(killed.port)) as service:
+            assert ping(service) == "pong"
+    assert gone(installed)
+
+
+def test_two_run_at_once_in_two_folders(installed: Path) -> None:
+    with ExitStack() as both:
+        one = both.enter_context(serving(installed))
+        other = both.enter_context(serving(both.enter_context(new_folder())))
+        assert (ping(one), ping(other)) == ("pong", "pong")
+        one.process.terminate()
+        assert one.ended() == 0
+        assert ping(other) == "pong"
+
+
+def test_a_wrong_setting_stops_the_start_and_names_itself() -> None:
+    with new_folder() as folder:
+        result = command(folder, "serve", PORT="eighty")
+        assert result.returncode == 1
+        assert result.stdout == "Error: PORT takes a whole number from 1 to 65535, not 'eighty'.\n"
+        assert list(folder.iterdir()) == []
+
+
+def test_a_port_in_use_is_told_in_a_sentence() -> None:
+    with new_folder() as folder, socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        result = command(folder, "serve", PORT=str(port))
+        assert result.returncode == 1
+        told = f"Error: HOST, PORT: cannot listen on http://127.0.0.1:{port}: Address already in use.\n"
+        assert result.stdout == told
+        assert list(folder.iterdir()) == []
+
+
+def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
+    with new_folder() as folder:
+        address = f"postgresql://cms:hunter2@127.0.0.1:{free_port()}/cms"
+        result = command(folder, "serve", DATABASE_URL=address)
+        assert result.returncode == 1
+        assert result.stdout.startswith("Error: ")
+        assert "hunter2" not in result.stdout
+        assert "Traceback" not in result.stdout
+
+
+def test_a_worker_that_cannot_begin_ends_the_start_with_its_reason(installed: Path) -> None:
+    with new_folder() as breaking:
+        # Python imports this module first of all, and then finds no application.
+        (breaking / "sitecustomize.py").write_text("import sys; sys.modules['cms.app'] = None")
+        path = os.pathsep.join([str(breaking), os.environ.get("PYTHONPATH", "")])
+        with starting(installed, PYTHONPATH=path) as service:
+            assert service.ended() == 1
+            assert service.said().splitlines()[-1].startswith("Error: import of cms.app halted")
+    assert gone(installed)

@@ -1,0 +1,95 @@
+"""What the code says of the system tables is true of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from cms.schema.system import (
+    ALIASES,
+    INTERNAL_COLUMNS,
+    REFERENCES_WITHOUT_KEY,
+    SINGLETONS,
+    SPECIALS,
+    SYSTEM_COLLECTIONS,
+    UNLISTED_TABLES,
+)
+from cms.store.migrate import migrate
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture
+def migrated(empty_dsn: str) -> Iterator[Connection]:
+    migrate(empty_dsn)
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        yield connection
+
+
+def rows(connection: Connection, query: str) -> list[tuple[Any, ...]]:
+    return connection.execute(query.encode()).fetchall()
+
+
+def places_of(connection: Connection) -> set[tuple[Any, ...]]:
+    return set(
+        rows(
+            connection,
+            "SELECT table_name, column_name FROM information_schema.columns "
+            "WHERE table_schema = current_schema()",
+        )
+    )
+
+
+def test_every_system_table_is_either_listed_or_kept_to_ourselves(migrated: Connection) -> None:
+    tables = rows(
+        migrated,
+        """
+        SELECT relname
+          FROM pg_class
+         WHERE relnamespace = current_schema()::regnamespace
+           AND relkind IN ('r', 'p')
+           AND NOT relispartition
+        """,
+    )
+    assert {name for (name,) in tables} == SYSTEM_COLLECTIONS | UNLISTED_TABLES
+    assert SINGLETONS <= SYSTEM_COLLECTIONS
+
+
+def test_every_column_that_the_code_names_is_there(migrated: Connection) -> None:
+    named = {*SPECIALS, *INTERNAL_COLUMNS, *REFERENCES_WITHOUT_KEY}
+    named |= {(alias.many_collection, alias.many_field) for alias in ALIASES.values()}
+    assert named <= places_of(migrated)
+
+
+def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(migrated: Connection) -> None:
+    keys = set(
+        rows(
+            migrated,
+            """
+            SELECT conrelid::regclass::text, attname, confrelid::regclass::text
+              FROM pg_constraint
+              JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1]
+             WHERE contype = 'f'
+            """,
+        )
+    )
+    ends = {(alias.many_collection, alias.many_field, one) for (one, _), alias in ALIASES.items()}
+    assert ends <= keys
+    assert not ALIASES.keys() & places_of(migrated)
+
+
+def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Connection) -> None:
+    secrets = {
+        place
+        for place in places_of(migrated)
+        if place[0] in SYSTEM_COLLECTIONS and place[1] in {"password", "token", "tfa_secret", "auth_data"}
+    }
+    assert secrets == {place for place, special in SPECIALS.items() if "conceal" in special}
+
+
+def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) -> None:
+    filled = {place for place in places_of(migrated) if place[1] in {"date_created", "user_created"}}
+    assert filled <= SPECIALS.keys()

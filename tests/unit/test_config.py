@@ -1,0 +1,275 @@
+"""Settings: where they come from, what they take, what a wrong one is told."""
+
+from __future__ import annotations
+
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cms.config import Config, ConfigError, effective, load, secret_of
+from cms.settings import MASK, SETTINGS, Setting
+
+DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
+MINUTE = timedelta(minutes=1)
+
+
+def problems_of(environ: dict[str, str], folder: Path) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        load(environ, folder=folder)
+    return caught.value.problems
+
+
+def test_nothing_set_is_a_service_of_this_machine(tmp_path: Path) -> None:
+    config = load({}, folder=tmp_path)
+    assert (config.host, config.port, config.public_url) == ("127.0.0.1", 8055, "http://127.0.0.1:8055")
+    assert (config.database_url, config.secret, config.admin_password) == (None, None, None)
+    assert (config.admin_email, config.data_dir) == ("admin@example.com", tmp_path / "data")
+    assert (config.access_token_ttl, config.refresh_token_ttl) == (15 * MINUTE, timedelta(days=7))
+    assert (config.query_limit_default, config.query_limit_max) == (100, None)
+    assert (config.max_payload_size, config.max_relational_depth) == (1024 * 1024, 10)
+    assert (config.web_threads, config.database_pool_size) == (4, 5)
+    assert 2 <= config.web_concurrency <= 16
+
+
+def test_what_is_not_set_follows_what_is(tmp_path: Path) -> None:
+    config = load({"HOST": "::1", "PORT": "80", "WEB_THREADS": "7"}, folder=tmp_path)
+    assert (config.public_url, config.database_pool_size) == ("http://[::1]:80", 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("HOST", "cms.example.com", "cms.example.com"),
+        ("HOST", "::", "::"),
+        ("PORT", "65535", 65535),
+        ("PUBLIC_URL", "https://example.com/cms/", "https://example.com/cms"),
+        ("DATABASE_URL", "postgres://u:p@a:1,b:2/name", "postgres://u:p@a:1,b:2/name"),
+        ("DATABASE_URL", "host=/tmp dbname='my base'", "host=/tmp dbname='my base'"),
+        ("DATABASE_PREPARE", "False", False),
+        ("DATABASE_PREPARE", "1", True),
+        ("DATA_DIR", "/srv/../srv/cms", Path("/srv/cms")),
+        ("ACCESS_TOKEN_TTL", "900000", 15 * MINUTE),
+        ("ACCESS_TOKEN_TTL", "1.5 h", 90 * MINUTE),
+        ("ACCESS_TOKEN_TTL", "2w", timedelta(weeks=2)),
+        ("DB_STATEMENT_TIMEOUT", "250ms", timedelta(milliseconds=250)),
+        ("MAX_PAYLOAD_SIZE", "2000", 2000),
+        ("MAX_PAYLOAD_SIZE", "512KB", 512 * 1024),
+        ("MAX_PAYLOAD_SIZE", "0.5gb", 512 * 1024 * 1024),
+        ("QUERY_LIMIT_MAX", "500", 500),
+        ("LOG_LEVEL", "WARN", "warn"),
+        ("LOG_STYLE", "json", "json"),
+        ("ADMIN_PASSWORD", " spaces stay ", " spaces stay "),
+    ],
+)
+def test_a_setting_takes(name: str, text: str, value: object, tmp_path: Path) -> None:
+    assert getattr(load({name: text}, folder=tmp_path), name.lower()) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("HOST", "a b"),
+        ("HOST", "localhost:80"),
+        ("PORT", "0"),
+        ("PORT", "65536"),
+        ("PORT", "80.0"),
+        ("PORT", "٣"),
+        ("PORT", "9" * 5000),
+        ("PUBLIC_URL", "example.com"),
+        ("PUBLIC_URL", "https://example.com:port"),
+        ("PUBLIC_URL", "https://example.com/?a=b"),
+        ("ADMIN_EMAIL", "admin"),
+        ("DATABASE_URL", "mysql://localhost/cms"),
+        ("DATABASE_PREPARE", "maybe"),
+        ("DATABASE_POOL_SIZE", "0"),
+        ("ACCESS_TOKEN_TTL", "0"),
+        ("ACCESS_TOKEN_TTL", "-1m"),
+        ("ACCESS_TOKEN_TTL", "15 minutes"),
+        ("ACCESS_TOKEN_TTL", "999999999999w"),
+        ("DB_STATEMENT_TIMEOUT", "25d"),
+        ("MAX_PAYLOAD_SIZE", "1tb"),
+        ("MAX_PAYLOAD_SIZE", "3gb"),
+        ("MAX_RELATIONAL_DEPTH", "101"),
+        ("LOG_LEVEL", "loud"),
+        ("LOG_STYLE", "pretty|json"),
+    ],
+)
+def test_a_wrong_value_is_told_by_name_with_what_it_takes(name: str, text: str, tmp_path: Path) -> None:
+    (problem,) = problems_of({name: text}, tmp_path)
+    takes = next(setting.kind.takes for setting in SETTINGS if setting.name == name)
+    assert problem.startswith(f"{name} takes {takes}")
+    assert len(problem) < 200
+
+
+def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
+    problems = problems_of({"PORT": "x", "WEB_THREADS": "0", "LOG_STYLE": "x"}, tmp_path)
+    assert [problem.split()[0] for problem in problems] == ["PORT", "LOG_STYLE", "WEB_THREADS"]
+
+
+def test_a_wrong_secret_is_not_repeated(tmp_path: Path) -> None:
+    (tmp_path / "port").write_text("hunter2")
+    (tmp_path / ".env").write_text("SECRET='hunter2\nhunter2\n")
+    wrong = {"DATABASE_URL": "hunter2", "DATABASE_READ_URL": "hunter2", "PORT_FILE": "port"}
+    problems = problems_of(wrong, tmp_path)
+    assert len(problems) == 5
+    assert "hunter2" not in " ".join(problems)
+
+
+def test_a_replica_needs_a_database_of_ones_own(tmp_path: Path) -> None:
+    (problem,) = problems_of({"DATABASE_READ_URL": "postgresql://replica/cms"}, tmp_path)
+    assert problem.startswith("DATABASE_READ_URL needs DATABASE_URL")
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("ADMIN_PASSWORD=plain", "plain"),
+        ("export ADMIN_PASSWORD = plain  # a comment", "plain"),
+        ("ADMIN_PASSWORD=a#b", "a#b"),
+        ("ADMIN_PASSWORD=a=b c", "a=b c"),
+        ("ADMIN_PASSWORD='a # \"b\" \\n'  # a comment", 'a # "b" \\n'),
+        ('ADMIN_PASSWORD="a # \\"b\\" \\\\ \\n"', 'a # "b" \\ \n'),
+        ("ADMIN_PASSWORD=é\u2028\r", "é"),
+        ("ADMIN_PASSWORD='é\u2028'\r", "é\u2028"),
+        ("\ufeffADMIN_PASSWORD=x", "x"),
+        ("# a comment\n\nADMIN_PASSWORD=first\nADMIN_PASSWORD=last", "last"),
+        ("ADMIN_PASSWORD=", None),
+        ("ADMIN_PASSWORD= # nothing", None),
+    ],
+)
+def test_a_dotenv_line_is_read_as_a_shell_would(line: str, value: str | None, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(line, newline="")
+    assert load({}, folder=tmp_path).admin_password == value
+
+
+@pytest.mark.parametrize("line", ["PORT", "PORT: 80", "1PORT=80", "PORT='80", 'PORT="80" 1'])
+def test_a_dotenv_line_that_is_none_is_told_by_number(line: str, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(f"HOST=127.0.0.1\n{line}\n")
+    assert problems_of({}, tmp_path) == ("Line 2 of .env is not NAME=value.",)
+
+
+def test_a_dotenv_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / ".env").mkdir()
+    (problem,) = problems_of({}, tmp_path)
+    assert problem.startswith(".env cannot be read")
+
+
+def test_the_environment_wins_over_dotenv(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("PORT=1\nHOST=localhost\nSECRET=one\nADMIN_PASSWORD=one\n")
+    (tmp_path / "kept").write_text("two")
+    config = load({"PORT": "2", "SECRET": "", "ADMIN_PASSWORD_FILE": "kept"}, folder=tmp_path)
+    assert (config.port, config.host, config.secret, config.admin_password) == (2, "localhost", None, "two")
+
+
+@pytest.mark.parametrize("content", ["p w", "p w\n", "p w\r\n"])
+def test_a_value_may_come_from_a_file(content: str, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text(content, newline="")
+    assert load({"ADMIN_PASSWORD_FILE": str(tmp_path / "kept")}, folder=tmp_path).admin_password == "p w"
+
+
+def test_a_value_and_a_file_of_it_is_one_too_many(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("two")
+    problems = problems_of({"SECRET": "one", "SECRET_FILE": "kept"}, tmp_path)
+    assert problems == ("SECRET and SECRET_FILE are both set: keep one.",)
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    problems = problems_of({"SECRET_FILE": "missing", "ADMIN_PASSWORD_FILE": "binary"}, tmp_path)
+    assert [problem.split()[0] for problem in problems] == ["SECRET_FILE", "ADMIN_PASSWORD_FILE"]
+
+
+SPREAD = {
+    "SECRET": "hunter2",
+    "ADMIN_PASSWORD": "hunter2",
+    "DATABASE_URL": "postgresql://u:hunter2@h/d?sslpassword=hunter2&connect_timeout=3",
+    "DATABASE_READ_URL": "host=h password = 'hun\\'ter2 hunter2' dbname=d",
+}
+
+
+def test_what_is_in_effect_shows_no_secret(tmp_path: Path) -> None:
+    shown = dict(effective(load(SPREAD, folder=tmp_path)))
+    assert "ter2" not in " ".join(shown.values())
+    assert shown["SECRET"] == shown["ADMIN_PASSWORD"] == MASK
+    assert shown["DATABASE_URL"] == f"postgresql://u:{MASK}@h/d?sslpassword={MASK}&connect_timeout=3"
+    assert shown["DATABASE_READ_URL"] == f"host=h password = {MASK} dbname=d"
+
+
+@pytest.mark.parametrize("password", ["a@hunter2", "a:hunter2", "hunter2/b", "hunter2?x=@y"])
+def test_a_password_with_signs_of_an_address_in_it_is_masked_whole(password: str, tmp_path: Path) -> None:
+    config = load({"DATABASE_URL": f"postgresql://u:{password}@host/d"}, folder=tmp_path)
+    assert dict(effective(config))["DATABASE_URL"] == f"postgresql://u:{MASK}@host/d"
+
+
+def test_a_printed_record_shows_no_secret(tmp_path: Path) -> None:
+    assert "hunter2" not in repr(load(SPREAD, folder=tmp_path))
+
+
+def test_what_is_in_effect_is_a_dotenv_of_the_same_settings(tmp_path: Path) -> None:
+    given = {
+        "ACCESS_TOKEN_TTL": "90s",
+        "MAX_PAYLOAD_SIZE": "1500",
+        "DATABASE_PREPARE": "off",
+        "QUERY_LIMIT_MAX": "9",
+    }
+    config = load(given, folder=tmp_path)
+    (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in effective(config)))
+    assert load({}, folder=tmp_path) == config
+
+
+def test_the_record_and_the_table_name_the_same_settings() -> None:
+    assert [field.name.upper() for field in fields(Config)] == [setting.name for setting in SETTINGS]
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    lines = DOCS.read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| `")]
+    assert rows == [f"| `{one.name}` | {one.help} | {one.kind.takes} | {unset(one)} |" for one in SETTINGS]
+
+
+def unset(setting: Setting) -> str:
+    return f"`{setting.default}`" if setting.default else setting.unset
+
+
+def config_in(folder: Path, **environ: Any) -> Config:
+    return load(environ, folder=folder)
+
+
+def test_a_secret_that_is_set_is_used_and_not_kept(tmp_path: Path) -> None:
+    assert secret_of(config_in(tmp_path, SECRET="set")) == "set"
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_secret_that_is_not_set_is_made_once_and_kept_private(tmp_path: Path) -> None:
+    secret = secret_of(config_in(tmp_path))
+    assert len(secret) >= 32
+    assert secret_of(config_in(tmp_path)) == secret
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["secret"]
+    assert stat.S_IMODE((tmp_path / "data" / "secret").stat().st_mode) == 0o600
+
+
+def test_all_who_make_the_secret_at_once_agree(tmp_path: Path) -> None:
+    for round_of in range(20):
+        config = config_in(tmp_path / str(round_of))
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(secret_of, [config] * 8))) == 1
+
+
+def test_an_empty_secret_file_is_refused(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    config.data_dir.mkdir()
+    (config.data_dir / "secret").write_text("\n")
+    with pytest.raises(ConfigError, match="is empty"):
+        secret_of(config)
+
+
+def test_a_data_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(ConfigError, match=f"SECRET is not set.*{os.sep}data"):
+        secret_of(config_in(tmp_path))
