@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-
 from falcon import testing
 
 from cms.app import App

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import uuid
+from datetime import timedelta
 
 from cms import passwords
 from cms.auth import tokens
@@ -71,3 +73,13 @@ def _check_password(password: str) -> None:
 def _affect_one(transaction: Transaction, name: str, email: str, value: str) -> None:
     if not transaction.execute(statement(name), (email, value)):
         raise not_found(f"user as {email}")
+
+
+def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
+    """Return an access token of an administrator, for commands on the machine that holds the secret."""
+    with direct_transaction(dsn) as transaction:
+        found = transaction.execute(statement("find_active_admin"))
+    if not found:
+        raise not_found("active administrator; `cms bootstrap` makes one")
+    claims = {"id": found[0][0], "session": str(uuid.uuid4())}
+    return tokens.access_token(claims, secret=secret, life=life)

@@ -87,6 +87,6 @@ def _cell(field: Field, place: int) -> Fragment:
     assert field.column
     if field.type_name.startswith("geometry"):
         return text(f"ST_GeomFromGeoJSON(r.c{place})")
-    if _element(field) == "text" and field.type.cast != "text" or field.type_name == "unknown":
+    if (_element(field) == "text" and field.type.cast != "text") or field.type_name == "unknown":
         return text(f"r.c{place}::{field.column.data_type}")
     return text(f"r.c{place}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -113,6 +114,7 @@ class Database:
                 "options": session_options(self._timeout, read_only=read_only),
             },
             configure=_configure,
+            check=_check,
             open=True,
         )
 
@@ -121,6 +123,14 @@ def _configure(connection: Connection) -> None:
     connection.prepared_max = _STATEMENTS_KEPT
     for kind in ("json", "jsonb"):
         connection.adapters.register_loader(kind, _ReadyJson)
+
+
+def _check(connection: Connection) -> None:
+    """Raise when the server has hung up: an idle connection has nothing to read. It costs no round trip."""
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    if poll.poll(0):
+        raise psycopg.OperationalError("the server has closed the connection")
 
 
 class _ReadyJson(Loader):

@@ -103,7 +103,7 @@ def statement_for(store: Store, scene: Scene, collection: str, query: Query) -> 
 
 def defaults(collection: Collection) -> Item:
     """Return a singleton that has no row yet: nothing but nulls, and what its fields say of defaults."""
-    return {name: None for name in collection.fields}
+    return dict.fromkeys(collection.fields)
 
 
 def by_key(query: Query, key: str, slot: Slot) -> Query:

@@ -185,7 +185,7 @@ CREATE TABLE system_roles (
     icon text NOT NULL DEFAULT 'supervised_user_circle',
     description text,
     parent uuid,
-    ip_access text[],
+    ip_access json,
     enforce_tfa boolean NOT NULL DEFAULT false,
     admin_access boolean NOT NULL DEFAULT false,
     app_access boolean NOT NULL DEFAULT false,

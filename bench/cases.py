@@ -1,0 +1,123 @@
+"""What is measured, as data: the same question to the service and to its floor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from bench.data import ARTICLES, ENTRIES, entry
+from bench.wire import request
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request: what stands in it, and whether it writes."""
+
+    target: str
+    payload: object = None
+    method: str = "GET"
+
+
+Ask = Callable[[int], Asked]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`service` and `floor` make the request of a number below `numbers`; `target` is the least ratio."""
+
+    name: str
+    target: float
+    numbers: int
+    service: Ask
+    floor: Ask
+    rows: int = 1
+    writes: bool = False
+
+    def asks(self, kind: str, token: str, *, seed: int) -> Callable[[], bytes]:
+        """Return a maker of requests; the same seed gives both sides the same numbers."""
+        random, ask = Random(seed), self.service if kind == "service" else self.floor
+
+        def following() -> bytes:
+            asked = ask(random.randrange(self.numbers))
+            return request(asked.method, asked.target, token=token, payload=asked.payload)
+
+        return following
+
+
+def _get(template: str, *, step: int = 1, first: int = 0) -> Ask:
+    return lambda number: Asked(template.format(number * step + first))
+
+
+def _post(target: str, count: int | None = None) -> Ask:
+    if count is None:
+        return lambda number: Asked(target, entry(number), "POST")
+    return lambda number: Asked(target, [entry(number + place) for place in range(count)], "POST")
+
+
+def _patch(template: str) -> Ask:
+    def ask(number: int) -> Asked:
+        return Asked(
+            template.format(number + 1), {"title": f"Changed to {number}", "views": number}, "PATCH"
+        )
+
+    return ask
+
+
+_COLUMNS = "id,title,body,status,views,rating,published,author"
+_LIST = "/items/articles?limit=25&fields="
+_FILTER = "filter[status][_eq]=published&filter[views][_gte]="
+
+READS = (
+    Case(
+        "one item by key",
+        0.7,
+        ARTICLES,
+        _get(f"/items/articles/{{}}?fields={_COLUMNS}", first=1),
+        _get("/one/{}", first=1),
+    ),
+    Case(
+        "25 rows of 4 columns",
+        0.7,
+        200,
+        _get(_LIST + "id,title,status,views&page={}", first=1),
+        _get("/page/{}", step=25),
+    ),
+    Case(
+        "25 rows, filter, sort, to-one",
+        0.7,
+        8_000,
+        _get(_LIST + f"id,title,published,author.name&sort=-published&{_FILTER}{{}}"),
+        _get("/filtered/{}"),
+    ),
+    Case(
+        "25 rows, to-one and many-to-many",
+        0.7,
+        200,
+        _get(_LIST + "id,title,author.name,tags.tags_id.name&page={}", first=1),
+        _get("/nested/{}", step=25),
+    ),
+    Case(
+        "group and count",
+        0.7,
+        1,
+        _get("/items/articles?aggregate[count]=*&groupBy=status"),
+        _get("/groups"),
+    ),
+    Case(
+        "1,000 rows",
+        0.7,
+        50,
+        _get("/items/articles?limit=1000&fields=id,title,status,views&page={}", first=1),
+        _get("/many/{}", step=1000),
+    ),
+)
+CREATE_ONE = Case("create one", 0.6, 1_000_000, _post("/items/entries"), _post("/entries"), writes=True)
+CREATE_100 = Case(
+    "create 100 in one POST", 0.6, 1_000_000, _post("/items/entries", 100), _post("/entries", 100), rows=100, writes=True
+)
+WRITES = (
+    CREATE_ONE,
+    Case("update one", 0.6, ENTRIES, _patch("/items/entries/{}"), _patch("/entries/{}"), writes=True),
+    CREATE_100,
+)

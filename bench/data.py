@@ -1,0 +1,110 @@
+"""The data: collections made through the REST API as a user makes them, rows through SQL for speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+
+ARTICLES, AUTHORS, TAGS, LINKS = 100_000, 1_000, 50, 300_000
+ENTRIES = 20_000
+
+Send = Callable[[str, object], object]
+
+_KEY = {"field": "id", "type": "integer", "schema": {"is_primary_key": True, "has_auto_increment": True}}
+_SHORT = {"type": "string", "schema": {"max_length": 100}}
+
+
+def _text(name: str) -> dict[str, object]:
+    return {"field": name, **_SHORT}
+
+
+_ARTICLE: list[dict[str, object]] = [
+    _text("title"),
+    {"field": "body", "type": "text"},
+    {"field": "status", "type": "string", "schema": {"max_length": 20}},
+    {"field": "views", "type": "integer"},
+    {"field": "rating", "type": "float"},
+    {"field": "published", "type": "timestamp", "schema": {"is_indexed": True}},
+    {"field": "author", "type": "integer"},
+]
+_COLLECTIONS: dict[str, list[dict[str, object]]] = {
+    "authors": [_text("name"), _text("country")],
+    "tags": [_text("name")],
+    "articles": _ARTICLE,
+    "entries": [field for field in _ARTICLE if field["field"] not in ("rating", "published")],
+}
+_RELATIONS: list[dict[str, object]] = [
+    {
+        "collection": "articles",
+        "field": "author",
+        "related_collection": "authors",
+        "meta": {"one_field": "articles"},
+    },
+    {"collection": "entries", "field": "author", "related_collection": "authors"},
+    {
+        "collection": "articles",
+        "field": "tags",
+        "related_collection": "tags",
+        "meta": {"junction_collection": "articles_tags"},
+    },
+]
+
+# Every value follows from its row's number, so that two runs measure the same. 7919 is a prime: numbers that
+# follow one another are far apart after it, as in a table that has been written to for years.
+_AUTHORS = "INSERT INTO authors (name, country) SELECT 'Author ' || n, 'Country ' || n % 60 FROM generate_series(1, {}) AS n"
+_TAGS = "INSERT INTO tags (name) SELECT 'Tag ' || n FROM generate_series(1, {}) AS n"
+_ROWS = (
+    "INSERT INTO {} (title, body, status, views, rating, published, author) "
+    "SELECT 'Article number ' || n, repeat('Lorem ipsum dolor sit amet. ', 12), "
+    "(ARRAY['published', 'published', 'draft', 'archived'])[n % 4 + 1], n::bigint * 7919 % 10007, n % 50 / 10.0, "
+    "timestamptz '2020-01-01' + n::bigint * 7919 % 100003 * interval '25 minutes', n % {} + 1 "
+    "FROM generate_series(1, {}) AS n"
+)
+_ENTRIES = (
+    "INSERT INTO entries (title, body, status, views, author) "
+    "SELECT title, body, status, views, author FROM articles LIMIT {}"
+)
+_LINKS = (
+    "INSERT INTO articles_tags (articles_id, tags_id) "
+    "SELECT n % {} + 1, (n::bigint * 7919 + n / {}) % {} + 1 FROM generate_series(1, {}) AS n"
+)
+
+
+def make(send: Send, dsn: str) -> None:
+    """Make the collections of the cases and fill them; `send` posts to the service."""
+    for name, fields in _COLLECTIONS.items():
+        send("/collections", {"collection": name, "schema": {}, "fields": [_KEY, *fields]})
+    for relation in _RELATIONS:
+        send("/relations", relation)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        for statement in (
+            _AUTHORS.format(AUTHORS),
+            _TAGS.format(TAGS),
+            _ROWS.format("articles", AUTHORS, ARTICLES),
+            _LINKS.format(ARTICLES, ARTICLES, TAGS, LINKS),
+            _ENTRIES.format(ENTRIES),
+        ):
+            connection.execute(statement.encode())
+        connection.execute("VACUUM (ANALYZE)")
+
+
+def make_grown(send: Send, dsn: str, rows: int) -> str:
+    """Make and fill a collection like articles with so many rows; return its name."""
+    name = f"grown_{rows}"
+    send("/collections", {"collection": name, "schema": {}, "fields": [_KEY, *_ARTICLE]})
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(_ROWS.format(name, AUTHORS, rows).encode())
+        connection.execute(f"VACUUM (ANALYZE) {name}".encode())
+    return name
+
+
+def entry(number: int) -> dict[str, object]:
+    """Return an item to create."""
+    return {
+        "title": f"Entry number {number}",
+        "body": "Lorem ipsum dolor sit amet. " * 2,
+        "status": "draft",
+        "views": number % 1000,
+        "author": number % AUTHORS + 1,
+    }

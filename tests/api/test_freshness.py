@@ -1,0 +1,100 @@
+"""What one process changes is honoured by the next request of every other (design, section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from cms.auth import accounts
+from cms.config import Config
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+
+TABLE = {"collection": "things", "schema": {}, "fields": [{"field": "name", "type": "string"}]}
+
+
+@pytest.fixture
+def other(make_client: Callable[..., Client], admin_token: str) -> Client:
+    """The administrator's client of a second process."""
+    return make_client().bearing(admin_token)
+
+
+def test_a_new_collection_is_there_for_a_process_that_had_found_it_missing(api: Client, other: Client) -> None:
+    assert other.get("/items/things").status == 404
+    api.post("/collections", TABLE)
+    assert other.get("/items/things").data == []
+    assert other.get("/collections/things").status == 200
+
+
+def test_a_new_field_is_shown_and_a_dropped_one_is_not(api: Client, other: Client) -> None:
+    api.post("/collections", TABLE)
+    api.post("/items/things", {"name": "a"})
+    assert other.get("/items/things").data == [{"id": 1, "name": "a"}]
+    api.post("/fields/things", {"field": "size", "type": "integer"})
+    assert other.get("/items/things").data == [{"id": 1, "name": "a", "size": None}]
+    api.delete("/fields/things/name")
+    assert other.get("/items/things").data == [{"id": 1, "size": None}]
+    assert other.get("/items/things?fields=name").status == 400
+
+
+def test_a_write_is_made_under_the_structure_of_its_moment(api: Client, other: Client) -> None:
+    api.post("/collections", TABLE)
+    assert other.post("/items/things", {"name": "a"}).status == 200
+    api.patch("/fields/things/name", {"field": "title"})
+    assert other.post("/items/things", {"title": "b"}).status == 200
+    assert other.post("/items/things", {"name": "c"}).codes == ["INVALID_PAYLOAD"]
+
+
+def test_a_dropped_collection_is_gone_everywhere(api: Client, other: Client) -> None:
+    api.post("/collections", TABLE)
+    assert other.get("/items/things").status == 200
+    api.delete("/collections/things")
+    assert other.get("/items/things").status == 404
+    assert other.post("/items/things", {"name": "a"}).status == 404
+
+
+def test_a_suspended_user_is_stopped_at_the_next_request(other: Client, dsn: str) -> None:
+    assert other.get("/items/system_roles").status == 200
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE system_users SET status = 'suspended'")
+    answer = other.get("/items/system_roles")
+    assert (answer.status, answer.codes) == (401, ["INVALID_TOKEN"])
+
+
+def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(other: Client, dsn: str) -> None:
+    assert other.get("/items/system_roles").status == 200
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE system_roles SET admin_access = FALSE")
+    assert other.get("/items/system_roles").status == 403
+    assert other.get("/collections").status == 403
+
+
+def test_a_right_that_is_given_is_there_at_the_next_request(anonymous: Client, dsn: str) -> None:
+    accounts.create_user(dsn, email="ann@example.com", password="secret-of-ann", role=None)
+    ann = anonymous.login("ann@example.com", "secret-of-ann")
+    assert ann.get("/collections").status == 403
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE system_users SET role = (SELECT id FROM system_roles LIMIT 1)")
+    assert ann.get("/collections").status == 200
+
+
+def test_a_login_moves_no_counter_so_that_nobody_loads_anything_for_it(api: Client, dsn: str) -> None:
+    def counters() -> object:
+        with psycopg.connect(dsn) as connection:
+            return connection.execute("SELECT structure, access FROM system_version").fetchone()
+
+    before = counters()
+    api.login(ADMIN_EMAIL, ADMIN_PASSWORD)
+    assert counters() == before
+
+
+def test_a_column_dropped_behind_the_services_back_is_found_by_the_statement_that_fails(
+    api: Client, config: Config, dsn: str
+) -> None:
+    api.post("/collections", TABLE)
+    assert api.get("/items/things").data == []
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("ALTER TABLE things DROP COLUMN name")
+        connection.execute("INSERT INTO things DEFAULT VALUES")
+    assert api.get("/items/things").data == [{"id": 1}]

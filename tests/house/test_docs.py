@@ -1,0 +1,59 @@
+"""What the service knows by name is named in docs/, so that the documentation cannot fall behind."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from falcon.inspect import inspect_routes
+
+from cms.app import create_app
+from cms.config import Config
+from cms.errors import STATUS
+from cms.query.functions import FUNCTIONS
+from cms.query.operators import OPERATORS
+from cms.query.parse import AGGREGATES
+from cms.schema.settings import COLUMN_SCHEMA
+from cms.schema.types import TYPES
+
+ROOT = Path(__file__).parent.parent.parent
+DOCS = ROOT / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text()
+
+
+@pytest.mark.parametrize("code", STATUS)
+def test_every_error_is_documented_with_its_status(code: str) -> None:
+    assert f"| `{code}` | {STATUS[code]} |" in page("errors.md")
+
+
+@pytest.mark.parametrize("name", [*OPERATORS, *FUNCTIONS, *AGGREGATES])
+def test_every_operator_function_and_aggregate_is_documented(name: str) -> None:
+    assert f"`{name}`" in page("query-language.md")
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_field_type_is_documented(name: str) -> None:
+    assert name in page("structure.md") or name in page("items.md")
+
+
+@pytest.mark.parametrize("name", COLUMN_SCHEMA)
+def test_every_setting_of_a_column_is_documented(name: str) -> None:
+    assert name in page("structure.md")
+
+
+def test_every_route_is_documented(settings: Config) -> None:
+    app = create_app(replace(settings, database_url="postgresql://nowhere"))
+    whole = "".join(path.read_text() for path in DOCS.glob("*.md"))
+    paths = [route.path.replace("{key}", "{id}") for route in inspect_routes(app)]
+    assert [path for path in paths if path not in whole] == []
+
+
+def test_every_link_of_the_documentation_leads_somewhere() -> None:
+    for file in [ROOT / "README.md", *DOCS.glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
+            assert (file.parent / target).exists(), f"{file.name} links to {target}"

@@ -1,0 +1,63 @@
+"""Functions and modules stay small (docs/code-map.md); what cannot be split without harm is named here with its reason."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+FOLDERS = ("cms", "tests", "bench")
+MOST_LINES_OF_A_FUNCTION = 60
+MOST_LINES_OF_A_MODULE = 400
+MOST_PARAMETERS = 6
+
+LONG_FUNCTIONS: dict[str, str] = {}
+LONG_MODULES: dict[str, str] = {}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def sources(*folders: str) -> Iterator[tuple[str, str]]:
+    for folder in folders:
+        for path in (ROOT / folder).rglob("*.py"):
+            yield str(path.relative_to(ROOT)), path.read_text()
+
+
+def functions(*folders: str) -> Iterator[tuple[str, Function]]:
+    for name, source in sources(*folders):
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, Function):
+                yield f"{name}:{node.name}", node
+
+
+def test_functions_are_short() -> None:
+    long = [
+        name
+        for name, node in functions(*FOLDERS)
+        if (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION and name not in LONG_FUNCTIONS
+    ]
+    assert long == []
+
+
+def test_modules_are_short() -> None:
+    long = [
+        name
+        for name, source in sources(*FOLDERS)
+        if source.count("\n") > MOST_LINES_OF_A_MODULE and name not in LONG_MODULES
+    ]
+    assert long == []
+
+
+def test_most_functions_have_fewer_than_ten_lines() -> None:
+    lengths = sorted((node.end_lineno or 0) - node.lineno for _, node in functions("cms"))
+    assert lengths[len(lengths) // 2] < 10
+
+
+def test_functions_take_few_parameters_and_no_flag_by_position() -> None:
+    many = [
+        name
+        for name, node in functions("cms")
+        if len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]) > MOST_PARAMETERS + 1
+    ]
+    assert many == []
