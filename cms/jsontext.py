@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 import orjson
 
@@ -22,18 +22,21 @@ def loads(raw: str | bytes) -> object:
     try:
         decoded = raw.decode("utf-8") if isinstance(raw, bytes) else raw
         value: object = _DECODER.decode(decoded)
+        _refuse_unstorable(decoded, value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except UnicodeDecodeError:
         raise ValueError("it is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{error.msg} at line {error.lineno}, column {error.colno}") from None
-    _refuse_unstorable(decoded, value)
     return value
 
 
 def dumps(value: object) -> bytes:
-    """Return the JSON text of a value that `loads` made or that a statement answered."""
+    """Return the JSON text of a value that `loads` made or that a statement answered.
+
+    Raises TypeError for what has no JSON form, and for nesting past 254 levels.
+    """
     return orjson.dumps(value, default=_digits, option=_OPTIONS)
 
 
@@ -43,7 +46,14 @@ def ready(raw: str | bytes) -> object:
 
 
 def _number(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _wide(Decimal(digits))
+    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _wide(_decimal(digits))
+
+
+def _decimal(digits: str) -> Decimal:
+    try:
+        return Decimal(digits)
+    except InvalidOperation:
+        raise ValueError("a number's exponent is out of range") from None
 
 
 def _wide(number: Decimal) -> int | Decimal:
@@ -70,4 +80,4 @@ def _refuse_unstorable(text: str, value: object) -> None:
             raise ValueError("half of a surrogate pair is no character") from None
 
 
-_DECODER = json.JSONDecoder(parse_float=Decimal, parse_int=_number, parse_constant=_constant)
+_DECODER = json.JSONDecoder(parse_float=_decimal, parse_int=_number, parse_constant=_constant)

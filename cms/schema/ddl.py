@@ -7,21 +7,10 @@ from collections.abc import Iterator
 
 from cms.errors import invalid_payload
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
+from cms.schema.defaults import computed
 from cms.schema.definitions import FieldDefinition
 from cms.schema.model import Column, Constraint
-from cms.schema.types import TYPES, Type
-
-CURRENT = {
-    "date": "CURRENT_DATE",
-    "time": "LOCALTIME",
-    "datetime": "LOCALTIMESTAMP",
-    "timestamp": "CURRENT_TIMESTAMP",
-    "uuid": "gen_random_uuid()",
-}
-"""What a default that is computed becomes: the words `now()`, `CURRENT_TIMESTAMP`, `gen_random_uuid()`."""
-
-_COMPUTED = frozenset({"now()", "current_timestamp", "gen_random_uuid()"})
-
+from cms.schema.types import TYPES
 
 def create_table(table: str, fields: tuple[FieldDefinition, ...]) -> Fragment:
     columns = commas(column(item) for item in fields if not item.is_alias)
@@ -65,11 +54,11 @@ def column_type(type_name: str, schema: dict[str, object]) -> str:
 
 def default_value(field: str, type_name: str, value: object) -> Fragment:
     """Print a default; raises `Refused` INVALID_PAYLOAD when the type does not take it."""
-    if isinstance(value, str) and value.lower() in _COMPUTED and type_name in CURRENT:
-        return text(CURRENT[type_name])
-    found: Type = TYPES[type_name]
+    expression = computed(type_name, value)
+    if expression:
+        return text(expression)
     try:
-        return param(found.parse(value))
+        return param(TYPES[type_name].parse(value))
     except ValueError as error:
         raise invalid_payload(f"The default of {field}: {error}", field=field) from None
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import re
-
-from cms import jsontext
+from cms.schema.build import is_system
+from cms.schema.defaults import default_of
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
-from cms.schema.settings import COLLECTION_META
-from cms.schema.types import TYPES, Family
+from cms.schema.settings import COLLECTION_META, FIELD_META
 
 Record = dict[str, object]
 
-_QUOTED = re.compile(r"'((?:[^']|'')*)'(?:::.*)?", re.DOTALL)
-_NULL = re.compile(r"NULL(?:::.*)?")
+_UNSAID: Record = {
+    "readonly": False,
+    "hidden": False,
+    "required": False,
+    "width": "full",
+    "searchable": True,
+    "archive_app_filter": True,
+    "singleton": False,
+    "accountability": "all",
+    "collapse": "open",
+    "versioning": False,
+}
+"""What a setting is that nobody set: system collections have no rows whose defaults would tell."""
 
 
 def collection_record(collection: Collection) -> Record:
@@ -28,21 +37,29 @@ def collection_record(collection: Collection) -> Record:
 def _collection_meta(collection: Collection) -> Record | None:
     if collection.meta is None:
         return None
-    given = dict(collection.meta)
-    return {"collection": collection.name, **{key: given.get(key) for key in COLLECTION_META}} | (
-        {"system": True} if collection.system else {}
-    )
+    known = {key: collection.meta.get(key, _UNSAID.get(key)) for key in COLLECTION_META}
+    return {"collection": collection.name, **known} | ({"system": True} if collection.system else {})
 
 
 def field_record(field: Field) -> Record:
-    """Return `{collection, field, type, meta, schema}`; an alias has no schema."""
+    """Return `{collection, field, type, meta, schema}`: an alias has no schema, a field without a record no meta."""
     return {
         "collection": field.collection,
         "field": field.name,
         "type": field.type_name,
-        "meta": dict(field.meta) if field.meta else None,
+        "meta": _field_meta(field),
         "schema": _column_record(field, field.column) if field.column else None,
     }
+
+
+def _field_meta(field: Field) -> Record | None:
+    system = is_system(field.collection)
+    if field.meta is None and not system:
+        return None
+    said = field.meta or {}
+    known = {key: said.get(key, _UNSAID.get(key)) for key in FIELD_META}
+    place = {"id": said.get("id"), "collection": field.collection, "field": field.name}
+    return {**place, **known} | ({"system": True} if system else {})
 
 
 def _column_record(field: Field, column: Column) -> Record:
@@ -64,33 +81,6 @@ def _column_record(field: Field, column: Column) -> Record:
         "foreign_key_column": column.foreign_column,
         "comment": column.comment,
     }
-
-
-def default_of(field: Field, column: Column) -> object:
-    """Return a column's default as a value, or its expression when it is computed."""
-    expression = column.default
-    if expression is None or _NULL.fullmatch(expression) or column.auto_increment:
-        return None
-    quoted = _QUOTED.fullmatch(expression)
-    literal = quoted[1].replace("''", "'") if quoted else expression.strip("()")
-    return _typed(literal, field.type_name, expression if not quoted else literal)
-
-
-def _typed(literal: str, type_name: str, otherwise: str) -> object:
-    try:
-        match TYPES[type_name].family:
-            case Family.NUMBER:
-                return jsontext.loads(literal)
-            case Family.BOOLEAN:
-                return TYPES["boolean"].parse(literal) == "true"
-            case Family.JSON:
-                return jsontext.loads(literal)
-            case Family.CSV:
-                return literal.split(",") if literal else []
-            case _:
-                return otherwise
-    except ValueError:
-        return otherwise
 
 
 def relation_record(relation: Relation) -> Record:

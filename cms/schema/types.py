@@ -7,7 +7,7 @@ the values. Every value is shown by one SQL expression, used at the top of an an
 from __future__ import annotations
 
 import base64
-import binascii
+import math
 import re
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,7 +20,10 @@ from typing import NoReturn, TypeVar
 
 from cms import jsontext
 
-M = TypeVar("M")
+M = TypeVar("M", date, time, datetime)
+
+_UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
+_NUMERIC_DIGITS_BEFORE, _NUMERIC_DIGITS_BEHIND = 131_072, 16_383
 
 
 class OutOfRange(ValueError):
@@ -66,10 +69,9 @@ def parse_text(value: object) -> str:
 
 
 def parse_uuid(value: object) -> str:
-    try:
-        return str(uuid.UUID(value)) if isinstance(value, str) else _refuse("it must be a UUID")
-    except ValueError:
-        raise ValueError("it must be a UUID") from None
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise ValueError("it must be a UUID")
+    return str(uuid.UUID(value))
 
 
 def parse_integer(value: object) -> str:
@@ -81,8 +83,22 @@ def parse_integer(value: object) -> str:
     return str(int(number))
 
 
-def parse_number(value: object) -> str:
-    return str(_number(value, "it must be a number"))
+def parse_float(value: object) -> str:
+    """Take what double precision can hold; what is too near to zero for it is refused like what is too far."""
+    number = _number(value, "it must be a number")
+    nearest = float(number)
+    if math.isinf(nearest) or (nearest == 0 and number != 0):
+        raise OutOfRange("it is out of range")
+    return str(number)
+
+
+def parse_decimal(value: object) -> str:
+    """Take what a numeric without a precision can hold, with all its digits."""
+    number = _number(value, "it must be a number")
+    behind = -int(number.as_tuple().exponent)  # a finite number's exponent is an integer
+    if number and (number.adjusted() >= _NUMERIC_DIGITS_BEFORE or behind > _NUMERIC_DIGITS_BEHIND):
+        raise OutOfRange("it is out of range")
+    return str(number) if number else "0"
 
 
 def _number(value: object, reason: str) -> Decimal:
@@ -103,11 +119,18 @@ def parse_boolean(value: object) -> str:
     return found or _refuse("it must be true or false")
 
 
+# The service's own moments ($NOW, date-created) come as datetimes in UTC, what clients send as text.
+
+
 def parse_date(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.date().isoformat()
     return _moment(value, "it must be a date, YYYY-MM-DD", date.fromisoformat).isoformat()
 
 
 def parse_time(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.time().isoformat()
     found = _moment(value, "it must be a time, HH:MM:SS", time.fromisoformat)
     return found.isoformat() if found.tzinfo is None else _refuse("it must be a time without a zone")
 
@@ -132,13 +155,18 @@ def _in_utc(moment: datetime) -> datetime:
 
 def _moment(value: object, reason: str, parse: Callable[[str], M]) -> M:
     try:
+        if isinstance(value, datetime):
+            value = value.isoformat()
         return parse(value) if isinstance(value, str) else _refuse(reason)
     except ValueError:
         raise ValueError(reason) from None
 
 
 def parse_json(value: object) -> str:
-    return jsontext.dumps(value).decode()
+    try:
+        return jsontext.dumps(value).decode()
+    except TypeError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def parse_csv(value: object) -> str:
@@ -157,7 +185,7 @@ def parse_binary(value: object) -> str:
         raw = (
             base64.b64decode(value, validate=True) if isinstance(value, str) else _refuse("it must be base64")
         )
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one, and so is what is said of letters outside ASCII
         raise ValueError("it must be base64") from None
     return "\\x" + raw.hex()
 
@@ -165,7 +193,7 @@ def parse_binary(value: object) -> str:
 def parse_geometry(value: object) -> str:
     if not isinstance(value, dict) or "type" not in value:
         raise ValueError("it must be a GeoJSON geometry")
-    return jsontext.dumps(value).decode()
+    return parse_json(value)
 
 
 def parse_nothing(value: object) -> str:
@@ -187,8 +215,8 @@ _ALL = (
     Type("uuid", Family.UUID, "uuid", "uuid", parse_uuid, "{0}::text"),
     Type("integer", Family.NUMBER, "integer", "bigint", parse_integer),
     Type("bigInteger", Family.NUMBER, "bigint", "bigint", parse_integer),
-    Type("float", Family.NUMBER, "double precision", "double precision", parse_number, _FINITE),
-    Type("decimal", Family.NUMBER, "numeric", "numeric", parse_number, _FINITE),
+    Type("float", Family.NUMBER, "double precision", "double precision", parse_float, _FINITE),
+    Type("decimal", Family.NUMBER, "numeric", "numeric", parse_decimal, _FINITE),
     Type("boolean", Family.BOOLEAN, "boolean", "boolean", parse_boolean),
     Type("date", Family.MOMENT, "date", "date", parse_date, "{0}::text"),
     Type("time", Family.MOMENT, "time", "time", parse_time, "to_char({0}, 'HH24:MI:SS')"),

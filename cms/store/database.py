@@ -78,13 +78,13 @@ class Database:
         return self._fetch(self._open()[1], text, values)
 
     def _fetch(self, pool: ConnectionPool[Connection], text: str, values: Sequence[object]) -> list[Row]:
-        with border(), pool.connection() as connection:
+        with border(), _borrowed(pool) as connection:
             return connection.execute(text, values, prepare=self._prepare, binary=True).fetchall()
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commit what is done inside, or nothing of it when it raises."""
-        with border(), self._open()[1].connection() as connection, connection.transaction():
+        with border(), _borrowed(self._open()[1]) as connection, connection.transaction():
             yield Transaction(connection, self._prepare)
 
     def close(self) -> None:
@@ -114,7 +114,6 @@ class Database:
                 "options": session_options(self._timeout, read_only=read_only),
             },
             configure=_configure,
-            check=_check,
             open=True,
         )
 
@@ -125,12 +124,25 @@ def _configure(connection: Connection) -> None:
         connection.adapters.register_loader(kind, _ReadyJson)
 
 
-def _check(connection: Connection) -> None:
-    """Raise when the server has hung up: an idle connection has nothing to read. It costs no round trip."""
+@contextmanager
+def _borrowed(pool: ConnectionPool[Connection]) -> Iterator[Connection]:
+    """Lend a connection that works: those that a restart of the server has ended are replaced, unnoticed."""
+    connection = pool.getconn()
+    while _is_ended(connection):
+        connection.close()
+        pool.putconn(connection)
+        connection = pool.getconn()
+    try:
+        yield connection
+    finally:
+        pool.putconn(connection)
+
+
+def _is_ended(connection: Connection) -> bool:
+    """Tell whether the server has hung up, without a round trip: an idle connection has nothing to read."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    if poll.poll(0):
-        raise psycopg.OperationalError("the server has closed the connection")
+    return bool(poll.poll(0))
 
 
 class _ReadyJson(Loader):
