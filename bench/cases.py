@@ -57,12 +57,12 @@ def _post(target: str, count: int | None = None) -> Ask:
 
 def _patch(template: str) -> Ask:
     def ask(number: int) -> Asked:
-        return Asked(
-            template.format(number + 1), {"title": f"Changed to {number}", "views": number}, "PATCH"
-        )
+        return Asked(template.format(number + 1), {"title": f"Changed to {number}", "views": number}, "PATCH")
 
     return ask
 
+
+PAGES = 40  # people rarely read further
 
 _COLUMNS = "id,title,body,status,views,rating,published,author"
 _LIST = "/items/articles?limit=25&fields="
@@ -79,7 +79,7 @@ READS = (
     Case(
         "25 rows of 4 columns",
         0.7,
-        200,
+        PAGES,
         _get(_LIST + "id,title,status,views&page={}", first=1),
         _get("/page/{}", step=25),
     ),
@@ -93,7 +93,7 @@ READS = (
     Case(
         "25 rows, to-one and many-to-many",
         0.7,
-        200,
+        PAGES,
         _get(_LIST + "id,title,author.name,tags.tags_id.name&page={}", first=1),
         _get("/nested/{}", step=25),
     ),
@@ -114,7 +114,13 @@ READS = (
 )
 CREATE_ONE = Case("create one", 0.6, 1_000_000, _post("/items/entries"), _post("/entries"), writes=True)
 CREATE_100 = Case(
-    "create 100 in one POST", 0.6, 1_000_000, _post("/items/entries", 100), _post("/entries", 100), rows=100, writes=True
+    "create 100 in one POST",
+    0.6,
+    1_000_000,
+    _post("/items/entries", 100),
+    _post("/entries", 100),
+    rows=100,
+    writes=True,
 )
 WRITES = (
     CREATE_ONE,

@@ -52,7 +52,9 @@ _RELATIONS: list[dict[str, object]] = [
 
 # Every value follows from its row's number, so that two runs measure the same. 7919 is a prime: numbers that
 # follow one another are far apart after it, as in a table that has been written to for years.
-_AUTHORS = "INSERT INTO authors (name, country) SELECT 'Author ' || n, 'Country ' || n % 60 FROM generate_series(1, {}) AS n"
+_AUTHORS = (
+    "INSERT INTO authors (name, country) SELECT 'Author ' || n, 'Country ' || n % 60 FROM generate_series(1, {}) AS n"
+)
 _TAGS = "INSERT INTO tags (name) SELECT 'Tag ' || n FROM generate_series(1, {}) AS n"
 _ROWS = (
     "INSERT INTO {} (title, body, status, views, rating, published, author) "

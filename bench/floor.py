@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import falcon
@@ -17,44 +18,12 @@ from psycopg_pool import ConnectionPool
 
 from cms.config import Config
 from cms.store.database import session_options
+from cms.store.statements import read_statements
 
 Row = tuple[Any, ...]
 
-_SHOWN = "to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"')"
-PUBLISHED = _SHOWN.format("a.published")
-
-ONE = (
-    f"SELECT a.id, a.title, a.body, a.status, a.views, a.rating, {PUBLISHED}, a.author "
-    "FROM articles AS a WHERE a.id = $1"
-)
-PAGE = "SELECT id, title, status, views FROM articles ORDER BY id LIMIT 25 OFFSET $1"
-MANY = "SELECT id, title, status, views FROM articles ORDER BY id LIMIT 1000 OFFSET $1"
-FILTERED = (
-    f"SELECT a.id, a.title, {PUBLISHED}, json_build_object('name', w.name) "
-    "FROM articles AS a LEFT JOIN authors AS w ON w.id = a.author "
-    "WHERE a.status = 'published' AND a.views >= $1 ORDER BY a.published DESC, a.id LIMIT 25"
-)
-NESTED = (
-    "SELECT a.id, a.title, json_build_object('name', w.name), ("
-    "SELECT json_agg(json_build_object('tags_id', json_build_object('name', n.name))) FROM ("
-    "SELECT t.name FROM articles_tags AS j JOIN tags AS t ON t.id = j.tags_id "
-    "WHERE j.articles_id = a.id ORDER BY j.id LIMIT 100) AS n) "
-    "FROM articles AS a LEFT JOIN authors AS w ON w.id = a.author ORDER BY a.id LIMIT 25 OFFSET $1"
-)
-GROUPED = "SELECT status, count(*) FROM articles GROUP BY status ORDER BY status"
+SQL = read_statements(Path(__file__).parent)
 WRITTEN = ("title", "body", "status", "views", "author")
-SHAPE = "id, title, body, status, views, author"
-CREATE = (
-    "INSERT INTO entries (title, body, status, views, author) VALUES ($1, $2, $3, $4, $5) "
-    f"RETURNING {SHAPE}"
-)
-UPDATE = f"UPDATE entries SET title = $2, views = $3 WHERE id = $1 RETURNING {SHAPE}"  # noqa: S608 - constants
-CREATE_MANY = (
-    "INSERT INTO entries (title, body, status, views, author) "
-    "SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[]) "
-    f"RETURNING {SHAPE}"
-)
-
 ENTRY = ("id", *WRITTEN)
 CARD = ("id", "title", "status", "views")
 
@@ -114,7 +83,7 @@ class One:
         self._rows = rows
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
-        row = self._rows.fetch(ONE, (key,))[0]
+        row = self._rows.fetch(SQL["one"], (key,))[0]
         response.data = orjson.dumps({"data": dict(zip(self.NAMES, row, strict=True))})
 
 
@@ -133,7 +102,7 @@ class Groups:
         self._rows = rows
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        _send(response, ("status", "count"), self._rows.fetch(GROUPED))
+        _send(response, ("status", "count"), self._rows.fetch(SQL["groups"]))
 
 
 class Entries:
@@ -144,9 +113,9 @@ class Entries:
         payload = orjson.loads(request.bounded_stream.read())
         if isinstance(payload, list):
             columns = [[item[name] for item in payload] for name in WRITTEN]
-            _send(response, ENTRY, self._rows.fetch(CREATE_MANY, columns))
+            _send(response, ENTRY, self._rows.fetch(SQL["create_many"], columns))
         else:
-            row = self._rows.fetch(CREATE, [payload[name] for name in WRITTEN])[0]
+            row = self._rows.fetch(SQL["create"], [payload[name] for name in WRITTEN])[0]
             response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
 
 
@@ -156,7 +125,7 @@ class Entry:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
         payload = orjson.loads(request.bounded_stream.read())
-        row = self._rows.fetch(UPDATE, (key, payload["title"], payload["views"]))[0]
+        row = self._rows.fetch(SQL["update"], (key, payload["title"], payload["views"]))[0]
         response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
 
 
@@ -170,13 +139,11 @@ def create_floor(config: Config) -> falcon.App[falcon.Request, falcon.Response]:
     app, rows = falcon.App(), Rows(config)
     app.add_route("/server/ping", Ping())
     app.add_route("/one/{key:int}", One(rows))
-    app.add_route("/page/{number:int}", List(rows, PAGE, CARD))
-    app.add_route("/many/{number:int}", List(rows, MANY, CARD))
-    app.add_route("/filtered/{number:int}", List(rows, FILTERED, ("id", "title", "published", "author")))
-    app.add_route("/nested/{number:int}", List(rows, NESTED, ("id", "title", "author", "tags")))
+    app.add_route("/page/{number:int}", List(rows, SQL["page"], CARD))
+    app.add_route("/many/{number:int}", List(rows, SQL["many"], CARD))
+    app.add_route("/filtered/{number:int}", List(rows, SQL["filtered"], ("id", "title", "published", "author")))
+    app.add_route("/nested/{number:int}", List(rows, SQL["nested"], ("id", "title", "author", "tags")))
     app.add_route("/groups", Groups(rows))
     app.add_route("/entries", Entries(rows))
     app.add_route("/entries/{key:int}", Entry(rows))
     return app
-
-

@@ -57,14 +57,11 @@ def middle(rounds: list[Round]) -> Round:
     )
 
 
-def _pair(
-    case: Case, sides: dict[str, Running], token: str, length: Length, *, number: int
-) -> dict[str, Round]:
+def _pair(case: Case, sides: dict[str, Running], token: str, length: Length, *, number: int) -> dict[str, Round]:
     """Measure each side once; they take turns in going first."""
     order = list(sides) if number % 2 else list(reversed(sides))
     return {
-        kind: run(sides[kind].address, case.asks(kind, token, seed=number), seconds=length.seconds)
-        for kind in order
+        kind: run(sides[kind].address, case.asks(kind, token, seed=number), seconds=length.seconds) for kind in order
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from cms.auth.accounts import first_admin
 from cms.store.embedded import start
 from cms.store.migrate import migrate
 
-EMAIL, PASSWORD = "admin@example.com", "only for this machine and this run"
+EMAIL, PASSWORD = "admin@example.com", secrets.token_urlsafe(16)
 WORKERS = "2"
 
 
@@ -31,12 +31,12 @@ class Stage:
 
 
 @contextmanager
-def staged() -> Iterator[Stage]:
-    """Start a database of our own, as `cms serve` would, and remove it with all that it held."""
-    with temporary_folder() as folder, start(folder) as server:
+def prepared(folder: Path) -> Iterator[Stage]:
+    """Start a database of our own in the folder, as `cms serve` does."""
+    with start(folder) as server:
         migrate(server.dsn)
         first_admin(server.dsn, email=EMAIL, password=PASSWORD)
-        yield Stage(folder, server.dsn, environment(folder, server.dsn))
+        yield Stage(folder, server.dsn, environment(folder) | {"DATABASE_URL": server.dsn})
 
 
 @contextmanager
@@ -50,13 +50,13 @@ def temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def environment(folder: Path, dsn: str) -> dict[str, str]:
-    """Return the settings: the defaults, but for the size of a body that holds 10,000 items."""
+def environment(folder: Path) -> dict[str, str]:
+    """Return the settings: the defaults, but for a body of 10,000 items and a run of half an hour."""
     return {
-        "DATABASE_URL": dsn,
         "DATA_DIR": str(folder),
         "WEB_CONCURRENCY": WORKERS,
         "MAX_PAYLOAD_SIZE": "64mb",
+        "ACCESS_TOKEN_TTL": "2h",
         "ADMIN_EMAIL": EMAIL,
         "ADMIN_PASSWORD": PASSWORD,
     }
@@ -77,3 +77,8 @@ def login(service: Running) -> str:
     payload = {"email": EMAIL, "password": PASSWORD}
     found: dict[str, Any] = call(service.address, request("POST", "/auth/login", payload=payload))
     return str(found["access_token"])
+
+
+def sender(service: Running, token: str) -> Callable[[str, object], object]:
+    """Return what posts to the service as the admin."""
+    return lambda path, payload: call(service.address, request("POST", path, token=token, payload=payload))

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from cms.access.policy import Policy
 from cms.errors import Problem, Refused, forbidden, invalid_query, not_found
-from cms.query.ast import And, At, Filter, Name, Or, Pick, Query, Some, Term, Test
+from cms.query.ast import STAR, And, At, Filter, Name, Or, Pick, Query, Some, Term, Test
 from cms.query.guarded import Guarded
-from cms.query.limits import MAX_FIELDS
+from cms.query.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.operators import SECRET_OPERATORS
 from cms.query.walk import Link, link_of, links_from
 from cms.schema.model import Catalogue, Collection, Field, Kind
@@ -42,11 +42,14 @@ def writable(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collec
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Guard:
+    """Counts fields while it walks: `*.*.*` opens every relation of every relation."""
+
     catalogue: Catalogue
     policy: Policy
     depth: int
+    fields: int = 0
 
     def query(self, query: Query, collection: Collection, level: int) -> Query:
         self._check_depth(level)
@@ -63,12 +66,15 @@ class _Guard:
         )
 
     def _picks(self, picks: tuple[Pick, ...], collection: Collection, level: int) -> tuple[Pick, ...]:
-        named = {pick.key: self._pick(pick, collection, level) for pick in picks if pick.name.field != "*"}
-        stars = [pick for pick in picks if pick.name.field == "*"]
+        named = {pick.key: self._pick(pick, collection, level) for pick in picks if pick.key != STAR.key}
+        stars = [pick for pick in picks if pick.key == STAR.key]
         spread = {pick.key: pick for star in stars for pick in self._spread(star, collection, level)}
         found = tuple({**spread, **named}.values())
+        self.fields += len(found)
         if len(found) > MAX_FIELDS:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
+        if self.fields > MAX_FIELDS_IN_ALL:
+            raise invalid_query(f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields")
         return found
 
     def _spread(self, star: Pick, collection: Collection, level: int) -> list[Pick]:
@@ -96,19 +102,22 @@ class _Guard:
         match said:
             case And(items) | Or(items):
                 return replace(said, items=tuple(self._filter(item, collection, level) for item in items))
-            case At(name, inner):
-                return replace(said, inner=self._at(name, inner, collection, level))
+            case At():
+                return self._at(said, collection, level)
             case Some() | Test():
                 raise invalid_query("An operator needs a field to stand at", parameter="filter")
 
-    def _at(self, name: Name, inner: Filter, collection: Collection, level: int) -> Filter:
+    def _at(self, said: At, collection: Collection, level: int) -> Filter:
+        name, inner = said.name, said.inner
         field = self._field(collection, name.field)
         link = link_of(self.catalogue, collection, field.name)
-        if link and not name.function and _leads_on(inner):
-            self._check_depth(level + 1)
-            return self._beyond(inner, self._target(link), level + 1)
-        self._own(inner, field)
-        return inner
+        if link is None or name.function or not _leads_on(inner):
+            self._own(inner, field)
+            return said
+        if isinstance(inner, And | Or) and not link.to_many and _tests_key(inner):
+            return self._filter(_distributed(name, inner), collection, level)
+        self._check_depth(level + 1)
+        return replace(said, inner=self._beyond(inner, self._target(link), level + 1))
 
     def _beyond(self, inner: Filter, target: Collection, level: int) -> Filter:
         if isinstance(inner, Some):
@@ -173,6 +182,21 @@ class _Guard:
     def _secret(self, field: Field) -> Refused:
         reason = f'The field "{field.name}" of "{field.collection}" is secret and can only be tested for null and empty'
         return invalid_query(reason, collection=field.collection, field=field.name)
+
+
+def _distributed(name: Name, inner: And | Or) -> Filter:
+    """Split what is said of a to-one's key from what is said of the item beyond: at most one item makes them one."""
+    return replace(inner, items=tuple(At(name, item) for item in inner.items))
+
+
+def _tests_key(inner: Filter) -> bool:
+    match inner:
+        case And(items) | Or(items):
+            return any(_tests_key(item) for item in items)
+        case At() | Some():
+            return False
+        case Test():
+            return True
 
 
 def _leads_on(inner: Filter) -> bool:

@@ -14,9 +14,7 @@ def body(request: falcon.Request, *, most: int) -> object:
     """Return the JSON body; raises `Refused` for a wrong type, size or text. No body at all is null."""
     raw = _raw(request, most)
     if raw and not _is_json(request.content_type):
-        raise Refused(
-            Problem("UNSUPPORTED_MEDIA_TYPE", "Send JSON with the header Content-Type: application/json.")
-        )
+        raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", "Send JSON with the header Content-Type: application/json."))
     try:
         return jsontext.loads(raw) if raw else None
     except ValueError as error:
@@ -39,7 +37,9 @@ def send(response: falcon.Response, data: object) -> None:
 def _raw(request: falcon.Request, most: int) -> bytes:
     if (request.content_length or 0) > most:
         raise _too_large(most)
-    raw: bytes = request.bounded_stream.read(most + 1)
+    # A chunked body has no length: it can be read where the server itself ends the stream.
+    stream = request.stream if request.env.get("wsgi.input_terminated") else request.bounded_stream
+    raw: bytes = stream.read(most + 1)
     if len(raw) > most:
         raise _too_large(most)
     return raw

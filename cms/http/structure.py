@@ -72,15 +72,11 @@ class Field(Structure):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
         send(response, columns.read_field(self._store, request.context.identity, collection, field))
 
-    def on_patch(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
-    ) -> None:
+    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
         changes = [(field, fields(request, most=self._most))]
         send(response, columns.update_fields(self._store, request.context.identity, collection, changes)[0])
 
-    def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
-    ) -> None:
+    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
         columns.delete_field(self._store, request.context.identity, collection, field)
         response.status = falcon.HTTP_204
 
@@ -103,16 +99,12 @@ class Relation(Structure):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
         send(response, relations.read_relation(self._store, request.context.identity, collection, field))
 
-    def on_patch(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
-    ) -> None:
+    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
         payload = fields(request, most=self._most)
         place = collection, field
         send(response, relations.update_relation(self._store, request.context.identity, place, payload))
 
-    def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
-    ) -> None:
+    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
         relations.delete_relation(self._store, request.context.identity, (collection, field))
         response.status = falcon.HTTP_204
 
@@ -124,4 +116,6 @@ def _named(payload: object, key: str) -> list[tuple[str, Mapping[str, object]]]:
     for item in payload:
         if not isinstance(item, dict) or not isinstance(item.get(key), str):
             raise invalid_payload(f'Each entry must be an object with its "{key}"')
+    if len({item[key] for item in payload}) < len(payload):
+        raise invalid_payload(f'Each "{key}" must be there once')
     return [(item[key], item) for item in payload]

@@ -118,6 +118,8 @@ class Pick:
 
 
 STAR = Pick("*", Name("*"))
+KEY = ""
+"""The key under which the store itself picks a primary key, as PostgreSQL's text; no client can name it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,16 +36,26 @@ def bound(values: Sequence[object], context: Context) -> list[object]:
 
 def _fill(bind: Bind, context: Context) -> object:
     try:
-        match bind.operand:
-            case Slot(index):
-                return bind.convert(context.literals[index])
-            case Now(amount, unit):
-                return bind.convert(_moment(amount, unit).isoformat())
-            case Current(name):
-                found = context.user if name == "CURRENT_USER" else context.role
-                return None if found is None else bind.convert(found)
+        found = _resolved(bind.operand, context)
+        if isinstance(found, tuple):
+            values = (_resolved(item, context) for item in found)
+            return bind.convert([value for value in values if value is not None])
+        return None if found is None and isinstance(bind.operand, Current) else bind.convert(found)
     except ValueError as error:
         raise invalid_query(f"{bind.label}: {error}", place=bind.label) from None
+
+
+def _resolved(operand: object, context: Context) -> object:
+    """Return the literal of a slot, the value of a variable (None for nobody's user), anything else as it is."""
+    match operand:
+        case Slot(index):
+            return context.literals[index]
+        case Now(amount, unit):
+            return _moment(amount, unit)
+        case Current(name):
+            return context.user if name == "CURRENT_USER" else context.role
+        case _:
+            return operand
 
 
 _DELTAS = {

@@ -15,11 +15,12 @@ _FORM = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 def nested(query_string: str) -> dict[str, object]:
     """Return the parameters as nested dicts; `a[]` and a name said more than once make a list.
 
+    The text is as WSGI gives it: a letter that was not percent-encoded stands for one byte of its UTF-8.
     A name whose brackets do not match is taken as it is. Lists by number (`_and[0]`) stay dicts with digits as
     keys, until `listed` turns them.
     """
     try:
-        pairs = parse_qsl(query_string, keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
+        pairs = parse_qsl(_utf8(query_string), keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
     except ValueError:
         raise invalid_query(f"It has more than {MAX_QUERY_PARAMETERS} parameters") from None
     if any("\0" in part for pair in pairs for part in pair):
@@ -32,6 +33,15 @@ def listed(value: object) -> object:
     if isinstance(value, dict) and value and all(key.isdecimal() and key.isascii() for key in value):
         return [value[key] for key in sorted(value, key=_number)]
     return value
+
+
+def _utf8(query_string: str) -> str:
+    if query_string.isascii():
+        return query_string
+    try:
+        return query_string.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return query_string
 
 
 def _number(digits: str) -> tuple[int, str]:

@@ -45,9 +45,10 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def hits(collection: Collection, word: Slot) -> Predicate:
+def hits(collection: Collection, word: Slot, *, accents: bool) -> Predicate:
     """Return the search for a word in every field that is searched; in none it finds nothing."""
-    return AnyOf(tuple(Hit(field, _word(field, word)) for field in collection.columns if _is_searched(field)))
+    fields = (field for field in collection.columns if _is_searched(field))
+    return AnyOf(tuple(Hit(field, _word(field, word, accents=accents), accents) for field in fields))
 
 
 def _is_searched(field: Field) -> bool:
@@ -55,9 +56,9 @@ def _is_searched(field: Field) -> bool:
     return field.type.family in _SEARCHED and not field.secret and told is not False
 
 
-def _word(field: Field, word: Slot) -> Bind:
+def _word(field: Field, word: Slot, *, accents: bool) -> Bind:
     if field.type.family is Family.TEXT:
-        return Bind(word, lambda found: f"%{escaped(str(found))}%", "search")
+        return Bind(word, (lambda found: f"%{escaped(str(found))}%") if accents else parse_text, "search")
     return Bind(word, lambda found: _or_null(field.type.parse, found), "search")
 
 

@@ -10,7 +10,7 @@ from cms.errors import invalid_query
 from cms.query.ast import EVERYTHING, And, At, Filter, Name, Operand, Or, Some, Test
 from cms.query.brackets import listed
 from cms.query.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS
-from cms.query.literals import Literals
+from cms.query.literals import Literals, variable
 from cms.query.operators import NEGATED, OPERATORS, Takes
 
 _CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
@@ -85,7 +85,7 @@ class _Parser:
             case Takes.NOTHING:
                 return Test(operator if _truth(value, path) else NEGATED[operator])
             case Takes.LIST:
-                return Test(operator, (self.literals.slot(tuple(_list(value, path))),))
+                return Test(operator, (self.literals.slot(_variables(_list(value, path), path)),))
             case Takes.TWO:
                 return Test(operator, self._two(value, path))
             case _:
@@ -134,6 +134,14 @@ def _list(value: object, path: Path) -> list[object]:
     if any(item is None or isinstance(item, dict | list) for item in found):
         raise _wrong(path, "it takes a list of values that are not null")
     return found
+
+
+def _variables(found: list[object], path: Path) -> tuple[object, ...]:
+    """A list is one operand; the variables in it are resolved with the request."""
+    try:
+        return tuple(variable(item) for item in found)
+    except ValueError as error:
+        raise _wrong(path, str(error)) from None
 
 
 def _truth(value: object, path: Path) -> bool:

@@ -30,4 +30,9 @@ def template(function: str, type_name: str) -> str | None:
     if function not in MOMENT_FUNCTIONS.get(type_name, ()):
         return None
     source = "{0} AT TIME ZONE 'UTC'" if type_name == "timestamp" else "{0}"
-    return f"EXTRACT({PARTS[function]} FROM {source})::integer"
+    part = f"EXTRACT({PARTS[function]} FROM {source})"
+    if function == "second":
+        return f"trunc({part})::integer"  # a cast would round 59.9 to a second that no minute has
+    if function == "year":
+        return f"CASE WHEN isfinite({{0}}) THEN {part}::integer END"  # the other parts of infinity are null
+    return f"{part}::integer"

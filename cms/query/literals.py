@@ -38,11 +38,17 @@ class Literals:
 
     def operand(self, value: object) -> Operand:
         """Return a variable as itself and anything else as a slot; ValueError for a variable that is none."""
-        if not isinstance(value, str) or not value.startswith("$"):
-            return self.slot(value)
-        if value in _CURRENT:
-            return Current(value[1:])
-        return _now(value) if value.startswith("$NOW") else self.slot(value)
+        found = variable(value)
+        return found if isinstance(found, Now | Current) else self.slot(value)
+
+
+def variable(value: object) -> object:
+    """Return a variable as itself and anything else as it is; ValueError for a variable that is none."""
+    if not isinstance(value, str) or not value.startswith("$"):
+        return value
+    if value in _CURRENT:
+        return Current(value[1:])
+    return _now(value) if value.startswith("$NOW") else value
 
 
 def _now(text: str) -> Now:

@@ -65,9 +65,10 @@ class _Parser:
         """Parse one level; `deep` holds the parameters of the levels below it."""
         limit, offset = self._window(params)
         aggregates, groups = _aggregates(params), _groups(params)
+        said = params.get("filter")
         return Query(
             picks=() if aggregates or groups else self._picks(paths, deep, _aliases(params)),
-            filter=parse_filter(params["filter"], self.literals) if "filter" in params else EVERYTHING,
+            filter=EVERYTHING if said is None else parse_filter(said, self.literals),
             sort=_sort(params, aggregated=bool(aggregates or groups)),
             limit=limit,
             offset=offset,
@@ -91,9 +92,7 @@ class _Parser:
         if below is None and not opened:
             return Pick(key, name, scope or None)
         if not isinstance(below, Mapping | None):
-            raise invalid_query(
-                f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep"
-            )
+            raise invalid_query(f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep")
         return Pick(key, name, scope or None, self._below(below or {}, opened))
 
     def _below(self, deep: Params, paths: list[Path]) -> Query:
@@ -107,7 +106,7 @@ class _Parser:
         number = _integer(params, "page", least=1)
         size = self._size(limit)
         if offset is None:
-            offset = ((number or 1) - 1) * (size or 0)
+            offset = _start(number or 1, size)
         if offset > limits.MAX_OFFSET:
             raise invalid_query("The page is out of range", parameter="page")
         return self.literals.slot(size), self.literals.slot(offset)
@@ -129,10 +128,19 @@ class _Parser:
         return self.literals.slot(str(said))
 
 
+def _start(page: int, size: int | None) -> int:
+    """Where a page starts; all rows are one page, and there is nothing on the next."""
+    if size is None:
+        return 0 if page == 1 else limits.MAX_OFFSET
+    return (page - 1) * size
+
+
 def _paths(params: Params) -> list[Path]:
     paths = [tuple(name.split(".")) for name in _names(params, "fields")] or [("*",)]
     if len(paths) > limits.MAX_FIELDS:
         raise invalid_query(f"It asks for more than {limits.MAX_FIELDS} fields", parameter="fields")
+    if max(map(len, paths)) > limits.MAX_PATH_STEPS:
+        raise invalid_query(f"fields holds a path of more than {limits.MAX_PATH_STEPS} steps", parameter="fields")
     return list(dict.fromkeys(paths))
 
 
@@ -155,7 +163,9 @@ def _split(item: str, parameter: str) -> list[str]:
 
 
 def _group(params: Params, parameter: str) -> Params:
-    said = decoded(params.get(parameter, {}), parameter)
+    said = decoded(params.get(parameter), parameter)
+    if said is None:
+        return {}
     if not isinstance(said, Mapping):
         raise invalid_query(f"{parameter} is a group of names and values", parameter=parameter)
     return said
@@ -165,9 +175,7 @@ def _aliases(params: Params) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for alias, field in _group(params, "alias").items():
         if not isinstance(field, str) or not _ALIAS.fullmatch(alias):
-            raise invalid_query(
-                f"alias[{alias}] must be a plain name that stands for a field", parameter="alias"
-            )
+            raise invalid_query(f"alias[{alias}] must be a plain name that stands for a field", parameter="alias")
         found[alias] = field
     if len(found) > limits.MAX_ALIASES:
         raise invalid_query(f"It makes more than {limits.MAX_ALIASES} aliases", parameter="alias")
@@ -184,9 +192,7 @@ def _aggregates(params: Params) -> tuple[Aggregate, ...]:
             )
         found += [Aggregate(function, name) for name in _names({"aggregate": fields}, "aggregate") or ["*"]]
     if len(found) > limits.MAX_AGGREGATES:
-        raise invalid_query(
-            f"It asks for more than {limits.MAX_AGGREGATES} aggregates", parameter="aggregate"
-        )
+        raise invalid_query(f"It asks for more than {limits.MAX_AGGREGATES} aggregates", parameter="aggregate")
     return tuple(dict.fromkeys(found))
 
 

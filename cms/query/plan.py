@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from cms.errors import Refused, invalid_query
 from cms.query import functions
-from cms.query.ast import Aggregate, And, At, Filter, Name, Or, Pick, Query, Slot, Some, Term, Test
+from cms.query.ast import KEY, Aggregate, And, At, Filter, Name, Or, Pick, Query, Slot, Some, Term, Test
 from cms.query.bind import Bind
 from cms.query.checks import check, hits
 from cms.query.guarded import Guarded
@@ -60,16 +60,12 @@ class _Planner:
 
     def _outputs(self, picks: tuple[Pick, ...], collection: Collection) -> tuple[Output, ...]:
         if not picks:
-            picks = (
-                (Pick(collection.primary_key, Name(collection.primary_key)),)
-                if collection.primary_key
-                else ()
-            )
+            picks = (Pick(collection.primary_key, Name(collection.primary_key)),) if collection.primary_key else ()
         return tuple(self._output(pick, collection) for pick in picks)
 
     def _output(self, pick: Pick, collection: Collection) -> Output:
         if pick.nested is None:
-            return Shown(pick.key, self.value(pick.name, collection))
+            return Shown(pick.key, self.value(pick.name, collection), plain=pick.key == KEY)
         link = link_of(self.catalogue, collection, pick.name.field)
         assert link, "the guard opens relations only"
         target = self.catalogue.collections[link.target]
@@ -94,7 +90,8 @@ class _Planner:
         said = self.predicate(query.filter, collection)
         if query.search is None:
             return said
-        return All((said, hits(collection, query.search)))
+        accents = "unaccent" not in self.catalogue.extensions
+        return All((said, hits(collection, query.search, accents=accents)))
 
     def predicate(self, said: Filter, collection: Collection) -> Predicate:
         """Resolve a filter whose names belong to the collection."""
@@ -121,7 +118,7 @@ class _Planner:
 
     def _order(self, sort: tuple[Term, ...], collection: Collection) -> tuple[Order, ...]:
         """Sort as said, else by the sort field; the primary key last, so that pages never overlap."""
-        terms = sort or ((Term((Name(collection.sort_field),)),) if collection.sort_field else ())
+        terms = sort or _usual_sort(collection)
         found = [self._term(term, collection) for term in terms]
         return (*found, *(Order(value) for value in _tie_breakers(collection)))
 
@@ -132,9 +129,7 @@ class _Planner:
             link = link_of(self.catalogue, collection, step.field)
             assert link, "the guard lets sorts pass through relations only"
             if link.to_many:
-                raise invalid_query(
-                    f'"{step.field}" leads to many items and gives no order', parameter="sort"
-                )
+                raise invalid_query(f'"{step.field}" leads to many items and gives no order', parameter="sort")
             links.append(link)
             collection = self.catalogue.collections[link.target]
         value = self.value(last, collection)
@@ -149,8 +144,9 @@ class _Planner:
             return None
         groups = tuple(Group(name.key, self._grouped(name, collection)) for name in query.groups)
         summed = tuple(self._summed(aggregate, collection) for aggregate in query.aggregates)
-        for key in {group.key for group in groups} & {aggregate.function for aggregate in query.aggregates}:
-            raise invalid_query(f'"{key}" is both a group and an aggregate', parameter="groupBy")
+        keys = [*(group.key for group in groups), *{aggregate.function for aggregate in query.aggregates}]
+        for key in {key for key in keys if keys.count(key) > 1}:
+            raise invalid_query(f'Two groups or aggregates would both be called "{key}"', parameter="groupBy")
         return Grouping(groups, summed, self._group_order(query, collection, groups))
 
     def _grouped(self, name: Name, collection: Collection) -> Value:
@@ -183,9 +179,7 @@ class _Planner:
             elif len(term.path) == 1 and term.path[0] in by_name:
                 found.append(Order(by_name[term.path[0]].value, descending=term.descending))
             else:
-                raise invalid_query(
-                    "Groups are sorted by what they are grouped by or an aggregate", parameter="sort"
-                )
+                raise invalid_query("Groups are sorted by what they are grouped by or an aggregate", parameter="sort")
         return (*found, *(Order(group.value) for group in groups))
 
 
@@ -209,6 +203,14 @@ def _leads_on(inner: Filter) -> bool:
             return True
         case Test():
             return False
+
+
+def _usual_sort(collection: Collection) -> tuple[Term, ...]:
+    """The sort field, where it has an order and is no secret."""
+    field = collection.fields[collection.sort_field] if collection.sort_field else None
+    if field is None or field.secret or field.type.family not in _GROUPABLE:
+        return ()
+    return (Term((Name(field.name),)),)
 
 
 def _tie_breakers(collection: Collection) -> tuple[Value, ...]:

@@ -64,10 +64,14 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A search word in one field: contained in a text, equal to a number or a UUID."""
+    """A search word in one field: contained in a text, equal to a number or a UUID.
+
+    With `accents` they count, and the word is a LIKE pattern; without, it is the word itself.
+    """
 
     field: Field
     word: Bind
+    accents: bool = True
 
 
 Predicate = All | AnyOf | Check | Exists | Hit
@@ -84,8 +88,11 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
+    """A value under its key; `plain` is the text of the column itself, whatever the type shows."""
+
     key: str
     value: Value
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

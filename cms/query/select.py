@@ -82,8 +82,8 @@ def counts(plan: ReadPlan) -> Fragment:
 
 def output(item: Output, level: int) -> Fragment:
     match item:
-        case Shown(_, value):
-            return shown(value, level)
+        case Shown(_, value, plain):
+            return fill("{0}::text", expression(value, level)) if plain else shown(value, level)
         case Opened():
             return many(item, level) if item.link.to_many else one(item, level)
         case _ as never:
@@ -97,11 +97,12 @@ def shown(value: Value, level: int) -> Fragment:
 
 
 def one(item: Opened, level: int) -> Fragment:
-    return fill("(SELECT row_to_json(n) FROM ({0}) AS n)", related(item, level))
+    # n.* and not n, which would be the field of that name in a collection that has one
+    return fill("(SELECT row_to_json(n.*) FROM ({0}) AS n)", related(item, level))
 
 
 def many(item: Opened, level: int) -> Fragment:
-    element = name(item.plan.outputs[0].key) if item.bare else text("row_to_json(n)")
+    element = name(item.plan.outputs[0].key) if item.bare else text("row_to_json(n.*)")
     shape = "coalesce((SELECT json_agg({0}) FROM ({1}) AS n), '[]'::json)"
     return fill(shape, concat("n.", element) if item.bare else element, related(item, level))
 
@@ -195,10 +196,15 @@ def exists(said: Exists, level: int) -> Fragment:
     return fill(shape, text("NOT " if said.negated else ""), table, tie(said.link, level), inner)
 
 
+_LIKE = "{0} ILIKE {1}"
+# Without accents a letter can become a metacharacter (of full width), so the pattern is made after they are gone.
+_LIKE_UNACCENTED = "unaccent({0}) ILIKE '%' || regexp_replace(unaccent({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+
+
 def hit(said: Hit, level: int) -> Fragment:
     column = column_of(said.field, level)
     if said.field.type.family is Family.TEXT:
-        return fill("{0} ILIKE {1}", column, param(said.word, "text"))
+        return fill(_LIKE if said.accents else _LIKE_UNACCENTED, column, param(said.word, "text"))
     return fill("{0} = {1}", column, param(said.word, said.field.type.cast))
 
 
@@ -266,6 +272,14 @@ def aggregate(item: Summed) -> Fragment:
     return fill(_AGGREGATES[item.function], expression(item.value, 0))
 
 
+# JSON has no NaN and no infinity; the sum of 64-bit numbers is beyond 64 bits, and their average a numeric.
+_SUMS = {
+    "float": "CASE WHEN {0} - {0} = 0 THEN to_json({0}) END",
+    "decimal": "CASE WHEN {0} - {0} = 0 THEN to_json(trim_scale({0})) END",
+    "integer": "to_json(trim_scale({0}::numeric))",
+}
+
+
 def total(item: Summed) -> Fragment:
     """Print an aggregate as it is shown."""
     found = aggregate(item)
@@ -273,6 +287,4 @@ def total(item: Summed) -> Fragment:
         return found
     if item.function in ("min", "max"):
         return fill(item.value.field.show, found)
-    if item.value.field.type_name == "float":
-        return fill("CASE WHEN {0} - {0} = 0 THEN to_json({0}) END", found)
-    return fill("to_json(trim_scale({0}::numeric))", found)
+    return fill(_SUMS.get(item.value.field.type_name, "to_json(trim_scale({0}))"), found)

@@ -31,29 +31,31 @@ def insert(collection: Collection, columns: Columns, rows: Matrix) -> Fragment:
 
 
 def update(collection: Collection, columns: Columns, rows: Matrix) -> Fragment:
-    """Print the change of rows; the first column is the primary key. Returns the keys that were found."""
+    """Print the change of rows; the first column is the primary key.
+
+    Returns the number of each row that was found, from 1, and its key.
+    """
     key, *others = columns
-    shape = "UPDATE {0} AS t SET {1} FROM {2} WHERE t.{3} = {4} RETURNING t.{3}::text"
+    shape = "UPDATE {0} AS t SET {1} FROM {2} WHERE t.{3} = {4} RETURNING r.n, t.{3}::text"
     assignments = commas(
         concat(name(field.name), " = ", _cell(field, place)) for place, field in enumerate(others, start=1)
     )
-    return fill(
-        shape, name(collection.name), assignments, _unnested(columns, rows), _key(collection), _cell(key, 0)
-    )
+    return fill(shape, name(collection.name), assignments, _unnested(columns, rows), _key(collection), _cell(key, 0))
 
 
 def delete(collection: Collection, keys: Sequence[str]) -> Fragment:
     """Print the deletion of rows by key; returns the keys that were found."""
     shape = "DELETE FROM {0} WHERE {1} = ANY ({2}) RETURNING {1}::text"
-    cast = _element(collection.fields[str(collection.primary_key)])
+    key = collection.fields[str(collection.primary_key)]
+    cast = key.column.data_type if key.type_name == "unknown" and key.column else _element(key)
     return fill(shape, name(collection.name), _key(collection), param(list(keys), f"{cast}[]"))
 
 
-def present(collection: Collection, keys: Sequence[str]) -> Fragment:
-    """Print the question which of the keys are there, for a change that names no column."""
-    shape = "SELECT {1}::text FROM {0} WHERE {1} = ANY ({2})"
-    cast = _element(collection.fields[str(collection.primary_key)])
-    return fill(shape, name(collection.name), _key(collection), param(list(keys), f"{cast}[]"))
+def present(collection: Collection, rows: Matrix) -> Fragment:
+    """Print the question which of the keys are there, for a change that names no column; answers as `update`."""
+    shape = "SELECT r.n, t.{1}::text FROM {0} AS t JOIN {2} ON t.{1} = {3}"
+    key = collection.fields[str(collection.primary_key)]
+    return fill(shape, name(collection.name), _key(collection), _unnested([key], rows), _cell(key, 0))
 
 
 def first(collection: Collection) -> Fragment:
@@ -71,9 +73,7 @@ def _key(collection: Collection) -> Fragment:
 
 
 def _unnested(columns: Columns, rows: Matrix) -> Fragment:
-    arrays = (
-        param([row[place] for row in rows], f"{_element(field)}[]") for place, field in enumerate(columns)
-    )
+    arrays = (param([row[place] for row in rows], f"{_element(field)}[]") for place, field in enumerate(columns))
     names = commas(text(f"c{place}") for place in range(len(columns)))
     return fill("unnest({0}) WITH ORDINALITY AS r ({1}, n)", commas(arrays), names)
 

@@ -36,9 +36,7 @@ def build(loaded: Row) -> Catalogue:
         for name in sorted({*tables, *metas})
     }
     relations = _relations(loaded["relations"], _constraints(loaded["keys"]), collections)
-    return Catalogue.of(
-        loaded["structure"], collections, tuple(relations), extensions=frozenset(loaded["extensions"])
-    )
+    return Catalogue.of(loaded["structure"], collections, tuple(relations), extensions=frozenset(loaded["extensions"]))
 
 
 def is_system(collection: str) -> bool:
@@ -197,11 +195,7 @@ def _relations(
 
 def _is_whole(row: Row, collections: Mapping[str, Collection]) -> bool:
     many, one = row["many_collection"], row["one_collection"]
-    return (
-        many in collections
-        and row["many_field"] in collections[many].fields
-        and (one is None or one in collections)
-    )
+    return many in collections and row["many_field"] in collections[many].fields and (one is None or one in collections)
 
 
 def _relation(row: Row, constraint: Constraint | None) -> Relation:

@@ -69,9 +69,7 @@ def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
     settings = None if schema is None else parse_settings(schema, COLLECTION_SCHEMA, "schema", problems)
     fields = _fields(payload.get("fields"), problems)
     if settings is None and fields:
-        problems.append(
-            _problem("schema", "a collection with fields needs a schema; send {} for the usual one")
-        )
+        problems.append(_problem("schema", "a collection with fields needs a schema; send {} for the usual one"))
     _raise(problems)
     whole = fields if settings is None else _with_key(fields)
     return CollectionDefinition(str(name), meta, settings, whole)
@@ -140,6 +138,8 @@ def _misfits(found: FieldDefinition) -> list[tuple[str, str]]:
         faults.append(("schema.default_value", "a field that counts up has no default of its own"))
     if schema.get("max_length") is not None and found.type_name not in _LENGTH_TYPES:
         faults.append(("schema.max_length", "only strings have a length"))
+    if found.type_name == "hash" and schema.get("default_value") is not None:
+        faults.append(("schema.default_value", "a secret that everybody knows is none"))
     return faults + faults_of_precision(found.type_name, schema) + _alias_faults(found)
 
 
@@ -147,11 +147,7 @@ def faults_of_precision(type_name: str, schema: Mapping[str, object]) -> list[tu
     """Return what is wrong with a precision and a scale."""
     precision, scale = schema.get("numeric_precision"), schema.get("numeric_scale")
     if type_name != "decimal":
-        return (
-            []
-            if precision is None and scale is None
-            else [("schema", "only decimals have a precision and a scale")]
-        )
+        return [] if precision is None and scale is None else [("schema", "only decimals have a precision and a scale")]
     if precision is None:
         return [] if scale is None else [("schema.numeric_scale", "a scale needs a precision")]
     assert isinstance(precision, int)
@@ -190,17 +186,13 @@ def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...
     if any(item.is_key for item in fields):
         return fields
     if any(item.name == "id" for item in fields):
-        raise invalid_payload(
-            'The field "id" must be the primary key, or another field must be', field="fields"
-        )
+        raise invalid_payload('The field "id" must be the primary key, or another field must be', field="fields")
     schema = Settings(is_primary_key=True, has_auto_increment=True)
     return (FieldDefinition("id", "integer", Settings(readonly="true", hidden="true"), schema), *fields)
 
 
 def _problem(place: str, reason: str) -> Problem:
-    return Problem(
-        "INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place}
-    )
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place})
 
 
 def _raise(problems: list[Problem]) -> None:

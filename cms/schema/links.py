@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cms.errors import Problem, Refused, invalid_payload
-from cms.schema.model import Catalogue, Collection, Kind
+from cms.errors import Problem, Refused, forbidden, invalid_payload
+from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.names import fault_of_collection_name, fault_of_name
 from cms.schema.settings import RELATION_META, RELATION_SCHEMA, Settings, parse_settings
 
@@ -36,9 +36,7 @@ class JunctionDefinition:
     schema: Settings
 
 
-def parse_relation(
-    payload: Mapping[str, object], catalogue: Catalogue
-) -> RelationDefinition | JunctionDefinition:
+def parse_relation(payload: Mapping[str, object], catalogue: Catalogue) -> RelationDefinition | JunctionDefinition:
     """Read the body of POST /relations; raises `Refused` INVALID_PAYLOAD with what is wrong.
 
     `meta.junction_collection` that is another collection than the field's own asks for a many-to-many relation
@@ -53,12 +51,10 @@ def parse_relation(
     related = payload.get("related_collection")
     if related is not None and not isinstance(related, str):
         raise invalid_payload("related_collection: it must be a name or null", field="related_collection")
-    junction = _junction(payload)
+    wanted, junction = RelationDefinition(collection, field, related, meta, schema), _junction(payload)
     if junction is not None and junction != collection:
-        return _many_to_many(
-            collection, field, related, junction, meta=meta, schema=schema, catalogue=catalogue
-        )
-    return _many_to_one(RelationDefinition(collection, field, related, meta, schema), catalogue)
+        return _many_to_many(wanted, junction, catalogue)
+    return _many_to_one(wanted, catalogue)
 
 
 def _name(payload: Mapping[str, object], key: str) -> str:
@@ -77,16 +73,24 @@ def _junction(payload: Mapping[str, object]) -> str | None:
 
 
 def _many_to_one(found: RelationDefinition, catalogue: Catalogue) -> RelationDefinition:
-    owner = own_collection(catalogue, found.collection, "collection")
+    owner = own_collection(catalogue, found.collection)
     field = owner.fields.get(found.field)
     if field is None or field.column is None:
         raise invalid_payload(f'"{owner.name}" has no column "{found.field}"', field="field")
     if found.related is None:
-        _check_any(found, owner, catalogue)
+        _check_any(found, catalogue)
     else:
         target_of(catalogue, found.related)
     check_named(found.meta, owner)
+    check_actions(found.schema, field)
     return found
+
+
+def check_actions(schema: Settings, field: Field) -> None:
+    """Raise `Refused` when a foreign key would empty a column that is never empty, and so refuse at the wrong time."""
+    for key in ("on_delete", "on_update"):
+        if schema.get(key) == "SET NULL" and field.column and not field.column.nullable:
+            raise invalid_payload(f'schema.{key}: "{field.name}" takes no null', field=f"schema.{key}")
 
 
 def check_named(meta: Settings, owner: Collection) -> None:
@@ -99,13 +103,18 @@ def check_named(meta: Settings, owner: Collection) -> None:
         raise invalid_payload(f"meta.one_field: {fault}", field="meta.one_field")
 
 
-def _check_any(found: RelationDefinition, owner: Collection, catalogue: Catalogue) -> None:
-    if not found.meta.get("one_collection_field") or not found.meta.get("one_allowed_collections"):
+def _check_any(found: RelationDefinition, catalogue: Catalogue) -> None:
+    check_any(found.meta)
+    check_allowed(found.meta, catalogue)
+
+
+def check_any(meta: Mapping[str, object]) -> None:
+    """Raise `Refused` when a many-to-any relation lacks what makes it one."""
+    if not meta.get("one_collection_field") or not meta.get("one_allowed_collections"):
         raise invalid_payload(
             "Without related_collection, meta takes one_collection_field and one_allowed_collections",
             field="related_collection",
         )
-    check_allowed(found.meta, catalogue)
 
 
 def check_allowed(meta: Settings, catalogue: Catalogue) -> None:
@@ -115,44 +124,59 @@ def check_allowed(meta: Settings, catalogue: Catalogue) -> None:
         target_of(catalogue, name, "meta.one_allowed_collections")
 
 
-def own_collection(catalogue: Catalogue, name: str, place: str) -> Collection:
-    """Return a table of the user's."""
+def own_collection(catalogue: Catalogue, name: str) -> Collection:
+    """Return the table that gets a relation; raises `Refused` FORBIDDEN for one of the system's."""
+    found = _table(catalogue, name, "collection")
+    if found.system:
+        raise forbidden()
+    return found
+
+
+def target_of(catalogue: Catalogue, name: str, place: str = "related_collection") -> Collection:
+    """Return a collection that keys can point to."""
+    found = _table(catalogue, name, place)
+    if found.primary_key is None:
+        raise invalid_payload(f'{place}: "{name}" has no primary key', field=place)
+    return found
+
+
+def _table(catalogue: Catalogue, name: str, place: str) -> Collection:
     found = catalogue.collections.get(name)
     if found is None or found.kind is not Kind.TABLE:
         raise invalid_payload(f'{place}: there is no table "{name}"', field=place)
     return found
 
 
-def target_of(catalogue: Catalogue, name: str, place: str = "related_collection") -> Collection:
-    """Return a collection that keys can point to."""
-    found = own_collection(catalogue, name, place)
-    if found.primary_key is None:
-        raise invalid_payload(f'{place}: "{name}" has no primary key', field=place)
-    return found
-
-
-def _many_to_many(
-    collection: str,
-    field: str,
-    related: str | None,
-    junction: str,
-    *,
-    meta: Settings,
-    schema: Settings,
-    catalogue: Catalogue,
-) -> JunctionDefinition:
+def _many_to_many(wanted: RelationDefinition, junction: str, catalogue: Catalogue) -> JunctionDefinition:
+    """Check a many-to-many relation; its junction table is there already or gets a name as any new table."""
+    related, meta = wanted.related, wanted.meta
     if related is None:
         raise invalid_payload("A many-to-many relation needs related_collection", field="related_collection")
-    owner, target = target_of(catalogue, collection, "collection"), target_of(catalogue, related)
-    if field in owner.fields:
-        raise invalid_payload(f'There is a field "{field}" already', field="field")
-    faults = {"field": fault_of_name(field), "meta.junction_collection": fault_of_collection_name(junction)}
-    near = f"{collection}_id"[:63]
-    far = str(
-        meta.get("junction_field") or f"{'related_' if related == collection else ''}{target.name}_id"[:63]
-    )
-    faults["meta.junction_field"] = fault_of_name(far) or ("it names both sides" if near == far else None)
+    owner, target = own_collection(catalogue, wanted.collection), target_of(catalogue, related)
+    if owner.primary_key is None:
+        raise invalid_payload(f'collection: "{owner.name}" has no primary key', field="collection")
+    if wanted.field in owner.fields:
+        raise invalid_payload(f'There is a field "{wanted.field}" already', field="field")
+    near, far = _columns_of_junction(owner.name, target.name, meta)
+    faults = {
+        "field": fault_of_name(wanted.field),
+        "meta.junction_collection": _fault_of_junction(junction, catalogue),
+        "meta.junction_field": fault_of_name(far) or ("it names both sides" if near == far else None),
+    }
     for place, fault in faults.items():
         if fault:
             raise invalid_payload(f"{place}: {fault}", field=place)
-    return JunctionDefinition(collection, field, related, junction, near, far, meta, schema)
+    return JunctionDefinition(owner.name, wanted.field, related, junction, near, far, meta, wanted.schema)
+
+
+def _columns_of_junction(owner: str, target: str, meta: Settings) -> tuple[str, str]:
+    """Return the columns that point to either side: `articles_id` and `tags_id`, unless the second is named."""
+    usual = f"{'related_' if owner == target else ''}{target}_id"[:63]
+    return f"{owner}_id"[:63], str(meta.get("junction_field") or usual)
+
+
+def _fault_of_junction(junction: str, catalogue: Catalogue) -> str | None:
+    present = catalogue.collections.get(junction)
+    if present is None:
+        return fault_of_collection_name(junction)
+    return None if present.kind is Kind.TABLE and not present.system else "it is no table of yours"

@@ -84,6 +84,12 @@ class Collection:
         return bool(self.meta and self.meta.get("singleton"))
 
     @property
+    def group(self) -> str | None:
+        """The collection under which this one is listed."""
+        found = self.meta.get("group") if self.meta else None
+        return found if isinstance(found, str) else None
+
+    @property
     def sort_field(self) -> str | None:
         """The field of manual sorting, when it is set and there."""
         found = self.meta.get("sort_field") if self.meta else None

@@ -20,4 +20,6 @@ def fault_of_collection_name(name: object) -> str | None:
     """Return what is wrong with a name for a new collection, or None."""
     if isinstance(name, str) and is_system(name.lower()):
         return 'names that start with "system_" belong to the service'
+    if isinstance(name, str) and name.startswith("pg_"):  # PostgreSQL would find its own table of that name first
+        return 'names that start with "pg_" belong to PostgreSQL'
     return fault_of_name(name)

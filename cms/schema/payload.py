@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 
 from cms import passwords
 from cms.errors import Problem, Refused, forbidden
+from cms.schema.bounds import holds
 from cms.schema.model import Collection, Field
-from cms.schema.types import MASK, OutOfRange
+from cms.schema.types import MASK, Family, OutOfRange
 
 Values = dict[str, str | None]
 
@@ -39,6 +40,10 @@ def values_of_change(collection: Collection, items: Sequence[object], writer: Wr
     return _all(collection, items, writer, _change)
 
 
+class TooLong(ValueError):
+    """A text with more characters than its column takes."""
+
+
 _Check = Callable[[Collection, Values, Writer], list[Problem]]
 
 
@@ -47,14 +52,20 @@ def _all(collection: Collection, items: Sequence[object], writer: Writer, check:
     found: list[Values] = []
     for index, item in enumerate(items):
         place = {"index": index} if len(items) > 1 else {}
-        values, faults = _parse(collection, item, writer)
-        if not faults:
-            faults = check(collection, values, writer)
+        values, faults = _checked(collection, item, writer, check)
         problems += [Problem(fault.code, fault.message, {**fault.extensions, **place}) for fault in faults]
         found.append(values)
     if problems:
         raise Refused(problems)
     return found
+
+
+def _checked(collection: Collection, item: object, writer: Writer, check: _Check) -> tuple[Values, list[Problem]]:
+    values, faults = _parse(collection, item, writer)
+    told = {fault.extensions.get("field") for fault in faults}
+    if isinstance(item, Mapping):
+        faults += [fault for fault in check(collection, values, writer) if fault.extensions["field"] not in told]
+    return values, faults
 
 
 def _new(collection: Collection, values: Values, writer: Writer) -> list[Problem]:
@@ -65,9 +76,7 @@ def _new(collection: Collection, values: Values, writer: Writer) -> list[Problem
             values[field.name] = filled
         elif "uuid" in field.special and values.get(field.name) is None:
             values[field.name] = str(uuid.uuid4())
-    required = [
-        field for field in collection.columns if _is_required(field) and values.get(field.name) is None
-    ]
+    required = [field for field in collection.columns if _is_required(field) and values.get(field.name) is None]
     return [_missing(field) for field in required]
 
 
@@ -112,29 +121,30 @@ def _unwritable(field: Field | None, name: str, collection: Collection) -> Probl
 
 def _put(values: Values, field: Field, value: object, problems: list[Problem]) -> None:
     try:
-        values[field.name] = None if value is None and field.type_name != "json" else _converted(field, value)
+        values[field.name] = None if value is None else _converted(field, value)
     except OutOfRange as error:
         problems.append(_fault("VALUE_OUT_OF_RANGE", str(error), field))
+    except TooLong as error:
+        problems.append(_fault("VALUE_TOO_LONG", str(error), field))
     except ValueError as error:
         problems.append(_invalid(str(error), field.collection, field.name))
-        return
-    length = field.column.max_length if field.column else None
-    if length and field.type_name != "hash" and len(values.get(field.name) or "") > length:
-        problems.append(_fault("VALUE_TOO_LONG", f"it takes at most {length} characters", field))
 
 
-def _converted(field: Field, value: object) -> str | None:
-    if value is None:
-        return None
-    text = field.type.parse(value)
-    return passwords.hashed(text) if field.type_name == "hash" else text
+def _converted(field: Field, value: object) -> str:
+    text, column = field.type.parse(value), field.column
+    if field.type_name == "hash":
+        return passwords.hashed(text)
+    if column and column.max_length and len(text) > column.max_length:
+        raise TooLong(f"it takes at most {column.max_length} characters")
+    if column and not holds(column, text):
+        raise OutOfRange("it is out of range")
+    return text
 
 
 # Special fields
 
-_CREATED = frozenset({"date-created", "user-created", "role-created"})
+_ON_CREATE = frozenset({"date-created", "user-created", "role-created"})
 _ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
-_ON_CREATE = _CREATED
 
 
 def _filled(field: Field, writer: Writer, markers: frozenset[str]) -> str | None:
@@ -149,13 +159,7 @@ def _filled(field: Field, writer: Writer, markers: frozenset[str]) -> str | None
 
 
 def _moment(field: Field, moment: datetime) -> str:
-    match field.type_name:
-        case "date":
-            return moment.date().isoformat()
-        case "time":
-            return moment.time().isoformat()
-        case _:
-            return field.type.parse(moment.isoformat())
+    return field.type.parse(moment if field.type.family is Family.MOMENT else moment.isoformat())
 
 
 # What must be there

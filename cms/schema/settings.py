@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NoReturn
 
 from cms.errors import Problem
 from cms.schema.types import TYPES
@@ -42,6 +43,14 @@ def size(value: object) -> int:
     return number
 
 
+def length(value: object) -> int:
+    return size(value) or _refuse("it must be at least 1")
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ValueError(reason)
+
+
 def words(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise ValueError("it must be an array of strings")
@@ -49,9 +58,7 @@ def words(value: object) -> list[str]:
 
 
 def color(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(
-        r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})", value
-    ):
+    if not isinstance(value, str) or not re.fullmatch(r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})", value):
         raise ValueError("it must be a hex color code such as #6644FF")
     return value
 
@@ -114,7 +121,7 @@ FIELD_META: Mapping[str, Setting] = MappingProxyType(
 COLUMN_SCHEMA: Mapping[str, Setting] = MappingProxyType(
     {
         "default_value": Setting(anything, ""),
-        "max_length": Setting(size, ""),
+        "max_length": Setting(length, ""),
         "numeric_precision": Setting(size, ""),
         "numeric_scale": Setting(size, ""),
         "is_nullable": Setting(boolean, ""),
@@ -175,9 +182,7 @@ class Settings(dict[str, object]):
     """Settings that were given, parsed; what was not given is not in it."""
 
 
-def parse_settings(
-    given: object, known: Mapping[str, Setting], place: str, problems: list[Problem]
-) -> Settings:
+def parse_settings(given: object, known: Mapping[str, Setting], place: str, problems: list[Problem]) -> Settings:
     """Return the settings of an object; everything wrong with it is added to `problems`."""
     found = Settings()
     if given is None:
@@ -207,6 +212,4 @@ def _parsed(
 
 
 def _problem(place: str, reason: str) -> Problem:
-    return Problem(
-        "INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place}
-    )
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place})

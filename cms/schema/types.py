@@ -182,9 +182,7 @@ def parse_csv(value: object) -> str:
 def parse_binary(value: object) -> str:
     """Take base64 and give PostgreSQL's hexadecimal form."""
     try:
-        raw = (
-            base64.b64decode(value, validate=True) if isinstance(value, str) else _refuse("it must be base64")
-        )
+        raw = base64.b64decode(value, validate=True) if isinstance(value, str) else _refuse("it must be base64")
     except ValueError:  # binascii.Error is one, and so is what is said of letters outside ASCII
         raise ValueError("it must be base64") from None
     return "\\x" + raw.hex()

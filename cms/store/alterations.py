@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from cms.errors import Problem, Refused, invalid_payload
-from cms.fragment import concat, text
+from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
+from cms.schema.build import ALIAS_SPECIALS
+from cms.schema.defaults import default_of, is_own_expression
 from cms.schema.definitions import faults_of_precision
-from cms.schema.model import Collection, Column, Field, Kind
+from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import fault_of_name
-from cms.schema.records import default_of
 from cms.schema.settings import COLUMN_SCHEMA, FIELD_META, Settings, parse_settings
 from cms.schema.types import TYPES, Family
 from cms.store import metadata
 from cms.store.database import Transaction
+from cms.store.indexes import add_index
+from cms.store.lookup import require_table
 from cms.store.statements import statement
 
 _FIXED = {"is_primary_key": "primary_key", "has_auto_increment": "auto_increment"}
+_COUNTING = ("integer", "bigInteger")
+_MARKERS = {Family.HASH: "hash", Family.CSV: "cast-csv"}
 _KEPT = frozenset({Family.GEOMETRY, Family.HASH, Family.ALIAS, Family.CSV})
 
 
@@ -29,27 +33,27 @@ def alter(transaction: Transaction, owner: Collection, field: Field, payload: Ma
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems:
         raise Refused(problems)
+    wanted = _type_of(payload, field)
     if field.column and owner.kind is Kind.TABLE:
-        _alter_column(transaction, field, field.column, wanted=_type_of(payload, field), schema=schema)
-    elif schema and not _changes_nothing(field, schema):
+        _alter_column(transaction, field, field.column, wanted=wanted, schema=schema)
+    elif wanted != field.type_name or not _changes_nothing(field, schema):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
-    if "meta" in payload:
+    if payload.get("meta") is not None:  # null is what GET answers for a field that nobody spoke of
         keys = {"collection": owner.name, "field": field.name}
         metadata.save(transaction, "system_fields", keys, given=_special(meta, field), known=FIELD_META)
 
 
-def rename(transaction: Transaction, owner: Collection, field: Field, name: object) -> None:
+def rename(transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue) -> None:
     """Rename a field, with every reference to it following."""
     if fault := fault_of_name(name):
         raise invalid_payload(f"field: {fault}", field="field")
-    new = str(name)
+    owner, new = catalogue.collections[field.collection], str(name)
     if new in owner.fields:
         raise invalid_payload(f'There is a field "{new}" already', field="field")
     if field.column:
-        if owner.kind is not Kind.TABLE:
-            raise invalid_payload(f'"{owner.name}" is a view and keeps its columns', field="field")
+        require_table(owner, "columns")
         transaction.define(ddl.rename_column(owner.name, field.name, new))
-    metadata.rename_field(transaction, owner.name, field.name, new)
+    metadata.rename_field(transaction, owner.name, field.name, new, catalogue=catalogue)
 
 
 def _type_of(payload: Mapping[str, object], field: Field) -> str:
@@ -57,7 +61,7 @@ def _type_of(payload: Mapping[str, object], field: Field) -> str:
     wanted = "datetime" if wanted == "dateTime" else wanted
     if not isinstance(wanted, str) or wanted not in TYPES:
         raise invalid_payload(f"type: it must be one of {', '.join(TYPES)}", field="type")
-    if wanted != field.type_name and _KEPT & {TYPES[wanted].family, field.type.family}:
+    if wanted != field.type_name and (wanted == "unknown" or _KEPT & {TYPES[wanted].family, field.type.family}):
         raise invalid_payload(f"type: {field.type_name} cannot become {wanted}", field="type")
     return wanted
 
@@ -70,13 +74,18 @@ def _changes_nothing(field: Field, schema: Settings) -> bool:
 
 
 def _special(meta: Settings, field: Field) -> Settings:
-    """Keep the markers that tell the type: without them a hash would read as plain text."""
-    if "special" not in meta or field.type.family not in (Family.HASH, Family.CSV):
+    """Keep the markers that tell the type: without them a hash would read as plain text, and an alias vanish."""
+    if "special" not in meta:
         return meta
-    needed = "hash" if field.type.family is Family.HASH else "cast-csv"
     given = meta["special"] or []
     assert isinstance(given, list)
-    return meta if needed in given else Settings({**meta, "special": [*given, needed]})
+    if field.column is None and not ALIAS_SPECIALS.intersection(given):
+        reason = f"meta.special: an alias is one of {', '.join(sorted(ALIAS_SPECIALS))}"
+        raise invalid_payload(reason, field="meta.special")
+    needed = _MARKERS.get(field.type.family)
+    if needed is None or needed in given:
+        return meta
+    return Settings({**meta, "special": [*given, needed]})
 
 
 def _present(field: Field, column: Column) -> dict[str, object]:
@@ -95,49 +104,70 @@ def _present(field: Field, column: Column) -> dict[str, object]:
     }
 
 
-def _alter_column(
-    transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: Settings
-) -> None:
+def _alter_column(transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: Settings) -> None:
     present = _present(field, column)
     changed = Settings({key: value for key, value in schema.items() if value != present[key]})
+    _refuse_fixed(field, column, changed, wanted)
+    whole = Settings({**present, **changed})
+    if wanted != field.type_name:
+        whole.update(_fitting(wanted, schema))
+        if not column.auto_increment:
+            changed.setdefault("default_value", whole["default_value"])
+    if wanted != field.type_name or any(whole[key] != present[key] for key in _SIZES):
+        _change_type(transaction, field, column, wanted=wanted, schema=whole)
+    if changed.get("default_value") is not None:
+        default = changed["default_value"]
+        changed["default_value"] = ddl.default_value(field.name, wanted, default, length=whole["max_length"])
+    for key, change in _CHANGES.items():
+        if key in changed:
+            change(transaction, field, column, changed[key])
+
+
+def _refuse_fixed(field: Field, column: Column, changed: Settings, wanted: str) -> None:
+    """Refuse with a reason what PostgreSQL would refuse with a syntax error, or do by halves."""
     for key in _FIXED:
         if key in changed:
             raise invalid_payload(f"schema.{key}: it is fixed when the field is made", field=f"schema.{key}")
-    _change_type(transaction, field, column, wanted=wanted, schema=Settings({**present, **changed}))
-    altered = replace(field, type_name=wanted)
-    for key, change in _CHANGES.items():
-        if key in changed:
-            change(transaction, altered, column, changed[key])
-
-
-def _change_type(
-    transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: Settings
-) -> None:
-    """Change type, length or precision, after a look whether any value would be lost."""
-    if wanted != field.type_name:
-        schema = Settings({**schema, **_fitting(wanted, schema)})
-    elif all(schema[key] == _present(field, column)[key] for key in _SIZES):
+    if changed.get("max_length") is not None and wanted not in ("string", "hash"):
+        raise invalid_payload("schema.max_length: only strings have a length", field="schema.max_length")
+    if changed.get("is_nullable") and (column.primary_key or column.auto_increment):
+        raise invalid_payload("schema.is_nullable: a key is never null", field="schema.is_nullable")
+    if "default_value" in changed and (column.generated or column.auto_increment):
+        reason = "schema.default_value: the database fills this field"
+        raise invalid_payload(reason, field="schema.default_value")
+    if wanted == field.type_name:
         return
-    faults = faults_of_precision(wanted, {key: schema[key] for key in ("numeric_precision", "numeric_scale")})
-    if faults:
-        raise invalid_payload(f"{faults[0][0]}: {faults[0][1]}", field=faults[0][0])
+    if column.generated or (column.auto_increment and wanted not in _COUNTING):
+        raise invalid_payload("type: the database fills this field", field="type")
+    if is_own_expression(field, column) and "default_value" not in changed:
+        reason = "type: the default is an expression of the database's; set another one as well"
+        raise invalid_payload(reason, field="type")
+
+
+def _change_type(transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: Settings) -> None:
+    """Change type, length or precision, after a look whether any value would be lost.
+
+    The lock comes first: a row that is written between look and change would be cut without a word.
+    """
+    sizes = {key: schema[key] for key in ("numeric_precision", "numeric_scale")}
+    for place, reason in faults_of_precision(wanted, sizes):
+        raise invalid_payload(f"{place}: {reason}", field=place)
     data_type = ddl.column_type(wanted, schema)
+    transaction.define(ddl.lock(field.collection))
     if transaction.run(ddl.losses(field.collection, column, data_type))[0][0]:
         raise invalid_payload(f"Values of {field.name} would be lost as {data_type}", field="type")
-    transaction.define(ddl.alter_column(field.collection, field.name, text("DROP DEFAULT")))
+    if wanted != field.type_name and column.default is not None and not column.auto_increment:
+        transaction.define(ddl.alter_column(field.collection, field.name, text("DROP DEFAULT")))
     transaction.define(ddl.change_type(field.collection, field.name, data_type))
-    if schema["default_value"] is not None:
-        default = ddl.default_value(field.name, wanted, schema["default_value"])
-        transaction.define(ddl.alter_column(field.collection, field.name, concat("SET DEFAULT ", default)))
 
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
 
 
 def _fitting(wanted: str, schema: Settings) -> Settings:
-    """Drop sizes that the new type does not have."""
+    """Keep the sizes that were sent with the new type and that it has."""
     kept = {"string": {"max_length"}, "decimal": {"numeric_precision", "numeric_scale"}}.get(wanted, set())
-    return Settings({key: schema[key] if key in kept else None for key in _SIZES})
+    return Settings({key: schema.get(key) if key in kept else None for key in _SIZES})
 
 
 def _nullable(transaction: Transaction, field: Field, column: Column, value: object) -> None:
@@ -147,8 +177,8 @@ def _nullable(transaction: Transaction, field: Field, column: Column, value: obj
 
 def _default(transaction: Transaction, field: Field, column: Column, value: object) -> None:
     change = text("DROP DEFAULT")
-    if value is not None:
-        change = concat("SET DEFAULT ", ddl.default_value(field.name, field.type_name, value))
+    if isinstance(value, Fragment):
+        change = concat("SET DEFAULT ", value)
     transaction.define(ddl.alter_column(field.collection, field.name, change))
 
 
@@ -166,7 +196,7 @@ def _unique(transaction: Transaction, field: Field, column: Column, value: objec
 
 def _indexed(transaction: Transaction, field: Field, column: Column, value: object) -> None:
     if value:
-        transaction.define(ddl.index(field.collection, field.name))
+        add_index(transaction, field.collection, field.name)
         return
     for (index,) in transaction.execute(statement("plain_indexes"), (field.collection, field.name)):
         transaction.define(ddl.drop_index(index))

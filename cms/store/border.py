@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
@@ -15,6 +16,10 @@ from cms.errors import Problem, Refused, invalid_payload, unavailable
 
 class Stale(Exception):
     """A statement met a table, column or type that is no longer what its plan took it for."""
+
+
+class Deadlock(Stale):
+    """Two transactions waited for each other, and this one was given up: all of it can be done again."""
 
 
 _CODES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
@@ -35,6 +40,8 @@ _CODES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
         pg.SequenceGeneratorLimitExceeded: ("VALUE_OUT_OF_RANGE", "The table's keys are used up"),
     }
 )
+
+_KEY = re.compile(r'\((?:"((?:[^"]|"")+)"|([^"(),: ]+))\)=\(')
 
 _STALE = (
     pg.UndefinedTable,
@@ -60,6 +67,8 @@ def domain_error(error: psycopg.Error) -> Exception:
     for kind, (code, sentence) in _CODES.items():
         if isinstance(error, kind):
             return Refused(Problem(code, f"{sentence}.", _place(error)))
+    if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
+        return Deadlock(str(error))
     if isinstance(error, _STALE) or _is_changed_plan(error):
         return Stale(str(error))
     return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), error)
@@ -74,10 +83,22 @@ def _place(error: psycopg.Error) -> Mapping[str, object]:
     """Name the table and column, never a value: the detail could hold another row's data."""
     known = {
         "collection": error.diag.table_name,
-        "field": error.diag.column_name,
+        "field": error.diag.column_name or _key_column(error),
         "constraint": error.diag.constraint_name,
     }
     return {key: value for key, value in known.items() if value}
+
+
+def _key_column(error: psycopg.Error) -> str | None:
+    """Return the one column of a violated key: "Key (title)=(…)" in any language, before any value.
+
+    A row that is still pointed to is told with its own key, which is no field of the table that the error names.
+    """
+    detail = error.diag.message_detail or ""
+    if isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail:
+        return None
+    named = _KEY.search(detail) if error.diag.constraint_name else None
+    return (named[1] or named[2]).replace('""', '"') if named else None
 
 
 def _bad_value(error: psycopg.Error) -> Refused:
@@ -123,6 +144,7 @@ _OTHERS: tuple[tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], 
             pg.InvalidForeignKey,
             pg.ObjectInUse,
             pg.FeatureNotSupported,
+            pg.RaiseException,  # a trigger's own refusal, in the words of whoever wrote it
         ),
         _conflict,
     ),
@@ -136,7 +158,7 @@ _OTHERS: tuple[tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], 
             pg.UntranslatableCharacter,
             pg.InvalidParameterValue,
             pg.GeneratedAlways,
-            pg.DataException,
+            psycopg.DataError,
         ),
         _bad_value,
     ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from cms.errors import Problem, Refused, invalid_payload
 from cms.schema import ddl
@@ -12,11 +13,13 @@ from cms.schema.records import Record, collection_record
 from cms.schema.settings import COLLECTION_META, COLLECTION_SCHEMA, Settings, parse_settings
 from cms.store import metadata
 from cms.store.database import Transaction
-from cms.store.fields import insert_field_record, require_geometry
-from cms.store.lookup import alterable, known
+from cms.store.fields import complete_column, insert_field_record, require_geometry
+from cms.store.lookup import alterable, known, require_table
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store, require_admin
+
+_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 def list_collections(store: Store, identity: Identity) -> list[Record]:
@@ -45,12 +48,14 @@ def create_collection(store: Store, identity: Identity, payload: Mapping[str, ob
     def work(transaction: Transaction, scene: Scene) -> Record:
         definition = parse_collection(payload)
         _check_new(definition, scene.snapshot.catalogue)
+        # What was said of a table that was dropped behind the service's back must not come back with its name.
+        metadata.forget_collection(transaction, definition.name)
         if definition.schema is not None:
             _create_table(transaction, definition)
-        _save(transaction, definition.name, definition.meta)
+        _save(transaction, definition.name, definition.meta, scene.snapshot.catalogue)
         for item in definition.fields:
             insert_field_record(transaction, definition.name, item)
-        return _after(transaction, definition.name)
+        return collection_record(load_within(transaction).catalogue.collections[definition.name])
 
     return store.restructuring(identity, work)
 
@@ -61,9 +66,12 @@ def update_collections(
     """Change the records of collections, all or none; return them in order."""
 
     def work(transaction: Transaction, scene: Scene) -> list[Record]:
+        catalogue, names = scene.snapshot.catalogue, [name for name, _ in changes]
         for name, payload in changes:
-            _update(transaction, alterable(scene.snapshot.catalogue, name), payload)
-        return [_after(transaction, name) for name, _ in changes]
+            _update(transaction, alterable(catalogue, name), payload, catalogue)
+        after = load_within(transaction).catalogue
+        _refuse_cycles(after, names)
+        return [collection_record(after.collections[name]) for name in names]
 
     return store.restructuring(identity, work)
 
@@ -73,7 +81,7 @@ def delete_collection(store: Store, identity: Identity, name: str) -> None:
 
     def work(transaction: Transaction, scene: Scene) -> None:
         found = alterable(scene.snapshot.catalogue, name)
-        if found.kind is Kind.VIEW:
+        if found.kind is Kind.VIEW:  # others may have built on it, and no request could bring it back
             raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
         _drop(transaction, found)
         metadata.forget_collection(transaction, name)
@@ -90,9 +98,10 @@ def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
     _check_named_fields(definition.meta, columns)
 
 
-def _check_named_fields(meta: Settings, columns: set[str]) -> None:
-    """A sort or archive field that is not there would silently do nothing."""
-    wrong = [key for key in ("sort_field", "archive_field") if meta.get(key) and meta[key] not in columns]
+def _check_named_fields(meta: Settings, columns: set[str], *, known: Mapping[str, object] = _NOTHING) -> None:
+    """A sort or archive field that is not there would silently do nothing; what is `known` may stay as it is."""
+    given = {key: meta.get(key) for key in ("sort_field", "archive_field")}
+    wrong = [key for key, field in given.items() if field and field not in columns and field != known.get(key)]
     if wrong:
         raise Refused(
             Problem(
@@ -109,26 +118,49 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
     if definition.schema and definition.schema.get("comment"):
         transaction.define(ddl.comment_on_table(definition.name, definition.schema["comment"]))
     for item in definition.fields:
-        for fragment in ddl.new_column_parts(definition.name, item):
-            transaction.define(fragment)
+        complete_column(transaction, definition.name, item)
 
 
-def _update(transaction: Transaction, found: Collection, payload: Mapping[str, object]) -> None:
+def _update(transaction: Transaction, found: Collection, payload: Mapping[str, object], catalogue: Catalogue) -> None:
     problems: list[Problem] = []
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", problems)
     if problems:
         raise Refused(problems)
-    _check_named_fields(meta, {field.name for field in found.columns})
-    if "comment" in schema and found.kind is Kind.TABLE:
+    _check_named_fields(meta, {field.name for field in found.columns}, known=found.meta or _NOTHING)
+    if schema.get("comment", found.comment) != found.comment:
+        require_table(found, "comment")
         transaction.define(ddl.comment_on_table(found.name, schema["comment"]))
-    if "meta" in payload:
-        _save(transaction, found.name, meta)
+    if payload.get("meta") is not None:  # null is what GET answers for a table that nobody spoke of
+        _save(transaction, found.name, meta, catalogue)
 
 
-def _save(transaction: Transaction, name: str, meta: Settings) -> None:
+def _save(transaction: Transaction, name: str, meta: Settings, catalogue: Catalogue) -> None:
+    group = meta.get("group")
+    if group is not None:
+        _ensure_group(transaction, str(group), catalogue)
     keys = {"collection": name}
     metadata.save(transaction, "system_collections", keys, given=meta, known=COLLECTION_META)
+
+
+def _ensure_group(transaction: Transaction, name: str, catalogue: Catalogue) -> None:
+    """A group is any collection of the user's; one that nobody spoke of yet gets its record."""
+    found = catalogue.collections.get(name)
+    if found is None or found.system:
+        raise invalid_payload(f'meta.group: there is no collection "{name}"', field="meta.group")
+    keys = {"collection": name}
+    metadata.save(transaction, "system_collections", keys, given={}, known=COLLECTION_META)
+
+
+def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:
+    """Look at the groups as the whole change leaves them."""
+    for name in names:
+        seen, found = {name}, catalogue.collections[name].group
+        while found:
+            if found in seen:
+                raise invalid_payload(f'meta.group: "{name}" would be inside itself', field="meta.group")
+            seen.add(found)
+            found = catalogue.collections[found].group
 
 
 def _drop(transaction: Transaction, found: Collection) -> None:
@@ -138,7 +170,3 @@ def _drop(transaction: Transaction, found: Collection) -> None:
     for table, constraint in transaction.execute(statement("foreign_keys_to"), (found.name,)):
         transaction.define(ddl.drop_constraint(table, constraint))
     transaction.define(ddl.drop_table(found.name))
-
-
-def _after(transaction: Transaction, name: str) -> Record:
-    return collection_record(load_within(transaction).catalogue.collections[name])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import select
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -36,6 +36,8 @@ class Transaction:
 
     connection: Connection
     prepare: bool
+    afterwards: list[Callable[[Database], None]] = field(default_factory=list)
+    """What is to be done once it has committed."""
 
     def run(self, fragment: Fragment) -> list[Row]:
         """Run a statement and return its rows, none when it has no result."""
@@ -79,13 +81,38 @@ class Database:
 
     def _fetch(self, pool: ConnectionPool[Connection], text: str, values: Sequence[object]) -> list[Row]:
         with border(), _borrowed(pool) as connection:
-            return connection.execute(text, values, prepare=self._prepare, binary=True).fetchall()
+            try:
+                return connection.execute(text, values, prepare=self._prepare, binary=True).fetchall()
+            except psycopg.errors.FeatureNotSupported:
+                # A column has another type than when this connection prepared the statement, and it would fail for
+                # ever. What it finds without a plan tells whether the structure has moved; the connection is replaced.
+                found = connection.execute(text, values, prepare=False, binary=True).fetchall()
+                connection.close()
+                return found
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Commit what is done inside, or nothing of it when it raises."""
+        """Commit what is done inside, or nothing of it when it raises; then do what it left for afterwards."""
         with border(), _borrowed(self._open()[1]) as connection, connection.transaction():
-            yield Transaction(connection, self._prepare)
+            found = Transaction(connection, self._prepare)
+            yield found
+        for step in found.afterwards:
+            step(self)
+
+    @contextmanager
+    def alone(self) -> Iterator[Transaction]:
+        """Open a connection for statements that stand outside any transaction and may take their time."""
+        with (
+            border(),
+            psycopg.connect(
+                self._write_dsn,
+                autocommit=True,
+                cursor_factory=psycopg.RawCursor,
+                connect_timeout=_CONNECT_SECONDS,
+                options="-c statement_timeout=0",
+            ) as connection,
+        ):
+            yield Transaction(connection, prepare=False)
 
     def close(self) -> None:
         """Close the connections; a later use opens them again."""
@@ -174,9 +201,7 @@ def direct_transaction(dsn: str) -> Iterator[Transaction]:
     """Open one connection for one transaction: the command line has no pools."""
     with (
         border(),
-        psycopg.connect(
-            dsn, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS
-        ) as connection,
+        psycopg.connect(dsn, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS) as connection,
     ):
         _configure(connection)
         yield Transaction(connection, prepare=False)

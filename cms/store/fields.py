@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cms.errors import invalid_payload
 from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition, parse_field
-from cms.schema.model import Catalogue, Collection, Kind
+from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.records import Record, field_record
 from cms.schema.settings import FIELD_META
 from cms.schema.types import TYPES, Family
 from cms.store import metadata
 from cms.store.alterations import alter, rename
 from cms.store.database import Transaction
-from cms.store.lookup import alterable, known, known_field
+from cms.store.indexes import add_index, is_coming
+from cms.store.lookup import alterable, known, known_field, require_table
 from cms.store.snapshot import load_within
 from cms.store.store import Identity, Scene, Store, require_admin
 
@@ -49,9 +51,11 @@ def create_field(store: Store, identity: Identity, collection: str, payload: Map
         item = parse_field(payload)
         _check_new(item, owner, scene.snapshot.catalogue)
         if not item.is_alias:
+            # What was said of a column that was dropped behind the service's back must not come back with its name.
+            metadata.forget_field(transaction, collection, item.name, catalogue=scene.snapshot.catalogue)
             add_column(transaction, collection, item)
         insert_field_record(transaction, collection, item)
-        return _after(transaction, collection, item.name)
+        return _after(transaction, collection, [item.name])[0]
 
     return store.restructuring(identity, work)
 
@@ -63,8 +67,9 @@ def update_fields(
 
     def work(transaction: Transaction, scene: Scene) -> list[Record]:
         owner = alterable(scene.snapshot.catalogue, collection)
-        names = [_update(transaction, owner, name, payload) for name, payload in changes]
-        return [_after(transaction, collection, name) for name in names]
+        catalogue = scene.snapshot.catalogue
+        names = [_update(transaction, owner, change, catalogue=catalogue) for change in changes]
+        return _after(transaction, collection, names)
 
     return store.restructuring(identity, work)
 
@@ -78,8 +83,9 @@ def delete_field(store: Store, identity: Identity, collection: str, field: str) 
         if field == owner.primary_key:
             raise invalid_payload("The primary key cannot be deleted", collection=collection, field=field)
         if found.column:
+            require_table(owner, "columns")
             transaction.define(ddl.drop_column(collection, field))
-        metadata.forget_field(transaction, collection, field)
+        metadata.forget_field(transaction, collection, field, catalogue=scene.snapshot.catalogue)
 
     store.restructuring(identity, work)
 
@@ -87,8 +93,15 @@ def delete_field(store: Store, identity: Identity, collection: str, field: str) 
 def add_column(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
     """Add a column with its index and comment."""
     transaction.define(ddl.add_column(collection, item))
-    for fragment in ddl.new_column_parts(collection, item):
-        transaction.define(fragment)
+    complete_column(transaction, collection, item)
+
+
+def complete_column(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
+    """Add what a new column has beside itself."""
+    if item.schema.get("is_indexed") and not item.is_key and not item.schema.get("is_unique"):
+        add_index(transaction, collection, item.name)
+    if item.schema.get("comment"):
+        transaction.define(ddl.comment_on_column(collection, item.name, item.schema["comment"]))
 
 
 def insert_field_record(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
@@ -100,31 +113,46 @@ def insert_field_record(transaction: Transaction, collection: str, item: FieldDe
 def require_geometry(type_name: str, catalogue: Catalogue) -> None:
     """Raise `Refused` INVALID_PAYLOAD for a geometry where the database has no PostGIS."""
     if TYPES[type_name].family is Family.GEOMETRY and "postgis" not in catalogue.extensions:
-        raise invalid_payload(
-            "Geometry fields need PostGIS in the database: CREATE EXTENSION postgis", field="type"
-        )
+        raise invalid_payload("Geometry fields need PostGIS in the database: CREATE EXTENSION postgis", field="type")
 
 
 def _check_new(item: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:
     if item.name in owner.fields:
         raise invalid_payload(f'There is a field "{item.name}" already', field="field")
-    if owner.kind is not Kind.TABLE and not item.is_alias:
-        raise invalid_payload(f'"{owner.name}" is no table and gets no columns', collection=owner.name)
+    if owner.kind is Kind.FOLDER:
+        raise invalid_payload(f'"{owner.name}" is a folder and has no fields', collection=owner.name)
+    if not item.is_alias:
+        require_table(owner, "columns")
     if item.is_key and owner.primary_key:
         raise invalid_payload(f'"{owner.name}" has a primary key already', field="schema.is_primary_key")
     require_geometry(item.type_name, catalogue)
 
 
-def _update(transaction: Transaction, owner: Collection, name: str, payload: Mapping[str, object]) -> str:
+def _update(
+    transaction: Transaction,
+    owner: Collection,
+    change: tuple[str, Mapping[str, object]],
+    *,
+    catalogue: Catalogue,
+) -> str:
     """Change one field and return its name, which may be new."""
+    name, payload = change
     found = known_field(owner, name)
     alter(transaction, owner, found, payload)
     new = payload.get("field", name)
     if new == name:
         return name
-    rename(transaction, owner, found, new)
+    rename(transaction, found, new, catalogue=catalogue)
     return str(new)
 
 
-def _after(transaction: Transaction, collection: str, field: str) -> Record:
-    return field_record(load_within(transaction).catalogue.collections[collection].fields[field])
+def _after(transaction: Transaction, collection: str, fields: Sequence[str]) -> list[Record]:
+    found = load_within(transaction).catalogue.collections[collection]
+    return [_with_late_index(transaction, found.fields[field]) for field in fields]
+
+
+def _with_late_index(transaction: Transaction, field: Field) -> Record:
+    """The answer goes out when such an index is there."""
+    if field.column and is_coming(transaction, field.collection, field.name):
+        field = replace(field, column=replace(field.column, indexed=True))
+    return field_record(field)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cms.errors import forbidden, not_found
-from cms.schema.model import Catalogue, Collection, Field
+from cms.errors import forbidden, invalid_payload, not_found
+from cms.schema.model import Catalogue, Collection, Field, Kind
 
 
 def known(catalogue: Catalogue, name: str) -> Collection:
@@ -28,3 +28,10 @@ def known_field(collection: Collection, name: str) -> Field:
     if found is None:
         raise not_found("field")
     return found
+
+
+def require_table(collection: Collection, what: str) -> None:
+    """Raise `Refused` INVALID_PAYLOAD for a view or a folder: only a table's own columns and keys can change."""
+    if collection.kind is not Kind.TABLE:
+        reason = f'"{collection.name}" is a {collection.kind}, whose {what} cannot be changed here'
+        raise invalid_payload(reason, collection=collection.name)

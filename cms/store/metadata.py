@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
+from cms.schema.model import Catalogue
+from cms.schema.references import Change
 from cms.schema.settings import Setting
 from cms.store.database import Transaction
+from cms.store.references import follow
 from cms.store.statements import statement
 
 Keys = Mapping[str, str]
@@ -44,9 +47,7 @@ def _update(values: Mapping[str, Fragment]) -> Fragment:
 
 def remove(transaction: Transaction, table: str, keys: Keys) -> None:
     """Delete the row of these keys."""
-    condition = join(
-        " AND ", (fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items())
-    )
+    condition = join(" AND ", (fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items()))
     transaction.run(fill("DELETE FROM {0} WHERE {1}", name(table), condition))
 
 
@@ -54,6 +55,7 @@ def forget_collection(transaction: Transaction, collection: str) -> None:
     """Remove every row that speaks of a collection (decisions, section 6)."""
     for step in (
         "forget_collection_aliases",
+        "forget_collection_in_junctions",
         "forget_collection_relations",
         "forget_collection_fields",
         "forget_collection_permissions",
@@ -66,11 +68,16 @@ def forget_collection(transaction: Transaction, collection: str) -> None:
         transaction.execute(statement(step), (collection,))
 
 
-def forget_field(transaction: Transaction, collection: str, field: str) -> None:
-    """Remove a field's record and its name wherever it is named."""
+def forget_field(transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue) -> None:
+    """Remove a field's record and its name wherever it is named.
+
+    A rule that names it stays: see `cms.schema.references.follow_in_filter`.
+    """
+    follow(transaction, Change(catalogue, collection, field, None))
     for step in (
         "forget_field_aliases",
         "forget_field_relations",
+        "forget_field_in_relations",
         "forget_field_record",
         "forget_field_in_collection",
         "forget_field_in_group",
@@ -79,8 +86,11 @@ def forget_field(transaction: Transaction, collection: str, field: str) -> None:
         transaction.execute(statement(step), (collection, field))
 
 
-def rename_field(transaction: Transaction, collection: str, before: str, after: str) -> None:
+def rename_field(transaction: Transaction, collection: str, before: str, after: str, *, catalogue: Catalogue) -> None:
     """Let every reference to a field follow its new name."""
+    # A column of the new name may have been dropped behind the service's back; its record would be in the way.
+    remove(transaction, "system_fields", {"collection": collection, "field": after})
+    follow(transaction, Change(catalogue, collection, before, after))
     for step in (
         "rename_field_record",
         "rename_field_in_group",

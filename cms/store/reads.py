@@ -14,7 +14,9 @@ from cms.query.bind import Context, bound
 from cms.query.parse import parse, parse_query_string
 from cms.query.plan import plan
 from cms.query.statement import Statement, finish
-from cms.schema.model import Collection
+from cms.schema.defaults import default_of
+from cms.schema.model import Collection, Field
+from cms.schema.types import MASK, Family
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version
 
 Item = dict[str, Any]
@@ -37,7 +39,7 @@ def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
         rows = _fetch(store, scene, found, literals)
         items: Any = found.items(rows)
         if _is_singleton(scene, ask.collection):
-            items = items[0] if items else defaults(scene.snapshot.catalogue.collections[ask.collection])
+            items = items[0] if items else defaults(scene.snapshot.catalogue.collections[ask.collection], found)
         meta = {"meta": found.meta(rows)} if found.counts else {}
         return jsontext.dumps({"data": items, **meta})
 
@@ -101,9 +103,19 @@ def statement_for(store: Store, scene: Scene, collection: str, query: Query) -> 
     return scene.snapshot.plans.get((collection, query, policy), make)
 
 
-def defaults(collection: Collection) -> Item:
-    """Return a singleton that has no row yet: nothing but nulls, and what its fields say of defaults."""
-    return dict.fromkeys(collection.fields)
+def defaults(collection: Collection, asked: Statement) -> Item:
+    """Return a singleton that has no row yet: of what was asked for, the columns' defaults, else null."""
+    return {path[0]: _default(collection.fields.get(path[0])) for path in asked.paths}
+
+
+def _default(field: Field | None) -> object:
+    """A default that only the database can compute is not there before the row is."""
+    if field is None or field.column is None:
+        return None
+    found = default_of(field, field.column)
+    if found is None or found == field.column.default or (found == "now()" and field.type.family is Family.MOMENT):
+        return None
+    return MASK if field.secret else found
 
 
 def by_key(query: Query, key: str, slot: Slot) -> Query:
@@ -112,13 +124,13 @@ def by_key(query: Query, key: str, slot: Slot) -> Query:
     return replace(query, filter=And((query.filter, narrowed)), limit=None, offset=None, sort=())
 
 
-def _said(
-    store: Store, scene: Scene, ask: Ask, *, keyed_by: str | None = None
-) -> tuple[Statement, tuple[object, ...]]:
+def _said(store: Store, scene: Scene, ask: Ask, *, keyed_by: str | None = None) -> tuple[Statement, tuple[object, ...]]:
     """Return the statement and literals of an ask; the same query string again is not even parsed."""
 
     def make() -> tuple[Statement, tuple[object, ...]]:
         said = _parsed(store, ask)
+        if not keyed_by and _is_singleton(scene, ask.collection):
+            said = _only_row(said)
         query = said.query
         if keyed_by:
             query = by_key(query, keyed_by, Slot(len(said.literals)))
@@ -136,6 +148,12 @@ def _parsed(store: Store, ask: Ask) -> Said:
     return parse_query_string(ask.query_string, store.page)
 
 
+def _only_row(said: Said) -> Said:
+    """A singleton is one item, whatever page was asked for."""
+    window = {slot.index: number for slot, number in ((said.query.limit, 1), (said.query.offset, 0)) if slot}
+    return replace(said, literals=tuple(window.get(place, value) for place, value in enumerate(said.literals)))
+
+
 def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object, ...]) -> list[Any]:
     context = Context(literals, scene.actor.user, scene.actor.role)
     rows = store.database.fetch(found.text, bound(found.values, context))
@@ -144,4 +162,5 @@ def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object,
 
 
 def _is_singleton(scene: Scene, name: str) -> bool:
-    return scene.snapshot.catalogue.collections[name].singleton
+    found = scene.snapshot.catalogue.collections.get(name)
+    return found is not None and found.singleton

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.schema import ddl
-from cms.schema.definitions import FieldDefinition
+from cms.schema.definitions import KEY_TYPES, FieldDefinition
 from cms.schema.links import (
     JunctionDefinition,
     RelationDefinition,
+    check_actions,
     check_allowed,
+    check_any,
     check_named,
     parse_relation,
 )
@@ -21,6 +23,7 @@ from cms.schema.types import TYPES
 from cms.store import metadata
 from cms.store.database import Transaction
 from cms.store.fields import add_column, insert_field_record
+from cms.store.indexes import add_index
 from cms.store.lookup import alterable, known
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
@@ -66,9 +69,7 @@ def create_relation(store: Store, identity: Identity, payload: Mapping[str, obje
     return store.restructuring(identity, work)
 
 
-def update_relation(
-    store: Store, identity: Identity, place: tuple[str, str], payload: Mapping[str, object]
-) -> Record:
+def update_relation(store: Store, identity: Identity, place: tuple[str, str], payload: Mapping[str, object]) -> Record:
     """Change what is said of the relation at (collection, field), or what its foreign key does."""
 
     def work(transaction: Transaction, scene: Scene) -> Record:
@@ -84,9 +85,7 @@ def delete_relation(store: Store, identity: Identity, place: tuple[str, str]) ->
 
     def work(transaction: Transaction, scene: Scene) -> None:
         found = _own(scene.snapshot.catalogue, *place)
-        if found.one_collection and found.one_field:
-            keys = {"collection": found.one_collection, "field": found.one_field}
-            metadata.remove(transaction, "system_fields", keys)
+        _forget_list(transaction, found, scene.snapshot.catalogue)
         transaction.execute(statement("drop_relation"), (found.many_collection, found.many_field))
 
     store.restructuring(identity, work)
@@ -114,6 +113,7 @@ def _relate(transaction: Transaction, definition: RelationDefinition, catalogue:
         raise invalid_payload("There is a relation of this field already", field="field")
     if definition.related is not None:
         _constrain(transaction, definition, catalogue)
+    _index(transaction, definition, catalogue)
     keys = {"many_collection": definition.collection, "many_field": definition.field}
     metadata.remove(transaction, "system_relations", keys)
     _save(transaction, definition)
@@ -137,11 +137,14 @@ def _constrain(transaction: Transaction, definition: RelationDefinition, catalog
         )
         transaction.define(ddl.add_foreign_key(constraint))
     elif column.foreign_table != definition.related:
-        raise invalid_payload(
-            f'The column points to "{column.foreign_table}" already', field="related_collection"
-        )
-    if not column.indexed:
-        transaction.define(ddl.index(definition.collection, definition.field))
+        raise invalid_payload(f'The column points to "{column.foreign_table}" already', field="related_collection")
+
+
+def _index(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
+    """PostgreSQL makes no index for a foreign key, and every read from the other side would scan the table."""
+    column = catalogue.collections[definition.collection].fields[definition.field].column
+    if column and not column.indexed:
+        add_index(transaction, definition.collection, definition.field)
 
 
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:
@@ -151,20 +154,26 @@ def _save(transaction: Transaction, definition: RelationDefinition) -> None:
 
 
 def _ensure_list(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
-    """Make the to-many field at the other side, unless it is there."""
+    """Make the to-many field at the other side, unless it is there and free."""
     one_field, junction = definition.meta.get("one_field"), definition.meta.get("junction_field")
     if not one_field or not definition.related:
         return
-    target = catalogue.collections[definition.related]
-    present = target.fields.get(str(one_field))
+    target, name = alterable(catalogue, definition.related), str(one_field)
+    place = definition.collection, definition.field
+    present, taken = target.fields.get(name), catalogue.by_one.get((target.name, name))
     if present and present.column:
-        raise invalid_payload(
-            f'"{target.name}.{one_field}" is a column and lists nothing', field="meta.one_field"
-        )
+        raise invalid_payload(f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field")
+    if taken and (taken.many_collection, taken.many_field) != place:
+        raise invalid_payload(f'"{target.name}.{name}" lists others already', field="meta.one_field")
     if present is None:
-        special = "m2m" if junction else "o2m"
-        item = FieldDefinition(str(one_field), "alias", Settings(special=[special]))
+        item = FieldDefinition(name, "alias", Settings(special=["m2m" if junction else "o2m"]))
         insert_field_record(transaction, target.name, item)
+
+
+def _forget_list(transaction: Transaction, found: Relation, catalogue: Catalogue) -> None:
+    """A to-many field without its relation would list nothing."""
+    if found.one_collection and found.one_field:
+        metadata.forget_field(transaction, found.one_collection, found.one_field, catalogue=catalogue)
 
 
 def _connect(transaction: Transaction, definition: JunctionDefinition, catalogue: Catalogue) -> Record:
@@ -197,31 +206,42 @@ def _add_key(transaction: Transaction, table: str, column: str, target: str, cat
     owner = catalogue.collections[target]
     assert owner.primary_key
     key = owner.fields[owner.primary_key]
-    schema = (
-        Settings(max_length=key.column.max_length) if key.column and key.column.max_length else Settings()
-    )
+    schema = Settings(max_length=key.column.max_length) if key.column and key.column.max_length else Settings()
+    if key.type_name not in KEY_TYPES:
+        reason = f'The key of "{target}" is of a type that this service makes no columns of; make "{column}" yourself'
+        raise invalid_payload(reason, field="meta.junction_collection")
     item = FieldDefinition(column, key.type_name, Settings(hidden="true"), schema)
     add_column(transaction, table, item)
     insert_field_record(transaction, table, item)
 
 
-def _update(
-    transaction: Transaction, found: Relation, payload: Mapping[str, object], catalogue: Catalogue
-) -> None:
+def _update(transaction: Transaction, found: Relation, payload: Mapping[str, object], catalogue: Catalogue) -> None:
     problems: list[Problem] = []
     meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), RELATION_SCHEMA, "schema", problems)
     if problems:
         raise Refused(problems)
-    check_named(meta, catalogue.collections[found.many_collection])
+    owner = catalogue.collections[found.many_collection]
+    check_named(meta, owner)
     check_allowed(meta, catalogue)
-    place = found.many_collection, found.many_field, found.one_collection
-    definition = RelationDefinition(*place, meta, schema)
-    if meta.get("one_field") != found.one_field:
+    if found.one_collection is None:
+        check_any({**_said(found), **meta})
+    check_actions(schema, owner.fields[found.many_field])
+    definition = RelationDefinition(owner.name, found.many_field, found.one_collection, meta, schema)
+    if "one_field" in meta and meta["one_field"] != found.one_field:
+        _forget_list(transaction, found, catalogue)
         _ensure_list(transaction, definition, catalogue)
-    _save(transaction, definition)
+    if payload.get("meta") is not None:  # null is what GET answers for a foreign key that nobody spoke of
+        _save(transaction, definition)
     if schema and found.constraint:
         _change_actions(transaction, found.constraint, schema)
+
+
+def _said(found: Relation) -> dict[str, object]:
+    return {
+        "one_collection_field": found.one_collection_field,
+        "one_allowed_collections": found.one_allowed_collections,
+    }
 
 
 def _change_actions(transaction: Transaction, present: Constraint, schema: Settings) -> None:

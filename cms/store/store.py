@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from cms.access.policy import PUBLIC, Actor, Policy
 from cms.config import Config
-from cms.errors import Problem, Refused, forbidden, invalid_payload, unavailable
+from cms.errors import STATUS, Problem, Refused, forbidden, invalid_payload, unavailable
 from cms.query.parse import Page
 from cms.schema.model import Version
-from cms.store.border import Stale
+from cms.store.border import Deadlock, Stale
 from cms.store.database import Database, Row, Transaction
 from cms.store.snapshot import Snapshot, Snapshots, load_within
 from cms.store.statements import statement
@@ -47,6 +47,7 @@ class Store:
         self.database = Database(config)
         self.page = Page(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
+        self._attempts = ATTEMPTS + config.database_pool_size  # each connection may hold a plan that is out of date
         self._snapshots = Snapshots(self.database.fetch)
         # A replica may lag: what is written is checked against the primary's own structure and rights.
         replica = config.database_read_url
@@ -54,27 +55,27 @@ class Store:
 
     def reading(self, identity: Identity, work: Callable[[Scene], T]) -> T:
         """Do the work of a read, again when it raises `Stale`: structure or rights had moved on."""
-        for _ in range(ATTEMPTS):
+        for _ in range(self._attempts):
             snapshot = self._snapshots.current()
             try:
-                return work(Scene(snapshot, self._actor(snapshot, identity)))
+                return work(Scene(snapshot, _actor(snapshot, identity, self.database.fetch)))
             except Stale:
                 self._snapshots.renew(snapshot)
-            except Refused:
+            except Refused as refused:
                 # A refusal needs no statement, so nothing has told yet whether it rests on what still holds.
-                if self._holds(snapshot):
+                if refused.status == STATUS["SERVICE_UNAVAILABLE"] or self._holds(snapshot):
                     raise
                 self._snapshots.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
     def writing(self, identity: Identity, work: Callable[[Transaction, Scene], T]) -> T:
         """Do the work of a write in one transaction, all of it again when it raises `Stale`."""
-        for _ in range(ATTEMPTS):
+        for _ in range(self._attempts):
             snapshot = self._primary.current()
             try:
                 with self.database.transaction() as transaction:
                     _check(transaction, snapshot)
-                    return work(transaction, Scene(snapshot, self._actor(snapshot, identity)))
+                    return work(transaction, Scene(snapshot, _actor(snapshot, identity, transaction.execute)))
             except Stale:
                 self._primary.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
@@ -93,6 +94,8 @@ class Store:
                 scene = Scene(load_within(transaction), actor_of(found))
                 require_admin(scene.actor)
                 return work(transaction, scene)
+        except Deadlock:
+            raise unavailable("database", "It is busy with the items of this collection") from None
         except Stale as conflict:
             raise invalid_payload(f"The database refuses it: {conflict}") from None
 
@@ -115,16 +118,21 @@ class Store:
     def _holds(self, snapshot: Snapshot) -> bool:
         return Version(*self.database.fetch(statement("find_version"))[0]) == snapshot.version
 
-    def _actor(self, snapshot: Snapshot, identity: Identity) -> Actor:
-        if identity == ANONYMOUS:
-            return PUBLIC
-        key = identity.user or identity.token or ""
-        return snapshot.actors.get(key, lambda: self._find_actor(snapshot, identity))
 
-    def _find_actor(self, snapshot: Snapshot, identity: Identity) -> Actor:
-        rows = self.database.fetch(statement("find_actor"), (identity.user, identity.token))
+Fetch = Callable[[str, Sequence[object]], list[Row]]
+
+
+def _actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
+    """Return the caller, looked up at most once for a snapshot."""
+    if identity == ANONYMOUS:
+        return PUBLIC
+
+    def find() -> Actor:
+        rows = fetch(statement("find_actor"), (identity.user, identity.token))
         check_version(snapshot, Version(*rows[0][:2]))
         return actor_of(rows)
+
+    return snapshot.actors.get(identity.user or identity.token or "", find)
 
 
 def actor_of(rows: list[Row]) -> Actor:

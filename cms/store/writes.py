@@ -9,7 +9,7 @@ from cms import jsontext
 from cms.access.guard import writable
 from cms.errors import invalid_payload, not_found
 from cms.query import write
-from cms.query.ast import At, Name, Pick, Query, Slot, Test
+from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
 from cms.query.bind import Context, bound
 from cms.query.parse import Page, parse, parse_query_string
 from cms.schema.model import Collection
@@ -41,8 +41,7 @@ def update_one(store: Store, identity: Identity, ask: tuple[str, str], *, key: s
 
     def work(transaction: Transaction, scene: Scene) -> bytes:
         collection = _writable(scene, name, singleton=False)
-        keys = [parse_key(collection, key)]
-        _change(transaction, scene, collection, keys, payload)
+        keys = _change(transaction, scene, collection, [parse_key(collection, key)], payload)
         found = _read_back(store, transaction, scene, collection, keys, query_string=query_string)
         return jsontext.dumps({"data": found[0]})
 
@@ -136,35 +135,30 @@ def _change_many(
     if isinstance(payload, list):
         return _change_each(transaction, scene, collection, payload)
     if not isinstance(payload, Mapping) or "data" not in payload or not {"keys", "query"} & payload.keys():
-        raise invalid_payload(
-            "The body must be an array of items with their keys, or hold data with keys or query"
-        )
+        raise invalid_payload("The body must be an array of items with their keys, or hold data with keys or query")
     if "keys" in payload:
         keys = _keys(collection, payload["keys"])
     else:
         keys = _keys_by_query(store, transaction, scene, collection, payload["query"])
-    _change(transaction, scene, collection, keys, payload["data"])
-    return keys
+    return _change(transaction, scene, collection, keys, payload["data"])
 
 
 def _change(
     transaction: Transaction, scene: Scene, collection: Collection, keys: list[str], payload: object
-) -> None:
+) -> list[str]:
     """Give all items of the keys the same values."""
     values = values_of_change(collection, [payload], _writer(scene))[0]
     key = str(collection.primary_key)
     if values.pop(key, None) not in (None, *keys) or (len(keys) > 1 and _names_key(payload, key)):
         raise invalid_payload("The primary key of an item cannot be changed", field=key)
-    _update(transaction, collection, [{key: found, **values} for found in keys])
+    return _update(transaction, collection, [{key: found, **values} for found in keys])
 
 
 def _names_key(payload: object, key: str) -> bool:
     return isinstance(payload, Mapping) and key in payload
 
 
-def _change_each(
-    transaction: Transaction, scene: Scene, collection: Collection, payload: list[object]
-) -> list[str]:
+def _change_each(transaction: Transaction, scene: Scene, collection: Collection, payload: list[object]) -> list[str]:
     key = str(collection.primary_key)
     rows = values_of_change(collection, payload, _writer(scene))
     keys = [row.get(key) for row in rows]
@@ -172,33 +166,34 @@ def _change_each(
         raise invalid_payload(f'Each item must hold its primary key "{key}"', field=key)
     if len(set(keys)) < len(keys):
         raise invalid_payload("An item is there twice", field=key)
-    _update(transaction, collection, rows)
-    return [str(found) for found in keys]
+    return _update(transaction, collection, rows)
 
 
-def _update(transaction: Transaction, collection: Collection, rows: Sequence[Values]) -> None:
-    """Change rows, those with the same columns in one statement; one unknown key refuses them all."""
+def _update(transaction: Transaction, collection: Collection, rows: Sequence[Values]) -> list[str]:
+    """Change rows, those with the same columns in one statement; one unknown key refuses them all.
+
+    Returns the keys in the rows' order, as PostgreSQL writes them.
+    """
     key = str(collection.primary_key)
+    keys: dict[int, str] = {}
     for names, places in _alike(rows).items():
         columns = [collection.fields[key], *(collection.fields[name] for name in names if name != key)]
         matrix = [[rows[place][field.name] for field in columns] for place in places]
         if len(columns) == 1:
-            found = transaction.run(write.present(collection, [str(row[0]) for row in matrix]))
+            found = transaction.run(write.present(collection, matrix))
         else:
             found = transaction.run(write.update(collection, columns, matrix))
         if len(found) < len(places):
             raise not_found()
+        keys.update((places[number - 1], text) for number, text in found)
+    return [keys[place] for place in range(len(rows))]
 
 
-def _put_singleton(
-    transaction: Transaction, scene: Scene, collection: Collection, payload: object
-) -> list[str]:
+def _put_singleton(transaction: Transaction, scene: Scene, collection: Collection, payload: object) -> list[str]:
     transaction.run(write.lock_of(collection))
     present = transaction.run(write.first(collection))
     if present:
-        keys = [str(key) for (key,) in present]
-        _change(transaction, scene, collection, keys, payload)
-        return keys
+        return _change(transaction, scene, collection, [str(key) for (key,) in present], payload)
     return _insert(transaction, collection, values_of_new(collection, [payload], _writer(scene)))
 
 
@@ -226,11 +221,11 @@ def _keys_by_query(
     said = parse(params, _EVERY_ROW)
     query = replace(said.query, picks=(_key_pick(collection),), aggregates=(), groups=(), counts=())
     items = _select(store, transaction, scene, collection, query, literals=said.literals)
-    return [str(item[""]) for item in items]
+    return [str(item[KEY]) for item in items]
 
 
 def _key_pick(collection: Collection) -> Pick:
-    return Pick("", Name(str(collection.primary_key)))
+    return Pick(KEY, Name(str(collection.primary_key)))
 
 
 # Rows out
@@ -252,7 +247,7 @@ def _read_back(
     narrowed = At(Name(str(collection.primary_key)), Test("_in", (Slot(len(said.literals)),)))
     query = Query(picks=(*said.query.picks, _key_pick(collection)), filter=narrowed)
     items = _select(store, transaction, scene, collection, query, literals=(*said.literals, tuple(keys)))
-    by_key = {str(item.pop("")): item for item in items}
+    by_key = {str(item.pop(KEY)): item for item in items}
     return [by_key[key] for key in keys]
 
 

@@ -18,6 +18,15 @@ DELETE FROM system_relations
 WHERE many_collection = $1::text
    OR one_collection = $1::text;
 
+-- name: forget_collection_in_junctions
+-- A junction whose one side is the collection no longer leads across; called while its relations are still there.
+UPDATE system_relations AS near
+SET junction_field = NULL
+FROM system_relations AS far
+WHERE far.one_collection = $1::text
+  AND near.many_collection = far.many_collection
+  AND near.junction_field = far.many_field;
+
 -- name: forget_collection_fields
 -- What was said about the collection's fields.
 DELETE FROM system_fields
@@ -63,23 +72,23 @@ WHERE system_relations.many_collection = $1::text
   AND system_fields.field = system_relations.one_field;
 
 -- name: forget_field_relations
--- A relation goes with its column; one whose to-many field goes only loses that name.
-WITH unnamed AS (
-    UPDATE system_relations
-    SET one_field = NULL
-    WHERE one_collection = $1::text
-      AND one_field = $2::text
-),
-unsorted AS (
-    UPDATE system_relations
-    SET sort_field = NULL
-    WHERE many_collection = $1::text
-      AND sort_field = $2::text
-      AND many_field <> $2::text
-)
+-- A relation goes with its column.
 DELETE FROM system_relations
 WHERE many_collection = $1::text
   AND $2::text IN (many_field, one_collection_field);
+
+-- name: forget_field_in_relations
+-- Relations of other fields only lose the name.
+UPDATE system_relations
+SET
+    one_field = CASE WHEN one_collection = $1::text AND one_field = $2::text THEN NULL ELSE one_field END,
+    sort_field = CASE WHEN many_collection = $1::text AND sort_field = $2::text THEN NULL ELSE sort_field END,
+    junction_field = CASE
+        WHEN many_collection = $1::text AND junction_field = $2::text THEN NULL
+        ELSE junction_field
+    END
+WHERE (one_collection = $1::text AND one_field = $2::text)
+   OR (many_collection = $1::text AND $2::text IN (sort_field, junction_field));
 
 -- name: forget_field_record
 -- What was said about the field.
@@ -147,13 +156,13 @@ SET
 WHERE $1::text IN (many_collection, one_collection);
 
 -- name: rename_field_in_collection
--- Sorting, archiving and the template that shows an item follow the name.
+-- Sorting and archiving follow the name.
 UPDATE system_collections
 SET
     sort_field = CASE WHEN sort_field = $2::text THEN $3::text ELSE sort_field END,
-    archive_field = CASE WHEN archive_field = $2::text THEN $3::text ELSE archive_field END,
-    display_template = replace(display_template, '{{' || $2::text || '}}', '{{' || $3::text || '}}')
-WHERE collection = $1::text;
+    archive_field = CASE WHEN archive_field = $2::text THEN $3::text ELSE archive_field END
+WHERE collection = $1::text
+  AND $2::text IN (sort_field, archive_field);
 
 -- name: rename_field_in_permissions
 -- Lists of allowed fields follow the name.
@@ -185,6 +194,7 @@ JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attrib
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND index.indisunique
   AND index.indnkeyatts = 1
+  AND index.indpred IS NULL
   AND attribute.attname = $2::text
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid);
 
@@ -197,7 +207,25 @@ JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attrib
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND NOT index.indisunique
   AND index.indnkeyatts = 1
+  AND index.indpred IS NULL
   AND attribute.attname = $2::text;
+
+-- name: invalid_indexes
+-- The indexes of one column whose build failed half way.
+SELECT class.relname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND NOT index.indisvalid
+  AND attribute.attname = $2::text;
+
+-- name: is_large
+-- Measured and not estimated, because a table that was just filled has no statistics yet. Partitioned tables
+-- take no concurrent build.
+SELECT class.relkind = 'r' AND pg_table_size(class.oid) > $2::bigint
+FROM pg_class AS class
+WHERE class.oid = to_regclass(quote_ident($1::text));
 
 -- name: drop_relation
 -- The record stays, marked, because the foreign key that stays would otherwise be taken for a relation.

@@ -49,8 +49,7 @@ def server_account(cluster: Path) -> Account:
         )
     if os.geteuid() not in (0, account.uid):
         raise EmbeddedError(
-            f"{cluster} belongs to {account.name}. "
-            f"Start as {account.name} or as root, or set another DATA_DIR."
+            f"{cluster} belongs to {account.name}. Start as {account.name} or as root, or set another DATA_DIR."
         )
     return account
 
@@ -60,15 +59,19 @@ def can_enter(account: Account, folder: Path) -> bool:
     return run_as(account, ["/bin/sh", "-c", 'test -x "$0"', folder]).returncode == 0
 
 
-def run_as(account: Account, command: Sequence[str | Path]) -> subprocess.CompletedProcess[str]:
+def run_as(
+    account: Account, command: Sequence[str | Path], *, inherited: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
     """Run a command as `account` and return its result; a failure of the command is not raised.
 
-    The working folder is `/`, because the account may not be able to enter the present one.
+    The working folder is `/`, because the account may not be able to enter the present one. `inherited` are
+    descriptors that the command has too.
     """
     return subprocess.run(
         [str(word) for word in command],
         cwd="/",
         env=plain_environment(),
+        pass_fds=inherited,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",

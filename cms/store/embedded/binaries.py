@@ -62,9 +62,7 @@ def examine(folder: Path) -> Binaries | None:
     return Binaries(folder, int(version[1])) if version else None
 
 
-def reachable(
-    binaries: Binaries, account: Account, *, beside: Path, announce: Callable[[str], None]
-) -> Binaries:
+def reachable(binaries: Binaries, account: Account, *, beside: Path, announce: Callable[[str], None]) -> Binaries:
     """Return programs that `account` can run: these, or a copy of them in the folder `beside`."""
     if _runs_as(account, binaries.folder):
         return binaries

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from cms.store.embedded.accounts import run_as
+from cms.store.embedded.accounts import Account, run_as
 from cms.store.embedded.binaries import Binaries
 from cms.store.embedded.error import EmbeddedError
+from cms.store.embedded.locks import hold, release
 from cms.store.embedded.places import Place
 
 SUPERUSER = "postgres"
@@ -61,20 +62,24 @@ def initialise(place: Place, binaries: Binaries, *, durable: bool) -> None:
     draft.mkdir(mode=0o700)
     if not place.account.is_ours:
         os.chown(draft, place.account.uid, place.account.gid)
-    _initdb(draft, place, binaries, durable=durable)
+    lock = hold(place.locks / "server")  # so that nobody else begins while an orphaned initdb still writes
+    try:
+        _initdb(draft, place.account, program=binaries.folder / "initdb", durable=durable, lock=lock)
+    finally:
+        release(lock)
     _configure(draft / "postgresql.conf")
     draft.rename(place.cluster)
     if durable:
         _flush(place.home)
 
 
-def _initdb(draft: Path, place: Place, binaries: Binaries, *, durable: bool) -> None:
-    command: list[str | Path] = [binaries.folder / "initdb", "-D", draft, "-U", SUPERUSER, "-E", "UTF8"]
+def _initdb(draft: Path, account: Account, *, program: Path, durable: bool, lock: int) -> None:
+    command: list[str | Path] = [program, "-D", draft, "-U", SUPERUSER, "-E", "UTF8"]
     command += [*_locale(), "--data-checksums", "--no-instructions"]
     command += ["--auth-local=trust", "--auth-host=reject"]
-    result = run_as(place.account, command if durable else [*command, "--no-sync"])
+    result = run_as(account, command if durable else [*command, "--no-sync"], inherited=[lock])
     if result.returncode:
-        raise EmbeddedError(f"A new database cannot be made in {place.home}. {result.stderr.strip()}")
+        raise EmbeddedError(f"A new database cannot be made in {draft.parent}. {result.stderr.strip()}")
 
 
 def _locale() -> list[str]:

@@ -18,14 +18,14 @@ from threading import Thread
 def main(arguments: list[str]) -> None:
     """Start a server and stay until it ends.
 
-    Arguments: the lock that the server holds, the lock that its users share, the file for what it says
-    before its log is open, the ids to run as or `-` for ours, a folder to remove in the end or `-`, then
-    the command.
+    Arguments: the descriptor of the lock that the server inherits, the lock that its users share, the file
+    for what it says before its log is open, the ids to run as or `-` for ours, a folder to remove in the
+    end or `-`, then the command.
     """
-    held, shared, early_log, ids, scratch, *command = arguments
+    lock, shared, early_log, ids, scratch, *command = arguments
     if os.fork():
         return
-    server = start(command, held, early_log, ids)
+    server = start(command, int(lock), early_log=early_log, ids=ids)
     detach()
     Thread(target=stop_when_unused, args=(server, shared), daemon=True).start()
     server.wait()
@@ -33,10 +33,8 @@ def main(arguments: list[str]) -> None:
         clear(scratch)
 
 
-def start(command: list[str], held: str, early_log: str, ids: str) -> subprocess.Popen[bytes]:
+def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subprocess.Popen[bytes]:
     user, group = (None, None) if ids == "-" else map(int, ids.split(":"))
-    lock = os.open(held, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)
     with open(early_log, "xb") as output:
         server = subprocess.Popen(
             command,
@@ -45,7 +43,6 @@ def start(command: list[str], held: str, early_log: str, ids: str) -> subprocess
             stdout=output,
             stderr=output,
             pass_fds=[lock],
-            start_new_session=True,
             user=user,
             group=group,
             extra_groups=None if user is None else [],

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
+import psycopg
+
 from cms.store.embedded import locks, server
 from cms.store.embedded.binaries import find_binaries, reachable
 from cms.store.embedded.cluster import initialise, version_of
@@ -78,29 +80,32 @@ def start(
         with locks.exclusively(place.locks / "start"):
             lock = locks.share(place.locks / "users")
             try:
-                return _join(place, lock, lambda: _launch(place, binaries, announce, settings))
+                return _join(
+                    place,
+                    lock,
+                    launch=lambda: _launch(place, binaries, announce=announce, settings=settings),
+                    announce=announce,
+                )
             except BaseException:
                 locks.release(lock)
                 raise
-    except OSError as error:
+    except (OSError, psycopg.Error) as error:
         raise EmbeddedError(f"The database server of {data} cannot be started. {error}") from error
 
 
-def _join(place: Place, lock: int, launch: Callable[[], None]) -> Embedded:
-    postmaster = server.await_server(place, launch)
+def _join(place: Place, lock: int, *, launch: Callable[[], None], announce: Callable[[str], None]) -> Embedded:
+    postmaster = server.await_server(place, launch, announce=announce)
     version = version_of(place.cluster)
     if version is None:
         raise EmbeddedError(f"{place.cluster} has lost its PG_VERSION. Restore it from a backup.")
     return Embedded(place, dsn=server.ensure_database(postmaster, DATABASE), version=version, lock=lock)
 
 
-def _launch(
-    place: Place, named: Path | None, announce: Callable[[str], None], settings: Mapping[str, str]
-) -> None:
+def _launch(place: Place, named: Path | None, *, announce: Callable[[str], None], settings: Mapping[str, str]) -> None:
     wanted = version_of(place.cluster)
     found = find_binaries(named, wanted=wanted)
     binaries = reachable(found, place.account, beside=shelter(place.home, place.account), announce=announce)
     if wanted is None:
         announce(f"A new database is made in {place.cluster}.")
         initialise(place, binaries, durable=settings.get("fsync") != "off")
-    server.launch(place, binaries, settings)
+    server.launch(place, binaries, settings=settings)

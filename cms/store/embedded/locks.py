@@ -1,8 +1,8 @@
 """Advisory locks that the kernel drops when their last holder is gone, however it went.
 
 Three files: `start` is held by whoever starts or stops the server; `users` is shared by all who use it;
-`server` is held by the server itself, whose processes all inherit it, so that it tells with certainty whether
-one of them lives, which a process number never does.
+`server` is taken by whoever starts the server and inherited by `initdb` and all the server's processes, so
+that it tells with certainty whether one of them lives, which a process number never does.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ from pathlib import Path
 @contextmanager
 def exclusively(path: Path) -> Iterator[None]:
     """Hold the lock alone; waits for it."""
-    lock = open_lock(path)
+    lock = hold(path)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         release(lock)
+
+
+def hold(path: Path) -> int:
+    """Take the lock alone and return its descriptor, for a child to inherit; waits for it."""
+    lock = open_lock(path)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
 
 
 def share(path: Path) -> int:

@@ -15,7 +15,7 @@ import psycopg
 from cms.store.embedded.accounts import can_enter, plain_environment, run_as
 from cms.store.embedded.binaries import Binaries
 from cms.store.embedded.error import EmbeddedError
-from cms.store.embedded.locks import is_held
+from cms.store.embedded.locks import hold, is_held
 from cms.store.embedded.places import Place
 from cms.store.embedded.postmaster import PORT, Postmaster, listens, read_postmaster
 
@@ -29,48 +29,50 @@ PAUSE_SECONDS = 0.01
 # Recovery after a crash replays at most max_wal_size, a shutdown writes at most shared_buffers.
 PATIENCE_SECONDS = 300.0
 
+SILENCE_SECONDS = 3.0
+
 
 def is_running(place: Place) -> bool:
     """Tell whether a process of the server lives, be it one that its killed parent left behind."""
     return is_held(place.locks / "server")
 
 
-def await_server(place: Place, launch: Callable[[], None]) -> Postmaster:
+def await_server(place: Place, launch: Callable[[], None], *, announce: Callable[[str], None]) -> Postmaster:
     """Return the server as soon as it accepts connections; `launch` it when it is not running, or no longer.
 
     Raises `EmbeddedError` with the server's last words when it ends, with its answer when it takes too long.
     """
-    launched = False
+    launched = announced = False
     answer = ""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
+    began = time.monotonic()
+    while time.monotonic() < began + PATIENCE_SECONDS:
         if not is_running(place):
             if launched:
                 raise EmbeddedError(f"The server of {place.cluster} did not start. {_last_words(place)}")
             launch()
             launched = True
+            began = time.monotonic()
         try:
             return _greet(place)
         except psycopg.OperationalError as error:
             answer = str(error)
+        if not announced and time.monotonic() > began + SILENCE_SECONDS:
+            announce(f"Waiting for the server of {place.cluster}. {answer}")
+            announced = True
         time.sleep(PAUSE_SECONDS)
     raise EmbeddedError(f"The server of {place.cluster} does not accept connections. {answer}")
 
 
-def launch(place: Place, binaries: Binaries, settings: Mapping[str, str]) -> None:
+def launch(place: Place, binaries: Binaries, *, settings: Mapping[str, str]) -> None:
     """Start the server under a keeper; returns as soon as it is a process."""
     _clear_leftovers(place.cluster)
-    early_log = place.locks / "start.log"
-    early_log.unlink(missing_ok=True)
     sockets = _socket_folder(place)
-    account = place.account
+    lock = hold(place.locks / "server")
+    command = [*_keeper(place, lock, sockets=sockets), binaries.folder / "postgres", "-D", place.cluster]
+    command += _given({**_private(sockets), **settings})
     keeper = subprocess.run(
-        [
-            *(sys.executable, "-I", "-S", KEEPER, place.locks / "server", place.locks / "users", early_log),
-            "-" if account.is_ours else f"{account.uid}:{account.gid}",
-            "-" if sockets == place.cluster else sockets,
-            *_command(place.cluster, binaries, sockets, settings),
-        ],
+        [str(word) for word in command],
+        pass_fds=[lock],
         cwd="/",
         env=plain_environment(),
         stdin=subprocess.DEVNULL,
@@ -79,6 +81,7 @@ def launch(place: Place, binaries: Binaries, settings: Mapping[str, str]) -> Non
         errors="replace",
         start_new_session=True,
     )
+    os.close(lock)
     if keeper.stderr:
         raise EmbeddedError(f"The server of {place.cluster} cannot be started. {keeper.stderr.strip()}")
 
@@ -105,17 +108,26 @@ def ensure_database(postmaster: Postmaster, name: str) -> str:
     return postmaster.conninfo(name)
 
 
-def _command(
-    cluster: Path, binaries: Binaries, sockets: Path, settings: Mapping[str, str]
-) -> list[str | Path]:
-    private = {
+def _keeper(place: Place, lock: int, *, sockets: Path) -> list[str | Path]:
+    early_log = place.locks / "start.log"
+    early_log.unlink(missing_ok=True)
+    ids = "-" if place.account.is_ours else f"{place.account.uid}:{place.account.gid}"
+    scratch = "-" if sockets == place.cluster else sockets
+    script: list[str | Path] = [sys.executable, "-I", "-S", KEEPER]
+    return [*script, str(lock), place.locks / "users", early_log, ids, scratch]
+
+
+def _private(sockets: Path) -> Mapping[str, str]:
+    return {
         "listen_addresses": "",
         "port": PORT,
         "unix_socket_directories": str(sockets),
         "unix_socket_permissions": "0700",
     }
-    given = [f"{name}={value}" for name, value in {**private, **settings}.items()]
-    return [binaries.folder / "postgres", "-D", cluster, *(word for each in given for word in ("-c", each))]
+
+
+def _given(settings: Mapping[str, str]) -> list[str]:
+    return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
 
 
 def _greet(place: Place) -> Postmaster:

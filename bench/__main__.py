@@ -1,0 +1,73 @@
+"""`python -m bench`: start what is needed, measure, print the table, keep it beside this file."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+
+from bench import bulk, data, first, growth
+from bench.cases import READS, WRITES
+from bench.chart import chart
+from bench.report import Report, as_data, table
+from bench.rounds import Length, compare
+from bench.stage import Stage, both, environment, login, prepared, sender, temporary_folder
+
+RESULTS = Path(__file__).with_name("results")
+QUICK, FULL = Length(3, 0.5), Length(9, 1.0)
+QUICK_SIZES = (10_000, 100_000)
+
+
+def main() -> None:
+    arguments = _arguments()
+    length = QUICK if arguments.quick else FULL
+    sizes = growth.LARGE if arguments.large else QUICK_SIZES if arguments.quick else growth.SIZES
+    with temporary_folder() as folder:
+        with prepared(folder) as stage:
+            report, token = _measured(stage, length, sizes, quick=arguments.quick)
+        started = first.measure(folder, environment(folder), token=token)
+    report = replace(report, first_seconds=started)
+    _keep(report)
+    print(table(report))
+
+
+def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bool) -> tuple[Report, str]:
+    with both(stage) as (service, floor):
+        token = login(service)
+        _say("Making the data")
+        data.make(sender(service, token), stage.dsn)
+        results = []
+        for case in READS + WRITES:
+            _say(case.name)
+            results.append(compare(case, service, floor, token=token, length=length))
+        memory = bulk.memory(service.workers())
+        _say(f"create {bulk.ROWS:,} in one POST")
+        created = bulk.measure(service, stage.dsn, token=token, times=3 if quick else 7)
+        _say("Growth by depth and by size")
+        depths = growth.by_depth(service, token=token, length=length)
+        grown = growth.by_size(service, stage.dsn, token=token, sizes=sizes, length=length)
+    return Report(results, created, memory, grown, depths, quick), token
+
+
+def _arguments() -> Namespace:
+    parser = ArgumentParser(prog="python -m bench", description="Measure the service beside its floor.")
+    parser.add_argument("--quick", action="store_true", help="about a minute, with more noise")
+    parser.add_argument("--large", action="store_true", help="also 10,000,000 rows, which take minutes to make")
+    return parser.parse_args()
+
+
+def _keep(report: Report) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "latest.json").write_bytes(orjson.dumps(as_data(report), option=orjson.OPT_INDENT_2) + b"\n")
+    (RESULTS / "latest.svg").write_text(chart(report.results), encoding="utf-8")
+
+
+def _say(words: str) -> None:
+    print(f"{words} …", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""The picture: for each case the service's rate as a part of its floor's, with the target as a mark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from bench.rounds import Result
+
+WIDTH, LEFT, BAR, STEP, TOP = 760, 250, 20, 34, 48
+SPAN = 400  # what a ratio of 1 measures
+KEPT, MISSED, GROUND, INK = "#3a7d44", "#c8553d", "#e6e6e6", "#222222"
+
+
+def chart(results: Sequence[Result]) -> str:
+    """Return an SVG with a bar for each case."""
+    height = TOP + STEP * len(results) + 24
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+            f'font-family="sans-serif" font-size="13" fill="{INK}" role="img">',
+            f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+            _text(16, 26, "Requests a second, as a part of the floor's (the mark is the target)"),
+            *(piece for place, result in enumerate(results) for piece in _bar(result, TOP + place * STEP)),
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _bar(result: Result, y: int) -> Iterator[str]:
+    mark = LEFT + SPAN * result.case.target
+    color = KEPT if result.ratio >= result.case.target else MISSED
+    label = f"{result.ratio:.2f} ({result.service.rate:,.0f} of {result.floor.rate:,.0f})"
+    yield _text(16, y + 15, result.case.name)
+    yield _box(LEFT, y, SPAN, BAR, color=GROUND)
+    yield _box(LEFT, y, min(SPAN * result.ratio, WIDTH - LEFT), BAR, color=color)
+    yield _box(mark - 1, y - 3, 2, BAR + 6, color=INK)
+    yield _text(LEFT + 6, y + 15, label, color="#ffffff" if result.ratio > 0.45 else INK)
+
+
+def _text(x: float, y: float, words: str, *, color: str = INK) -> str:
+    return f'<text x="{x}" y="{y}" fill="{color}">{escape(words)}</text>'
+
+
+def _box(x: float, y: float, width: float, height: float, *, color: str) -> str:
+    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}"/>'

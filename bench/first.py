@@ -1,0 +1,57 @@
+"""The first request after a start: `cms serve` on a database that exists and is not running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.wire import Failed, exchange, request
+
+PATIENCE_SECONDS = 60.0
+
+
+def measure(folder: Path, environ: Mapping[str, str], *, token: str) -> float:
+    """Return the seconds from the start of the command until an item has been answered."""
+    port = _free_port()
+    settings = {name: value for name, value in environ.items() if name != "DATABASE_URL"}
+    inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    message = request("GET", "/items/articles/1", token=token)
+    with (folder / "start.log").open("wb") as output:
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cms", "serve"],
+            env={**inherited, **settings, "PORT": str(port)},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            _ask_until_answered(port, message, process)
+            return time.perf_counter() - began
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(PATIENCE_SECONDS)
+
+
+def _ask_until_answered(port: int, message: bytes, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            exchange(("127.0.0.1", port), message)
+            return
+        except ConnectionRefusedError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise Failed("the service did not start") from None
+            time.sleep(0.01)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+        return port

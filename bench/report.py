@@ -1,0 +1,151 @@
+"""What a run found: as one table for people, as JSON for programs."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.bulk import ROWS, Bulk
+from bench.growth import Depth, Size
+from bench.load import CONNECTIONS, Round
+from bench.rounds import Result
+
+FLAT = 2.0  # a B-tree has one level more for some hundred times the rows
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One promise beside what was measured."""
+
+    name: str
+    target: str
+    found: str
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Everything that one run measured; times are milliseconds but where a name says seconds.
+
+    `busy` is how many processes wanted a core, on average of five minutes: more of them than cores means that the run
+    shared these, within itself (client, two servers, database) and with whatever else the machine did.
+    """
+
+    results: list[Result]
+    bulk: Bulk
+    memory: float
+    sizes: list[Size]
+    depths: list[Depth]
+    quick: bool
+    first_seconds: float = 0.0
+    busy: float = field(default_factory=lambda: os.getloadavg()[1])
+    machine: str = field(default_factory=lambda: _machine())
+
+    def lines(self) -> list[Line]:
+        """Return the promises that are no ratio to the floor."""
+        rate = {result.case.name: result.service.rate * result.case.rows for result in self.results}
+        faster = rate["create 100 in one POST"] / rate["create one"]
+        slower, grown = self.bulk.post / self.bulk.copy, self.bulk.peak - self.bulk.before
+        first, last = self.sizes[0], self.sizes[-1]
+        item, page = last.item / first.item, last.page / first.page
+        tail = max(result.service.p99 / result.service.p50 for result in self.results)
+        return [
+            Line("create 100: a row against a single create", "20 times faster", f"{faster:.1f}", faster >= 20),
+            Line(f"create {ROWS:,} in one POST against COPY", "3 times slower", f"{slower:.1f}", slower <= 3),
+            Line("memory that this POST adds to a worker", "under 50 MiB", f"{grown:.0f} MiB", grown < 50),
+            Line("the longest p99 against its p50", "4 times", f"{tail:.1f}", tail <= 4),
+            Line("memory of a worker", "under 120 MB", f"{self.memory:.0f} MiB", self.memory < 114),
+            Line("first request after start", "under 3 s", f"{self.first_seconds:.2f} s", self.first_seconds < 3),
+            Line(f"one item, {first.rows:,} to {last.rows:,} rows", "flat", f"{item:.2f} times", item < FLAT),
+            Line(f"a page, {first.rows:,} to {last.rows:,} rows", "flat", f"{page:.2f} times", page < FLAT),
+        ]
+
+
+def table(report: Report) -> str:
+    """Return the report as Markdown that also reads well in a terminal."""
+    return "\n".join([*_cases(report), "", *_promises(report), "", *_sizes(report), "", *_depths(report)])
+
+
+def _cases(report: Report) -> Iterator[str]:
+    yield f"{report.machine}; load {report.busy:.1f}."
+    yield f"{CONNECTIONS} keep-alive connections; medians of rounds that floor and service took in turns."
+    yield ""
+    heads = ("case", "floor/s", "p50 ms", "p99 ms", "service/s", "p50 ms", "p99 ms", "ratio", "target", "")
+    yield _row(heads)
+    yield _rule(len(heads))
+    for result in report.results:
+        kept = _verdict(kept=result.ratio >= result.case.target)
+        figures = (*_figures(result.floor), *_figures(result.service))
+        yield _row((result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", kept))
+    yield ""
+    yield "The floor of writes writes the row and nothing else, as the service does now."
+
+
+def _promises(report: Report) -> Iterator[str]:
+    yield _row(("what", "target", "measured", ""))
+    yield _rule(4)
+    for line in report.lines():
+        yield _row((line.name, line.target, line.found, _verdict(kept=line.kept)))
+
+
+def _sizes(report: Report) -> Iterator[str]:
+    yield _row(("rows in the collection", "one item, ms", "a sorted page, ms"))
+    yield _rule(3)
+    for size in report.sizes:
+        yield _row((f"{size.rows:,}", f"{size.item:.2f}", f"{size.page:.2f}"))
+
+
+def _depths(report: Report) -> Iterator[str]:
+    yield _row(("levels opened", "items in the answer", "ms", "µs an item"))
+    yield _rule(4)
+    for depth in report.depths:
+        each = depth.took * 1000 / depth.items
+        yield _row((str(depth.depth), f"{depth.items:,}", f"{depth.took:.2f}", f"{each:.1f}"))
+
+
+def _figures(found: Round) -> tuple[str, str, str]:
+    return f"{found.rate:,.0f}", f"{found.p50:.2f}", f"{found.p99:.2f}"
+
+
+def _verdict(*, kept: bool) -> str:
+    return "kept" if kept else "missed"
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    first, *others = cells
+    return f"| {first:<44} | " + " | ".join(f"{cell:>10}" for cell in others) + " |"
+
+
+def _rule(columns: int) -> str:
+    return "|" + "|".join([":---", *["---:"] * (columns - 1)]) + "|"
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """Return the report for a program; it holds no date and no name of a machine."""
+    return {
+        "machine": report.machine,
+        "quick": report.quick,
+        "load": report.busy,
+        "cases": [
+            {
+                "name": result.case.name,
+                "target": result.case.target,
+                "ratio": result.ratio,
+                "service": asdict(result.service),
+                "floor": asdict(result.floor),
+            }
+            for result in report.results
+        ],
+        "promises": [asdict(line) for line in report.lines()],
+        "bulk": asdict(report.bulk),
+        "sizes": [asdict(size) for size in report.sizes],
+        "depths": [asdict(depth) for depth in report.depths],
+    }
+
+
+def _machine() -> str:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{platform.system()}, {cores} cores for client, servers and database, Python {platform.python_version()}"

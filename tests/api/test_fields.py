@@ -1,0 +1,276 @@
+"""/fields: columns and aliases made, read and dropped (specification, sections 2.3 and 4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.client import Client
+
+GEOMETRIES = ["Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon"]
+
+DEFAULTS: list[tuple[str, Any, Any]] = [
+    ("string", 'it\'s 100 % "so" \\ 🦊', 'it\'s 100 % "so" \\ 🦊'),
+    ("string", "", ""),
+    ("string", "now()", "now()"),
+    ("text", "a\nb::text", "a\nb::text"),
+    ("uuid", "0F0E0D0C-0B0A-4909-8807-060504030201", "0f0e0d0c-0b0a-4909-8807-060504030201"),
+    ("integer", -5, -5),
+    ("bigInteger", 2**63 - 1, 2**63 - 1),
+    ("float", 1.5, 1.5),
+    ("decimal", 0, 0),
+    ("decimal", -12.25, -12.25),
+    ("boolean", True, True),
+    ("boolean", False, False),
+    ("date", "2024-02-29", "2024-02-29"),
+    ("time", "23:59:59", "23:59:59"),
+    ("datetime", "2024-02-29T10:00:00", "2024-02-29T10:00:00"),
+    ("dateTime", "2024-02-29T10:00:00", "2024-02-29T10:00:00"),
+    ("timestamp", "2024-02-29T10:00:00+02:00", "2024-02-29T08:00:00.000Z"),
+    ("json", {"a": [1, None, "x"]}, {"a": [1, None, "x"]}),
+    ("json", "text", "text"),
+    ("csv", ["a", "b"], ["a", "b"]),
+    ("csv", [], []),
+    ("binary", "3q2+7w==", "3q2+7w=="),
+]
+COMPUTED = [
+    ("uuid", "gen_random_uuid()", "gen_random_uuid()"),
+    ("date", "now()", "now()"),
+    ("time", "now()", "now()"),
+    ("datetime", "now()", "now()"),
+    ("timestamp", "now()", "now()"),
+    ("timestamp", "CURRENT_TIMESTAMP", "now()"),
+]
+
+
+@pytest.fixture
+def things(api: Client) -> Client:
+    """The administrator's client, with a collection "things" that has an id and one item."""
+    api.post("/collections", {"collection": "things", "schema": {}})
+    api.post("/items/things", {})
+    return api
+
+
+def add(api: Client, field: str, type_name: str, **more: object) -> Any:
+    return api.post("/fields/things", {"field": field, "type": type_name, **more}).data
+
+
+def test_a_field_is_a_column_from_the_next_request_on(things: Client) -> None:
+    record = add(things, "title", "string", meta={"interface": "input", "width": "half"})
+    assert record["schema"]["data_type"] == "character varying(255)"
+    assert record["schema"]["is_nullable"]
+    assert (record["meta"]["interface"], record["meta"]["width"]) == ("input", "half")
+    assert things.get("/fields/things/title").data == record
+    assert things.patch("/items/things/1", {"title": "x"}).data == {"id": 1, "title": "x"}
+
+
+def test_every_documented_key_is_answered(things: Client) -> None:
+    record = add(things, "title", "string")
+    assert record.keys() == {"collection", "field", "type", "meta", "schema"}
+    meta = """id collection field special interface options display display_options readonly hidden required sort width
+        group translations note conditions validation validation_message searchable"""
+    assert record["meta"].keys() == set(meta.split())
+    schema = """name table data_type default_value max_length numeric_precision numeric_scale is_nullable is_unique
+        is_indexed is_primary_key is_generated has_auto_increment foreign_key_table foreign_key_column comment"""
+    assert record["schema"].keys() == set(schema.split())
+
+
+@pytest.mark.parametrize(
+    "type_name",
+    [*dict.fromkeys(name for name, _, _ in DEFAULTS if name != "dateTime"), "hash"],
+)
+def test_each_type_reads_back_as_itself(things: Client, type_name: str) -> None:
+    assert add(things, "a", type_name)["type"] == type_name
+    assert things.get("/fields/things/a").data["type"] == type_name
+    assert things.get("/items/things/1").data == {"id": 1, "a": None}
+
+
+@pytest.mark.parametrize(("type_name", "sent", "read"), DEFAULTS + COMPUTED)
+def test_a_default_reads_back_as_a_value_of_its_type(things: Client, type_name: str, sent: Any, read: Any) -> None:
+    assert add(things, "a", type_name, schema={"default_value": sent})["schema"]["default_value"] == read
+    again = things.patch("/fields/things/a", {"schema": {"default_value": read}}).data
+    assert again["schema"]["default_value"] == read
+
+
+@pytest.mark.parametrize(("type_name", "sent", "read"), DEFAULTS)
+def test_a_default_is_what_an_item_gets(things: Client, type_name: str, sent: Any, read: Any) -> None:
+    add(things, "a", type_name, schema={"default_value": sent})
+    assert things.post("/items/things", {}).data["a"] == read
+
+
+@pytest.mark.parametrize("type_name", ["uuid", "date", "time", "datetime", "timestamp"])
+def test_a_computed_default_is_computed_for_each_item(things: Client, type_name: str) -> None:
+    word = "gen_random_uuid()" if type_name == "uuid" else "now()"
+    add(things, "a", type_name, schema={"default_value": word})
+    assert things.post("/items/things", {}).data["a"]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "schema"),
+    [
+        ("integer", {"default_value": "x"}),
+        ("integer", {"default_value": 1.5}),
+        ("integer", {"default_value": 2**40}),
+        ("uuid", {"default_value": "now()"}),
+        ("date", {"default_value": "gen_random_uuid()"}),
+        ("date", {"default_value": "2023-02-29"}),
+        ("boolean", {"default_value": "maybe"}),
+        ("string", {"default_value": {}}),
+        ("string", {"default_value": "x" * 256}),
+        ("string", {"default_value": "four", "max_length": 3}),
+        ("hash", {"default_value": "secret"}),
+        ("string", {"max_length": 0}),
+        ("string", {"max_length": -1}),
+        ("string", {"max_length": 10**9}),
+        ("text", {"max_length": 5}),
+        ("decimal", {"numeric_precision": 0}),
+        ("decimal", {"numeric_precision": 1001}),
+        ("decimal", {"numeric_precision": 3, "numeric_scale": 4}),
+        ("decimal", {"numeric_scale": 4}),
+        ("integer", {"numeric_precision": 4}),
+        ("string", {"has_auto_increment": True}),
+        ("integer", {"is_primary_key": True}),
+        ("string", {"is_nullable": False}),
+        ("json", {"is_indexed": True}),
+        ("json", {"is_unique": True}),
+        ("string", {"nonsense": True}),
+        ("string", []),
+        ("alias", {"is_nullable": True}),
+    ],
+)
+def test_what_does_not_fit_a_type_is_refused_and_adds_nothing(things: Client, type_name: str, schema: object) -> None:
+    answer = things.post("/fields/things", {"field": "a", "type": type_name, "schema": schema})
+    assert answer.status == 400, answer.text
+    assert [record["field"] for record in things.get("/fields/things").data] == ["id"]
+
+
+def test_lengths_precisions_and_constraints_are_kept(things: Client) -> None:
+    schema = add(things, "a", "string", schema={"max_length": 3, "is_unique": True, "comment": "50 %"})["schema"]
+    assert (schema["max_length"], schema["is_unique"], schema["comment"]) == (3, True, "50 %")
+    schema = add(things, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2})["schema"]
+    assert (schema["numeric_precision"], schema["numeric_scale"]) == (5, 2)
+    schema = add(things, "c", "integer", schema={"default_value": 1, "is_nullable": False, "is_indexed": True})[
+        "schema"
+    ]
+    assert (schema["is_nullable"], schema["is_indexed"], schema["is_unique"]) == (False, True, False)
+    assert things.post("/items/things", {"a": "four"}).codes == ["VALUE_TOO_LONG"]
+    assert things.post("/items/things", {"a": "one", "b": 999.99}).data["c"] == 1
+    assert things.post("/items/things", {"a": "one"}).codes == ["RECORD_NOT_UNIQUE"]
+
+
+@pytest.mark.parametrize("type_name", ["geometry", *(f"geometry.{shape}" for shape in GEOMETRIES)])
+def test_a_geometry_without_postgis_is_refused_with_the_reason(things: Client, type_name: str) -> None:
+    answer = things.post("/fields/things", {"field": "place", "type": type_name})
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert "PostGIS" in answer.errors[0]["reason"]
+
+
+def test_an_alias_has_no_column(things: Client) -> None:
+    record = add(things, "divider", "alias", meta={"interface": "divider"})
+    assert record["schema"] is None
+    assert record["meta"]["special"] == ["alias", "no-data"]
+    assert things.get("/items/things/1").data == {"id": 1}
+    assert things.post("/items/things", {"divider": 1}).status == 400
+    assert things.delete("/fields/things/divider").status == 204
+    assert things.get("/fields/things/divider").status == 404
+
+
+def test_an_alias_stays_one(things: Client) -> None:
+    add(things, "divider", "alias")
+    for special in (None, [], ["cast-json"]):
+        answer = things.patch("/fields/things/divider", {"meta": {"special": special}})
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert things.patch("/fields/things/divider", {"schema": {"is_nullable": False}}).status == 400
+    assert things.patch("/fields/things/divider", {"type": "string"}).status == 400
+
+
+@pytest.mark.parametrize("name", ["", "1st", "_x", "a" * 64, "a b", 'a"b', "a%b", "a;b", "🦊", "a\u0000", 5, None])
+def test_names_that_are_no_names_are_refused(things: Client, name: object) -> None:
+    answer = things.post("/fields/things", {"field": name, "type": "string"})
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+
+
+@pytest.mark.parametrize("name", ["select", "order", "User", "from", "a" * 63])
+def test_names_that_sql_reserves_work(things: Client, name: str) -> None:
+    add(things, name, "string", schema={"is_indexed": True, "comment": "x", "default_value": "y"})
+    assert things.patch(f"/fields/things/{name}", {"schema": {"default_value": "z"}}).status == 200
+    assert things.post("/items/things", {}).data[name] == "z"
+    assert things.delete(f"/fields/things/{name}").status == 204
+
+
+@pytest.mark.parametrize("type_name", ["unknown", "varchar", "", None, 3, "geometry.Circle"])
+def test_types_that_are_none_are_refused(things: Client, type_name: object) -> None:
+    answer = things.post("/fields/things", {"field": "a", "type": type_name})
+    assert (answer.status, answer.errors[0]["field"]) == (400, "type")
+
+
+def test_a_field_that_is_there_is_not_added_again(things: Client) -> None:
+    add(things, "a", "string")
+    assert things.post("/fields/things", {"field": "a", "type": "text"}).codes == ["INVALID_PAYLOAD"]
+    assert things.get("/fields/things/a").data["type"] == "string"
+
+
+def test_a_required_field_that_has_rows_without_it_is_refused(things: Client) -> None:
+    refused = things.post("/fields/things", {"field": "a", "type": "string", "schema": {"is_nullable": False}})
+    assert (refused.status, refused.codes) == (400, ["NOT_NULL_VIOLATION"])
+
+
+def test_a_dropped_field_takes_its_data_and_its_name_along(things: Client, dsn: str) -> None:
+    add(things, "a", "string")
+    add(things, "b", "string")
+    things.patch("/collections/things", {"meta": {"sort_field": "a", "archive_field": "a"}})
+    add(things, "group", "alias", meta={"special": ["alias", "no-data", "group"]})
+    things.patch("/fields/things/b", {"meta": {"group": "group"}})
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "INSERT INTO system_permissions (collection, action, fields) "
+            "VALUES ('things', 'read', '[\"a\", \"b\"]'), ('others', 'read', '[\"a\"]')"
+        )
+    assert things.delete("/fields/things/a").status == 204
+    assert things.delete("/fields/things/group").status == 204
+    assert things.get("/items/things/1").data == {"id": 1, "b": None}
+    meta = things.get("/collections/things").data["meta"]
+    assert (meta["sort_field"], meta["archive_field"]) == (None, None)
+    assert things.get("/fields/things/b").data["meta"]["group"] is None
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("SELECT fields FROM system_permissions ORDER BY id").fetchall()
+    assert found == [(["b"],), (["a"],)]
+
+
+def test_the_primary_key_is_not_dropped(things: Client) -> None:
+    assert things.delete("/fields/things/id").codes == ["INVALID_PAYLOAD"]
+
+
+def test_unknown_fields_are_not_found(things: Client) -> None:
+    for answer in (
+        things.get("/fields/things/nowhere"),
+        things.get("/fields/nowhere"),
+        things.get("/fields/nowhere/id"),
+        things.patch("/fields/things/nowhere", {"meta": {}}),
+        things.delete("/fields/things/a%00b"),
+        things.post("/fields/nowhere", {"field": "a", "type": "string"}),
+    ):
+        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+
+
+def test_all_fields_of_all_collections_are_listed(things: Client) -> None:
+    places = [(record["collection"], record["field"]) for record in things.get("/fields").data]
+    assert ("things", "id") in places
+    assert ("system_users", "email") in places
+    assert not any(collection == "system_sessions" for collection, _ in places)
+
+
+def test_fields_of_system_collections_are_described_and_never_change(api: Client) -> None:
+    record = api.get("/fields/system_users/password").data
+    assert record["type"] == "hash"
+    assert (record["meta"]["system"], record["meta"]["special"]) == (True, ["hash", "conceal"])
+    for answer in (
+        api.post("/fields/system_users", {"field": "nick", "type": "string"}),
+        api.post("/fields/system_users", {"field": "nick", "type": "alias"}),
+        api.patch("/fields/system_users/email", {"meta": {"note": "x"}}),
+        api.patch("/fields/system_users", [{"field": "email", "meta": {"note": "x"}}]),
+        api.delete("/fields/system_users/email"),
+    ):
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])

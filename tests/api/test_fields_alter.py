@@ -1,0 +1,383 @@
+"""PATCH /fields: types, lengths, constraints and names change, and no value is ever lost (decisions, section 6)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import psycopg
+import pytest
+
+from cms.store import indexes
+from tests.client import Client
+
+TYPES = "string text uuid integer bigInteger float decimal boolean date time datetime timestamp json csv hash binary"
+
+
+@pytest.fixture
+def things(api: Client) -> Client:
+    """The administrator's client, with a collection "things"."""
+    api.post("/collections", {"collection": "things", "schema": {}})
+    return api
+
+
+def add(api: Client, field: str, type_name: str, **more: object) -> Any:
+    return api.post("/fields/things", {"field": field, "type": type_name, **more}).data
+
+
+def change(api: Client, field: str, /, **said: object) -> Any:
+    return api.patch(f"/fields/things/{field}", said).data
+
+
+def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(things: Client, dsn: str) -> None:
+    for type_name in TYPES.split():
+        add(things, f"plain_{type_name}", type_name)
+    add(things, "a", "string", schema={"max_length": 9, "default_value": "it's", "is_unique": True, "comment": "c"})
+    add(things, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2, "default_value": 1.50})
+    add(things, "c", "timestamp", schema={"default_value": "now()", "is_nullable": False, "is_indexed": True})
+    add(things, "d", "alias", meta={"special": ["alias", "no-data"], "options": {"a": 1}})
+    add(things, "e", "json", schema={"default_value": [1.5]}, meta={"conditions": [{"rule": {"a": {"_eq": 1}}}]})
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "ALTER TABLE things ADD COLUMN f inet, ADD COLUMN g char(3) DEFAULT 'x', ADD COLUMN h varchar,"
+            " ADD COLUMN i int GENERATED ALWAYS AS (1 + 1) STORED, ADD COLUMN j text DEFAULT lower('A'),"
+            " ADD COLUMN k int[], ADD COLUMN l smallint DEFAULT 1 + 2, ADD COLUMN m serial,"
+            " ADD COLUMN n float8 DEFAULT 'NaN', ADD COLUMN o timestamptz DEFAULT 'infinity'"
+        )
+    things.post("/utils/cache/clear")
+    records = things.get("/fields/things").data
+    for record in records:
+        assert things.patch(f"/fields/things/{record['field']}", record).data == record
+    assert things.patch("/fields/things", records).data == records
+    assert things.get("/fields/things").data == records
+
+
+def test_settings_change_and_what_is_not_sent_stays(things: Client) -> None:
+    add(things, "a", "string", meta={"note": "first", "interface": "input"})
+    meta = change(things, "a", meta={"note": "second", "required": True})["meta"]
+    assert (meta["note"], meta["interface"], meta["required"]) == ("second", "input", True)
+
+
+def test_several_fields_change_together_or_not_at_all(things: Client) -> None:
+    add(things, "a", "string"), add(things, "b", "string")
+    changed = [{"field": "b", "meta": {"sort": 1}}, {"field": "a", "meta": {"sort": 2}, "schema": {"max_length": 9}}]
+    assert [record["field"] for record in things.patch("/fields/things", changed).data] == ["b", "a"]
+    changed = [{"field": "a", "schema": {"max_length": 5}}, {"field": "nowhere", "meta": {}}]
+    assert things.patch("/fields/things", changed).status == 404
+    assert things.get("/fields/things/a").data["schema"]["max_length"] == 9
+    assert things.patch("/fields/things", [changed[0], changed[0]]).codes == ["INVALID_PAYLOAD"]
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after", "expected"),
+    [
+        ("integer", 5, "bigInteger", 5),
+        ("bigInteger", 5, "integer", 5),
+        ("integer", 5, "string", "5"),
+        ("integer", 5, "decimal", 5),
+        ("integer", 5, "float", 5),
+        ("float", 5.0, "integer", 5),
+        ("decimal", 1.5, "float", 1.5),
+        ("string", "007", "text", "007"),
+        ("text", "short", "string", "short"),
+        ("string", "7", "integer", 7),
+        ("string", "2024-02-29", "date", "2024-02-29"),
+        ("text", "0f0e0d0c-0b0a-4909-8807-060504030201", "uuid", "0f0e0d0c-0b0a-4909-8807-060504030201"),
+        ("date", "2024-02-29", "datetime", "2024-02-29T00:00:00"),
+        ("timestamp", "2024-02-29T10:00:00Z", "datetime", "2024-02-29T10:00:00"),
+        ("json", {"a": 1}, "text", '{"a":1}'),
+        ("boolean", True, "string", "true"),
+        ("boolean", True, "integer", 1),
+    ],
+)
+def test_a_type_changes_when_every_value_survives(
+    things: Client, before: str, value: Any, after: str, expected: Any
+) -> None:
+    add(things, "a", before)
+    things.post("/items/things", [{"a": value}, {"a": None}])
+    assert change(things, "a", type=after)["type"] == after
+    assert [item["a"] for item in things.get("/items/things").data] == [expected, None]
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "change_said"),
+    [
+        ("bigInteger", 2**40, {"type": "integer"}),
+        ("float", 1.5, {"type": "integer"}),
+        ("decimal", 1.25, {"schema": {"numeric_precision": 5, "numeric_scale": 1}}),
+        ("decimal", 1000, {"schema": {"numeric_precision": 3, "numeric_scale": 0}}),
+        ("string", "four", {"schema": {"max_length": 3}}),
+        ("text", "x" * 300, {"type": "string"}),
+        ("string", "007", {"type": "integer"}),
+        ("string", "x", {"type": "integer"}),
+        ("string", "x", {"type": "json"}),
+        ("timestamp", "2024-02-29T10:00:00Z", {"type": "date"}),
+        ("datetime", "2024-02-29T10:00:00", {"type": "time"}),
+        ("string", "x", {"type": "csv"}),
+        ("string", "x", {"type": "hash"}),
+        ("hash", "x", {"type": "string"}),
+        ("string", "x", {"type": "geometry"}),
+        ("string", "x", {"type": "alias"}),
+        ("string", "x", {"type": "unknown"}),
+        ("string", "x", {"type": None}),
+        ("string", None, {"schema": {"is_nullable": False}}),
+        ("string", "x", {"schema": {"is_primary_key": True}}),
+        ("string", "x", {"schema": {"has_auto_increment": True}}),
+        ("string", "x", {"schema": {"max_length": 0}}),
+        ("integer", 1, {"schema": {"max_length": 5}}),
+        ("integer", 1, {"schema": {"default_value": "x"}}),
+        ("integer", 1, {"schema": {"nonsense": 1}}),
+        ("string", "x", {"schema": {"default_value": "y" * 256}}),
+        ("date", "2024-02-29", {"type": "boolean"}),
+        ("uuid", "0f0e0d0c-0b0a-4909-8807-060504030201", {"type": "integer"}),
+    ],
+)
+def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
+    things: Client, before: str, value: Any, change_said: dict[str, Any]
+) -> None:
+    add(things, "a", before, schema={} if before == "hash" else {"default_value": None})
+    things.post("/items/things", {"a": value})
+    record, items = things.get("/fields/things/a").data, things.get("/items/things").data
+    answer = things.patch("/fields/things/a", {"meta": {"note": "half done"}, **change_said})
+    assert answer.status == 400, answer.text
+    assert things.get("/fields/things/a").data == record
+    assert things.get("/items/things").data == items
+
+
+def test_a_default_follows_a_change_of_type(things: Client) -> None:
+    add(things, "a", "integer", schema={"default_value": 5})
+    assert change(things, "a", type="string")["schema"]["default_value"] == "5"
+    assert change(things, "a", type="integer", schema={"default_value": 6})["schema"]["default_value"] == 6
+    add(things, "b", "date", schema={"default_value": "now()"})
+    assert change(things, "b", type="timestamp")["schema"]["default_value"] == "now()"
+    add(things, "c", "string", schema={"default_value": "x", "max_length": 5})
+    schema = change(things, "c", schema={"max_length": 9})["schema"]
+    assert (schema["default_value"], schema["max_length"]) == ("x", 9)
+    assert things.patch("/fields/things/c", {"type": "integer"}).status == 400
+
+
+def test_an_expression_of_the_databases_is_never_taken_for_a_value(things: Client, dsn: str) -> None:
+    add(things, "a", "string")
+    with psycopg.connect(dsn) as connection:
+        connection.execute("ALTER TABLE things ALTER COLUMN a SET DEFAULT 'x'::text || 'y'::text")
+    things.post("/utils/cache/clear")
+    assert things.get("/fields/things/a").data["schema"]["default_value"] == "('x'::text || 'y'::text)"
+    assert things.patch("/fields/things/a", {"type": "text"}).status == 400
+    change(things, "a", schema={"max_length": 20})
+    assert things.post("/items/things", {}).data["a"] == "xy"
+    assert change(things, "a", type="text", schema={"default_value": None})["schema"]["default_value"] is None
+
+
+def test_constraints_come_and_go(things: Client) -> None:
+    add(things, "a", "string")
+    for key, value in (
+        ("is_nullable", False),
+        ("is_nullable", True),
+        ("is_unique", True),
+        ("is_unique", False),
+        ("is_indexed", True),
+        ("is_indexed", False),
+        ("default_value", "x"),
+        ("default_value", None),
+        ("comment", "it's 100 %"),
+        ("comment", None),
+    ):
+        assert change(things, "a", schema={key: value})["schema"][key] == value
+        assert things.get("/fields/things/a").data["schema"][key] == value
+
+
+def test_a_field_with_equal_values_does_not_become_unique(things: Client) -> None:
+    add(things, "a", "string")
+    things.post("/items/things", [{"a": "x"}, {"a": "x"}])
+    answer = things.patch("/fields/things/a", {"schema": {"is_unique": True}})
+    assert (answer.status, answer.codes) == (400, ["RECORD_NOT_UNIQUE"])
+
+
+def test_a_key_may_grow_and_still_counts_up(things: Client) -> None:
+    things.post("/items/things", {})
+    assert change(things, "id", type="bigInteger")["schema"]["has_auto_increment"]
+    assert things.post("/items/things", {}).data["id"] == 2
+    for said in (
+        {"type": "string"},
+        {"schema": {"is_nullable": True}},
+        {"schema": {"default_value": 5}},
+        {"schema": {"is_unique": False}},
+        {"schema": {"is_primary_key": False}},
+    ):
+        answer = things.patch("/fields/things/id", said)
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), said
+
+
+def test_what_the_database_generates_is_not_set_otherwise(things: Client, dsn: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute("ALTER TABLE things ADD COLUMN twice int GENERATED ALWAYS AS (id * 2) STORED")
+    things.post("/utils/cache/clear")
+    assert things.get("/fields/things/twice").data["schema"]["is_generated"]
+    for said in ({"type": "string"}, {"schema": {"default_value": 5}}):
+        assert things.patch("/fields/things/twice", said).codes == ["INVALID_PAYLOAD"]
+
+
+def test_a_large_table_gets_its_index_without_holding_up_writers(
+    things: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "LARGE_BYTES", 0)
+    add(things, "a", "string")
+    things.post("/items/things", {"a": "x"})
+    with psycopg.connect(dsn) as connection:
+        connection.execute("CREATE TABLE statements (query text)")
+        connection.execute(
+            "CREATE FUNCTION seen() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN "
+            "INSERT INTO statements VALUES (current_query()); END $$"
+        )
+        connection.execute("CREATE EVENT TRIGGER seen ON ddl_command_end EXECUTE FUNCTION seen()")
+    assert change(things, "a", schema={"is_indexed": True})["schema"]["is_indexed"]
+    assert add(things, "b", "string", schema={"is_indexed": True})["schema"]["is_indexed"]
+    assert [things.get(f"/fields/things/{field}").data["schema"]["is_indexed"] for field in "ab"] == [True, True]
+    with psycopg.connect(dsn) as connection:
+        queries = [query for (query,) in connection.execute("SELECT query FROM statements")]
+    assert sum(query.startswith("CREATE INDEX CONCURRENTLY") for query in queries) == 2
+    assert not any(query.startswith("CREATE INDEX ON") for query in queries)
+
+
+def test_an_index_that_cannot_be_built_afterwards_leaves_no_half_and_says_so(
+    things: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(indexes, "LARGE_BYTES", 0)
+    add(things, "a", "text")
+    with psycopg.connect(dsn) as connection:  # too long for an entry of a tree, and not to be compressed
+        connection.execute(
+            "INSERT INTO things (a) SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 500)"
+        )
+    answer = things.patch("/fields/things/a", {"schema": {"is_indexed": True}})
+    assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
+    assert "things.a" in answer.errors[0]["reason"]
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_index WHERE NOT indisvalid").fetchone() == (0,)
+
+
+# Renaming
+
+
+def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(things: Client) -> None:
+    add(things, "a", "string", meta={"note": "kept"})
+    add(things, "b", "string", meta={"group": "a"})
+    things.post("/items/things", {"a": "x"})
+    said = {
+        "sort_field": "a",
+        "archive_field": "a",
+        "display_template": "{{a}} {{ b }} {{aa}}",
+        "item_duplication_fields": ["a", "b"],
+    }
+    things.patch("/collections/things", {"meta": said})
+    record = change(things, "a", field="title")
+    assert (record["field"], record["meta"]["note"]) == ("title", "kept")
+    assert things.get("/items/things/1").data == {"id": 1, "title": "x", "b": None}
+    assert things.get("/fields/things/a").status == 404
+    assert things.get("/fields/things/b").data["meta"]["group"] == "title"
+    meta = things.get("/collections/things").data["meta"]
+    assert {key: meta[key] for key in said} == {
+        "sort_field": "title",
+        "archive_field": "title",
+        "display_template": "{{title}} {{ b }} {{aa}}",
+        "item_duplication_fields": ["title", "b"],
+    }
+
+
+def test_the_primary_key_may_be_renamed(things: Client) -> None:
+    things.post("/items/things", {})
+    change(things, "id", field="number")
+    assert things.get("/items/things/1").data == {"number": 1}
+
+
+def test_a_rename_and_another_change_happen_together(things: Client) -> None:
+    add(things, "a", "integer")
+    record = change(things, "a", field="b", type="string", meta={"note": "n"}, schema={"is_indexed": True})
+    assert (record["field"], record["type"], record["meta"]["note"]) == ("b", "string", "n")
+    assert record["schema"]["is_indexed"]
+
+
+@pytest.mark.parametrize("name", ["id", "1st", "", None, "a b", "x" * 64, "ctid"])
+def test_a_name_that_is_taken_or_is_none_is_refused(things: Client, name: object) -> None:
+    add(things, "a", "string")
+    answer = things.patch("/fields/things/a", {"field": name, "meta": {"note": "half done"}})
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert things.get("/fields/things/a").data["meta"]["note"] is None
+
+
+@pytest.fixture
+def library(things: Client) -> Client:
+    """things.author → authors, listed there as `things`; both have a field `name`."""
+    things.post(
+        "/collections", {"collection": "authors", "schema": {}, "fields": [{"field": "name", "type": "string"}]}
+    )
+    add(things, "name", "string")
+    add(things, "author", "integer")
+    relation = {"collection": "things", "field": "author", "related_collection": "authors"}
+    assert things.post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
+    return things
+
+
+RULE = {
+    "_and": [
+        {"name": {"_eq": "name"}},
+        {"_or": [{"author": {"name": {"_in": ["a"]}}}, {"author": {"things": {"_some": {"name": {"_null": True}}}}}]},
+        {"count(author)": {"_gt": 1}},
+    ]
+}
+
+
+def rule_of(thing: str, author: str, own: str) -> dict[str, Any]:
+    return {
+        "_and": [
+            {own: {"_eq": "name"}},
+            {"_or": [{author: {thing: {"_in": ["a"]}}}, {author: {"things": {"_some": {own: {"_null": True}}}}}]},
+            {f"count({author})": {"_gt": 1}},
+        ]
+    }
+
+
+def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(library: Client, dsn: str) -> None:
+    condition = [{"name": "one", "rule": {"author": {"name": {"_eq": "x"}}}, "hidden": True}]
+    library.patch("/fields/things/name", {"meta": {"conditions": condition, "validation": RULE}})
+    library.patch("/collections/things", {"meta": {"display_template": "{{name}} by {{author.name}}"}})
+    preset = {"name": "x", "author": {"name": "y"}, "extra": {"name": 1}}
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "INSERT INTO system_permissions (collection, action, fields, permissions, validation, presets)"
+            " VALUES ('things', 'read', '[\"name\", \"author\"]', %s, %s, %s)",
+            (json.dumps(RULE), json.dumps(RULE), json.dumps(preset)),
+        )
+    for path, name in (("/fields/authors/name", "pen_name"), ("/fields/things/name", "title")):
+        assert library.patch(path, {"field": name}).status == 200
+    assert library.patch("/fields/things/author", {"field": "writer"}).status == 200
+    expected = rule_of("pen_name", "writer", "title")
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("SELECT fields, permissions, validation, presets FROM system_permissions").fetchone()
+    assert found == (
+        ["title", "writer"],
+        expected,
+        expected,
+        {"title": "x", "writer": {"pen_name": "y"}, "extra": {"name": 1}},
+    )
+    meta = library.get("/fields/things/title").data["meta"]
+    assert meta["validation"] == expected
+    assert meta["conditions"][0]["rule"] == {"writer": {"pen_name": {"_eq": "x"}}}
+    assert library.get("/collections/things").data["meta"]["display_template"] == "{{title}} by {{writer.pen_name}}"
+    relation = library.get("/relations/things/writer").data
+    assert (relation["schema"]["column"], relation["meta"]["one_field"]) == ("writer", "things")
+
+
+def test_a_rule_that_names_a_dropped_field_stays_so_that_it_allows_no_more_than_before(
+    library: Client, dsn: str
+) -> None:
+    preset = {"name": "x", "author": {"name": "y"}}
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            "INSERT INTO system_permissions (collection, action, fields, permissions, presets)"
+            " VALUES ('things', 'read', '[\"name\"]', %s, %s)",
+            (json.dumps(RULE), json.dumps(preset)),
+        )
+    assert library.delete("/fields/things/name").status == 204
+    with psycopg.connect(dsn) as connection:
+        found = connection.execute("SELECT fields, permissions, presets FROM system_permissions").fetchone()
+    assert found == ([], RULE, {"author": {"name": "y"}})

@@ -1,0 +1,128 @@
+"""POST /items/{collection} (specification, section 4.4; decisions, sections 5 and 15)."""
+
+from __future__ import annotations
+
+from tests.client import Client
+from tests.things import Json, Stage, Table, field, table
+
+
+def test_one_object_makes_one_item_with_a_key_of_its_own(admin: Client) -> None:
+    books = table(admin, field("title", "string"))
+    answer = admin.post(books.path, {"title": "Emma"})
+    assert answer.data == {"id": 1, "title": "Emma"}
+    assert books.get().data == [{"id": 1, "title": "Emma"}]
+
+
+def test_an_array_makes_items_in_its_order_whatever_fields_they_name(admin: Client) -> None:
+    books = table(admin, field("title", "string"), field("pages", "integer", default_value=7))
+    sent: list[Json] = [{"title": "a"}, {"pages": 2}, {}, {"pages": None, "title": "b"}, {"title": "c"}]
+    made = books.add(*sent)
+    assert [(item["title"], item["pages"]) for item in made] == [("a", 7), (None, 2), (None, 7), ("b", None), ("c", 7)]
+    assert sorted(item["id"] for item in made) == [1, 2, 3, 4, 5]
+
+
+def test_an_empty_array_makes_nothing(admin: Client) -> None:
+    assert table(admin).add() == []
+
+
+def test_fields_of_the_query_string_shape_what_is_answered(admin: Client) -> None:
+    books = table(admin, field("title", "string"), field("pages", "integer"))
+    made = admin.post(f"{books.path}?fields=title&alias[length]=pages&fields=length", {"title": "a", "pages": 3})
+    assert made.data == {"title": "a", "length": 3}
+    assert admin.post(f"{books.path}?fields=nothing", {"title": "b"}).status == 400
+    assert books.column("title") == ["a"]
+
+
+def test_a_key_may_be_sent(admin: Client) -> None:
+    books = table(admin, field("id", "uuid", is_primary_key=True), field("title", "string"))
+    key = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+    assert admin.post(books.path, {"id": key.upper(), "title": "a"}).data["id"] == key
+    again = admin.post(books.path, {"id": key})
+    assert (again.status, again.codes, again.errors[0]["field"]) == (400, ["RECORD_NOT_UNIQUE"], "id")
+
+
+def test_every_fault_of_every_item_is_told_in_one_answer_and_nothing_is_made(admin: Client) -> None:
+    books = table(admin, field("title", "string", is_nullable=False), field("pages", "integer"))
+    sent = [{"title": "a", "pages": "x"}, {"title": "b"}, {"pages": 1.5, "colour": 1}, 5, {"title": "x" * 256}]
+    answer = admin.post(books.path, sent)
+    told = [(fault["code"], fault.get("index"), fault.get("field")) for fault in answer.errors]
+    assert told == [
+        ("INVALID_PAYLOAD", 0, "pages"),
+        ("INVALID_PAYLOAD", 2, "pages"),
+        ("INVALID_PAYLOAD", 2, "colour"),
+        ("FAILED_VALIDATION", 2, "title"),
+        ("INVALID_PAYLOAD", 3, None),
+        ("VALUE_TOO_LONG", 4, "title"),
+    ]
+    assert answer.status == 400
+    assert books.get().data == []
+
+
+def test_one_row_that_the_database_refuses_refuses_them_all(admin: Client) -> None:
+    books = table(admin, field("title", "string", is_unique=True))
+    answer = admin.post(books.path, [{"title": "a"}, {"title": "b"}, {"title": "a"}])
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["RECORD_NOT_UNIQUE"], "title")
+    assert books.get().data == []
+
+
+def test_what_is_required_must_be_there(admin: Client) -> None:
+    books = table(
+        admin,
+        field("title", "string", is_nullable=False),
+        {"field": "isbn", "type": "string", "schema": {}, "meta": {"required": True}},
+        field("pages", "integer", is_nullable=False, default_value=1),
+    )
+    answer = admin.post(books.path, {"title": None})
+    assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"] * 2)
+    assert [(fault["field"], fault["type"]) for fault in answer.errors] == [
+        ("title", "required"),
+        ("isbn", "required"),
+    ]
+    assert admin.post(books.path, {"title": "a", "isbn": "b"}).data["pages"] == 1
+
+
+def test_special_fields_fill_themselves_whatever_is_sent(admin: Client) -> None:
+    me = admin.get("/users/me").data
+    books = table(
+        admin,
+        field("key", "uuid", special="uuid"),
+        field("made", "timestamp", special="date-created"),
+        field("day", "date", special="date-created"),
+        field("maker", "uuid", special="user-created"),
+        field("changed", "timestamp", special="date-updated"),
+    )
+    made = books.add({"made": "2000-01-01T00:00:00Z", "maker": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"})[0]
+    assert made["made"] > "2020"
+    assert made["day"] == made["made"][:10]
+    assert made["maker"] == me["id"]
+    assert len(made["key"]) == 36
+    assert made["changed"] is None
+
+
+def test_ten_thousand_items_are_a_handful_of_statements(admin: Client) -> None:
+    books = table(admin, field("n", "integer"))
+    made = admin.post(f"{books.path}?fields=n", [{"n": n} for n in range(10_000)]).data
+    assert [item["n"] for item in made] == list(range(10_000))
+    assert books.ask("aggregate[count]=*").data == [{"count": 10_000}]
+
+
+def test_only_tables_of_the_users_own_take_items(stage: Stage) -> None:
+    stage.execute(
+        "CREATE TABLE keyless (a text); CREATE TABLE base (id serial PRIMARY KEY, a text, b text GENERATED ALWAYS AS "
+        "(a || '!') STORED); CREATE VIEW seen AS SELECT * FROM base"
+    )
+    for name in ("keyless", "seen", "system_users"):
+        answer = stage.admin.post(f"/items/{name}", {"a": "x"})
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), name
+    assert stage.admin.post("/items/nowhere", {}).codes == ["NOT_FOUND"]
+    base = Table(stage.admin, "base")
+    assert stage.admin.post(base.path, {"b": "x"}).errors[0]["field"] == "b"
+    assert base.add({"a": "x"}) == [{"id": 1, "a": "x", "b": "x!"}]
+    assert stage.admin.get("/items/seen").data == [{"id": 1, "a": "x", "b": "x!"}]
+
+
+def test_nobody_but_an_administrator_may_create(stage: Stage) -> None:
+    books = table(stage.admin, field("title", "string"))
+    known, unknown = (stage.anonymous.post(path, {"title": "x"}) for path in (books.path, "/items/nowhere"))
+    assert known.status == unknown.status == 403
+    assert known.text == unknown.text

@@ -1,0 +1,73 @@
+"""DELETE /items/{collection} and /items/{collection}/{id} (specification, section 4.4; decisions, section 5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client import Client
+from tests.things import Stage, Table, field, table
+
+
+@pytest.fixture
+def numbers(admin: Client) -> Table:
+    """Five items, n from 1 to 5, with the same keys."""
+    found = table(admin, field("n", "integer"))
+    found.add(*({"n": n} for n in range(1, 6)))
+    return found
+
+
+def test_one_item_goes_by_its_key(numbers: Table) -> None:
+    answer = numbers.api.delete(f"{numbers.path}/2")
+    assert (answer.status, answer.text) == (204, "")
+    assert numbers.column("id") == [1, 3, 4, 5]
+    assert numbers.api.delete(f"{numbers.path}/2").status == 404
+
+
+@pytest.mark.parametrize("body", [[2, 4, "2"], {"keys": ["4", 2]}, {"query": {"filter": {"n": {"_in": [2, 4]}}}}])
+def test_several_items_go_by_keys_or_by_a_query(numbers: Table, body: object) -> None:
+    assert numbers.api.delete(numbers.path, body).status == 204
+    assert numbers.column("id") == [1, 3, 5]
+
+
+def test_a_query_may_name_an_order_and_a_limit(numbers: Table) -> None:
+    assert numbers.api.delete(numbers.path, {"query": {"sort": "-n", "limit": 2}}).status == 204
+    assert numbers.column("id") == [1, 2, 3]
+
+
+def test_a_query_that_finds_nothing_deletes_nothing(numbers: Table) -> None:
+    assert numbers.api.delete(numbers.path, {"query": {"filter": {"n": 9}}}).status == 204
+    assert len(numbers.column("id")) == 5
+
+
+@pytest.mark.parametrize("body", [[1, 9], {"keys": [1, 9]}, [1, "x"]])
+def test_one_unknown_key_refuses_the_whole_batch(numbers: Table, body: object) -> None:
+    answer = numbers.api.delete(numbers.path, body)
+    assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+    assert len(numbers.column("id")) == 5
+
+
+@pytest.mark.parametrize("body", [None, {}, 1, "1", {"keys": 1}, [None], [[1]], [{"id": 1}], {"query": None}])
+def test_a_body_of_another_shape_is_refused(numbers: Table, body: object) -> None:
+    answer = numbers.api.delete(numbers.path, body)
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert len(numbers.column("id")) == 5
+
+
+def test_an_item_that_others_need_stays(stage: Stage) -> None:
+    stage.execute(
+        "CREATE TABLE needed (id serial PRIMARY KEY); CREATE TABLE needing (id serial PRIMARY KEY, "
+        "needed integer NOT NULL REFERENCES needed); INSERT INTO needed VALUES (1), (2); "
+        "INSERT INTO needing VALUES (1, 2)"
+    )
+    answer = stage.admin.delete("/items/needed", [1, 2])
+    assert (answer.status, answer.codes) == (400, ["INVALID_FOREIGN_KEY"])
+    assert Table(stage.admin, "needed").column("id") == [1, 2]
+
+
+def test_nobody_but_an_administrator_may_delete(stage: Stage) -> None:
+    one = table(stage.admin)
+    one.add({})
+    for path, body in ((f"{one.path}/1", None), (one.path, [1]), ("/items/nowhere/1", None)):
+        answer = stage.anonymous.delete(path, body)
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+    assert one.column("id") == [1]

@@ -1,0 +1,102 @@
+"""SEARCH and QUERY with the parameters in the body (decisions, section 4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client import Client
+from tests.things import Table, field, table
+
+
+@pytest.fixture(scope="module")
+def books(admin: Client) -> Table:
+    found = table(admin, field("title", "string"), field("pages", "integer"), field("price", "decimal"))
+    found.add(*({"title": title, "pages": 10 * n, "price": f"{n}.10"} for n, title in enumerate("abcd", start=1)))
+    return found
+
+
+@pytest.mark.parametrize("method", ["SEARCH", "QUERY"])
+def test_the_body_says_what_a_query_string_can_say(books: Table, method: str) -> None:
+    query = {
+        "fields": ["title", "length"],
+        "alias": {"length": "pages"},
+        "filter": {"_or": [{"pages": {"_gt": 20}}, {"title": {"_in": ["a"]}}]},
+        "sort": ["-pages"],
+        "limit": 2,
+        "page": 1,
+        "meta": ["filter_count"],
+        "search": None,
+        "deep": None,
+        "aggregate": None,
+    }
+    answer = books.api.send(method, books.path, {"query": query})
+    assert answer.body == {
+        "data": [{"title": "d", "length": 40}, {"title": "c", "length": 30}],
+        "meta": {"filter_count": 3},
+    }
+
+
+def test_comma_lists_and_json_texts_are_taken_too(books: Table) -> None:
+    query = {"fields": "id,title", "filter": '{"title":"b"}', "sort": "-id,title", "limit": "5"}
+    assert books.api.search(books.path, query).data == [{"id": 2, "title": "b"}]
+
+
+def test_an_empty_query_is_the_usual_list(books: Table) -> None:
+    bodies: list[dict[str, Any]] = [{}, {"query": {}}, {"query": {"filter": None, "limit": None}}, {"other": 1}]
+    for body in bodies:
+        assert len(books.api.send("SEARCH", books.path, body).data) == 4
+
+
+def test_numbers_in_the_body_keep_their_digits(books: Table) -> None:
+    raw = '{"query":{"filter":{"price":{"_eq":1.100000000000000000000000000001}}}}'
+    assert books.api.send("SEARCH", books.path, raw=raw).data == []
+    assert len(books.api.send("SEARCH", books.path, raw=raw.replace("0" * 28 + "1", "")).data) == 1
+
+
+def test_aggregates_in_the_body(books: Table) -> None:
+    query = {"aggregate": {"count": "*", "max": ["pages"]}, "groupBy": ["title"], "sort": ["-title"], "limit": 1}
+    assert books.api.search(books.path, query).data == [{"title": "d", "count": 1, "max": {"pages": 40}}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        [],
+        5,
+        "x",
+        {"query": None},
+        {"query": []},
+        {"query": "x"},
+        {"query": {"limit": 1.5}},
+        {"query": {"limit": True}},
+        {"query": {"limit": []}},
+        {"query": {"fields": [1]}},
+        {"query": {"fields": {"a": "title"}}},
+        {"query": {"fields": 5}},
+        {"query": {"sort": [["id"]]}},
+        {"query": {"filter": 5}},
+        {"query": {"filter": {"title": {"_eq": {"a": 1}}}}},
+        {"query": {"search": ["a"]}},
+        {"query": {"alias": []}},
+        {"query": {"alias": {"a": 1}}},
+        {"query": {"aggregate": {"count": 1}}},
+        {"query": {"aggregate": []}},
+        {"query": {"meta": 1}},
+        {"query": {"deep": [1]}},
+        {"query": {"fields": ["id"], "deep": {"id": 5}}},
+        {"query": {"fields": ["id"], "deep": {"id": {"_limit": 1}}}},
+    ],
+)
+def test_a_wrong_body_is_refused(books: Table, body: Any) -> None:
+    answer = books.api.send("SEARCH", books.path, body)
+    assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), answer.text
+
+
+def test_it_obeys_the_same_rights(books: Table) -> None:
+    anonymous = Client(books.api.app)
+    answer = anonymous.search(books.path, {})
+    assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+    assert books.api.search("/items/nowhere", {}).codes == ["NOT_FOUND"]

@@ -1,0 +1,79 @@
+"""Collections of one item (decisions, section 5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client import Client
+from tests.things import Table, field, table
+
+
+@pytest.fixture
+def site(admin: Client) -> Table:
+    return table(
+        admin,
+        field("title", "string", default_value="it's new"),
+        field("size", "integer", default_value=3),
+        field("price", "decimal", default_value=1.5),
+        field("open", "boolean", default_value=True),
+        field("made", "timestamp", default_value="now()"),
+        field("tags", "csv"),
+        singleton=True,
+    )
+
+
+def test_it_reads_as_its_defaults_while_there_is_no_item(site: Table) -> None:
+    answer = site.get()
+    assert answer.data == {
+        "id": None,
+        "title": "it's new",
+        "size": 3,
+        "price": 1.5,
+        "open": True,
+        "made": None,
+        "tags": None,
+    }
+
+
+def test_the_defaults_are_shaped_like_the_item(site: Table) -> None:
+    assert site.get(fields="size,title").data == {"size": 3, "title": "it's new"}
+    assert site.ask("fields=nothing").status == 400
+
+
+def test_a_patch_makes_the_item_and_then_changes_it(site: Table) -> None:
+    made = site.api.patch(site.path, {"title": "a"}).data
+    assert (made["title"], made["size"]) == ("a", 3)
+    changed = site.api.patch(f"{site.path}?fields=id,title,size", {"size": 4}).data
+    assert changed == {"id": made["id"], "title": "a", "size": 4}
+    assert site.get(fields="title,size").data == {"title": "a", "size": 4}
+    assert site.get(limit=0, page=7, fields="title").data == {"title": "a"}
+    assert site.api.search(site.path, {"fields": ["title"], "offset": 3}).data == {"title": "a"}
+
+
+def test_a_wrong_patch_is_refused_with_its_field(site: Table) -> None:
+    for _ in range(2):  # while there is no item, and after
+        answer = site.api.patch(site.path, {"size": "x"})
+        assert (answer.status, answer.errors[0]["field"]) == (400, "size")
+        assert site.api.patch(site.path, [1]).status == 400
+        assert site.api.patch(site.path, {}).status == 200
+
+
+def test_it_has_no_items_to_create_delete_or_name(site: Table) -> None:
+    site.api.patch(site.path, {"title": "a"})
+    answers = [
+        site.api.post(site.path, {"title": "b"}),
+        site.api.delete(site.path, [1]),
+        site.api.get(f"{site.path}/1"),
+        site.api.patch(f"{site.path}/1", {"title": "b"}),
+        site.api.delete(f"{site.path}/1"),
+    ]
+    assert [(answer.status, answer.codes) for answer in answers] == [(404, ["NOT_FOUND"])] * 5
+    assert site.get().data["title"] == "a"
+
+
+def test_of_a_table_that_holds_more_it_shows_the_first(admin: Client) -> None:
+    several = table(admin, field("n", "integer"))
+    several.add({"n": 1}, {"n": 2})
+    assert admin.patch(f"/collections/{several.name}", {"meta": {"singleton": True}}).status == 200
+    assert several.get().data == {"id": 1, "n": 1}
+    assert admin.patch(several.path, {"n": 9}).data == {"id": 1, "n": 9}

@@ -1,0 +1,172 @@
+"""PATCH /items/{collection} and /items/{collection}/{id} (specification, section 4.4; decisions, section 5)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
+from tests.things import Json, Stage, Table, field, table
+
+
+@pytest.fixture
+def books(admin: Client) -> Table:
+    """Three books: 1 a, 2 b, 3 c."""
+    found = table(
+        admin,
+        field("title", "string", is_nullable=False),
+        field("pages", "integer"),
+        field("changed", "timestamp", special="date-updated"),
+    )
+    found.add(*({"title": title, "pages": 10} for title in "abc"))
+    return found
+
+
+def titles(books: Table) -> list[str]:
+    found: list[str] = books.column("title", "sort=id")
+    return found
+
+
+def test_one_item_gets_what_is_sent_and_keeps_the_rest(books: Table) -> None:
+    changed = books.api.patch(f"{books.path}/2", {"title": "B"}).data
+    assert (changed["id"], changed["title"], changed["pages"]) == (2, "B", 10)
+    assert changed["changed"] > "2020"
+    assert titles(books) == ["a", "B", "c"]
+
+
+def test_a_field_can_be_set_to_null(books: Table) -> None:
+    assert books.api.patch(f"{books.path}/2", {"pages": None}).data["pages"] is None
+    answer = books.api.patch(f"{books.path}/2", {"title": None})
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (422, ["FAILED_VALIDATION"], "title")
+
+
+def test_an_empty_change_answers_the_item_as_it_is(admin: Client) -> None:
+    plain = table(admin, field("title", "string"))
+    plain.add({"title": "a"})
+    assert admin.patch(f"{plain.path}/1", {}).data == {"id": 1, "title": "a"}
+    assert admin.patch(f"{plain.path}/1", {"id": 1}).data == {"id": 1, "title": "a"}
+    assert admin.patch(f"{plain.path}/2", {}).status == 404
+
+
+def test_an_item_that_is_not_there_is_not_found(books: Table) -> None:
+    for key in ("4", "x", "1.5", "99999999999999999999", "%00", "1%20or%201=1"):
+        answer = books.api.patch(f"{books.path}/{key}", {"title": "x"})
+        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), key
+
+
+def test_the_key_of_an_item_cannot_be_changed(books: Table) -> None:
+    assert books.api.patch(f"{books.path}/1", {"id": 1, "title": "A"}).data["title"] == "A"
+    for path, body in ((f"{books.path}/1", {"id": 9}), (books.path, {"keys": [1, 2], "data": {"id": 1}})):
+        assert books.api.patch(path, body).codes == ["INVALID_PAYLOAD"]
+
+
+def test_several_items_get_the_same_by_keys(books: Table) -> None:
+    changed = books.api.patch(f"{books.path}?fields=id,title", {"keys": [3, 1, 3], "data": {"title": "x"}}).data
+    assert changed == [{"id": 3, "title": "x"}, {"id": 1, "title": "x"}]
+    assert titles(books) == ["x", "b", "x"]
+
+
+def test_several_items_each_get_their_own_by_an_array(books: Table) -> None:
+    sent = [{"id": 3, "title": "C"}, {"id": 1, "pages": 1}, {"id": "2", "title": "B", "pages": 2}]
+    changed = books.api.patch(f"{books.path}?fields=id,title,pages", sent).data
+    assert [tuple(item.values()) for item in changed] == [(3, "C", 10), (1, "a", 1), (2, "B", 2)]
+
+
+def test_several_items_get_the_same_by_a_query_without_the_usual_limit(admin: Client) -> None:
+    numbers = table(admin, field("n", "integer"))
+    numbers.add(*({"n": n} for n in range(150)))
+    query = {"filter": {"n": {"_gte": 20}}, "sort": "-n", "limit": -1}
+    assert len(admin.patch(numbers.path, {"query": query, "data": {"n": 0}}).data) == 130
+    assert len(admin.patch(numbers.path, {"query": {}, "data": {"n": 1}}).data) == 150
+    first = admin.patch(numbers.path, {"query": {"sort": ["-id"], "limit": 1}, "data": {"n": 5}}).data
+    assert [item["id"] for item in first] == [150]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"keys": [1, 4], "data": {"title": "x"}},
+        [{"id": 1, "title": "x"}, {"id": 4, "title": "x"}],
+        {"keys": [1, "nonsense"], "data": {"title": "x"}},
+    ],
+)
+def test_one_unknown_key_refuses_the_whole_batch(books: Table, body: object) -> None:
+    answer = books.api.patch(books.path, body)
+    assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+    assert titles(books) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        {},
+        "x",
+        5,
+        {"title": "x"},
+        {"keys": [1]},
+        {"data": {"title": "x"}},
+        {"keys": 1, "data": {"title": "x"}},
+        {"keys": [[1]], "data": {"title": "x"}},
+        {"keys": [None], "data": {"title": "x"}},
+        {"keys": [1], "data": []},
+        {"keys": [1], "data": None},
+        {"query": [], "data": {"title": "x"}},
+        [{"title": "x"}],
+        [{"id": None, "title": "x"}],
+        [{"id": 1}, 5],
+        [{"id": 1, "title": "x"}, {"id": "1", "title": "y"}],
+        {"keys": [1], "data": {"colour": "red"}},
+    ],
+)
+def test_a_body_of_another_shape_is_refused(books: Table, body: object) -> None:
+    answer = books.api.patch(books.path, body)
+    assert (answer.status, set(answer.codes) - {"INVALID_PAYLOAD", "FAILED_VALIDATION"}) in ((400, set()), (422, set()))
+    assert titles(books) == ["a", "b", "c"]
+
+
+def test_a_wrong_query_of_a_batch_is_refused(books: Table) -> None:
+    body: Json = {"query": {"filter": {"colour": 1}}, "data": {"title": "x"}}
+    assert books.api.patch(books.path, body).codes == ["INVALID_QUERY"]
+    assert titles(books) == ["a", "b", "c"]
+
+
+def test_nothing_of_a_call_stays_when_its_answer_cannot_be_given(books: Table) -> None:
+    assert books.api.patch(f"{books.path}/1?fields=colour", {"title": "x"}).status == 400
+    assert titles(books) == ["a", "b", "c"]
+
+
+def test_nobody_but_an_administrator_may_change(stage: Stage) -> None:
+    one = table(stage.admin, field("title", "string"))
+    one.add({"title": "a"})
+    for path in (f"{one.path}/1", f"{one.path}/2", "/items/nowhere/1", one.path):
+        answer = stage.anonymous.patch(path, {"title": "x"})
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+    assert one.column("title") == ["a"]
+
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+def test_a_change_that_is_given_up_for_a_deadlock_is_made_again(make_client: Callable[..., Client], dsn: str) -> None:
+    """The other side asks for what the service holds, and waits longer than the service before it looks for a cycle."""
+    admin = make_client().login(ADMIN_EMAIL, ADMIN_PASSWORD)
+    pairs = table(admin, field("a", "integer"), field("b", "integer"))
+    pairs.add({}, {})
+    answers: list[Answer] = []
+    changes = [{"id": 1, "a": 5}, {"id": 2, "b": 6}]  # two statements: they set different columns
+    service = threading.Thread(target=lambda: answers.append(admin.patch(pairs.path, changes)))
+    with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as watch:
+        other.execute("SET deadlock_timeout = '30s'")
+        other.execute(f"UPDATE {pairs.name} SET a = 0 WHERE id = 2".encode())
+        service.start()
+        while watch.execute(WAITING).fetchone() == (0,):
+            time.sleep(0.01)
+        other.execute(f"UPDATE {pairs.name} SET b = 0 WHERE id = 1".encode())
+    service.join()
+    assert answers[0].status == 200
+    assert [(item["a"], item["b"]) for item in pairs.get().data] == [(5, 0), (0, 6)]

@@ -1,0 +1,215 @@
+"""Compilation as a table: a query string, its exact SQL, its exact parameters; every row is also executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from cms.access.guard import guard
+from cms.access.policy import Policy
+from cms.config import Config
+from cms.query.bind import Context, bound
+from cms.query.parse import Page, parse_query_string
+from cms.query.plan import plan
+from cms.query.statement import Statement, finish
+from cms.schema.model import Catalogue
+from cms.store.snapshot import Snapshots
+from tests.things import Stage, staged
+
+TABLES = """
+CREATE TABLE books (
+    id integer PRIMARY KEY, title varchar(40), price numeric, weight double precision, out timestamptz, tags json,
+    "a""b%" text
+);
+INSERT INTO books (id, title, price, out, tags) VALUES (1, 'Emma', 9.50, '1815-12-23', '["a"]');
+"""
+ALL = (
+    't0."id" AS c0, t0."title"::text AS c1, CASE WHEN t0."price" - t0."price" = 0 THEN to_json(t0."price") END AS c2, '
+    'CASE WHEN t0."weight" - t0."weight" = 0 THEN to_json(t0."weight") END AS c3, '
+    'to_char(t0."out" AT TIME ZONE \'UTC\', \'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\') AS c4, '
+    't0."tags"::json AS c5, t0."a""b%"::text AS c6'
+)
+ID = 't0."id" AS c0'
+ORDER = 'ORDER BY t0."id" LIMIT {0}::bigint OFFSET {1}::bigint'
+YEAR = 'CASE WHEN isfinite(t0."out") THEN EXTRACT(YEAR FROM t0."out" AT TIME ZONE \'UTC\')::integer END'
+
+
+def fresh(columns: int, inner: str, counts: str = "") -> str:
+    """The frame of every read: the outputs, the counters of freshness, and whether there is a row."""
+    outputs = ", ".join(f"r.c{n}" for n in range(columns))
+    return (
+        f"SELECT {outputs}, v.structure, v.access, r.found{counts} FROM system_version AS v LEFT JOIN LATERAL "
+        f"(SELECT TRUE AS found, {inner}) AS r ON TRUE"
+    )
+
+
+def ids(where: str = "", order: str = ORDER, parameters: int = 0) -> str:
+    """The read of the keys under a condition with so many parameters."""
+    window = order.format(f"${parameters + 1}", f"${parameters + 2}")
+    return fresh(1, f'{ID} FROM "books" AS t0{where} {window}')
+
+
+def where(condition: str, parameters: int) -> str:
+    return ids(f" WHERE {condition}", parameters=parameters)
+
+
+def grouped(outputs: str, tail: str, columns: int = 1) -> str:
+    return fresh(columns, f'{outputs} FROM "books" AS t0{tail} LIMIT $1::bigint OFFSET $2::bigint')
+
+
+SEARCH = "unaccent({column}) ILIKE '%' || regexp_replace(unaccent(${n}::text), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+PAGE: list[object] = ["100", "0"]
+
+# (query string, SQL, parameters)
+READS: list[tuple[str, str, list[object]]] = [
+    ("", fresh(7, f'{ALL} FROM "books" AS t0 {ORDER.format("$1", "$2")}'), PAGE),
+    ("fields=id", ids(), PAGE),
+    ("fields=id&limit=-1&offset=3", ids(), [None, "3"]),
+    ("fields=id&limit=20&page=3", ids(), ["20", "40"]),
+    ("fields=year(out)", fresh(1, f'{YEAR} AS c0 FROM "books" AS t0 {ORDER.format("$1", "$2")}'), PAGE),
+    ("fields=id&filter[id]=5", where('t0."id" = $1::bigint', 1), ["5", *PAGE]),
+    ("fields=id&filter[id][_neq]=5", where('t0."id" <> $1::bigint', 1), ["5", *PAGE]),
+    ("fields=id&filter[id][_in]=1,2", where('t0."id" = ANY ($1::bigint[])', 1), [["1", "2"], *PAGE]),
+    ("fields=id&filter[id][_nin]=", where('t0."id" <> ALL ($1::bigint[])', 1), [[], *PAGE]),
+    ("fields=id&filter[id][_between]=1,9", where('t0."id" BETWEEN $1::bigint AND $2::bigint', 2), ["1", "9", *PAGE]),
+    ("fields=id&filter[title]=x'y", where('t0."title" = $1::text', 1), ["x'y", *PAGE]),
+    ("fields=id&filter[title][_ieq]=É", where('lower(t0."title") = lower($1::text)', 1), ["É", *PAGE]),
+    ("fields=id&filter[title][_contains]=5%25_", where('t0."title" LIKE $1::text', 1), ["%5\\%\\_%", *PAGE]),
+    ("fields=id&filter[title][_nistarts_with]=\\", where('t0."title" NOT ILIKE $1::text', 1), ["\\\\%", *PAGE]),
+    ("fields=id&filter[title][_ends_with]=a", where('t0."title" LIKE $1::text', 1), ["%a", *PAGE]),
+    ("fields=id&filter[title][_null]=true", where('t0."title" IS NULL', 0), PAGE),
+    ("fields=id&filter[title][_null]=false", where('t0."title" IS NOT NULL', 0), PAGE),
+    ("fields=id&filter[title][_empty]", where('(t0."title" IS NULL OR t0."title" = \'\')', 0), PAGE),
+    ("fields=id&filter[price][_gt]=1.50", where('t0."price" > $1::numeric', 1), ["1.50", *PAGE]),
+    ("fields=id&filter[weight][_lt]=1e3", where('t0."weight" < $1::double precision', 1), ["1E+3", *PAGE]),
+    (
+        "fields=id&filter[out][_gte]=2024-01-01T00:00:00%2B02:00",
+        where('t0."out" >= $1::timestamptz', 1),
+        ["2023-12-31T22:00:00+00:00", *PAGE],
+    ),
+    ("fields=id&filter[year(out)]=1815", where(f"{YEAR} = $1::bigint", 1), ["1815", *PAGE]),
+    (
+        "fields=id&filter[count(tags)][_gt]=0",
+        where(
+            'CASE WHEN json_typeof(t0."tags"::json) = \'array\' THEN json_array_length(t0."tags"::json) END'
+            " > $1::bigint",
+            1,
+        ),
+        ["0", *PAGE],
+    ),
+    ('fields=id&filter[a"b%25]=1', where('t0."a""b%" = $1::text', 1), ["1", *PAGE]),
+    ("fields=id&filter={}", ids(), PAGE),
+    ('fields=id&filter={"_and":[]}', ids(), PAGE),
+    ('fields=id&filter={"_or":[]}', where("FALSE", 0), PAGE),
+    (
+        "fields=id&filter[id][_gt]=1&filter[title]=a",
+        where('(t0."id" > $1::bigint AND t0."title" = $2::text)', 2),
+        ["1", "a", *PAGE],
+    ),
+    (
+        "fields=id&filter[_or][0][id]=1&filter[_or][1][_and][0][title]=a&filter[_or][1][_and][1][id]=2",
+        where('(t0."id" = $1::bigint OR (t0."title" = $2::text AND t0."id" = $3::bigint))', 3),
+        ["1", "a", "2", *PAGE],
+    ),
+    (
+        "fields=id&search=Emma",
+        where(
+            '(TRUE AND (t0."id" = $1::bigint OR {title} OR t0."price" = $3::numeric'
+            ' OR t0."weight" = $4::double precision OR {odd}))'.format(
+                title=SEARCH.format(column='t0."title"', n=2), odd=SEARCH.format(column='t0."a""b%"', n=5)
+            ),
+            5,
+        ),
+        [None, "Emma", None, None, "Emma", *PAGE],
+    ),
+    (
+        "fields=id&sort=-title,year(out)",
+        ids(order='ORDER BY t0."title" DESC, ' + YEAR + ', t0."id" LIMIT {0}::bigint OFFSET {1}::bigint'),
+        PAGE,
+    ),
+    (
+        "fields=id&meta=*&filter[id]=1",
+        fresh(
+            1,
+            f'{ID} FROM "books" AS t0 WHERE t0."id" = $2::bigint {ORDER.format("$3", "$4")}',
+            ', (SELECT count(*) FROM "books" AS t0), (SELECT count(*) FROM "books" AS t0 WHERE t0."id" = $1::bigint)',
+        ),
+        ["1", "1", *PAGE],
+    ),
+    ("aggregate[count]=*", grouped("count(*) AS c0", ""), PAGE),
+    (
+        "aggregate[sum]=price&aggregate[max]=out",
+        grouped(
+            'CASE WHEN sum(t0."price") - sum(t0."price") = 0 THEN to_json(trim_scale(sum(t0."price"))) END AS c0, '
+            'to_char(max(t0."out") AT TIME ZONE \'UTC\', \'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\') AS c1',
+            "",
+            2,
+        ),
+        PAGE,
+    ),
+    (
+        "aggregate[avg]=id&groupBy=year(out)&sort=-count",
+        grouped(
+            f'{YEAR} AS c0, to_json(trim_scale(avg(t0."id")::numeric)) AS c1',
+            f" GROUP BY {YEAR} ORDER BY count(*) DESC, {YEAR}",
+            2,
+        ),
+        PAGE,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The compiler over the tables of this file, and the database that holds them."""
+
+    catalogue: Catalogue
+    dsn: str
+
+    def compile(self, query_string: str) -> tuple[Statement, list[object]]:
+        said = parse_query_string(query_string, Page())
+        guarded = guard(said.query, "books", catalogue=self.catalogue, policy=Policy(admin=True), depth=10)
+        statement = finish(plan(guarded, self.catalogue))
+        return statement, bound(statement.values, Context(said.literals))
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        found.execute(TABLES)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def compiler(stage: Stage) -> Compiler:
+    def fetch(text: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(stage.dsn) as connection:
+            return connection.execute(text.encode()).fetchall()
+
+    return Compiler(Snapshots(fetch).current().catalogue, stage.dsn)
+
+
+@pytest.mark.parametrize(("query_string", "text", "values"), READS, ids=[row[0] or "-" for row in READS])
+def test_a_query_compiles_to_one_statement_and_runs(
+    compiler: Compiler, query_string: str, text: str, values: list[object]
+) -> None:
+    statement, parameters = compiler.compile(query_string)
+    assert statement.text == text
+    assert parameters == values
+    with psycopg.connect(compiler.dsn, cursor_factory=psycopg.RawCursor) as connection:
+        rows = connection.execute(statement.text.encode(), parameters).fetchall()
+    assert len(statement.items(rows)) <= 1
+
+
+def test_requests_that_differ_in_literals_only_share_their_statement(compiler: Compiler) -> None:
+    pairs = [
+        ("filter[id]=1&limit=5&search=a", "filter[id]=2&limit=-1&offset=7&search=b"),
+        ("filter[id][_in]=1", "filter[id][_in]=1,2,3"),
+        ("filter[title][_contains]=a", 'filter={"title":{"_contains":"%"}}'),
+    ]
+    for first, second in pairs:
+        assert compiler.compile(first)[0].text == compiler.compile(second)[0].text
+        assert parse_query_string(first, Page()).query == parse_query_string(second, Page()).query

@@ -1,0 +1,164 @@
+"""What the tests of the embedded server share: another process that uses it, and questions about it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from cms.store.embedded.accounts import own_account, run_as
+from cms.store.embedded.places import Place
+from cms.store.embedded.postmaster import read_postmaster
+from cms.store.embedded.server import is_running
+
+FAST = {"fsync": "off"}
+
+USER = """
+import os, signal, sys
+from pathlib import Path
+from cms.store.embedded import EmbeddedError, start
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with it ignored
+try:
+    server = start(Path(sys.argv[1]), settings={"fsync": "off"})
+except EmbeddedError as error:
+    sys.exit(print(error))
+print(server.dsn, flush=True)
+for line in sys.stdin:
+    if line == "fork and stop\\n":
+        if not os.fork():
+            server.stop()
+            os._exit(0)
+        os.wait()
+    if line == "stop\\n":
+        server.stop()
+    print("done", flush=True)
+"""
+
+
+class User:
+    """Another process that uses the server of a folder."""
+
+    def __init__(self, data: Path, *, account: str | None = None) -> None:
+        entry = pwd.getpwnam(account) if account else None
+        self.process = subprocess.Popen(
+            [python_of(account) if account else sys.executable, "-c", USER, str(data)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            start_new_session=True,
+            user=entry.pw_uid if entry else None,
+            group=entry.pw_gid if entry else None,
+            extra_groups=[] if entry else None,
+        )
+
+    def hear(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().strip()
+
+    def do(self, what: str) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.flush()
+        assert self.hear() == "done"
+
+    def end(self, number: int) -> None:
+        os.killpg(self.process.pid, number)
+        self.process.wait(timeout=30)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Make a folder that the server's account can enter when root runs the tests, unlike pytest's own."""
+    folder = Path(tempfile.mkdtemp(prefix="cms-test-")).resolve()
+    folder.chmod(0o755)
+    yield folder
+    eventually(lambda: not any(running(locks.parent) for locks in folder.rglob("postgres.run")))
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def moved(cluster: Path, data: Path) -> Iterator[Path]:
+    """Let the cluster be that of the folder `data` for a while, with an empty log."""
+    owner = cluster.stat()
+    data.mkdir(parents=True)
+    shutil.rmtree(cluster / "log", ignore_errors=True)
+    cluster.rename(data / "postgres")
+    try:
+        yield data
+        eventually(lambda: not running(data))
+    finally:
+        os.chown(data / "postgres", owner.st_uid, owner.st_gid)
+        (data / "postgres").rename(cluster)
+
+
+def words(dsn: str) -> list[str]:
+    with psycopg.connect(dsn) as session:
+        return [row[0] for row in session.execute("SELECT words FROM notes")]
+
+
+def value(dsn: str, expression: str) -> str:
+    with psycopg.connect(dsn) as session:
+        row = session.execute(f"SELECT ({expression})::text".encode()).fetchone()
+    assert row
+    return str(row[0])
+
+
+def started(dsn: str) -> str:
+    """Return what no two servers have in common."""
+    return value(dsn, "pg_postmaster_start_time()")
+
+
+def postmaster(data: Path) -> int:
+    found = read_postmaster(data / "postgres")
+    assert found
+    return found.pid
+
+
+def running(data: Path) -> bool:
+    return is_running(Place(data, own_account()))
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen within 20 seconds"
+        time.sleep(0.01)
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def told(pid: int, what: str) -> str:
+    """Return what `ps` says of a process."""
+    return run_as(own_account(), ["ps", "-o", f"{what}=", "-p", str(pid)]).stdout.strip()
+
+
+def gone(pid: int) -> bool:
+    """Tell whether the process has ended; a dead one that its parent has not buried yet counts as gone."""
+    state = told(pid, "stat")
+    return not state or state.startswith("Z")
+
+
+def keeper_of(data: Path) -> int:
+    """Return the process number of the server's parent."""
+    return int(told(postmaster(data), "ppid"))
+
+
+def server_log(data: Path) -> str:
+    return "".join(path.read_text() for path in sorted((data / "postgres" / "log").glob("*.log")))

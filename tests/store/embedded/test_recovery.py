@@ -1,0 +1,115 @@
+"""The embedded server survives what happens to it, and to those who start it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cms.store.embedded import EmbeddedError, start
+from cms.store.embedded.accounts import account_for_new_data
+from tests.store.embedded.servers import (
+    FAST,
+    User,
+    eventually,
+    keeper_of,
+    kill,
+    postmaster,
+    running,
+    started,
+    value,
+    words,
+)
+
+slow = pytest.mark.slow
+
+
+@slow
+def test_rows_survive_the_kill_of_the_server(data: Path) -> None:
+    with start(data, settings=FAST) as server:
+        with psycopg.connect(server.dsn) as session:
+            session.execute("CREATE TABLE written_last AS SELECT 7 AS number")
+        before = started(server.dsn)
+        kill(postmaster(data))
+        with start(data, settings=FAST) as again:
+            assert value(again.dsn, "SELECT number FROM written_last") == "7"
+            assert started(again.dsn) != before
+    assert not running(data)
+
+
+@slow
+def test_rows_survive_the_kill_of_everything(data: Path, users: Callable[..., User]) -> None:
+    user = users(data)
+    user.hear()
+    keeper, number = keeper_of(data), postmaster(data)
+    for pid in (keeper, user.process.pid, number):
+        kill(pid)
+    with start(data, settings=FAST) as server:
+        assert words(server.dsn) == ["still here"]
+
+
+@slow
+def test_a_pid_file_that_names_another_program_is_stale(data: Path) -> None:
+    account = account_for_new_data()
+    other = subprocess.Popen(
+        ["sleep", "60"],
+        user=None if account.is_ours else account.uid,
+        group=None if account.is_ours else account.gid,
+        extra_groups=None if account.is_ours else [],
+    )
+    try:
+        cluster = data / "postgres"
+        lines = f"{other.pid}\n{cluster}\n1700000000\n5432\n{cluster}\n"
+        (cluster / "postmaster.pid").write_text(f"{lines}\n 1 1\nready   \n")
+        (cluster / ".s.PGSQL.5432.lock").write_text(lines)
+        for path in (cluster / "postmaster.pid", cluster / ".s.PGSQL.5432.lock"):
+            shutil.chown(path, account.uid, account.gid)
+        with start(data, settings=FAST) as server:
+            assert words(server.dsn) == ["still here"]
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@slow
+@pytest.mark.parametrize("content", ["", "12", "\0\0\0\n\n\n\n\n\n\n"])
+def test_a_torn_pid_file_is_stale(data: Path, content: str) -> None:
+    (data / "postgres" / "postmaster.pid").write_text(content)
+    with start(data, settings=FAST) as server:
+        assert words(server.dsn) == ["still here"]
+
+
+@slow
+def test_a_server_that_somebody_else_started_is_left_alone(data: Path) -> None:
+    with start(data, settings=FAST) as server:
+        shutil.rmtree(data / "postgres.run")
+        with pytest.raises(EmbeddedError, match="not started here"):
+            start(data, settings=FAST)
+        assert words(server.dsn) == ["still here"]
+        os.kill(postmaster(data), signal.SIGINT)
+        eventually(lambda: not (data / "postgres" / "postmaster.pid").exists())
+
+
+@slow
+def test_a_first_start_that_was_interrupted_is_begun_again(folder: Path) -> None:
+    (folder / "postgres.new").mkdir()
+    (folder / "postgres.new" / "PG_VERSION").write_text("18\n")
+    with start(folder, settings=FAST) as server:
+        assert value(server.dsn, "1") == "1"
+    assert not (folder / "postgres.new").exists()
+
+
+def test_a_folder_that_holds_something_else_is_not_touched(folder: Path) -> None:
+    (folder / "postgres").mkdir()
+    (folder / "postgres" / "poem.txt").write_text("O")
+    shutil.chown(folder / "postgres", account_for_new_data().uid)
+    with pytest.raises(EmbeddedError, match="no PostgreSQL data"):
+        start(folder)
+    assert (folder / "postgres" / "poem.txt").read_text() == "O"

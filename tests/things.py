@@ -1,0 +1,91 @@
+"""Collections for the tests of items: made in a line, filled in a line."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+
+from cms.app import create_app
+from cms.config import Config
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
+
+Json = dict[str, Any]
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One application over one database, for all tests of a module."""
+
+    admin: Client
+    anonymous: Client
+    dsn: str
+
+    def execute(self, sql: str) -> None:
+        """Change the database behind the service's back, and have the service look at it again."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            connection.execute(sql.encode())
+        assert self.admin.post("/utils/cache/clear").status < 300
+
+    def value(self, sql: str) -> Any:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            row = connection.execute(sql.encode()).fetchone()
+            return row and row[0]
+
+
+@contextmanager
+def staged(config: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    dsn = make_database(template)
+    anonymous = Client(create_app(replace(config, database_url=dsn, database_pool_size=3)))
+    try:
+        yield Stage(anonymous.login(ADMIN_EMAIL, ADMIN_PASSWORD), anonymous, dsn)
+    finally:
+        anonymous.close()
+
+
+@dataclass(frozen=True)
+class Table:
+    """A collection with its path."""
+
+    api: Client
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"/items/{self.name}"
+
+    def add(self, *items: Json) -> list[Json]:
+        """Create items and return them as they were answered."""
+        made: list[Json] = self.api.post(self.path, list(items)).data
+        return made
+
+    def get(self, **params: object) -> Answer:
+        return self.api.get(self.path, **params)
+
+    def ask(self, query_string: str) -> Answer:
+        return self.api.get(f"{self.path}?{query_string}")
+
+    def column(self, name: str, query_string: str = "") -> list[Any]:
+        """Return one field of the items that a query string finds."""
+        return [item[name] for item in self.ask(query_string).data]
+
+
+def field(name: str, kind: str, *, special: str = "", **schema: object) -> Json:
+    """The definition of a field; `special` is its marker, further keywords are of its column."""
+    meta = {"meta": {"special": [special]}} if special else {}
+    return {"field": name, "type": kind, "schema": schema, **meta}
+
+
+def table(api: Client, *fields: Json, **meta: object) -> Table:
+    """Make a collection of a fresh name with an automatic integer `id` and these fields."""
+    name = f"things_{next(_numbers)}"
+    body = {"collection": name, "schema": {}, "meta": meta, "fields": list(fields)}
+    answer = api.post("/collections", body)
+    assert answer.status == 200, answer.text
+    return Table(api, name)

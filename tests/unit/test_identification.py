@@ -1,0 +1,71 @@
+"""Access tokens in the middleware: checked once, and good for no moment longer than they say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import falcon
+import pytest
+from falcon import testing
+
+from cms.auth.tokens import access_token, claims_of
+from cms.errors import Refused
+from cms.http import middleware
+from cms.http.middleware import Identification
+from cms.store.store import Identity
+
+SECRET = "only-for-tests-" * 3
+
+
+def identity(identification: Identification, token: str) -> Identity:
+    request = testing.create_req(headers={"Authorization": f"Bearer {token}"})
+    identification.process_request(request, falcon.Response())
+    found: Identity = request.context.identity
+    return found
+
+
+def token_of(user: str, *, secret: str = SECRET) -> str:
+    return access_token({"id": user, "session": str(uuid4())}, secret=secret, life=timedelta(minutes=1))
+
+
+def test_a_token_tells_its_user_again_and_again() -> None:
+    identification, user, other = Identification(SECRET), str(uuid4()), str(uuid4())
+    tokens = [token_of(user), token_of(other), token_of(user)]
+    assert [identity(identification, token).user for token in tokens * 2] == [user, other, user] * 2
+
+
+def test_a_signature_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    identification = Identification(SECRET)
+    checked: list[str] = []
+
+    def counted(token: str, *, secret: str) -> Mapping[str, Any]:
+        checked.append(token)
+        return claims_of(token, secret=secret)
+
+    monkeypatch.setattr(middleware, "claims_of", counted)
+    token = token_of(str(uuid4()))
+    for _ in range(3):
+        identity(identification, token)
+    assert checked == [token]
+
+
+def test_a_token_that_was_good_ends_with_its_life() -> None:
+    identification = Identification(SECRET)
+    claims = {"id": str(uuid4()), "session": str(uuid4())}
+    token = access_token(claims, secret=SECRET, life=timedelta(seconds=1.1))
+    assert identity(identification, token).user == claims["id"]
+    time.sleep(1.3)
+    with pytest.raises(Refused) as refusal:
+        identity(identification, token)
+    assert refusal.value.problems[0].extensions["reason"] == "expired"
+
+
+def test_a_forged_token_is_refused_every_time() -> None:
+    identification = Identification(SECRET)
+    for _ in range(2):
+        with pytest.raises(Refused):
+            identity(identification, token_of(str(uuid4()), secret="another-secret-" * 3))

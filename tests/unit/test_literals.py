@@ -1,0 +1,105 @@
+"""Literals stand beside the tree, variables in it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cms.errors import Refused
+from cms.query.ast import Current, Now, Slot
+from cms.query.bind import Bind, Context, bound
+from cms.query.literals import Literals, variable
+from cms.query.parse import Page, parse
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
+    literals = Literals()
+    assert [literals.operand(value) for value in ("a", 5, "$CURRENT_USER", "a")] == [
+        Slot(0),
+        Slot(1),
+        Current("CURRENT_USER"),
+        Slot(2),
+    ]
+    assert literals.values == ["a", 5, "a"]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("$NOW", Now()),
+        ("$NOW(-1 hour)", Now(-1, "hour")),
+        ("$NOW(+2days)", Now(2, "day")),
+        ("$NOW( - 3 mo )", Now(-3, "month")),
+        ("$CURRENT_ROLE", Current("CURRENT_ROLE")),
+        ("$5", "$5"),
+        ("$", "$"),
+        ("now", "now"),
+        (5, 5),
+    ],
+)
+def test_variables(text: object, found: object) -> None:
+    assert variable(text) == found
+
+
+@pytest.mark.parametrize("text", ["$NOW(", "$NOW()", "$NOW(1)", "$NOW(1 aeon)", "$NOWADAYS", "$NOW(1.5 hours)"])
+def test_a_time_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="time"):
+        variable(text)
+
+
+def moment(now: Now) -> datetime:
+    (found,) = bound([Bind(now, lambda value: value, "x")], Context())
+    assert isinstance(found, datetime)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("now", "moved"),
+    [
+        (Now(), timedelta(0)),
+        (Now(-90, "second"), timedelta(seconds=-90)),
+        (Now(2, "week"), timedelta(days=14)),
+        (Now(250, "millisecond"), timedelta(milliseconds=250)),
+    ],
+)
+def test_moments_are_moved(now: Now, moved: timedelta) -> None:
+    assert abs(moment(now) - (datetime.now(UTC) + moved)) < timedelta(seconds=5)
+
+
+@given(st.integers(-3000, 3000))
+def test_months_keep_to_the_calendar(months: int) -> None:
+    today, found = datetime.now(UTC), moment(Now(months, "month"))
+    assert (found.year * 12 + found.month) - (today.year * 12 + today.month) == months
+    assert found.day <= today.day
+
+
+@given(st.integers(), st.sampled_from(["millisecond", "second", "minute", "hour", "day", "week", "month", "year"]))
+def test_a_moment_is_in_range_or_refused(amount: int, unit: str) -> None:
+    with suppress(Refused):
+        assert moment(Now(amount, unit)).tzinfo is UTC
+
+
+def test_variables_in_a_list_are_resolved_with_the_request_and_nobody_is_left_out() -> None:
+    operand = Bind(Slot(0), lambda value: value, "x")
+    literals = [("a", Current("CURRENT_USER"), Current("CURRENT_ROLE"))]
+    assert bound([operand], Context(literals, user="u")) == [["a", "u"]]
+
+
+@given(
+    st.dictionaries(st.sampled_from(["fields", "filter", "sort", "limit", "deep", "alias", "groupBy", "meta"]), JSON)
+)
+def test_any_json_is_a_query_or_refused_and_its_tree_can_be_a_key(params: dict[str, object]) -> None:
+    with suppress(Refused):
+        said = parse(params, Page())
+        hash(said.query)
+        assert repr(said.query) == repr(parse(params, Page()).query)

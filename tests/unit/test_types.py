@@ -1,0 +1,154 @@
+"""What each type takes, and what a column can hold (decisions, sections 1 and 15)."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from contextlib import suppress
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cms.schema.bounds import holds
+from cms.schema.model import Column
+from cms.schema.types import TYPES, OutOfRange, type_of
+
+ANYTHING: st.SearchStrategy[object] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.text(),
+    st.decimals(),
+    st.lists(st.integers()),
+    st.dictionaries(st.text(), st.integers()),
+)
+
+
+def column(base_type: str, precision: int | None = None, scale: int | None = None) -> Column:
+    return Column("c", base_type, base_type, None, None, precision, scale, True, False, False, None)
+
+
+@pytest.mark.parametrize("name", TYPES)
+@given(value=ANYTHING)
+def test_any_value_is_taken_as_text_or_refused_with_a_reason(name: str, value: object) -> None:
+    with suppress(ValueError):
+        assert isinstance(TYPES[name].parse(value), str)
+
+
+@pytest.mark.parametrize("name", [name for name in TYPES if name not in ("json", "binary", "hash")])
+@given(value=ANYTHING)
+def test_what_was_taken_is_taken_again_as_the_same(name: str, value: object) -> None:
+    parse = TYPES[name].parse
+    try:
+        found = parse(value)
+    except ValueError:
+        return
+    assert parse(found) == found
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_whole_numbers_are_taken_in_every_form(number: int) -> None:
+    parse = TYPES["bigInteger"].parse
+    assert parse(number) == parse(str(number)) == parse(Decimal(number)) == parse(f" {number}.0 ") == str(number)
+
+
+@given(st.decimals(allow_nan=False, allow_infinity=False, places=30, min_value=-(10**40), max_value=10**40))
+def test_decimals_keep_every_digit(number: Decimal) -> None:
+    assert Decimal(TYPES["decimal"].parse(number)) == number
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_floats_stay_what_they_are(number: float) -> None:
+    assert float(TYPES["float"].parse(Decimal(repr(number)))) == number
+
+
+@given(st.dates())
+def test_dates(day: date) -> None:
+    assert TYPES["date"].parse(day.isoformat()) == day.isoformat()
+
+
+@given(st.times())
+def test_times(moment: time) -> None:
+    assert time.fromisoformat(TYPES["time"].parse(moment.isoformat())) == moment
+
+
+@given(st.datetimes(timezones=st.timezones(), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)))
+def test_moments_with_a_zone_are_turned_to_utc(moment: datetime) -> None:
+    stamp = datetime.fromisoformat(TYPES["timestamp"].parse(moment.isoformat()))
+    local = datetime.fromisoformat(TYPES["datetime"].parse(moment.isoformat()))
+    assert abs((stamp - moment).total_seconds()) < 1e-6
+    assert local.replace(tzinfo=UTC) == stamp
+
+
+@given(st.uuids())
+def test_uuids_are_lower_case_with_hyphens(key: uuid.UUID) -> None:
+    for form in (str(key), str(key).upper(), key.hex):
+        assert TYPES["uuid"].parse(form) == str(key)
+
+
+@given(st.binary())
+def test_binary(raw: bytes) -> None:
+    assert TYPES["binary"].parse(base64.b64encode(raw).decode()) == "\\x" + raw.hex()
+
+
+@given(st.lists(st.text(st.characters(exclude_characters=",\0"), min_size=1)))
+def test_csv(entries: list[str]) -> None:
+    assert TYPES["csv"].parse(entries) == ",".join(entries)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("integer", 2**63),
+        ("bigInteger", Decimal("1e400")),
+        ("float", Decimal("1e309")),
+        ("float", "1e-400"),
+        ("decimal", Decimal("1e131072")),
+        ("decimal", Decimal("1e-16384")),
+        ("timestamp", "0001-01-01T00:00:00+01:00"),
+    ],
+)
+def test_what_is_beyond_a_type_is_out_of_range(name: str, value: object) -> None:
+    with pytest.raises(OutOfRange):
+        TYPES[name].parse(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inside", "beyond"),
+    [
+        (column("int2"), ("32767", "-32768"), ("32768", "-32769")),
+        (column("int4"), ("2147483647",), ("2147483648",)),
+        (column("int8"), ("9223372036854775807",), ("9223372036854775808",)),
+        (column("float4"), ("3.4028235e38", "1e-45", "0"), ("3.41e38", "-1e39", "1e-46")),
+        (column("numeric", 5, 2), ("999.994", "-999.99", "1e-999"), ("999.995", "1000", "1e999999")),
+        (column("numeric", 2, 2045), ("99000", "99499"), ("99500", "100000")),
+        (column("numeric", 3, 5), ("0.00999", "-0.00123"), ("0.01",)),
+        (column("numeric"), ("1e1000",), ()),
+        (column("text"), ("anything",), ()),
+    ],
+)
+def test_a_column_holds_what_fits_after_rounding(
+    kind: Column, inside: tuple[str, ...], beyond: tuple[str, ...]
+) -> None:
+    assert [text for text in inside if not holds(kind, text)] == []
+    assert [text for text in beyond if holds(kind, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("base", "data", "special", "name"),
+    [
+        ("varchar", "character varying(255)", (), "string"),
+        ("text", "text", ("cast-csv",), "csv"),
+        ("varchar", "character varying(255)", ("hash",), "hash"),
+        ("jsonb", "jsonb", (), "json"),
+        ("int2", "smallint", (), "integer"),
+        ("_int4", "integer[]", (), "unknown"),
+        ("geometry", "geometry(Point,4326)", (), "geometry.Point"),
+        ("geometry", "geometry(CircularString,4326)", (), "geometry"),
+    ],
+)
+def test_the_type_of_a_column(base: str, data: str, special: tuple[str, ...], name: str) -> None:
+    assert type_of(base, data, special) == name
