@@ -19,6 +19,10 @@ class Fragment:
     parts: tuple[str, ...] = ("",)
     values: tuple[object, ...] = ()
 
+    def __bool__(self) -> bool:
+        """Tell whether there is anything in it."""
+        return self != EMPTY
+
     def __add__(self, other: Fragment) -> Fragment:
         seam = self.parts[-1] + other.parts[0]
         return Fragment((*self.parts[:-1], seam, *other.parts[1:]), self.values + other.values)

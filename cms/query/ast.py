@@ -123,14 +123,29 @@ KEY = ""
 
 
 @dataclass(frozen=True, slots=True)
+class Window:
+    """Which page of the rows: at most `reach` of them, of those `limit` behind the first `offset`.
+
+    `reach` is a round number that is written into the statement: with a limit that it does not know PostgreSQL
+    guesses so badly that it plans every execution anew. Without `limit` the page is the first `reach` rows.
+    """
+
+    reach: int | None
+    limit: Slot | None = None
+    offset: Slot | None = None
+
+
+ONE_ROW = Window(1)
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """What is asked of one collection, or of the items at the other end of a relation."""
 
     picks: tuple[Pick, ...] = (STAR,)
     filter: Filter = EVERYTHING
     sort: tuple[Term, ...] = ()
-    limit: Slot | None = None
-    offset: Slot | None = None
+    window: Window | None = None
     search: Slot | None = None
     aggregates: tuple[Aggregate, ...] = ()
     groups: tuple[Name, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cms.errors import invalid_query
 from cms.query import limits
-from cms.query.ast import EVERYTHING, Aggregate, Name, Pick, Query, Said, Slot, Term
+from cms.query.ast import EVERYTHING, Aggregate, Name, Pick, Query, Said, Slot, Term, Window
 from cms.query.brackets import listed, nested
 from cms.query.filters import decoded, parse_filter, parse_name
 from cms.query.literals import Literals
@@ -25,6 +25,8 @@ AGGREGATES = (
     "max",
 )
 COUNTS = ("total_count", "filter_count")
+
+_ROUND = (1, 2, 5, *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)))
 
 _INTEGER = re.compile(r"-?\d{1,18}")
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
@@ -63,15 +65,13 @@ class _Parser:
 
     def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
-        limit, offset = self._window(params)
         aggregates, groups = _aggregates(params), _groups(params)
         said = params.get("filter")
         return Query(
             picks=() if aggregates or groups else self._picks(paths, deep, _aliases(params)),
             filter=EVERYTHING if said is None else parse_filter(said, self.literals),
             sort=_sort(params, aggregated=bool(aggregates or groups)),
-            limit=limit,
-            offset=offset,
+            window=self._window(params),
             search=self._search(params),
             aggregates=aggregates,
             groups=groups,
@@ -100,7 +100,7 @@ class _Parser:
         deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
         return self.query(params, paths, deeper)
 
-    def _window(self, params: Params) -> tuple[Slot, Slot]:
+    def _window(self, params: Params) -> Window | None:
         limit = _integer(params, "limit", least=-1)
         offset = _integer(params, "offset", least=0)
         number = _integer(params, "page", least=1)
@@ -109,7 +109,11 @@ class _Parser:
             offset = _start(number or 1, size)
         if offset > limits.MAX_OFFSET:
             raise invalid_query("The page is out of range", parameter="page")
-        return self.literals.slot(size), self.literals.slot(offset)
+        start = self.literals.slot(offset) if offset else None
+        reach = _reach(size, offset)
+        if reach == size and start is None:
+            return Window(reach) if reach else None
+        return Window(reach, self.literals.slot(size), start)
 
     def _size(self, limit: int | None) -> int | None:
         """Return the page's size; None is all rows."""
@@ -126,6 +130,13 @@ class _Parser:
                 f"search is a text of at most {limits.MAX_SEARCH_LENGTH} characters", parameter="search"
             )
         return self.literals.slot(str(said))
+
+
+def _reach(size: int | None, offset: int) -> int | None:
+    """Return the first round number that is not below the end of the page; None for all rows."""
+    if size is None:
+        return None
+    return next((number for number in _ROUND if number >= size + offset), None)
 
 
 def _start(page: int, size: int | None) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from cms.errors import Refused, invalid_query
 from cms.query import functions
-from cms.query.ast import KEY, Aggregate, And, At, Filter, Name, Or, Pick, Query, Slot, Some, Term, Test
+from cms.query.ast import KEY, Aggregate, And, At, Filter, Name, Or, Pick, Query, Some, Term, Test, Window
 from cms.query.bind import Bind
 from cms.query.checks import check, hits
 from cms.query.guarded import Guarded
@@ -19,6 +19,7 @@ from cms.query.resolved import (
     Opened,
     Order,
     Output,
+    Page,
     Predicate,
     ReadPlan,
     Shown,
@@ -50,8 +51,7 @@ class _Planner:
             outputs=() if grouping else self._outputs(query.picks, collection),
             where=self._where(query, collection),
             order=() if grouping else self._order(query.sort, collection),
-            limit=_window(query.limit, "limit"),
-            offset=_window(query.offset, "offset"),
+            page=_page(query.window),
             grouping=grouping,
             counts=query.counts,
         )
@@ -68,8 +68,10 @@ class _Planner:
             return Shown(pick.key, self.value(pick.name, collection), plain=pick.key == KEY)
         link = link_of(self.catalogue, collection, pick.name.field)
         assert link, "the guard opens relations only"
-        target = self.catalogue.collections[link.target]
-        return Opened(pick.key, link, self.read(pick.nested, target), bare=not pick.nested.picks)
+        found = self.read(pick.nested, self.catalogue.collections[link.target])
+        if not link.to_many:  # one row needs neither order nor page
+            found = replace(found, order=(), page=None)
+        return Opened(pick.key, link, found, bare=not pick.nested.picks)
 
     def value(self, name: Name, collection: Collection) -> Value:
         """Return a field or a function of one as something that can be printed."""
@@ -220,8 +222,11 @@ def _tie_breakers(collection: Collection) -> tuple[Value, ...]:
     return tuple(Value(field) for field in collection.columns if field.type.family in _GROUPABLE)
 
 
-def _window(slot: Slot | None, label: str) -> Bind | None:
-    return Bind(slot, _digits, label) if slot else None
+def _page(window: Window | None) -> Page | None:
+    if window is None:
+        return None
+    limit = Bind(window.limit, _digits, "limit") if window.limit else None
+    return Page(window.reach, limit, Bind(window.offset, _digits, "offset") if window.offset else None)
 
 
 def _digits(value: object) -> object:

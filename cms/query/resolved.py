@@ -131,12 +131,20 @@ class Grouping:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """A window with its numbers as parameters."""
+
+    reach: int | None
+    limit: Bind | None = None
+    offset: Bind | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReadPlan:
     collection: Collection
     outputs: tuple[Output, ...]
     where: Predicate
     order: tuple[Order, ...]
-    limit: Bind | None
-    offset: Bind | None
+    page: Page | None
     grouping: Grouping | None = None
     counts: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from cms.query.resolved import (
     Opened,
     Order,
     Output,
+    Page,
     Predicate,
     ReadPlan,
     Shown,
@@ -29,7 +30,7 @@ from cms.schema.model import Field
 from cms.schema.types import Family
 
 _FRESH = "SELECT {0}, v.structure, v.access, r.found{1} FROM system_version AS v LEFT JOIN LATERAL ({2}) AS r ON TRUE"
-_ROWS = "SELECT {0} FROM {1} AS {2}{3}{4}{5}"
+_ROWS = "SELECT {0} FROM {1}{2}"
 
 
 def select(plan: ReadPlan) -> Fragment:
@@ -52,9 +53,18 @@ def top_outputs(plan: ReadPlan) -> list[Fragment]:
 
 def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
     """Print the rows of one level; `linked` is the condition that ties them to the row above."""
-    table = name(plan.collection.name)
-    order = grouping_tail(plan.grouping, level) if plan.grouping else order_by(plan.order, level)
-    return fill(_ROWS, shown, table, text(_t(level)), where(plan, level, linked), order, window(plan))
+    source = fill("{0} AS {1}{2}", name(plan.collection.name), text(_t(level)), where(plan, level, linked))
+    rest = window(plan.page)
+    if plan.grouping:
+        return fill(_ROWS, shown, source, grouping_tail(plan.grouping, level) + (rest or first(plan.page)))
+    ordered = concat(source, order_by(plan.order, level), first(plan.page))
+    return fill(_ROWS, shown, cut(ordered, rest, level) if rest else ordered, EMPTY)
+
+
+def cut(ordered: Fragment, rest: Fragment, level: int) -> Fragment:
+    """Cut a page out before its rows are dressed: what stands beside OFFSET is worked out for skipped rows too."""
+    shape = "(SELECT {0}.* FROM (SELECT {0}.* FROM {1}) AS {0}{2}) AS {0}"
+    return fill(shape, text(_t(level)), ordered, rest)
 
 
 def where(plan: ReadPlan, level: int, linked: Fragment = EMPTY) -> Fragment:
@@ -63,9 +73,15 @@ def where(plan: ReadPlan, level: int, linked: Fragment = EMPTY) -> Fragment:
     return concat(" WHERE ", join(" AND ", parts)) if parts else EMPTY
 
 
-def window(plan: ReadPlan) -> Fragment:
-    limit = concat(" LIMIT ", param(plan.limit, "bigint")) if plan.limit else EMPTY
-    return limit + (concat(" OFFSET ", param(plan.offset, "bigint")) if plan.offset else EMPTY)
+def first(page: Page | None) -> Fragment:
+    """Print the number of rows that the page lies within; it is one of the parser's round numbers."""
+    return text(f" LIMIT {page.reach}") if page and page.reach else EMPTY
+
+
+def window(page: Page | None) -> Fragment:
+    """Print which of those rows the page is."""
+    limit = concat(" LIMIT ", param(page.limit, "bigint")) if page and page.limit else EMPTY
+    return limit + (concat(" OFFSET ", param(page.offset, "bigint")) if page and page.offset else EMPTY)
 
 
 def counts(plan: ReadPlan) -> Fragment:

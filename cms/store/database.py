@@ -14,7 +14,7 @@ import psycopg
 from psycopg import sql
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
-from psycopg.pq import Format
+from psycopg.pq import ExecStatus, Format
 from psycopg_pool import ConnectionPool
 
 from cms import jsontext
@@ -54,7 +54,9 @@ class Transaction:
     def execute(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         with border():
             cursor = self.connection.execute(text, values, prepare=self.prepare, binary=True)
-            return cursor.fetchall() if cursor.description else []
+            # cursor.description tells the same, but makes an object for each column first
+            found = cursor.pgresult is not None and cursor.pgresult.status == ExecStatus.TUPLES_OK
+            return cursor.fetchall() if found else []
 
 
 class Database:

@@ -9,7 +9,7 @@ from typing import Any
 from cms import jsontext
 from cms.access.guard import guard, readable
 from cms.errors import Problem, Refused, not_found
-from cms.query.ast import And, At, Name, Query, Said, Slot, Test
+from cms.query.ast import ONE_ROW, And, At, Name, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
 from cms.query.parse import parse, parse_query_string
 from cms.query.plan import plan
@@ -121,7 +121,7 @@ def _default(field: Field | None) -> object:
 def by_key(query: Query, key: str, slot: Slot) -> Query:
     """Return the query narrowed to the item whose key stands in the slot."""
     narrowed = At(Name(key), Test("_eq", (slot,)))
-    return replace(query, filter=And((query.filter, narrowed)), limit=None, offset=None, sort=())
+    return replace(query, filter=And((query.filter, narrowed)), window=None, sort=())
 
 
 def _said(store: Store, scene: Scene, ask: Ask, *, keyed_by: str | None = None) -> tuple[Statement, tuple[object, ...]]:
@@ -150,8 +150,7 @@ def _parsed(store: Store, ask: Ask) -> Said:
 
 def _only_row(said: Said) -> Said:
     """A singleton is one item, whatever page was asked for."""
-    window = {slot.index: number for slot, number in ((said.query.limit, 1), (said.query.offset, 0)) if slot}
-    return replace(said, literals=tuple(window.get(place, value) for place, value in enumerate(said.literals)))
+    return replace(said, query=replace(said.query, window=ONE_ROW))
 
 
 def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object, ...]) -> list[Any]:

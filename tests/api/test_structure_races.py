@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from cms.store import indexes
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 
 Processes = list[Client]
@@ -158,18 +159,40 @@ def test_a_stale_process_never_refuses_from_its_old_structure(processes: Process
     assert stale.post("/fields/a", {"field": "y", "type": "integer"}).status == 200
 
 
+@pytest.mark.parametrize("connections", [1, 8])
 def test_a_changed_type_is_no_fault_for_those_who_had_prepared_their_statements(
-    make_client: Callable[..., Client],
+    make_client: Callable[..., Client], connections: int
 ) -> None:
     """PostgreSQL refuses a prepared statement whose columns have other types now, on each connection that has one."""
-    changer, other = (make_client(database_pool_size=8).login(ADMIN_EMAIL, ADMIN_PASSWORD) for _ in range(2))
+    changer, other = (make_client(database_pool_size=connections).login(ADMIN_EMAIL, ADMIN_PASSWORD) for _ in range(2))
     changer.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
     other.post("/items/a", {"x": 1})
-    for type_name in ("bigInteger", "decimal", "integer"):
-        answers = at_once(*(partial(other.get, "/items/a") for _ in range(8)))
-        answers += at_once(*(partial(other.patch, "/items/a/1", {"x": 1}) for _ in range(8)))
-        assert statuses(answers) == [200] * 16
+    for type_name in ("bigInteger", "integer", "decimal"):
+        for work in (partial(other.get, "/items/a"), partial(other.patch, "/items/a/1", {"x": 1})):
+            assert statuses(at_once(*[work] * connections)) == [200] * connections
         changer.patch("/fields/a/x", {"type": type_name})
-        assert other.patch("/items/a/1", {"x": 1}).data == {"id": 1, "x": 1}
         assert other.get("/items/a").data == [{"id": 1, "x": 1}]
-        assert statuses(at_once(*(partial(other.get, "/items/a") for _ in range(8)))) == [200] * 8
+        assert other.patch("/items/a/1", {"x": 1}).data == {"id": 1, "x": 1}
+        assert statuses(at_once(*[partial(other.get, "/items/a")] * connections)) == [200] * connections
+
+
+def test_an_index_of_a_large_table_holds_up_no_writer_and_is_seen_by_every_process(
+    processes: Processes, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changer, other, *_ = processes
+    changer.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
+    monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        psycopg.connect(dsn) as writer,
+        psycopg.connect(dsn, autocommit=True) as watcher,
+    ):
+        writer.execute("INSERT INTO a (x) VALUES (1)")  # the build waits for writes that began before it
+        answer = pool.submit(changer.patch, "/fields/a/x", {"schema": {"is_indexed": True}})
+        while watcher.execute("SELECT count(*) FROM pg_stat_progress_create_index").fetchone() == (0,):
+            assert not answer.done(), answer.result().text
+        assert other.post("/items/a", {"x": 2}).status == 200
+        assert not other.get("/fields/a/x").data["schema"]["is_indexed"]
+        writer.commit()
+        assert answer.result().data["schema"]["is_indexed"]
+    assert other.get("/fields/a/x").data["schema"]["is_indexed"]

@@ -81,7 +81,7 @@ def launch(place: Place, binaries: Binaries, *, settings: Mapping[str, str]) -> 
         errors="replace",
         start_new_session=True,
     )
-    os.close(lock)
+    os.close(lock)  # and not release: the server has it now
     if keeper.stderr:
         raise EmbeddedError(f"The server of {place.cluster} cannot be started. {keeper.stderr.strip()}")
 

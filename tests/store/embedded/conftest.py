@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,15 +11,22 @@ import psycopg
 import pytest
 
 from cms.store.embedded import start
-from tests.store.embedded.servers import FAST, User, moved, temporary_folder
+from tests.store.embedded.servers import FAST, User, moved, python_of, temporary_folder
+
+# Not skipped but absent where they cannot be: a test that is skipped lacks something to install.
+collect_ignore = []
+if os.geteuid():
+    collect_ignore.append("test_root.py")
+if os.geteuid() or not python_of(pwd.getpwnam("nobody")):
+    collect_ignore.append("test_ordinary_user.py")
 
 
 @pytest.fixture
 def users() -> Iterator[Callable[..., User]]:
     opened: list[User] = []
 
-    def make(data: Path, *, account: str | None = None) -> User:
-        opened.append(User(data, account=account))
+    def make(data: Path, *, account: str | None = None, programs: Path | None = None) -> User:
+        opened.append(User(data, account=account, programs=programs))
         return opened[-1]
 
     yield make
@@ -31,7 +40,7 @@ def folder() -> Iterator[Path]:
         yield path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def cluster() -> Iterator[Path]:
     """Make the one cluster that the tests hand on to each other: to make it takes longer than most tests."""
     with temporary_folder() as path:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psycopg
 
-from cms.store.embedded.accounts import own_account, run_as
+from cms.store import embedded
+from cms.store.embedded.accounts import Account, own_account, run_as
 from cms.store.embedded.places import Place
 from cms.store.embedded.postmaster import read_postmaster
 from cms.store.embedded.server import is_running
@@ -29,7 +30,8 @@ from pathlib import Path
 from cms.store.embedded import EmbeddedError, start
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with it ignored
 try:
-    server = start(Path(sys.argv[1]), settings={"fsync": "off"})
+    programs = Path(sys.argv[2]) if sys.argv[2] else None
+    server = start(Path(sys.argv[1]), binaries=programs, settings={"fsync": "off"})
 except EmbeddedError as error:
     sys.exit(print(error))
 print(server.dsn, flush=True)
@@ -48,10 +50,10 @@ for line in sys.stdin:
 class User:
     """Another process that uses the server of a folder."""
 
-    def __init__(self, data: Path, *, account: str | None = None) -> None:
+    def __init__(self, data: Path, *, account: str | None = None, programs: Path | None = None) -> None:
         entry = pwd.getpwnam(account) if account else None
         self.process = subprocess.Popen(
-            [python_of(account) if account else sys.executable, "-c", USER, str(data)],
+            [(entry and python_of(entry)) or sys.executable, "-c", USER, str(data), str(programs or "")],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -79,6 +81,16 @@ class User:
     def close(self) -> None:
         self.process.kill()
         self.process.communicate()
+
+
+def python_of(entry: pwd.struct_passwd) -> str | None:
+    """Return a Python with which the account can use the package, None when root keeps them to himself."""
+    account = Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+    for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+        test = ["/bin/sh", "-c", 'test -x "$0" && test -r "$1"', python, embedded.__file__]
+        if run_as(account, test).returncode == 0:
+            return python
+    return None
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -145,6 +146,18 @@ def test_the_server_goes_when_its_only_user_is_killed(data: Path, users: Callabl
     eventually(lambda: not running(data))
     assert "was interrupted" not in server_log(data)
     assert not (data / "postgres" / "postmaster.pid").exists()
+
+
+@slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_the_end_of_a_session_does_not_end_the_keeper(
+    data: Path, users: Callable[..., User], number: signal.Signals
+) -> None:
+    user = users(data)
+    user.hear()
+    os.kill(keeper_of(data), number)
+    user.end(signal.SIGKILL)
+    eventually(lambda: not running(data))
 
 
 @slow

@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cms.store.embedded import EmbeddedError, start
+from cms.store.embedded import EmbeddedError, binaries, start
 from cms.store.embedded.accounts import account_for_new_data
 from tests.store.embedded.servers import (
     FAST,
@@ -104,6 +104,28 @@ def test_a_first_start_that_was_interrupted_is_begun_again(folder: Path) -> None
     with start(folder, settings=FAST) as server:
         assert value(server.dsn, "1") == "1"
     assert not (folder / "postgres.new").exists()
+
+
+@slow
+def test_a_first_start_that_was_killed_is_begun_again(folder: Path, users: Callable[..., User]) -> None:
+    user = users(folder, programs=slow_programs(folder / "programs"))
+    eventually(lambda: (folder / "postgres.new" / "begun").exists())
+    kill(user.process.pid)
+    user.process.wait()
+    assert running(folder), "initdb, which lives on, keeps others from beginning"
+    with start(folder, settings=FAST) as server:
+        assert value(server.dsn, "1") == "1"
+
+
+def slow_programs(folder: Path) -> Path:
+    """Make programs that do the same as the true ones, but `initdb` takes its time."""
+    found = binaries.find_binaries(None, wanted=None).folder
+    folder.mkdir()
+    rest = '[ "$1" = --version ] || { touch "$2/begun"; sleep 1; rm "$2/begun"; }'
+    for name, first in (("postgres", ""), ("initdb", rest)):
+        (folder / name).write_text(f'#!/bin/sh\n{first}\nexec "{found}/{name}" "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
 
 
 def test_a_folder_that_holds_something_else_is_not_touched(folder: Path) -> None:
