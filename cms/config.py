@@ -104,9 +104,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _value(
-    setting: Setting, sources: tuple[Mapping[str, str], ...], *, folder: Path, problems: list[str]
-) -> Any:
+def _value(setting: Setting, sources: tuple[Mapping[str, str], ...], *, folder: Path, problems: list[str]) -> Any:
     """Return the value from the first source that names the setting or its file; None when unset or wrong."""
     name, from_file = setting.name, f"{setting.name}_FILE"
     source = next((source for source in sources if name in source or from_file in source), {})

@@ -147,9 +147,7 @@ DATABASE = Kind(
 )
 FOLDER = Kind("a folder", _folder)
 FLAG = Kind("true or false", _truth, lambda value: "true" if value else "false")
-SIZE = Kind(
-    "a size such as 512kb, 1mb or 1048576, at most 2gb", _size, lambda value: _in_largest(value, SIZE_UNITS)
-)
+SIZE = Kind("a size such as 512kb, 1mb or 1048576, at most 2gb", _size, lambda value: _in_largest(value, SIZE_UNITS))
 LIFE = _duration(timedelta(days=3650))
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
 
@@ -176,9 +174,7 @@ SETTINGS: tuple[Setting, ...] = (
         mask=_hide,
     ),
     Setting("ADMIN_EMAIL", EMAIL, "the first admin, made when there is none", "admin@example.com"),
-    Setting(
-        "ADMIN_PASSWORD", TEXT, "the first admin's password", unset="a random one, printed once", mask=_hide
-    ),
+    Setting("ADMIN_PASSWORD", TEXT, "the first admin's password", unset="a random one, printed once", mask=_hide),
     Setting(
         "DATABASE_URL",
         DATABASE,
@@ -193,9 +189,7 @@ SETTINGS: tuple[Setting, ...] = (
         unset="reads go to DATABASE_URL",
         mask=mask_password,
     ),
-    Setting(
-        "DATABASE_PREPARE", FLAG, "prepared statements; false behind PgBouncer in transaction mode", "true"
-    ),
+    Setting("DATABASE_PREPARE", FLAG, "prepared statements; false behind PgBouncer in transaction mode", "true"),
     Setting(
         "DATABASE_POOL_SIZE",
         _whole(1, 1000),
@@ -212,9 +206,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("ACCESS_TOKEN_TTL", LIFE, "how long an access token lives", "15m"),
     Setting("REFRESH_TOKEN_TTL", LIFE, "how long a refresh token lives", "7d"),
     Setting("QUERY_LIMIT_DEFAULT", _whole(1, 2**31 - 1), "rows of a page that names no limit", "100"),
-    Setting(
-        "QUERY_LIMIT_MAX", _whole(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"
-    ),
+    Setting("QUERY_LIMIT_MAX", _whole(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"),
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),
     Setting("MAX_RELATIONAL_DEPTH", _whole(1, 100), "how deep a request may follow relations", "10"),
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),

@@ -43,9 +43,7 @@ def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield given
         return
     folder = tmp_path_factory.mktemp("server")
-    with start(
-        folder, settings={"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
-    ) as server:
+    with start(folder, settings={"fsync": "off", "full_page_writes": "off", "max_connections": "300"}) as server:
         yield server.dsn
 
 

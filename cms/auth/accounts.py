@@ -65,9 +65,7 @@ def _insert(transaction: Transaction, *, email: str, password: str, role: str | 
 
 def _check_password(password: str) -> None:
     if not 0 < len(password) <= passwords.LONGEST_PASSWORD:
-        raise invalid_payload(
-            f"A password has 1 to {passwords.LONGEST_PASSWORD} characters", field="password"
-        )
+        raise invalid_payload(f"A password has 1 to {passwords.LONGEST_PASSWORD} characters", field="password")
 
 
 def _affect_one(transaction: Transaction, name: str, email: str, value: str) -> None:

@@ -27,15 +27,11 @@ def access_token(claims: Mapping[str, object], *, secret: str, life: timedelta) 
 def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
     """Return the claims of an access token; raises `Refused` INVALID_TOKEN, with a reason when it has expired."""
     try:
-        claims = jwt.decode(
-            token, secret, algorithms=[_ALGORITHM], issuer=ISSUER, options={"require": _REQUIRED}
-        )
+        claims = jwt.decode(token, secret, algorithms=[_ALGORITHM], issuer=ISSUER, options={"require": _REQUIRED})
         uuid.UUID(claims["id"])
         return claims
     except jwt.ExpiredSignatureError:
-        raise Refused(
-            Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})
-        ) from None
+        raise Refused(Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})) from None
     except (jwt.InvalidTokenError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
 

@@ -136,9 +136,7 @@ def make_token(email: str) -> None:
 
 @cms.command()
 @click.option("--url", help="The address of the service; PUBLIC_URL when left out.")
-@click.option(
-    "--token", envvar="CMS_TOKEN", show_envvar=True, help="An administrator's token; made when left out."
-)
+@click.option("--token", envvar="CMS_TOKEN", show_envvar=True, help="An administrator's token; made when left out.")
 @click.option("--replace", is_flag=True, help="Delete the demo's collections first when they are there.")
 def demo(url: str | None, token: str | None, replace: bool) -> None:  # noqa: FBT001
     """Fill the running service with continents, countries and cities of GeoNames."""

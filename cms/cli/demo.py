@@ -50,17 +50,13 @@ class Service:
         """Send a request; an error of the service ends the command with what it said."""
         answer = self._answer(method, path, body)
         if not answer.ok:
-            raise click.ClickException(
-                f"{method} {path} was answered {answer.status_code}: {answer.text[:500]}"
-            )
+            raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {answer.text[:500]}")
 
     def _answer(self, method: str, path: str, body: object = None) -> requests.Response:
         try:
             return self._session.request(method, self._url + path, json=body, timeout=_SECONDS)
         except requests.ConnectionError:
-            raise click.ClickException(
-                f"Nothing answers at {self._url}. Start the service first: make run"
-            ) from None
+            raise click.ClickException(f"Nothing answers at {self._url}. Start the service first: make run") from None
 
 
 def _own_token(config: Config) -> str:

@@ -74,9 +74,7 @@ def _secret(config: Config) -> Finding:
         return Finding(OK, "SECRET: set")
     place = config.data_dir / "secret"
     if config.database_url:
-        return Finding(
-            WARNING, f"SECRET: kept in {place}; set it when more than one machine serves this database"
-        )
+        return Finding(WARNING, f"SECRET: kept in {place}; set it when more than one machine serves this database")
     return Finding(OK, f"SECRET: kept in {place}")
 
 
@@ -88,9 +86,7 @@ def _disk(config: Config) -> Iterator[Finding]:
     if os.access(folder, os.W_OK | os.X_OK):
         yield Finding(OK, f"DATA_DIR: {config.data_dir} can be written")
     else:
-        yield Finding(
-            WRONG, f"DATA_DIR: {folder} cannot be written by this account; change its rights or DATA_DIR"
-        )
+        yield Finding(WRONG, f"DATA_DIR: {folder} cannot be written by this account; change its rights or DATA_DIR")
     free = shutil.disk_usage(folder).free
     text = f"disk: {free / 1024**3:.1f} GB are free at {folder}"
     if free < NO_BYTES:
@@ -127,9 +123,7 @@ def _version(server: Server) -> Finding:
 def _encoding(server: Server) -> Finding:
     if server.encoding == "UTF8":
         return Finding(OK, "encoding: UTF8")
-    return Finding(
-        WRONG, f"encoding: {server.encoding}; make a database with ENCODING 'UTF8' TEMPLATE template0"
-    )
+    return Finding(WRONG, f"encoding: {server.encoding}; make a database with ENCODING 'UTF8' TEMPLATE template0")
 
 
 def _migrations(dsn: str) -> Finding:

@@ -60,12 +60,8 @@ class Item:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         payload, ask = body(request, most=self._most), (collection, request.query_string)
-        response.data = writes.update_one(
-            self._store, request.context.identity, ask, key=key, payload=payload
-        )
+        response.data = writes.update_one(self._store, request.context.identity, ask, key=key, payload=payload)
 
-    def on_delete(
-        self, request: falcon.Request, response: falcon.Response, collection: str, key: str
-    ) -> None:
+    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         writes.delete_one(self._store, request.context.identity, collection, key=key)
         response.status = falcon.HTTP_204

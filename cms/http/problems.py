@@ -26,9 +26,7 @@ def on_refused(request: falcon.Request, response: falcon.Response, refused: Refu
     answer(response, refused.status, refused.problems)
 
 
-def on_http_error(
-    request: falcon.Request, response: falcon.Response, error: falcon.HTTPError, params: Any
-) -> None:
+def on_http_error(request: falcon.Request, response: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
     """Answer what Falcon refuses: unknown routes, methods, media."""
     problem = _of_falcon(request, error)
     if problem.code == "METHOD_NOT_ALLOWED":
@@ -40,9 +38,7 @@ def on_fault(request: falcon.Request, response: falcon.Response, error: Exceptio
     """Log an unexpected fault under the request's id, and answer that id and no detail."""
     identifier = request.context.id
     log.error("unexpected fault", exc_info=error, extra={"request": identifier})
-    problem = Problem(
-        "INTERNAL_SERVER_ERROR", "An unexpected error occurred; it has been logged.", {"id": identifier}
-    )
+    problem = Problem("INTERNAL_SERVER_ERROR", "An unexpected error occurred; it has been logged.", {"id": identifier})
     answer(response, 500, [problem])
 
 

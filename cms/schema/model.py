@@ -174,6 +174,4 @@ class Catalogue:
 
     def relations_of(self, collection: str) -> tuple[Relation, ...]:
         """Return the relations that have the collection on either side."""
-        return tuple(
-            found for found in self.relations if collection in (found.many_collection, found.one_collection)
-        )
+        return tuple(found for found in self.relations if collection in (found.many_collection, found.one_collection))

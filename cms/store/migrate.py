@@ -93,9 +93,7 @@ def _read(path: Path) -> Migration:
 def _connected(dsn: str) -> Iterator[Connection]:
     # autocommit: transactions begin and end where `transaction()` says, not with the first statement.
     try:
-        connection = psycopg.connect(
-            dsn, autocommit=True, cursor_factory=psycopg.RawCursor, client_encoding="utf8"
-        )
+        connection = psycopg.connect(dsn, autocommit=True, cursor_factory=psycopg.RawCursor, client_encoding="utf8")
     except psycopg.ProgrammingError:
         # Without the driver's text, which quotes the address and with it the password.
         raise MigrationError("The address of the database is not well-formed.") from None
@@ -115,9 +113,7 @@ def _connected(dsn: str) -> Iterator[Connection]:
 def check_server(version: int) -> None:
     """Refuse a server that is too old; `version` is a number as the server gives it, 140005 for 14.5."""
     if version < OLDEST_SERVER * 10_000:
-        raise MigrationError(
-            f"PostgreSQL {OLDEST_SERVER} or newer is needed; this server is {version // 10_000}."
-        )
+        raise MigrationError(f"PostgreSQL {OLDEST_SERVER} or newer is needed; this server is {version // 10_000}.")
 
 
 def _tell(notice: Diagnostic) -> None:

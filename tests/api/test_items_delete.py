@@ -71,3 +71,12 @@ def test_nobody_but_an_administrator_may_delete(stage: Stage) -> None:
         answer = stage.anonymous.delete(path, body)
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
     assert one.column("id") == [1]
+
+
+def test_a_misspelt_query_deletes_nothing(stage: Stage, admin: Client) -> None:
+    stage.execute("CREATE TABLE kept (id integer PRIMARY KEY); INSERT INTO kept VALUES (1)")
+    admin.post("/utils/cache/clear")
+    for method in (admin.delete, admin.patch):
+        answer = method("/items/kept", {"query": {"filtre": {"id": 2}}, "data": {}})
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert admin.get("/items/kept").data == [{"id": 1}]

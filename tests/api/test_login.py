@@ -29,9 +29,7 @@ def test_a_wrong_password_and_an_unknown_address_are_answered_alike(anonymous: C
 
 
 def test_an_access_token_is_worth_nothing_when_it_is_changed(anonymous: Client) -> None:
-    token = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data[
-        "access_token"
-    ]
+    token = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data["access_token"]
     answer = anonymous.bearing(token[:-4] + "AAAA").get("/users/me")
     assert (answer.status, answer.codes) == (401, ["INVALID_TOKEN"])
 
@@ -64,9 +62,7 @@ def test_a_refresh_token_works_once_and_its_second_use_ends_the_session(anonymou
 
 
 def test_after_logout_the_refresh_token_is_worth_nothing(anonymous: Client) -> None:
-    token = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data[
-        "refresh_token"
-    ]
+    token = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data["refresh_token"]
     assert anonymous.post("/auth/logout", {"refresh_token": token}).status == 204
     assert anonymous.post("/auth/refresh", {"refresh_token": token}).status == 401
 

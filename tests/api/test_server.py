@@ -96,5 +96,3 @@ def test_a_slow_statement_is_stopped_and_answered_503(
     hurried = make_client(db_statement_timeout=replace(config).db_statement_timeout / 300)
     answer = Client(hurried.app, api._token).get("/items/slow")
     assert (answer.status, answer.errors[0]["service"]) == (503, "database")
-
-

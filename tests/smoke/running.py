@@ -54,9 +54,7 @@ def environment(folder: Path, port: int, **more: str) -> dict[str, str]:
     return ours | {"PORT": str(port), "DATA_DIR": str(folder / "data"), "WEB_CONCURRENCY": "2", **more}
 
 
-SET_OUTSIDE = frozenset(
-    {"DATABASE_URL", "DATABASE_READ_URL", "SECRET", "ADMIN_EMAIL", "ADMIN_PASSWORD", "HOST"}
-)
+SET_OUTSIDE = frozenset({"DATABASE_URL", "DATABASE_READ_URL", "SECRET", "ADMIN_EMAIL", "ADMIN_PASSWORD", "HOST"})
 
 
 def command(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:

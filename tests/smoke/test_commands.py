@@ -97,9 +97,7 @@ def test_a_password_that_is_not_given_is_asked_for(ready: Path) -> None:
 
 
 def test_config_prints_what_is_in_effect_and_no_secret(folder: Path) -> None:
-    shown = command(
-        folder, "config", SECRET="hunter2", DATABASE_URL="postgresql://u:hunter2@h/d", WEB_THREADS="9"
-    )
+    shown = command(folder, "config", SECRET="hunter2", DATABASE_URL="postgresql://u:hunter2@h/d", WEB_THREADS="9")
     assert shown.returncode == 0
     assert "WEB_THREADS=9\n" in shown.stdout
     assert "hunter2" not in shown.stdout

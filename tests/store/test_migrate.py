@@ -46,7 +46,7 @@ def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def tables(dsn: str, schema: str = "public") -> set[str]:
-    found = rows(dsn, f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")  # noqa: S608
+    found = rows(dsn, f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")
     return {name for (name,) in found}
 
 
@@ -84,9 +84,7 @@ def test_a_migration_that_came_later_is_applied_alone(empty_dsn: str, write: Wri
     assert tables(empty_dsn) == {"system_migrations", "one", "two"}
 
 
-def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it(
-    empty_dsn: str, write: Write
-) -> None:
+def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it(empty_dsn: str, write: Write) -> None:
     folder = write(**numbered(one="CREATE TABLE one ()", two="CREATE TABLE two (); SELECT 1 / 0"))
     with pytest.raises(MigrationError, match="0002_two failed: division by zero"):
         migrate(empty_dsn, folder=folder)
@@ -95,9 +93,7 @@ def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it(
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "serializable"])
-def test_of_many_that_migrate_at_once_each_file_is_applied_by_one(
-    empty_dsn: str, write: Write, isolation: str
-) -> None:
+def test_of_many_that_migrate_at_once_each_file_is_applied_by_one(empty_dsn: str, write: Write, isolation: str) -> None:
     slow = {f"t{number}": f"SELECT pg_sleep(0.05); CREATE TABLE t{number} ()" for number in range(4)}
     folder = write(**numbered(**slow))
     escaped = isolation.replace(" ", r"\ ")
@@ -248,9 +244,7 @@ def owner(empty_dsn: str) -> Iterator[str]:
 def test_an_owner_who_may_not_create_extensions_is_told_and_served(
     empty_dsn: str, owner: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    available = rows(
-        empty_dsn, "SELECT name FROM pg_available_extensions WHERE name IN ('pg_trgm', 'unaccent')"
-    )
+    available = rows(empty_dsn, "SELECT name FROM pg_available_extensions WHERE name IN ('pg_trgm', 'unaccent')")
     assert migrate(make_conninfo(empty_dsn, options=f"-c role={owner}")) == OWN_MIGRATIONS
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == len(available)

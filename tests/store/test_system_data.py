@@ -37,8 +37,7 @@ def places_of(connection: Connection) -> set[tuple[Any, ...]]:
     return set(
         rows(
             connection,
-            "SELECT table_name, column_name FROM information_schema.columns "
-            "WHERE table_schema = current_schema()",
+            "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
         )
     )
 
