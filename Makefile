@@ -15,8 +15,8 @@ help: ## print the targets
 run: .venv/.installed ## start the service with a database of its own; Ctrl-C stops both
 	@$(PY) -m cms serve
 
-test: .venv/.installed ## run the tests; T=tests/unit runs a part
-	@$(PY) -m pytest $(T)
+test: .venv/.installed ## run the tests; T=tests/unit runs a part, POSTGRES_BIN=/its/bin on another PostgreSQL
+	@$(PY) -m pytest --numprocesses auto $(T)
 
 check: lint types test ## what CI runs: lint, types, tests
 

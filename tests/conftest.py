@@ -37,13 +37,13 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A superuser's way into a server of the suite's own, or into the one that CMS_TEST_DATABASE_URL names."""
-    given = os.environ.get("CMS_TEST_DATABASE_URL")
-    if given:
-        yield given
-        return
-    folder = tmp_path_factory.mktemp("server")
-    with start(folder, settings={"fsync": "off", "full_page_writes": "off", "max_connections": "300"}) as server:
+    """A superuser's way into a server of the suite's own, whose programs POSTGRES_BIN may name."""
+    folder, programs = tmp_path_factory.mktemp("server"), os.environ.get("POSTGRES_BIN")
+    with start(
+        folder,
+        binaries=Path(programs) if programs else None,
+        settings={"fsync": "off", "full_page_writes": "off", "max_connections": "300"},
+    ) as server:
         yield server.dsn
 
 
