@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from cms.access.policy import Policy
 from cms.errors import Problem, Refused, forbidden, invalid_query, not_found
-from cms.query.ast import STAR, And, At, Filter, Name, Or, Pick, Query, Some, Term, Test
+from cms.query.ast import STAR, And, At, Current, Filter, Name, Operand, Or, Pick, Query, Some, Term, Test
 from cms.query.guarded import Guarded
 from cms.query.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.operators import SECRET_OPERATORS
-from cms.query.walk import Link, link_of, links_from
+from cms.query.walk import Link, arms_of, link_of, links_from
 from cms.schema.model import Catalogue, Collection, Field, Kind
 
 
@@ -66,10 +66,13 @@ class _Guard:
         )
 
     def _picks(self, picks: tuple[Pick, ...], collection: Collection, level: int) -> tuple[Pick, ...]:
-        named = {pick.key: self._pick(pick, collection, level) for pick in picks if pick.key != STAR.key}
-        stars = [pick for pick in picks if pick.key == STAR.key]
-        spread = {pick.key: pick for star in stars for pick in self._spread(star, collection, level)}
-        found = tuple({**spread, **named}.values())
+        asked = [scoped for pick in picks for scoped in self._scoped(pick, collection)]
+        once = {(pick.key, pick.name.field != pick.name.bare and pick.name.field): pick for pick in asked}
+        named = [self._pick(pick, collection, level) for pick in once.values() if pick.key != STAR.key]
+        stars = [pick for pick in asked if pick.key == STAR.key]
+        taken = {pick.key for pick in named}
+        spread = {pick.name: pick for star in stars for pick in self._spread(star, collection, level)}
+        found = (*(pick for pick in spread.values() if pick.key not in taken), *named)
         self.fields += len(found)
         if len(found) > MAX_FIELDS:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
@@ -77,20 +80,38 @@ class _Guard:
             raise invalid_query(f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields")
         return found
 
+    def _scoped(self, pick: Pick, collection: Collection) -> list[Pick]:
+        """A many-to-any field that is opened without saying for which collection is meant for all that fit."""
+        arms = arms_of(self.catalogue, collection, pick.name.field) if pick.nested else ()
+        if not arms or not pick.nested:
+            return [pick]
+        found = []
+        for arm in arms:
+            known = self.catalogue.collections[arm].fields
+            fitting = tuple(inner for inner in pick.nested.picks if inner == STAR or inner.name.bare in known)
+            if fitting or not pick.nested.picks:
+                name = replace(pick.name, field=f"{pick.name.field}:{arm}")
+                found.append(replace(pick, name=name, nested=replace(pick.nested, picks=fitting)))
+        if not found:
+            raise self._unknown(collection, pick.nested.picks[0].name.field)
+        return found
+
     def _spread(self, star: Pick, collection: Collection, level: int) -> list[Pick]:
         """`*` is the own columns and the keys of to-many fields; `*.*` opens every relation."""
         links = dict(links_from(self.catalogue, collection))
+        opened = {*links, *(name for name in collection.fields if arms_of(self.catalogue, collection, name))}
         names = [name for name, field in collection.fields.items() if field.column or name in links]
-        picks = [Pick(name, Name(name), nested=star.nested if name in links else None) for name in names]
-        return [self._pick(pick, collection, level) for pick in picks]
+        picks = [Pick(name, Name(name), star.nested if name in opened else None) for name in names]
+        scoped = [found for pick in picks for found in self._scoped(pick, collection)]
+        return [self._pick(pick, collection, level) for pick in scoped]
 
     def _pick(self, pick: Pick, collection: Collection, level: int) -> Pick:
-        field = self._field(collection, pick.name.field)
+        field = self._field(collection, pick.name.bare)
         if pick.name.function:
             self._comparable(collection, pick.name)
-        link = link_of(self.catalogue, collection, field.name)
-        if pick.nested is None and not (link and link.to_many):
-            if field.column is None:
+        link = link_of(self.catalogue, collection, pick.name.field)
+        if pick.name.function or (pick.nested is None and not (link and link.to_many)):
+            if field.column is None and not (link and pick.name.function):
                 raise self._unknown(collection, field.name)
             return pick
         if link is None:
@@ -109,13 +130,15 @@ class _Guard:
 
     def _at(self, said: At, collection: Collection, level: int) -> Filter:
         name, inner = said.name, said.inner
-        field = self._field(collection, name.field)
-        link = link_of(self.catalogue, collection, field.name)
+        field = self._field(collection, name.bare)
+        link = link_of(self.catalogue, collection, name.field)
         if link is None or name.function or not _leads_on(inner):
             self._own(inner, field)
             return said
         if isinstance(inner, And | Or) and not link.to_many and _tests_key(inner):
             return self._filter(_distributed(name, inner), collection, level)
+        if isinstance(inner, And | Or) and any(isinstance(item, Some) for item in inner.items):
+            return self._filter(_apart(name, inner), collection, level)
         self._check_depth(level + 1)
         return replace(said, inner=self._beyond(inner, self._target(link), level + 1))
 
@@ -130,9 +153,11 @@ class _Guard:
             case And(items) | Or(items):
                 for item in items:
                     self._own(item, field)
-            case Test(operator):
+            case Test(operator, operands):
                 if field.secret and operator not in SECRET_OPERATORS:
                     raise self._secret(field)
+                for operand in operands:
+                    self._operand(operand)
             case At() | Some():
                 raise self._no_relation(field)
 
@@ -141,15 +166,26 @@ class _Guard:
             if term.aggregate.field != "*":
                 self._comparable(collection, Name(term.aggregate.field))
             return term
-        *steps, last = term.path
-        self._check_depth(level + len(steps))
+        self._check_depth(level + len(term.path) - 1)
+        self._path(term.path, collection)
+        return term
+
+    def _path(self, path: tuple[Name, ...], collection: Collection) -> None:
+        *steps, last = path
         for step in steps:
-            link = link_of(self.catalogue, collection, self._field(collection, step.field).name)
+            field = self._field(collection, step.bare)
+            link = link_of(self.catalogue, collection, step.field)
             if link is None:
-                raise self._no_relation(self._field(collection, step.field))
+                raise self._no_relation(field)
             collection = self._target(link)
         self._comparable(collection, last)
-        return term
+
+    def _operand(self, operand: Operand) -> None:
+        """A path from the caller is read like any other."""
+        if isinstance(operand, Current) and operand.path:
+            self._check_depth(len(operand.path))
+            start = readable(operand.collection, catalogue=self.catalogue, policy=self.policy)
+            self._path(tuple(Name(step) for step in operand.path), start)
 
     def _comparable(self, collection: Collection, name: Name) -> None:
         field = self._field(collection, name.field)
@@ -187,6 +223,13 @@ class _Guard:
 def _distributed(name: Name, inner: And | Or) -> Filter:
     """Split what is said of a to-one's key from what is said of the item beyond: at most one item makes them one."""
     return replace(inner, items=tuple(At(name, item) for item in inner.items))
+
+
+def _apart(name: Name, inner: And | Or) -> Filter:
+    """Let each `_some` and `_none` stand alone; what is said beside them is meant of one and the same item."""
+    alone = tuple(At(name, item) for item in inner.items if isinstance(item, Some))
+    others = tuple(item for item in inner.items if not isinstance(item, Some))
+    return replace(inner, items=(*alone, At(name, replace(inner, items=others))) if others else alone)
 
 
 def _tests_key(inner: Filter) -> bool:

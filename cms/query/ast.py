@@ -26,9 +26,15 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Current:
-    """$CURRENT_USER or $CURRENT_ROLE."""
+    """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there."""
 
     name: str
+    path: tuple[str, ...] = ()
+
+    @property
+    def collection(self) -> str:
+        """The collection in which the path begins."""
+        return "system_users" if self.name == "CURRENT_USER" else "system_roles"
 
 
 Operand = Slot | Now | Current
@@ -36,15 +42,23 @@ Operand = Slot | Now | Current
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A field as a query names it, or a function of one: `title`, `year(published)`."""
+    """A field as a query names it, or a function of one: `title`, `year(published)`.
+
+    A many-to-any field may name the collection that it leads to: `item:headings`.
+    """
 
     field: str
     function: str | None = None
 
     @property
+    def bare(self) -> str:
+        """The field without the collection that it leads to."""
+        return self.field.partition(":")[0]
+
+    @property
     def key(self) -> str:
         """The key in the answer."""
-        return f"{self.field}_{self.function}" if self.function else self.field
+        return f"{self.field}_{self.function}" if self.function else self.bare
 
 
 # Filters: one language for clients' filters and permissions' rules
@@ -113,7 +127,6 @@ class Pick:
 
     key: str
     name: Name
-    scope: str | None = None
     nested: Query | None = None
 
 

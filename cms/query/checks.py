@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cms.errors import invalid_query
-from cms.query.ast import Slot, Test
+from cms.query.ast import Current, Slot, Test
 from cms.query.bind import Bind
 from cms.query.operators import OPERATORS, Operator, Takes
-from cms.query.resolved import AnyOf, Check, Hit, Predicate, Value
+from cms.query.resolved import AnyOf, Check, Hit, Predicate, Subject, Value
 from cms.schema.model import Collection, Field
 from cms.schema.types import Family, parse_geometry, parse_text
 
 _SEARCHED = frozenset({Family.TEXT, Family.NUMBER, Family.UUID})
 
 
-def check(test: Test, value: Value) -> Check:
-    """Return the test as SQL will make it; raises `Refused` INVALID_QUERY when operator and type do not fit."""
+def check(test: Test, value: Value, subject: Callable[[Current, str], Subject]) -> Check:
+    """Return the test as SQL will make it; raises `Refused` INVALID_QUERY when operator and type do not fit.
+
+    `subject` resolves a path from the caller.
+    """
     operator = OPERATORS[test.operator]
     field = value.field
     if value.family not in operator.families:
@@ -24,7 +27,22 @@ def check(test: Test, value: Value) -> Check:
         raise invalid_query(fault, collection=field.collection, field=field.name, operator=operator.name)
     convert = _converter(operator, value)
     label = f"{field.collection}.{field.name} {operator.name}"
-    return Check(value, operator, tuple(Bind(operand, convert, label) for operand in test.operands))
+    operands = (
+        _comparable(subject(operand, label), value, operator)
+        if isinstance(operand, Current) and operand.path
+        else Bind(operand, convert, label)
+        for operand in test.operands
+    )
+    return Check(value, operator, tuple(operands))
+
+
+def _comparable(found: Subject, value: Value, operator: Operator) -> Subject:
+    """Refuse what PostgreSQL would refuse: a comparison of two types."""
+    same = found.value.type.cast == value.type.cast or {found.value.family, value.family} == {Family.NUMBER}
+    if not same or operator.takes not in (Takes.ONE, Takes.LIST, Takes.TWO):
+        fault = f'"{found.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
+        raise invalid_query(fault, collection=value.field.collection, field=value.field.name)
+    return found
 
 
 def _converter(operator: Operator, value: Value) -> Callable[[object], object]:

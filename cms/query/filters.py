@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from cms import jsontext
 from cms.errors import invalid_query
-from cms.query.ast import EVERYTHING, And, At, Filter, Name, Operand, Or, Some, Test
+from cms.query.ast import EVERYTHING, And, At, Current, Filter, Name, Operand, Or, Some, Test
 from cms.query.brackets import listed
 from cms.query.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS
 from cms.query.literals import Literals, variable
@@ -85,11 +85,21 @@ class _Parser:
             case Takes.NOTHING:
                 return Test(operator if _truth(value, path) else NEGATED[operator])
             case Takes.LIST:
-                return Test(operator, (self.literals.slot(_variables(_list(value, path), path)),))
+                return Test(operator, (self._several(_list(value, path), path),))
             case Takes.TWO:
                 return Test(operator, self._two(value, path))
             case _:
                 return Test(operator, (self._one(value, path),))
+
+    def _several(self, found: list[object], path: Path) -> Operand:
+        """A path from the caller may lead to many values, and then is the whole list."""
+        values = _variables(found, path)
+        leading = [value for value in values if isinstance(value, Current) and value.path]
+        if not leading:
+            return self.literals.slot(values)
+        if len(values) > 1:
+            raise _wrong(path, "a path from $CURRENT_USER or $CURRENT_ROLE stands alone in a list")
+        return leading[0]
 
     def _two(self, value: object, path: Path) -> tuple[Operand, ...]:
         found = _list(value, path)

@@ -46,8 +46,9 @@ def variable(value: object) -> object:
     """Return a variable as itself and anything else as it is; ValueError for a variable that is none."""
     if not isinstance(value, str) or not value.startswith("$"):
         return value
-    if value in _CURRENT:
-        return Current(value[1:])
+    start, *path = value.split(".")
+    if start in _CURRENT:
+        return Current(start[1:], tuple(path))
     return _now(value) if value.startswith("$NOW") else value
 
 

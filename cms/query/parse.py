@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cms.errors import invalid_query
 from cms.query import limits
@@ -23,6 +23,23 @@ AGGREGATES = (
     "avgDistinct",
     "min",
     "max",
+)
+PARAMETERS = frozenset(
+    {
+        "fields",
+        "filter",
+        "sort",
+        "limit",
+        "offset",
+        "page",
+        "search",
+        "meta",
+        "aggregate",
+        "groupBy",
+        "group",
+        "alias",
+        "deep",
+    }
 )
 COUNTS = ("total_count", "filter_count")
 
@@ -87,13 +104,15 @@ class _Parser:
     def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Mapping[str, str]) -> Pick:
         segment, _, scope = head.partition(":")
         name = parse_name(aliases.get(segment, segment))
+        if scope:
+            name = replace(name, field=f"{name.field}:{scope}")
         key = segment if segment in aliases else name.key
         below, opened = deep.get(segment), [rest for rest in rests if rest]
         if below is None and not opened:
-            return Pick(key, name, scope or None)
+            return Pick(key, name)
         if not isinstance(below, Mapping | None):
             raise invalid_query(f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep")
-        return Pick(key, name, scope or None, self._below(below or {}, opened))
+        return Pick(key, name, self._below(below or {}, opened))
 
     def _below(self, deep: Params, paths: list[Path]) -> Query:
         params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 from cms.errors import Refused, invalid_query
 from cms.query import functions
-from cms.query.ast import KEY, Aggregate, And, At, Filter, Name, Or, Pick, Query, Some, Term, Test, Window
+from cms.query.ast import KEY, Aggregate, And, At, Current, Filter, Name, Or, Pick, Query, Some, Term, Test, Window
 from cms.query.bind import Bind
 from cms.query.checks import check, hits
 from cms.query.guarded import Guarded
 from cms.query.resolved import (
     All,
     AnyOf,
+    Either,
     Exists,
     Group,
     Grouping,
@@ -23,12 +24,15 @@ from cms.query.resolved import (
     Predicate,
     ReadPlan,
     Shown,
+    Subject,
     Summed,
     Value,
 )
-from cms.query.walk import link_of
+from cms.query.walk import Link, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.types import Family
+
+LONGEST_NAME = 63
 
 _SUMMABLE = frozenset({Family.NUMBER})
 _COMPARABLE = frozenset({Family.NUMBER, Family.MOMENT, Family.TEXT})
@@ -54,6 +58,7 @@ class _Planner:
             page=_page(query.window),
             grouping=grouping,
             counts=query.counts,
+            renamed=any(_is_renamed(pick) for pick in query.picks),
         )
 
     # What is shown
@@ -61,7 +66,9 @@ class _Planner:
     def _outputs(self, picks: tuple[Pick, ...], collection: Collection) -> tuple[Output, ...]:
         if not picks:
             picks = (Pick(collection.primary_key, Name(collection.primary_key)),) if collection.primary_key else ()
-        return tuple(self._output(pick, collection) for pick in picks)
+        keys = dict.fromkeys(pick.key for pick in picks)
+        alike = {key: [self._output(pick, collection) for pick in picks if pick.key == key] for key in keys}
+        return tuple(_either(found) for found in alike.values())
 
     def _output(self, pick: Pick, collection: Collection) -> Output:
         if pick.nested is None:
@@ -71,7 +78,7 @@ class _Planner:
         found = self.read(pick.nested, self.catalogue.collections[link.target])
         if not link.to_many:  # one row needs neither order nor page
             found = replace(found, order=(), page=None)
-        return Opened(pick.key, link, found, bare=not pick.nested.picks)
+        return Opened(pick.key, link, found, bare=not pick.nested.picks and not found.grouping)
 
     def value(self, name: Name, collection: Collection) -> Value:
         """Return a field or a function of one as something that can be printed."""
@@ -110,11 +117,39 @@ class _Planner:
     def _at(self, name: Name, inner: Filter, collection: Collection) -> Predicate:
         link = link_of(self.catalogue, collection, name.field)
         if link is None or name.function or not _leads_on(inner):
-            return _own(inner, self.value(name, collection))
+            return self._own(inner, self.value(name, collection))
         target = self.catalogue.collections[link.target]
         if isinstance(inner, Some):
             return Exists(link, self.predicate(inner.inner, target), negated=inner.negated)
         return Exists(link, self.predicate(inner, target))
+
+    def _own(self, said: Filter, value: Value) -> Predicate:
+        match said:
+            case And(items):
+                return All(tuple(self._own(item, value) for item in items))
+            case Or(items):
+                return AnyOf(tuple(self._own(item, value) for item in items))
+            case Test():
+                return check(said, value, self._subject)
+            case At() | Some():
+                raise AssertionError("the guard refuses a path through a field that leads nowhere")
+
+    def _subject(self, said: Current, label: str) -> Subject:
+        """Resolve a path from the caller."""
+        collection = self.catalogue.collections[said.collection]
+        *steps, last = (Name(step) for step in said.path)
+        links, end = self._steps(tuple(steps), collection)
+        start = Bind(Current(said.name), str, label)
+        return Subject(collection, start, links, self.value(last, end))
+
+    def _steps(self, steps: tuple[Name, ...], collection: Collection) -> tuple[tuple[Link, ...], Collection]:
+        links = []
+        for step in steps:
+            link = link_of(self.catalogue, collection, step.field)
+            assert link, "the guard lets paths pass through relations only"
+            links.append(link)
+            collection = self.catalogue.collections[link.target]
+        return tuple(links), collection
 
     # In which order
 
@@ -126,18 +161,14 @@ class _Planner:
 
     def _term(self, term: Term, collection: Collection) -> Order:
         *steps, last = term.path
-        links = []
-        for step in steps:
-            link = link_of(self.catalogue, collection, step.field)
-            assert link, "the guard lets sorts pass through relations only"
+        links, end = self._steps(tuple(steps), collection)
+        for link, step in zip(links, steps, strict=True):
             if link.to_many:
                 raise invalid_query(f'"{step.field}" leads to many items and gives no order', parameter="sort")
-            links.append(link)
-            collection = self.catalogue.collections[link.target]
-        value = self.value(last, collection)
+        value = self.value(last, end)
         if value.family not in _GROUPABLE:
             raise _unfit(value, "cannot be sorted by", "sort")
-        return Order(value, tuple(links), descending=term.descending)
+        return Order(value, links, descending=term.descending)
 
     # Groups and aggregates
 
@@ -185,16 +216,14 @@ class _Planner:
         return (*found, *(Order(group.value) for group in groups))
 
 
-def _own(said: Filter, value: Value) -> Predicate:
-    match said:
-        case And(items):
-            return All(tuple(_own(item, value) for item in items))
-        case Or(items):
-            return AnyOf(tuple(_own(item, value) for item in items))
-        case Test():
-            return check(said, value)
-        case At() | Some():
-            raise AssertionError("the guard refuses a path through a field that leads nowhere")
+def _is_renamed(pick: Pick) -> bool:
+    return pick.key != pick.name.key or len(pick.key.encode()) > LONGEST_NAME
+
+
+def _either(found: list[Output]) -> Output:
+    """Several outputs of one key are the arms of a many-to-any field."""
+    arms = tuple(item for item in found if isinstance(item, Opened))
+    return Either(arms[0].key, arms) if len(found) > 1 else found[0]
 
 
 def _leads_on(inner: Filter) -> bool:

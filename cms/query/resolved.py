@@ -47,10 +47,20 @@ class AnyOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Subject:
+    """What a path from the caller leads to: the value behind the links, from the row with the key `start`."""
+
+    collection: Collection
+    start: Bind
+    links: tuple[Link, ...]
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     value: Value
     operator: Operator
-    operands: tuple[Bind, ...]
+    operands: tuple[Bind | Subject, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +115,15 @@ class Opened:
     bare: bool = False
 
 
-Output = Shown | Opened
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A many-to-any field: the arm that fits the row, or null."""
+
+    key: str
+    arms: tuple[Opened, ...]
+
+
+Output = Shown | Opened | Either
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,3 +166,21 @@ class ReadPlan:
     page: Page | None
     grouping: Grouping | None = None
     counts: tuple[str, ...] = ()
+    renamed: bool = False
+    """Whether a key of the answer is not a name of the catalogue (or too long for a column's name)."""
+
+
+def paths_of(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:
+    """Return the places of groups and aggregates in an item of the answer, in order."""
+    grouping = plan.grouping
+    assert grouping
+    groups: list[tuple[str, ...]] = [(group.key,) for group in grouping.groups]
+    return (*groups, *(_aggregate_path(item, grouping) for item in grouping.summed))
+
+
+def _aggregate_path(item: Summed, grouping: Grouping) -> tuple[str, ...]:
+    """`{"count": 42}` for the rows themselves, `{"count": {"id": 42}}` for fields, `*` beside fields."""
+    if item.value:
+        return item.function, item.value.field.name
+    with_fields = any(other.function == item.function and other.value for other in grouping.summed)
+    return (item.function, "*") if with_fields else (item.function,)

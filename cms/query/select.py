@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import assert_never
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, quoted, text
@@ -12,6 +14,7 @@ from cms.query.resolved import (
     All,
     AnyOf,
     Check,
+    Either,
     Exists,
     Grouping,
     Hit,
@@ -22,8 +25,10 @@ from cms.query.resolved import (
     Predicate,
     ReadPlan,
     Shown,
+    Subject,
     Summed,
     Value,
+    paths_of,
 )
 from cms.query.walk import Link
 from cms.schema.model import Field
@@ -40,7 +45,7 @@ def select(plan: ReadPlan) -> Fragment:
     no rows at all) and the counts that were asked for. The join to one row keeps the order of the rows: nothing
     but a nested loop can carry out ON TRUE.
     """
-    shown = grouped(plan, plan.grouping) if plan.grouping else top_outputs(plan)
+    shown = grouped(plan, plan.grouping, 0) if plan.grouping else top_outputs(plan)
     columns = commas(text(f"r.c{n}") for n in range(len(shown))) if shown else text("NULL")
     outputs = (concat(value, f" AS c{n}") for n, value in enumerate(shown))
     inner = rows(plan, commas([text("TRUE AS found"), *outputs]), 0)
@@ -102,6 +107,8 @@ def output(item: Output, level: int) -> Fragment:
             return fill("{0}::text", expression(value, level)) if plain else shown(value, level)
         case Opened():
             return many(item, level) if item.link.to_many else one(item, level)
+        case Either():
+            return either(item, level)
         case _ as never:
             assert_never(never)
 
@@ -113,24 +120,75 @@ def shown(value: Value, level: int) -> Fragment:
 
 
 def one(item: Opened, level: int) -> Fragment:
-    # n.* and not n, which would be the field of that name in a collection that has one
-    return fill("(SELECT row_to_json(n.*) FROM ({0}) AS n)", related(item, level))
+    return fill("(SELECT {0} FROM ({1}) AS n)", element(item), related(item, level))
 
 
 def many(item: Opened, level: int) -> Fragment:
-    element = name(item.plan.outputs[0].key) if item.bare else text("row_to_json(n.*)")
     shape = "coalesce((SELECT json_agg({0}) FROM ({1}) AS n), '[]'::json)"
-    return fill(shape, concat("n.", element) if item.bare else element, related(item, level))
+    return fill(shape, element(item), related(item, level))
+
+
+def either(item: Either, level: int) -> Fragment:
+    return concat("coalesce(", commas(one(arm, level) for arm in item.arms), ")")
 
 
 def related(item: Opened, level: int) -> Fragment:
-    outputs = commas(concat(output(found, level + 1), " AS ", name(found.key)) for found in item.plan.outputs)
-    return rows(item.plan, outputs, level + 1, linked=tie(item.link, level))
+    """Print the rows that a link leads to, as columns c0 … or under their own names."""
+    plan = item.plan
+    if plan.grouping:
+        found = [(f"c{n}", value) for n, value in enumerate(grouped(plan, plan.grouping, level + 1))]
+    else:
+        keys = (f"c{n}" if plan.renamed else output.key for n, output in enumerate(plan.outputs))
+        found = [(key, output(shown, level + 1)) for key, shown in zip(keys, plan.outputs, strict=True)]
+    outputs = commas(concat(value, " AS ", name(key)) for key, value in found)
+    return rows(plan, outputs, level + 1, linked=tie(item.link, level))
+
+
+def element(item: Opened) -> Fragment:
+    """Print one related item as JSON."""
+    if item.bare:
+        return concat("n.", name(item.plan.outputs[0].key))
+    if item.plan.grouping:
+        return as_object(paths_of(item.plan))
+    if item.plan.renamed:
+        return as_object(tuple((shown.key,) for shown in item.plan.outputs))
+    return text("row_to_json(n.*)")  # n alone would be the field of that name in a collection that has one
+
+
+def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = None) -> Fragment:
+    """Print the columns c0 … as one object with these keys, which are parameters: some come from the request.
+
+    PostgreSQL's own function for it takes fifty keys at most, so the object is put together as text.
+    """
+    places = range(len(paths)) if columns is None else columns
+    members = []
+    for key in dict.fromkeys(path[0] for path in paths):
+        inner = [(path[1:], place) for path, place in zip(paths, places, strict=True) if path[0] == key]
+        leaf = fill("to_json(n.{0})", text(f"c{inner[0][1]}"))
+        value = leaf if not inner[0][0] else as_object([path for path, _ in inner], [place for _, place in inner])
+        members.append(fill("{0} || coalesce({1}::text, 'null')", param(f"{json.dumps(key)}:", "text"), value))
+    return fill("('{' || {0} || '}')::json", join(" || ',' || ", members))
 
 
 def tie(link: Link, level: int) -> Fragment:
     """Print the condition that holds between a row and those that a link leads to."""
-    return text(f"{_t(level + 1)}.{quoted(link.far)} = {_t(level)}.{quoted(link.near)}")
+    far, near = f"{_t(level + 1)}.{quoted(link.far)}", f"{_t(level)}.{quoted(link.near)}"
+    if link.told_by is None:
+        return text(f"{far} = {near}")
+    # The key is cast for the rows that it is meant for only: another collection's need not look like one.
+    shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"
+    cast = link.cast
+    far = f"{far}::text" if cast == "text" else far
+    told = text(f"{_t(level)}.{quoted(link.told_by)}")
+    return fill(shape, text(far), told, param(link.target, "text"), text(near), param(_LOOKS[cast], "text"), text(cast))
+
+
+_LOOKS = {
+    "bigint": r"^-?\d{1,18}$",
+    "uuid": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
+    "text": "",
+}
+"""What a key of a type looks like; one that does not belongs to no item, and would break the cast."""
 
 
 # Values
@@ -189,11 +247,28 @@ def together(items: tuple[Predicate, ...], level: int, word: str, nothing: Fragm
 def check(said: Check, level: int) -> Fragment:
     operator = said.operator
     template = operator.json_sql if operator.json_sql and said.value.family is Family.JSON else operator.sql
-    operands = (operand(bind, operator.takes, said.value.cast) for bind in said.operands)
+    operands = (operand(bind, operator.takes, said.value.cast, level) for bind in said.operands)
     return fill(template, expression(said.value, level), *operands)
 
 
-def operand(bind: Bind, takes: Takes, cast: str) -> Fragment:
+def subject(found: Subject, level: int) -> Fragment:
+    """Print the values that a path from the caller leads to, each step the keys of the one before."""
+    depth = level + 1
+    rows = fill(
+        "{0} AS {1} WHERE {1}.id = {2}", name(found.collection.name), text(_t(depth)), param(found.start, "uuid")
+    )
+    for link in found.links:
+        keys = fill("ARRAY(SELECT {0} FROM {1})", text(f"{_t(depth)}.{quoted(link.near)}"), rows)
+        depth += 1
+        far = text(f"{_t(depth)}.{quoted(link.far)}")
+        rows = fill("{0} AS {1} WHERE {2} = ANY ({3})", name(link.target), text(_t(depth)), far, keys)
+    return fill("SELECT {0} FROM {1}", expression(found.value, depth), rows)
+
+
+def operand(bind: Bind | Subject, takes: Takes, cast: str, level: int) -> Fragment:
+    if isinstance(bind, Subject):
+        shape = "ARRAY({0})" if takes is Takes.LIST else "({0} LIMIT 1)"
+        return fill(shape, subject(bind, level))
     match takes:
         case Takes.LIST:
             return param(bind, f"{cast}[]")
@@ -249,9 +324,9 @@ def direction(term: Order | Summed) -> Fragment:
 # Groups
 
 
-def grouped(plan: ReadPlan, grouping: Grouping) -> list[Fragment]:
-    groups = [shown(group.value, 0) for group in grouping.groups]
-    return groups + [total(item) for item in grouping.summed]
+def grouped(plan: ReadPlan, grouping: Grouping, level: int) -> list[Fragment]:
+    groups = [shown(group.value, level) for group in grouping.groups]
+    return groups + [total(item, level) for item in grouping.summed]
 
 
 def grouping_tail(grouping: Grouping, level: int) -> Fragment:
@@ -260,7 +335,7 @@ def grouping_tail(grouping: Grouping, level: int) -> Fragment:
     terms = [
         fill(
             "{0}{1}",
-            aggregate(term) if isinstance(term, Summed) else expression(term.value, level),
+            aggregate(term, level) if isinstance(term, Summed) else expression(term.value, level),
             direction(term),
         )
         for term in grouping.order
@@ -281,11 +356,11 @@ _AGGREGATES = {
 }
 
 
-def aggregate(item: Summed) -> Fragment:
+def aggregate(item: Summed, level: int) -> Fragment:
     """Print an aggregate as it is sorted by."""
     if item.value is None:
         return text("count(*)")
-    return fill(_AGGREGATES[item.function], expression(item.value, 0))
+    return fill(_AGGREGATES[item.function], expression(item.value, level))
 
 
 # JSON has no NaN and no infinity; the sum of 64-bit numbers is beyond 64 bits, and their average a numeric.
@@ -296,9 +371,9 @@ _SUMS = {
 }
 
 
-def total(item: Summed) -> Fragment:
+def total(item: Summed, level: int) -> Fragment:
     """Print an aggregate as it is shown."""
-    found = aggregate(item)
+    found = aggregate(item, level)
     if item.value is None or item.function.startswith("count"):
         return found
     if item.function in ("min", "max"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cms.query.resolved import Grouping, ReadPlan, Summed
+from cms.query.resolved import ReadPlan, paths_of
 from cms.query.select import select
 from cms.schema.model import Version
 
@@ -59,18 +59,5 @@ class Statement:
 def finish(plan: ReadPlan) -> Statement:
     """Print a plan and number its parameters."""
     text, values = select(plan).numbered()
-    paths = _grouped_paths(plan.grouping) if plan.grouping else tuple((item.key,) for item in plan.outputs)
+    paths = paths_of(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
     return Statement(text, values, paths, plan.counts)
-
-
-def _grouped_paths(grouping: Grouping) -> tuple[Path, ...]:
-    groups: list[Path] = [(group.key,) for group in grouping.groups]
-    return (*groups, *(_aggregate_path(item, grouping) for item in grouping.summed))
-
-
-def _aggregate_path(item: Summed, grouping: Grouping) -> Path:
-    """`{"count": 42}` for the rows themselves, `{"count": {"id": 42}}` for fields, `*` beside fields."""
-    if item.value:
-        return item.function, item.value.field.name
-    with_fields = any(other.function == item.function and other.value for other in grouping.summed)
-    return (item.function, "*") if with_fields else (item.function,)

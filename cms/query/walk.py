@@ -6,22 +6,35 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cms.schema.model import Catalogue, Collection, Relation
+from cms.schema.types import Family
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One step: rows of `target` whose column `far` equals this side's column `near`."""
+    """One step: rows of `target` whose column `far` equals this side's column `near`.
+
+    `told_by` is the column of this side that says whether the step leads to `target` at all (many-to-any); the key
+    is then cast to the type of `far`.
+    """
 
     relation: Relation
     target: str
     near: str
     far: str
     to_many: bool
+    told_by: str | None = None
+    cast: str = ""
 
 
 def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | None:
-    """Return the step that a field makes, or None for one that leads nowhere."""
+    """Return the step that a field makes, or None for one that leads nowhere.
+
+    A many-to-any field leads on with the collection it is meant for behind it: `item:headings`.
+    """
+    field, _, scope = field.partition(":")
     many = catalogue.by_many.get((collection.name, field))
+    if many and scope:
+        return _arm(catalogue, many, scope)
     if many and many.one_collection:
         far = many.constraint.foreign_column if many.constraint else _key(catalogue, many.one_collection)
         return Link(many, many.one_collection, field, far, to_many=False) if far else None
@@ -30,6 +43,22 @@ def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | 
         near = one.constraint.foreign_column if one.constraint else collection.primary_key
         return Link(one, one.many_collection, near, one.many_field, to_many=True)
     return None
+
+
+def arms_of(catalogue: Catalogue, collection: Collection, field: str) -> tuple[str, ...]:
+    """Return the collections that a many-to-any field may lead to; none for any other field."""
+    many = catalogue.by_many.get((collection.name, field))
+    allowed = many.one_allowed_collections if many and not many.one_collection else None
+    return tuple(name for name in allowed or () if many and _arm(catalogue, many, name))
+
+
+def _arm(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
+    far = _key(catalogue, target)
+    if not far or target not in (many.one_allowed_collections or ()):
+        return None
+    key = catalogue.collections[target].fields[far].type
+    cast = key.cast if key.family in (Family.UUID, Family.TEXT) or key.cast == "bigint" else "text"
+    return Link(many, target, many.many_field, far, to_many=False, told_by=many.one_collection_field, cast=cast)
 
 
 def links_from(catalogue: Catalogue, collection: Collection) -> Iterator[tuple[str, Link]]:

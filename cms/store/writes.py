@@ -11,7 +11,7 @@ from cms.errors import invalid_payload, not_found
 from cms.query import write
 from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
 from cms.query.bind import Context, bound
-from cms.query.parse import Page, parse, parse_query_string
+from cms.query.parse import PARAMETERS, Page, parse, parse_query_string
 from cms.schema.model import Collection
 from cms.schema.payload import Values, Writer, values_of_change, values_of_new
 from cms.store.database import Transaction
@@ -19,7 +19,6 @@ from cms.store.reads import Item, parse_key, statement_for
 from cms.store.store import Identity, Scene, Store
 
 _EVERY_ROW = Page(default=None)
-_NARROWING = frozenset({"filter", "search", "sort", "limit", "offset", "page"})
 
 
 def create(store: Store, identity: Identity, ask: tuple[str, str], payload: object) -> bytes:
@@ -219,8 +218,8 @@ def _keys_by_query(
     """Return the keys of the items that a query finds; no default limit applies to it."""
     if not isinstance(params, Mapping):
         raise invalid_payload("query must be an object", field="query")
-    for name in params.keys() - _NARROWING:  # a misspelt filter would otherwise change every row
-        raise invalid_payload(f'query does not take "{name}"; there are {", ".join(sorted(_NARROWING))}', field="query")
+    for name in params.keys() - PARAMETERS:  # a misspelt filter would otherwise change every row
+        raise invalid_payload(f'query does not take "{name}"; there are {", ".join(sorted(PARAMETERS))}', field="query")
     said = parse(params, _EVERY_ROW)
     query = replace(said.query, picks=(_key_pick(collection),), aggregates=(), groups=(), counts=())
     items = _select(store, transaction, scene, collection, query, literals=said.literals)
