@@ -35,6 +35,7 @@ def create_app(config: Config) -> App:
     app.add_route("/server/ping", server.Ping())
     app.add_route("/server/health", server.Health(store))
     app.add_route("/server/info", server.Info(store))
+    app.add_route("/utils/explain", server.Explain(store))
     app.add_route("/utils/cache/clear", server.ClearCache(store))
 
     app.add_route("/auth/login", auth.Login(store, issuer, most))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import falcon
 
 from cms.errors import invalid_payload, invalid_query
 from cms.http.media import body
+from cms.query.brackets import nested
 from cms.store import writes
+from cms.store.export import Export, export
 from cms.store.reads import Ask, read_list, read_one
 from cms.store.store import Store
 
@@ -20,7 +24,11 @@ class Items:
 
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         ask = Ask(collection, request.query_string)
-        response.data = read_list(self._store, request.context.identity, ask)
+        form = form_of(request.query_string)
+        if form:
+            send_file(response, export(self._store, request.context.identity, ask, form=form))
+        else:
+            response.data = read_list(self._store, request.context.identity, ask)
 
     def on_query(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
@@ -45,6 +53,22 @@ class Items:
         payload = body(request, most=self._most)
         writes.delete_many(self._store, request.context.identity, collection, payload)
         response.status = falcon.HTTP_204
+
+
+def form_of(query_string: str) -> str | None:
+    """Return the file format that a query string asks for, if any."""
+    if "export" not in query_string:
+        return None
+    said = nested(query_string).get("export")
+    return None if said in (None, "") else str(said)
+
+
+def send_file(response: falcon.Response, found: Export) -> None:
+    """Answer an attachment, streamed."""
+    response.content_type = found.media_type
+    response.set_header("Content-Disposition", f"attachment; filename*=UTF-8''{quote(found.filename)}")
+    response.set_header("X-Content-Type-Options", "nosniff")
+    response.stream = found.chunks
 
 
 class Item:

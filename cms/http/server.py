@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 import falcon
 
 from cms.errors import Refused
 from cms.http.media import send
+from cms.store.explain import explain
 from cms.store.health import health, info
 from cms.store.store import Store, require_admin
 
@@ -43,6 +46,17 @@ class Info:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer the project's public face; administrators also see versions."""
         send(response, info(self._store, request.context.identity))
+
+
+class Explain:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Tell an administrator what a read becomes, without doing it."""
+        said = request.query_string.partition("path=")[2]
+        path = said if "?" in said else unquote(said)
+        send(response, explain(self._store, request.context.identity, path))
 
 
 class ClearCache:

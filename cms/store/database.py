@@ -81,6 +81,18 @@ class Database:
         """Run one statement where writes go, and so after all of them."""
         return self._fetch(self._open()[1], text, values)
 
+    def stream(self, text: str, values: Sequence[object], *, rows: int) -> Iterator[list[Row]]:
+        """Run one reading statement and yield its rows in batches, never holding more than one of them."""
+        with (
+            border(),
+            _borrowed(self._open()[0]) as connection,
+            connection.transaction(),
+            psycopg.RawServerCursor(connection, "stream") as cursor,
+        ):
+            cursor.execute(text, values, binary=True)
+            while batch := cursor.fetchmany(rows):
+                yield batch
+
     def _fetch(self, pool: ConnectionPool[Connection], text: str, values: Sequence[object]) -> list[Row]:
         with border(), _borrowed(pool) as connection:
             try:

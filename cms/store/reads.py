@@ -17,6 +17,7 @@ from cms.query.statement import Statement, finish
 from cms.schema.defaults import default_of
 from cms.schema.model import Collection, Field
 from cms.schema.types import MASK, Family
+from cms.store.snapshot import Plan
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version
 
 Item = dict[str, Any]
@@ -35,7 +36,7 @@ def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
     """Return the answer of a list read, or of a singleton's one object, as JSON (decisions, sections 1 and 5)."""
 
     def work(scene: Scene) -> bytes:
-        found, literals = _said(store, scene, ask)
+        found, literals = prepared(store, scene, ask)
         rows = _fetch(store, scene, found, literals)
         items: Any = found.items(rows)
         if _is_singleton(scene, ask.collection):
@@ -52,7 +53,7 @@ def read_one(store: Store, identity: Identity, ask: Ask, *, key: str) -> bytes:
     def work(scene: Scene) -> bytes:
         collection = keyed(scene, ask.collection)
         parsed_key = parse_key(collection, key)
-        found, literals = _said(store, scene, ask, keyed_by=collection.primary_key)
+        found, literals = prepared(store, scene, ask, keyed_by=collection.primary_key)
         items = found.items(_fetch(store, scene, found, (*literals, parsed_key)))
         if not items:
             raise not_found()
@@ -68,7 +69,7 @@ def read_me(store: Store, identity: Identity, query_string: str) -> bytes:
     ask = Ask("system_users", query_string)
 
     def work(scene: Scene) -> bytes:
-        found, literals = _said(store, scene, ask, keyed_by="id")
+        found, literals = prepared(store, scene, ask, keyed_by="id")
         items = found.items(_fetch(store, scene, found, (*literals, scene.actor.user)))
         return jsontext.dumps({"data": items[0]})
 
@@ -124,10 +125,10 @@ def by_key(query: Query, key: str, slot: Slot) -> Query:
     return replace(query, filter=And((query.filter, narrowed)), window=None, sort=())
 
 
-def _said(store: Store, scene: Scene, ask: Ask, *, keyed_by: str | None = None) -> tuple[Statement, tuple[object, ...]]:
+def prepared(store: Store, scene: Scene, ask: Ask, *, keyed_by: str | None = None) -> Plan:
     """Return the statement and literals of an ask; the same query string again is not even parsed."""
 
-    def make() -> tuple[Statement, tuple[object, ...]]:
+    def make() -> Plan:
         said = _parsed(store, ask)
         if not keyed_by and _is_singleton(scene, ask.collection):
             said = _only_row(said)

@@ -364,5 +364,5 @@ def test_every_other_route(stage: Stage, statements: list[str], paths: list[str]
 
 def test_the_statements_are_seen(stage: Stage, statements: list[str]) -> None:
     statements.clear()
-    assert stage.admin.get(f"/items/things?filter[a_string]={MARK}").data == []
+    assert stage.admin.get(f"/items/things?filter[a_string]={MARK}").status == 200
     assert any('"a_string" = $' in text for text in statements)

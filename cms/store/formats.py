@@ -1,0 +1,115 @@
+"""The file formats of exports: batches of items in, chunks of bytes out."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from cms import jsontext
+
+Item = dict[str, Any]
+Batches = Iterable[list[Item]]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    media_type: str
+    write: Callable[[Batches, list[str]], Iterator[bytes]]
+
+
+def write_json(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """An array, one item a line."""
+    yield b"["
+    separator = b"\n"
+    for items in batches:
+        for item in items:
+            yield separator + jsontext.dumps(item)
+            separator = b",\n"
+    yield b"\n]\n"
+
+
+def write_jsonl(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """One object a line."""
+    for items in batches:
+        yield b"".join(_one_line(jsontext.dumps(item)) + b"\n" for item in items)
+
+
+def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """RFC 4180 with a header; nested values stand as JSON in their cell."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow(_cell(key) for key in keys)
+    for items in batches:
+        writer.writerows([_cell(value) for value in item.values()] for item in items)
+        yield buffer.getvalue().encode()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _cell(value: object) -> str:
+    """Return the text of a cell; one that a spreadsheet would run as a formula gets an apostrophe in front."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA) else value
+    return jsontext.dumps(value).decode()
+
+
+def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """A list of mappings; a value is written as JSON, which YAML contains."""
+    empty = True
+    for items in batches:
+        for item in items:
+            empty = False
+            lines = [jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value)) for key, value in item.items()]
+            yield b"- " + b"\n  ".join(lines) + b"\n"
+    if empty:
+        yield b"[]\n"
+
+
+def _one_line(json: bytes) -> bytes:
+    """A line break between JSON's tokens would end a YAML value; inside strings JSON has none."""
+    return json.replace(b"\n", b" ")
+
+
+def write_xml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """`<data>` of `<item>`s with a `<field>` for each value; nested values are written as JSON."""
+    yield b'<?xml version="1.0" encoding="UTF-8"?>\n<data>\n'
+    for items in batches:
+        yield b"".join(_element(item) for item in items)
+    yield b"</data>\n"
+
+
+def _element(item: Item) -> bytes:
+    fields = "".join(_field(key, value) for key, value in item.items())
+    return f"  <item>\n{fields}  </item>\n".encode()
+
+
+def _field(key: str, value: object) -> str:
+    if value is None:
+        return f'    <field name={quoteattr(key)} null="true"/>\n'
+    text = value if isinstance(value, str) else jsontext.dumps(value).decode()
+    return f"    <field name={quoteattr(key)}>{escape(_allowed(text))}</field>\n"
+
+
+def _allowed(text: str) -> str:
+    """XML has no way to write most control characters; they become the replacement character."""
+    return "".join(c if c >= " " or c in "\t\n\r" else "\ufffd" for c in text)
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "csv": Format("text/csv; charset=utf-8", write_csv),
+        "json": Format("application/json", write_json),
+        "jsonl": Format("application/x-ndjson", write_jsonl),
+        "xml": Format("application/xml", write_xml),
+        "yaml": Format("application/yaml", write_yaml),
+    }
+)

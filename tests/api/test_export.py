@@ -1,0 +1,115 @@
+"""GET /items/{collection}?export=…: lists as files (decisions, section 4)."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import tracemalloc
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from cms.config import Config
+from cms.store.export import export
+from cms.store.reads import Ask
+from cms.store.store import Identity, Store
+from tests.client import Client
+from tests.things import Stage, Table, field, table
+
+
+@pytest.fixture
+def things(admin: Client) -> Table:
+    found = table(admin, field("name", "string"), field("price", "decimal"), field("data", "json"))
+    found.add(
+        {"name": 'a,"b"\n', "price": "1.50", "data": {"x": [1, 2]}}, {"name": "=1+1"}, {"name": "-5", "price": -5}
+    )
+    return found
+
+
+def read(things: Table, form: str) -> str:
+    answer = things.api.get(f"{things.path}?fields=name,price,data&export={form}")
+    assert answer.status == 200
+    assert answer.headers["content-disposition"].endswith(f".{form}")
+    return answer.text
+
+
+def test_csv_has_a_header_and_neutralises_what_a_spreadsheet_would_run(things: Table) -> None:
+    assert list(csv.reader(io.StringIO(read(things, "csv"), newline=""))) == [
+        ["name", "price", "data"],
+        ['a,"b"\n', "1.50", '{"x":[1,2]}'],
+        ["'=1+1", "", ""],
+        ["'-5", "-5", ""],
+    ]
+
+
+def test_json_and_jsonl_hold_the_items_as_a_read_shows_them(things: Table) -> None:
+    items = things.api.get(f"{things.path}?fields=name,price,data").data
+    assert json.loads(read(things, "json")) == items
+    assert [json.loads(line) for line in read(things, "jsonl").splitlines()] == items
+
+
+def test_yaml_and_xml_can_be_read_back(things: Table) -> None:
+    lines = read(things, "yaml").splitlines()
+    assert lines[0] == '- "name": "a,\\"b\\"\\n"'
+    assert lines[1] == '  "price": 1.50'
+    root = ElementTree.fromstring(read(things, "xml"))
+    assert [element.text for element in root.iter("field") if element.get("name") == "name"] == [
+        'a,"b"\n',
+        "=1+1",
+        "-5",
+    ]
+
+
+def test_an_empty_list_is_a_whole_file_in_every_format(admin: Client) -> None:
+    empty = table(admin, field("name", "string"))
+    texts = {form: admin.get(f"{empty.path}?export={form}").text for form in ("csv", "json", "jsonl", "xml", "yaml")}
+    assert texts["csv"] == "id,name\r\n"
+    assert json.loads(texts["json"]) == []
+    assert texts["jsonl"] == ""
+    assert texts["yaml"] == "[]\n"
+    assert list(ElementTree.fromstring(texts["xml"])) == []
+
+
+def test_an_unknown_format_is_refused(things: Table) -> None:
+    answer = things.api.get(f"{things.path}?export=pdf")
+    assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
+
+
+def test_what_may_not_be_read_is_not_exported(things: Table, anonymous: Client) -> None:
+    answer = anonymous.get(f"{things.path}?export=csv")
+    assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+
+
+def test_a_nested_list_stands_on_one_line_of_jsonl(admin: Client, stage: Stage) -> None:
+    parent, child = table(admin, field("name", "string")), table(admin, field("parent", "integer"))
+    body = {
+        "collection": child.name,
+        "field": "parent",
+        "related_collection": parent.name,
+        "meta": {"one_field": "kids"},
+    }
+    assert admin.post("/relations", body).status == 200
+    parent.add({"name": "p"})
+    child.add({"parent": 1}, {"parent": 1})
+    text = admin.get(f"{parent.path}?fields=kids.id&export=jsonl").text
+    assert text.count("\n") == 1
+    assert json.loads(text) == {"kids": [{"id": 1}, {"id": 2}]}
+
+
+def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings: Config) -> None:
+    stage.execute(
+        "CREATE TABLE many AS SELECT n AS id, repeat('x', 200) AS name FROM generate_series(1, 200000) AS n;"
+        "ALTER TABLE many ADD PRIMARY KEY (id)"
+    )
+    store = Store(replace(settings, database_url=stage.dsn))
+    identity = Identity(user=stage.admin.get("/users/me").data["id"])
+    found = export(store, identity, Ask("many", "limit=-1"), form="jsonl")
+    tracemalloc.start()
+    total = sum(len(chunk) for chunk in found.chunks)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    store.close()
+    assert total > 40_000_000
+    assert peak < 4_000_000
