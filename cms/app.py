@@ -21,6 +21,7 @@ class App(falcon.App[falcon.Request, falcon.Response]):
 
     def __init__(self, store: Store, secret: str) -> None:
         super().__init__(middleware=[Accounting(), Identification(secret)])
+        self.store = store
         self.close = store.close
 
 

@@ -48,24 +48,24 @@ class Store:
         self.page = Page(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
         self._attempts = ATTEMPTS + config.database_pool_size  # each connection may hold a plan that is out of date
-        self._snapshots = Snapshots(self.database.fetch)
+        self.snapshots = Snapshots(self.database.fetch)
         # A replica may lag: what is written is checked against the primary's own structure and rights.
         replica = config.database_read_url
-        self._primary = Snapshots(self.database.fetch_primary) if replica else self._snapshots
+        self._primary = Snapshots(self.database.fetch_primary) if replica else self.snapshots
 
     def reading(self, identity: Identity, work: Callable[[Scene], T]) -> T:
         """Do the work of a read, again when it raises `Stale`: structure or rights had moved on."""
         for _ in range(self._attempts):
-            snapshot = self._snapshots.current()
+            snapshot = self.snapshots.current()
             try:
                 return work(Scene(snapshot, _actor(snapshot, identity, self.database.fetch)))
             except Stale:
-                self._snapshots.renew(snapshot)
+                self.snapshots.renew(snapshot)
             except Refused as refused:
                 # A refusal needs no statement, so nothing has told yet whether it rests on what still holds.
                 if refused.status == STATUS["SERVICE_UNAVAILABLE"] or self._holds(snapshot):
                     raise
-                self._snapshots.renew(snapshot)
+                self.snapshots.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
     def writing(self, identity: Identity, work: Callable[[Transaction, Scene], T]) -> T:
