@@ -112,6 +112,7 @@ CREATE TABLE system_collections (
     "group" text,
     collapse text NOT NULL DEFAULT 'open',
     versioning boolean NOT NULL DEFAULT false,
+    searchable boolean NOT NULL DEFAULT false,
     CONSTRAINT system_collections_pkey PRIMARY KEY (collection),
     CONSTRAINT system_collections_group_fkey FOREIGN KEY ("group")
         REFERENCES system_collections (collection) ON UPDATE CASCADE ON DELETE SET NULL,
@@ -122,6 +123,7 @@ CREATE TABLE system_collections (
 CREATE INDEX system_collections_group_idx ON system_collections ("group");
 
 COMMENT ON TABLE system_collections IS 'What people said about collections; a row without a table of that name is a folder, a table without a row is usable';
+COMMENT ON COLUMN system_collections.searchable IS 'Whether the service keeps indexes that serve searches in the collection';
 COMMENT ON COLUMN system_collections.accountability IS 'What a write leaves behind: all is activity and revision, null is nothing';
 
 CREATE TABLE system_fields (
@@ -742,3 +744,28 @@ CREATE TRIGGER system_settings_bump
 CREATE TRIGGER system_settings_bump_on_truncate
     AFTER TRUNCATE ON system_settings
     FOR EACH STATEMENT EXECUTE FUNCTION system_bump('access');
+
+
+-- Search ----------------------------------------------------------------------------------------------
+
+-- PostgreSQL calls unaccent stable because its dictionary can be exchanged; an index needs a function that is
+-- immutable. Without the extension accents count.
+DO $$
+DECLARE
+    home text := (
+        SELECT quote_ident(nspname)
+        FROM pg_extension
+        JOIN pg_namespace ON pg_namespace.oid = extnamespace
+        WHERE extname = 'unaccent'
+    );
+    folded text := CASE
+        WHEN home IS NULL THEN 'lower($1)'
+        ELSE format('lower(%s.unaccent(''%s.unaccent'', $1))', home, home)
+    END;
+BEGIN
+    -- With RETURN the function depends on the extension, which then cannot be dropped from under it.
+    EXECUTE 'CREATE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN ' || folded;
+END
+$$;
+
+COMMENT ON FUNCTION system_fold(text) IS 'A text as searches compare it: in small letters and without accents';

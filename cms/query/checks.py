@@ -12,8 +12,6 @@ from cms.query.resolved import AnyOf, Check, Hit, Predicate, Subject, Value
 from cms.schema.model import Collection, Field
 from cms.schema.types import Family, parse_geometry, parse_text
 
-_SEARCHED = frozenset({Family.TEXT, Family.NUMBER, Family.UUID})
-
 
 def check(test: Test, value: Value, subject: Callable[[Current, str], Subject]) -> Check:
     """Return the test as SQL will make it; raises `Refused` INVALID_QUERY when operator and type do not fit.
@@ -63,20 +61,14 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def hits(collection: Collection, word: Slot, *, accents: bool) -> Predicate:
+def hits(collection: Collection, word: Slot) -> Predicate:
     """Return the search for a word in every field that is searched; in none it finds nothing."""
-    fields = (field for field in collection.columns if _is_searched(field))
-    return AnyOf(tuple(Hit(field, _word(field, word, accents=accents), accents) for field in fields))
+    return AnyOf(tuple(Hit(field, _word(field, word)) for field in collection.columns if field.searched))
 
 
-def _is_searched(field: Field) -> bool:
-    told = field.meta.get("searchable") if field.meta else None
-    return field.type.family in _SEARCHED and not field.secret and told is not False
-
-
-def _word(field: Field, word: Slot, *, accents: bool) -> Bind:
+def _word(field: Field, word: Slot) -> Bind:
     if field.type.family is Family.TEXT:
-        return Bind(word, (lambda found: f"%{escaped(str(found))}%") if accents else parse_text, "search")
+        return Bind(word, parse_text, "search")
     return Bind(word, lambda found: _or_null(field.type.parse, found), "search")
 
 

@@ -99,8 +99,7 @@ class _Planner:
         said = self.predicate(query.filter, collection)
         if query.search is None:
             return said
-        accents = "unaccent" not in self.catalogue.extensions
-        return All((said, hits(collection, query.search, accents=accents)))
+        return All((said, hits(collection, query.search)))
 
     def predicate(self, said: Filter, collection: Collection) -> Predicate:
         """Resolve a filter whose names belong to the collection."""

@@ -74,14 +74,10 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A search word in one field: contained in a text, equal to a number or a UUID.
-
-    With `accents` they count, and the word is a LIKE pattern; without, it is the word itself.
-    """
+    """A search word in one field: contained in a text, equal to a number or a UUID."""
 
     field: Field
     word: Bind
-    accents: bool = True
 
 
 Predicate = All | AnyOf | Check | Exists | Hit

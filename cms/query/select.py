@@ -287,15 +287,14 @@ def exists(said: Exists, level: int) -> Fragment:
     return fill(shape, text("NOT " if said.negated else ""), table, tie(said.link, level), inner)
 
 
-_LIKE = "{0} ILIKE {1}"
-# Without accents a letter can become a metacharacter (of full width), so the pattern is made after they are gone.
-_LIKE_UNACCENTED = "unaccent({0}) ILIKE '%' || regexp_replace(unaccent({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+# Folding can turn a letter into a metacharacter (those of full width), so the pattern is made after it.
+_FOLDED = "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
 
 
 def hit(said: Hit, level: int) -> Fragment:
     column = column_of(said.field, level)
     if said.field.type.family is Family.TEXT:
-        return fill(_LIKE if said.accents else _LIKE_UNACCENTED, column, param(said.word, "text"))
+        return fill(_FOLDED, column, param(said.word, "text"))
     return fill("{0} = {1}", column, param(said.word, said.field.type.cast))
 
 

@@ -78,6 +78,12 @@ def index_concurrently(table: str, column: str) -> Fragment:
     return fill("CREATE INDEX CONCURRENTLY ON {0} ({1})", name(table), name(column))
 
 
+def search_index(table: str, column: str, *, concurrently: bool) -> Fragment:
+    """Print the index that serves searches for parts of a text."""
+    shape = "CREATE INDEX{2} ON {0} USING gin (system_fold({1}) gin_trgm_ops)"
+    return fill(shape, name(table), name(column), text(" CONCURRENTLY" if concurrently else ""))
+
+
 def lock(table: str) -> Fragment:
     return fill("LOCK TABLE {0} IN ACCESS EXCLUSIVE MODE", name(table))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cms.schema.types import MASKED, TYPES, Type
+from cms.schema.types import MASKED, TYPES, Family, Type
 
 Json = Mapping[str, object]
 
@@ -52,6 +52,13 @@ class Field:
     def secret(self) -> bool:
         """Whether its value may never be shown, sorted by, searched or compared (decisions, section 4)."""
         return self.type_name == "hash" or "conceal" in self.special
+
+    @property
+    def searched(self) -> bool:
+        """Whether a search looks into it (decisions, section 4)."""
+        told = self.meta.get("searchable") if self.meta else None
+        fits = self.type.family in (Family.TEXT, Family.NUMBER, Family.UUID)
+        return self.column is not None and fits and not self.secret and told is not False
 
     @property
     def show(self) -> str:

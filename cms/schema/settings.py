@@ -93,6 +93,7 @@ COLLECTION_META: Mapping[str, Setting] = MappingProxyType(
         "group": _TEXT,
         "collapse": Setting(one_of("open", "closed", "locked"), "text", nullable=False),
         "versioning": _FLAG,
+        "searchable": _FLAG,
     }
 )
 

@@ -14,6 +14,7 @@ from cms.schema.settings import COLLECTION_META, COLLECTION_SCHEMA, Settings, pa
 from cms.store import metadata
 from cms.store.database import Transaction
 from cms.store.fields import complete_column, insert_field_record, require_geometry
+from cms.store.indexes import keep_search_indexes
 from cms.store.lookup import alterable, known, require_table
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
@@ -55,7 +56,9 @@ def create_collection(store: Store, identity: Identity, payload: Mapping[str, ob
         _save(transaction, definition.name, definition.meta, scene.snapshot.catalogue)
         for item in definition.fields:
             insert_field_record(transaction, definition.name, item)
-        return collection_record(load_within(transaction).catalogue.collections[definition.name])
+        after = load_within(transaction).catalogue
+        keep_search_indexes(transaction, after.collections[definition.name], after.extensions)
+        return collection_record(after.collections[definition.name])
 
     return store.restructuring(identity, work)
 
@@ -71,6 +74,8 @@ def update_collections(
             _update(transaction, alterable(catalogue, name), payload, catalogue)
         after = load_within(transaction).catalogue
         _refuse_cycles(after, names)
+        for name in names:
+            keep_search_indexes(transaction, after.collections[name], after.extensions)
         return [collection_record(after.collections[name]) for name in names]
 
     return store.restructuring(identity, work)

@@ -15,7 +15,7 @@ from cms.schema.types import TYPES, Family
 from cms.store import metadata
 from cms.store.alterations import alter, rename
 from cms.store.database import Transaction
-from cms.store.indexes import add_index, is_coming
+from cms.store.indexes import add_index, is_coming, keep_search_indexes
 from cms.store.lookup import alterable, known, known_field, require_table
 from cms.store.snapshot import load_within
 from cms.store.store import Identity, Scene, Store, require_admin
@@ -147,7 +147,9 @@ def _update(
 
 
 def _after(transaction: Transaction, collection: str, fields: Sequence[str]) -> list[Record]:
-    found = load_within(transaction).catalogue.collections[collection]
+    catalogue = load_within(transaction).catalogue
+    found = catalogue.collections[collection]
+    keep_search_indexes(transaction, found, catalogue.extensions)
     return [_with_late_index(transaction, found.fields[field]) for field in fields]
 
 

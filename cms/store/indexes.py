@@ -6,7 +6,10 @@ import logging
 from dataclasses import dataclass
 
 from cms.errors import Refused, unavailable
+from cms.fragment import Fragment
 from cms.schema import ddl
+from cms.schema.model import Collection, Kind
+from cms.schema.types import Family
 from cms.store.database import Database, Transaction
 from cms.store.statements import statement
 
@@ -22,12 +25,13 @@ class LateIndex:
 
     table: str
     column: str
+    searches: bool = False
 
     def __call__(self, database: Database) -> None:
         """Build it; raises `Refused` SERVICE_UNAVAILABLE when that fails, which leaves everything else done."""
         try:
             with database.alone() as connection:
-                connection.define(ddl.index_concurrently(self.table, self.column))
+                connection.define(self._definition())
                 connection.execute(statement("move_structure"))  # other processes have loaded it without
         except Refused as refused:
             log.warning("index on %s.%s failed: %s", self.table, self.column, refused)
@@ -35,10 +39,15 @@ class LateIndex:
             reason = f"The change is made, but the index of {self.table}.{self.column} could not be built: {refused}"
             raise unavailable("database", reason) from refused
 
+    def _definition(self) -> Fragment:
+        if self.searches:
+            return ddl.search_index(self.table, self.column, concurrently=True)
+        return ddl.index_concurrently(self.table, self.column)
+
     def _clear(self, database: Database) -> None:
         """A failed build leaves an index that costs every write and serves no read."""
         with database.alone() as connection:
-            for (index,) in connection.execute(statement("invalid_indexes"), (self.table, self.column)):
+            for (index,) in connection.execute(statement("invalid_indexes"), (self.table,)):
                 connection.define(ddl.drop_index(index))
 
 
@@ -48,6 +57,34 @@ def add_index(transaction: Transaction, table: str, column: str) -> None:
         transaction.afterwards.append(LateIndex(table, column))
     else:
         transaction.define(ddl.index(table, column))
+
+
+def keep_search_indexes(transaction: Transaction, collection: Collection, extensions: frozenset[str]) -> None:
+    """Make the indexes that searches in a collection need, or drop them when it is not to be searchable.
+
+    A word is looked for in all searched fields at once, so one without an index would have the whole table read.
+    """
+    if collection.kind is not Kind.TABLE:
+        return
+    wanted = {field.name: field for field in collection.columns if field.searched and field.type_name != "unknown"}
+    if not (collection.meta and collection.meta.get("searchable")):
+        wanted = {}
+    present: dict[str, str] = dict(transaction.execute(statement("search_indexes"), (collection.name,)))
+    for column in present.keys() - wanted.keys():
+        transaction.define(ddl.drop_index(present[column]))
+    for field in wanted.values():
+        if field.type.family is not Family.TEXT:
+            if field.column and not field.column.indexed:
+                add_index(transaction, collection.name, field.name)
+        elif field.name not in present and "pg_trgm" in extensions:
+            _add_search_index(transaction, collection.name, field.name)
+
+
+def _add_search_index(transaction: Transaction, table: str, column: str) -> None:
+    if transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0]:
+        transaction.afterwards.append(LateIndex(table, column, searches=True))
+    else:
+        transaction.define(ddl.search_index(table, column, concurrently=False))
 
 
 def is_coming(transaction: Transaction, table: str, column: str) -> bool:

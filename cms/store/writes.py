@@ -16,6 +16,7 @@ from cms.schema.model import Collection
 from cms.schema.payload import Values, Writer, values_of_change, values_of_new
 from cms.store.database import Transaction
 from cms.store.reads import Item, parse_key, statement_for
+from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
 
 _EVERY_ROW = Page(default=None)
@@ -113,12 +114,26 @@ def _writer(scene: Scene) -> Writer:
 def _insert(transaction: Transaction, collection: Collection, rows: Sequence[Values]) -> list[str]:
     """Insert rows, those with the same columns in one statement, and return the keys in the rows' order."""
     keys: dict[int, str] = {}
-    for names, places in _alike(rows).items():
+    groups = _alike(rows)
+    if len(groups) > 1:
+        groups = _alike(rows := _numbered(transaction, collection, rows))
+    for names, places in groups.items():
         columns = [collection.fields[name] for name in names]
         matrix = [[rows[place][name] for name in names] for place in places]
         returned = transaction.run(write.insert(collection, columns, matrix))
         keys.update(zip(places, (key for (key,) in returned), strict=True))
     return [keys[place] for place in range(len(rows))]
+
+
+def _numbered(transaction: Transaction, collection: Collection, rows: Sequence[Values]) -> Sequence[Values]:
+    """Give rows that go in by several statements their automatic keys beforehand, in the order of the rows."""
+    key = collection.fields[str(collection.primary_key)]
+    if not key.column or not key.column.auto_increment or key.column.generated:
+        return rows
+    bare = [place for place, row in enumerate(rows) if row.get(key.name) is None]
+    found = transaction.execute(statement("next_keys"), (collection.name, key.name, str(len(bare))))
+    numbers = dict(zip(bare, (number for (number,) in found), strict=False))
+    return [{**row, key.name: numbers[place]} if place in numbers else row for place, row in enumerate(rows)]
 
 
 def _alike(rows: Sequence[Values]) -> dict[tuple[str, ...], list[int]]:

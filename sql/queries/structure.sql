@@ -211,14 +211,27 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text;
 
 -- name: invalid_indexes
--- The indexes of one column whose build failed half way.
+-- The indexes of a table whose build failed half way.
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = index.indkey[0]
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND NOT index.indisvalid
-  AND attribute.attname = $2::text;
+  AND NOT index.indisvalid;
+
+-- name: search_indexes
+-- The columns of a table with the indexes that serve searches in them.
+SELECT attribute.attname, class.relname
+FROM pg_index AS index
+JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_depend AS depend
+    ON depend.classid = 'pg_class'::regclass
+    AND depend.objid = index.indexrelid
+    AND depend.refobjid = index.indrelid
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
+WHERE index.indrelid = to_regclass(quote_ident($1::text))
+  AND index.indisvalid
+  AND index.indnkeyatts = 1
+  AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%';
 
 -- name: is_large
 -- Measured and not estimated, because a table that was just filled has no statistics yet. Partitioned tables

@@ -126,3 +126,9 @@ def test_nobody_but_an_administrator_may_create(stage: Stage) -> None:
     known, unknown = (stage.anonymous.post(path, {"title": "x"}) for path in (books.path, "/items/nowhere"))
     assert known.status == unknown.status == 403
     assert known.text == unknown.text
+
+
+def test_automatic_keys_follow_the_order_of_the_items_whatever_fields_they_name(admin: Client) -> None:
+    things = table(admin, field("a", "string"), field("b", "string"))
+    made = things.add({"a": "1"}, {"b": "2"}, {}, {"a": "4"}, {"id": 50}, {"b": "6"})
+    assert [item["id"] for item in made] == [1, 2, 3, 4, 50, 5]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.client import Client
@@ -74,12 +76,13 @@ def test_a_letter_that_loses_its_width_does_not_become_special(things: Table, wo
 def test_without_the_extension_accents_count_and_everything_else_is_the_same(
     admin: Client, stage: Stage, things: Table
 ) -> None:
-    stage.execute("DROP EXTENSION unaccent")
+    definition = stage.value("SELECT pg_get_functiondef('system_fold(text)'::regprocedure)")
+    stage.execute(re.sub(r"RETURN .*", "RETURN lower($1)", definition))  # what the migration makes without it
     try:
         for word, found in (("crème", [1]), ("CRÈME", [1]), ("creme", [2]), ("100%", [1]), ("\\ d", [2]), ("c%e", [])):
             assert [item["id"] for item in things.get(search=word).data] == found, word
     finally:
-        stage.execute("CREATE EXTENSION unaccent")
+        stage.execute(definition)
 
 
 def test_search_and_filter_both_hold(things: Table) -> None:

@@ -66,7 +66,9 @@ def grouped(outputs: str, tail: str, columns: int = 1) -> str:
     return fresh(columns, f'{outputs} FROM "books" AS t0{tail} LIMIT 100')
 
 
-SEARCH = "unaccent({column}) ILIKE '%' || regexp_replace(unaccent(${n}::text), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+SEARCH = (
+    "system_fold({column}) LIKE '%' || regexp_replace(system_fold(${n}::text), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+)
 # (query string, SQL, parameters)
 READS: list[tuple[str, str, list[object]]] = [
     ("", fresh(7, f'{ALL} FROM "books" AS t0 {ORDER}'), []),

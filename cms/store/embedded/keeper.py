@@ -14,6 +14,8 @@ import subprocess
 import sys
 from threading import Thread
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
 
 def main(arguments: list[str]) -> None:
     """Start a server and stay until it ends.
@@ -35,6 +37,8 @@ def main(arguments: list[str]) -> None:
 
 def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subprocess.Popen[bytes]:
     user, group = (None, None) if ids == "-" else map(int, ids.split(":"))
+    for number in SIGNALS:  # a server born deaf, by a starter in the background, misses an early request to stop
+        signal.signal(number, signal.SIG_DFL)
     with open(early_log, "xb") as output:
         server = subprocess.Popen(
             command,
@@ -53,7 +57,7 @@ def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subproc
 
 def detach() -> None:
     """Let go of the starter, who waits for the end of our output, and ignore requests to stop early."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):

@@ -28,7 +28,7 @@ USER = """
 import os, signal, sys
 from pathlib import Path
 from cms.store.embedded import EmbeddedError, start
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with it ignored
+signal.signal(signal.SIGINT, signal.SIG_IGN if sys.argv[3] else signal.default_int_handler)
 try:
     programs = Path(sys.argv[2]) if sys.argv[2] else None
     server = start(Path(sys.argv[1]), binaries=programs, settings={"fsync": "off"})
@@ -48,12 +48,21 @@ for line in sys.stdin:
 
 
 class User:
-    """Another process that uses the server of a folder."""
+    """Another process that uses the server of a folder; deaf to interrupts like a shell's background job."""
 
-    def __init__(self, data: Path, *, account: str | None = None, programs: Path | None = None) -> None:
+    def __init__(
+        self, data: Path, *, account: str | None = None, programs: Path | None = None, deaf: bool = False
+    ) -> None:
         entry = pwd.getpwnam(account) if account else None
         self.process = subprocess.Popen(
-            [(entry and python_of(entry)) or sys.executable, "-c", USER, str(data), str(programs or "")],
+            [
+                (entry and python_of(entry)) or sys.executable,
+                "-c",
+                USER,
+                str(data),
+                str(programs or ""),
+                "deaf" if deaf else "",
+            ],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

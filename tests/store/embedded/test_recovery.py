@@ -108,7 +108,7 @@ def test_a_first_start_that_was_interrupted_is_begun_again(folder: Path) -> None
 
 @slow
 def test_a_first_start_that_was_killed_is_begun_again(folder: Path, users: Callable[..., User]) -> None:
-    user = users(folder, programs=slow_programs(folder / "programs"))
+    user = users(folder, programs=slow_programs(folder / "programs", "initdb"))
     eventually(lambda: (folder / "postgres.new" / "begun").exists())
     kill(user.process.pid)
     user.process.wait()
@@ -117,15 +117,27 @@ def test_a_first_start_that_was_killed_is_begun_again(folder: Path, users: Calla
         assert value(server.dsn, "1") == "1"
 
 
-def slow_programs(folder: Path) -> Path:
-    """Make programs that do the same as the true ones, but `initdb` takes its time."""
+def slow_programs(folder: Path, slow: str) -> Path:
+    """Make programs that do the same as the true ones, but one says that it has begun, and then takes its time."""
     found = binaries.find_binaries(None, wanted=None).folder
-    folder.mkdir()
     rest = '[ "$1" = --version ] || { touch "$2/begun"; sleep 1; rm "$2/begun"; }'
-    for name, first in (("postgres", ""), ("initdb", rest)):
+    folder.mkdir()
+    for name in ("postgres", "initdb"):
+        first = rest if name == slow else ""
         (folder / name).write_text(f'#!/bin/sh\n{first}\nexec "{found}/{name}" "$@"\n')
         (folder / name).chmod(0o755)
     return folder
+
+
+@slow
+def test_a_server_whose_starter_is_killed_before_it_is_up_goes_too(
+    folder: Path, data: Path, users: Callable[..., User]
+) -> None:
+    user = users(data, programs=slow_programs(folder / "programs", "postgres"), deaf=True)
+    eventually(lambda: (data / "postgres" / "begun").exists())
+    kill(user.process.pid)
+    eventually(lambda: not running(data))
+    (data / "postgres" / "begun").unlink()
 
 
 def test_a_folder_that_holds_something_else_is_not_touched(folder: Path) -> None:
