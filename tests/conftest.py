@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psycopg
 import pytest
@@ -36,15 +37,14 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture(scope="session")
-def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server_dsn() -> Iterator[str]:
     """A superuser's way into a server of the suite's own, whose programs POSTGRES_BIN may name."""
-    folder, programs = tmp_path_factory.mktemp("server"), os.environ.get("POSTGRES_BIN")
-    with start(
-        folder,
-        binaries=Path(programs) if programs else None,
-        settings={"fsync": "off", "full_page_writes": "off", "max_connections": "300"},
-    ) as server:
-        yield server.dsn
+    programs = os.environ.get("POSTGRES_BIN")
+    fast = {"fsync": "off", "full_page_writes": "off", "max_connections": "300"}
+    with TemporaryDirectory(prefix="cms-tests-") as folder:
+        Path(folder).chmod(0o755)  # as root the server runs as another account, which must be able to enter
+        with start(Path(folder, "data"), binaries=Path(programs) if programs else None, settings=fast) as server:
+            yield server.dsn
 
 
 @pytest.fixture(scope="session")

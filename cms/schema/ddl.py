@@ -3,12 +3,14 @@ because PostgreSQL takes none in such statements."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from cms.errors import invalid_payload
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
 from cms.schema.defaults import computed
 from cms.schema.definitions import FieldDefinition
 from cms.schema.model import Column, Constraint
-from cms.schema.types import TYPES
+from cms.schema.types import TYPES, Family
 
 _LENGTH = 255
 """What a string takes that was given no length."""
@@ -69,19 +71,23 @@ def default_value(field: str, type_name: str, value: object, *, length: object =
     return param(parsed)
 
 
-def index(table: str, column: str) -> Fragment:
-    return fill("CREATE INDEX ON {0} ({1})", name(table), name(column))
+class Index(StrEnum):
+    """What an index is over: the values, the shapes of a geometry, or the parts of a text that searches look for."""
+
+    VALUES = "({0})"
+    SHAPES = "USING gist ({0})"
+    PARTS = "USING gin (system_fold({0}) gin_trgm_ops)"
 
 
-def index_concurrently(table: str, column: str) -> Fragment:
-    """Print an index that is built while others write; PostgreSQL takes it outside transactions only."""
-    return fill("CREATE INDEX CONCURRENTLY ON {0} ({1})", name(table), name(column))
+def index(table: str, column: str, kind: Index = Index.VALUES, *, concurrently: bool = False) -> Fragment:
+    """Print an index. One that is built concurrently lets others write; PostgreSQL takes it outside transactions."""
+    how = text(" CONCURRENTLY" if concurrently else "")
+    return fill("CREATE INDEX{0} ON {1} {2}", how, name(table), fill(kind.value, name(column)))
 
 
-def search_index(table: str, column: str, *, concurrently: bool) -> Fragment:
-    """Print the index that serves searches for parts of a text."""
-    shape = "CREATE INDEX{2} ON {0} USING gin (system_fold({1}) gin_trgm_ops)"
-    return fill(shape, name(table), name(column), text(" CONCURRENTLY" if concurrently else ""))
+def index_kind(type_name: str) -> Index:
+    """Return the kind of index that serves the operators of a field type."""
+    return Index.SHAPES if TYPES[type_name].family is Family.GEOMETRY else Index.VALUES
 
 
 def lock(table: str) -> Fragment:

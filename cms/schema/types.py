@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
 from cms import jsontext
+from cms.schema.geojson import is_geometry
 
 M = TypeVar("M", date, time, datetime)
 
@@ -189,7 +190,7 @@ def parse_binary(value: object) -> str:
 
 
 def parse_geometry(value: object) -> str:
-    if not isinstance(value, dict) or "type" not in value:
+    if not is_geometry(value):
         raise ValueError("it must be a GeoJSON geometry")
     return parse_json(value)
 

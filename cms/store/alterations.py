@@ -196,7 +196,7 @@ def _unique(transaction: Transaction, field: Field, column: Column, value: objec
 
 def _indexed(transaction: Transaction, field: Field, column: Column, value: object) -> None:
     if value:
-        add_index(transaction, field.collection, field.name)
+        add_index(transaction, field.collection, field.name, ddl.index_kind(field.type_name))
         return
     for (index,) in transaction.execute(statement("plain_indexes"), (field.collection, field.name)):
         transaction.define(ddl.drop_index(index))

@@ -99,7 +99,7 @@ def add_column(transaction: Transaction, collection: str, item: FieldDefinition)
 def complete_column(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
     """Add what a new column has beside itself."""
     if item.schema.get("is_indexed") and not item.is_key and not item.schema.get("is_unique"):
-        add_index(transaction, collection, item.name)
+        add_index(transaction, collection, item.name, ddl.index_kind(item.type_name))
     if item.schema.get("comment"):
         transaction.define(ddl.comment_on_column(collection, item.name, item.schema["comment"]))
 

@@ -6,8 +6,8 @@ import logging
 from dataclasses import dataclass
 
 from cms.errors import Refused, unavailable
-from cms.fragment import Fragment
 from cms.schema import ddl
+from cms.schema.ddl import Index
 from cms.schema.model import Collection, Kind
 from cms.schema.types import Family
 from cms.store.database import Database, Transaction
@@ -25,24 +25,19 @@ class LateIndex:
 
     table: str
     column: str
-    searches: bool = False
+    kind: Index = Index.VALUES
 
     def __call__(self, database: Database) -> None:
         """Build it; raises `Refused` SERVICE_UNAVAILABLE when that fails, which leaves everything else done."""
         try:
             with database.alone() as connection:
-                connection.define(self._definition())
+                connection.define(ddl.index(self.table, self.column, self.kind, concurrently=True))
                 connection.execute(statement("move_structure"))  # other processes have loaded it without
         except Refused as refused:
             log.warning("index on %s.%s failed: %s", self.table, self.column, refused)
             self._clear(database)
             reason = f"The change is made, but the index of {self.table}.{self.column} could not be built: {refused}"
             raise unavailable("database", reason) from refused
-
-    def _definition(self) -> Fragment:
-        if self.searches:
-            return ddl.search_index(self.table, self.column, concurrently=True)
-        return ddl.index_concurrently(self.table, self.column)
 
     def _clear(self, database: Database) -> None:
         """A failed build leaves an index that costs every write and serves no read."""
@@ -51,12 +46,12 @@ class LateIndex:
                 connection.define(ddl.drop_index(index))
 
 
-def add_index(transaction: Transaction, table: str, column: str) -> None:
+def add_index(transaction: Transaction, table: str, column: str, kind: Index = Index.VALUES) -> None:
     """Add an index, inside the transaction unless the table is large."""
     if transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0]:
-        transaction.afterwards.append(LateIndex(table, column))
+        transaction.afterwards.append(LateIndex(table, column, kind))
     else:
-        transaction.define(ddl.index(table, column))
+        transaction.define(ddl.index(table, column, kind))
 
 
 def keep_search_indexes(transaction: Transaction, collection: Collection, extensions: frozenset[str]) -> None:
@@ -77,16 +72,10 @@ def keep_search_indexes(transaction: Transaction, collection: Collection, extens
             if field.column and not field.column.indexed:
                 add_index(transaction, collection.name, field.name)
         elif field.name not in present and "pg_trgm" in extensions:
-            _add_search_index(transaction, collection.name, field.name)
-
-
-def _add_search_index(transaction: Transaction, table: str, column: str) -> None:
-    if transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0]:
-        transaction.afterwards.append(LateIndex(table, column, searches=True))
-    else:
-        transaction.define(ddl.search_index(table, column, concurrently=False))
+            add_index(transaction, collection.name, field.name, Index.PARTS)
 
 
 def is_coming(transaction: Transaction, table: str, column: str) -> bool:
     """Whether an index is built before the request is answered, though the catalogue does not show it yet."""
-    return LateIndex(table, column) in transaction.afterwards
+    coming = (step for step in transaction.afterwards if isinstance(step, LateIndex) and step.kind is not Index.PARTS)
+    return any((step.table, step.column) == (table, column) for step in coming)

@@ -68,20 +68,22 @@ def launch(place: Place, binaries: Binaries, *, settings: Mapping[str, str]) -> 
     _clear_leftovers(place.cluster)
     sockets = _socket_folder(place)
     lock = hold(place.locks / "server")
-    command = [*_keeper(place, lock, sockets=sockets), binaries.folder / "postgres", "-D", place.cluster]
-    command += _given({**_private(sockets), **settings})
-    keeper = subprocess.run(
-        [str(word) for word in command],
-        pass_fds=[lock],
-        cwd="/",
-        env=plain_environment(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        start_new_session=True,
-    )
-    os.close(lock)  # and not release: the server has it now
+    try:
+        command = [*_keeper(place, lock, sockets=sockets), binaries.folder / "postgres", "-D", place.cluster]
+        command += _given({**_private(sockets), **settings})
+        keeper = subprocess.run(
+            [str(word) for word in command],
+            pass_fds=[lock],
+            cwd="/",
+            env=plain_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    finally:
+        os.close(lock)  # and not release: the server has it now
     if keeper.stderr:
         raise EmbeddedError(f"The server of {place.cluster} cannot be started. {keeper.stderr.strip()}")
 
