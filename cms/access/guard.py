@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cms.access.policy import Policy
 from cms.errors import Problem, Refused, forbidden, invalid_query, not_found
-from cms.query.ast import STAR, And, At, Current, Filter, Name, Operand, Or, Pick, Query, Some, Term, Test
+from cms.query.ast import STAR, And, At, Current, Filter, Name, Operand, Or, Pick, Query, Some, Term, Test, Window
 from cms.query.guarded import Guarded
 from cms.query.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.operators import SECRET_OPERATORS
-from cms.query.walk import Link, arms_of, link_of, links_from
+from cms.query.walk import Link, arms_of, leads_on, link_of, links_from
 from cms.schema.model import Catalogue, Collection, Field, Kind
 
 
-def guard(query: Query, collection: str, *, catalogue: Catalogue, policy: Policy, depth: int) -> Guarded:
+def guard(
+    query: Query,
+    collection: str,
+    *,
+    catalogue: Catalogue,
+    policy: Policy,
+    depth: int,
+    page: Window | None = None,
+) -> Guarded:
     """Return the query as this caller may ask it: names checked, `*` written out.
 
-    `depth` is how many relations deep it may go. Raises `Refused`: FORBIDDEN for whatever is hidden or missing, and
+    `depth` is how many relations deep it may go, `page` how many keys a to-many field lists that is not opened.
+    Raises `Refused`: FORBIDDEN for whatever is hidden or missing, and
     for an administrator NOT_FOUND (collection) or INVALID_QUERY (field) with its name.
     """
     found = readable(collection, catalogue=catalogue, policy=policy)
-    return Guarded(found, _Guard(catalogue, policy, depth).query(query, found, 0))
+    return Guarded(found, _Guard(catalogue, policy, depth, page).query(query, found, 0))
 
 
 def readable(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
@@ -49,6 +59,7 @@ class _Guard:
     catalogue: Catalogue
     policy: Policy
     depth: int
+    page: Window | None
     fields: int = 0
 
     def query(self, query: Query, collection: Collection, level: int) -> Query:
@@ -60,19 +71,23 @@ class _Guard:
                 self._comparable(collection, Name(aggregate.field))
         return replace(
             query,
-            picks=self._picks(query.picks, collection, level),
+            picks=self._picks(query, collection, level),
+            deep=(),
             filter=self._filter(query.filter, collection, level),
             sort=tuple(self._term(term, collection, level) for term in query.sort),
         )
 
-    def _picks(self, picks: tuple[Pick, ...], collection: Collection, level: int) -> tuple[Pick, ...]:
+    def _picks(self, query: Query, collection: Collection, level: int) -> tuple[Pick, ...]:
+        picks, deep = query.picks, query.deep
         asked = [scoped for pick in picks for scoped in self._scoped(pick, collection)]
         once = {(pick.key, pick.name.field != pick.name.bare and pick.name.field): pick for pick in asked}
         named = [self._pick(pick, collection, level) for pick in once.values() if pick.key != STAR.key]
         stars = [pick for pick in asked if pick.key == STAR.key]
         taken = {pick.key for pick in named}
-        spread = {pick.name: pick for star in stars for pick in self._spread(star, collection, level)}
-        found = (*(pick for pick in spread.values() if pick.key not in taken), *named)
+        spread = {pick.name: pick for star in stars for pick in self._spread(star, collection, level, dict(deep))}
+        places = {pick.key: place for place, pick in enumerate(spread.values())}  # `*,title` keeps the table's order
+        rest = (pick for pick in spread.values() if pick.key not in taken)
+        found = tuple(sorted((*rest, *named), key=lambda pick: places.get(pick.key, len(places))))
         self.fields += len(found)
         if len(found) > MAX_FIELDS:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
@@ -96,12 +111,12 @@ class _Guard:
             raise self._unknown(collection, pick.nested.picks[0].name.field)
         return found
 
-    def _spread(self, star: Pick, collection: Collection, level: int) -> list[Pick]:
+    def _spread(self, star: Pick, collection: Collection, level: int, deep: Mapping[str, Query]) -> list[Pick]:
         """`*` is the own columns and the keys of to-many fields; `*.*` opens every relation."""
         links = dict(links_from(self.catalogue, collection))
         opened = {*links, *(name for name in collection.fields if arms_of(self.catalogue, collection, name))}
         names = [name for name, field in collection.fields.items() if field.column or name in links]
-        picks = [Pick(name, Name(name), star.nested if name in opened else None) for name in names]
+        picks = [Pick(name, Name(name), deep.get(name, star.nested) if name in opened else None) for name in names]
         scoped = [found for pick in picks for found in self._scoped(pick, collection)]
         return [self._pick(pick, collection, level) for pick in scoped]
 
@@ -110,14 +125,19 @@ class _Guard:
         if pick.name.function:
             self._comparable(collection, pick.name)
         link = link_of(self.catalogue, collection, pick.name.field)
+        if pick.name.function and pick.nested:
+            raise invalid_query(f'"{pick.key}" is a function and cannot be opened', parameter="fields")
         if pick.name.function or (pick.nested is None and not (link and link.to_many)):
             if field.column is None and not (link and pick.name.function):
                 raise self._unknown(collection, field.name)
             return pick
         if link is None:
             raise self._unknown(collection, field.name, because="it leads to no other collection")
-        nested = pick.nested or Query(picks=())
-        return replace(pick, nested=self.query(nested, self._target(link), level + 1))
+        target, nested = self._target(link), pick.nested or Query(picks=(), window=self.page)
+        if not nested.picks and not nested.aggregates and not nested.groups and not target.primary_key:
+            columns = tuple(Pick(field.name, Name(field.name)) for field in target.columns)
+            nested = replace(nested, picks=columns)  # there is no key to list
+        return replace(pick, nested=self.query(nested, target, level + 1))
 
     def _filter(self, said: Filter, collection: Collection, level: int) -> Filter:
         match said:
@@ -132,7 +152,7 @@ class _Guard:
         name, inner = said.name, said.inner
         field = self._field(collection, name.bare)
         link = link_of(self.catalogue, collection, name.field)
-        if link is None or name.function or not _leads_on(inner):
+        if link is None or name.function or not leads_on(inner):
             self._own(inner, field)
             return said
         if isinstance(inner, And | Or) and not link.to_many and _tests_key(inner):
@@ -240,14 +260,3 @@ def _tests_key(inner: Filter) -> bool:
             return False
         case Test():
             return True
-
-
-def _leads_on(inner: Filter) -> bool:
-    """Whether a filter at a relation speaks of the item beyond it and not of the key itself."""
-    match inner:
-        case And(items) | Or(items):
-            return any(_leads_on(item) for item in items)
-        case At() | Some():
-            return True
-        case Test():
-            return False

@@ -163,6 +163,8 @@ class Query:
     aggregates: tuple[Aggregate, ...] = ()
     groups: tuple[Name, ...] = ()
     counts: tuple[str, ...] = ()
+    deep: tuple[tuple[str, Query], ...] = ()
+    """What is asked of fields that only `*` names."""
 
 
 @dataclass(frozen=True, slots=True)

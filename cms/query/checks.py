@@ -63,7 +63,7 @@ def escaped(text: str) -> str:
 
 def hits(collection: Collection, word: Slot) -> Predicate:
     """Return the search for a word in every field that is searched; in none it finds nothing."""
-    return AnyOf(tuple(Hit(field, _word(field, word)) for field in collection.columns if field.searched))
+    return AnyOf(tuple(Hit(Value(field), _word(field, word)) for field in collection.columns if field.searched))
 
 
 def _word(field: Field, word: Slot) -> Bind:

@@ -59,6 +59,12 @@ class Page:
     default: int | None = 100
     most: int | None = None
 
+    @property
+    def usual(self) -> Window | None:
+        """The window when nobody says: its number is a setting and no client's, so it may stand in the text."""
+        sizes = [size for size in (self.default, self.most) if size is not None]
+        return Window(min(sizes)) if sizes else None
+
 
 def parse_query_string(query_string: str, page: Page) -> Said:
     """Parse the query string of a GET."""
@@ -83,9 +89,11 @@ class _Parser:
     def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
         aggregates, groups = _aggregates(params), _groups(params)
-        said = params.get("filter")
+        said, heads = params.get("filter"), {path[0].partition(":")[0] for path in paths}
+        unnamed = tuple((name, self._deeper(name, deep, [])) for name in deep if name not in heads)
         return Query(
             picks=() if aggregates or groups else self._picks(paths, deep, _aliases(params)),
+            deep=unnamed,
             filter=EVERYTHING if said is None else parse_filter(said, self.literals),
             sort=_sort(params, aggregated=bool(aggregates or groups)),
             window=self._window(params),
@@ -107,12 +115,16 @@ class _Parser:
         if scope:
             name = replace(name, field=f"{name.field}:{scope}")
         key = segment if segment in aliases else name.key
-        below, opened = deep.get(segment), [rest for rest in rests if rest]
-        if below is None and not opened:
+        opened = [rest for rest in rests if rest]
+        if deep.get(segment) is None and not opened:
             return Pick(key, name)
-        if not isinstance(below, Mapping | None):
+        return Pick(key, name, self._deeper(segment, deep, opened))
+
+    def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
+        below = deep.get(segment) or {}
+        if not isinstance(below, Mapping):
             raise invalid_query(f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep")
-        return Pick(key, name, self._below(below or {}, opened))
+        return self._below(below, paths)
 
     def _below(self, deep: Params, paths: list[Path]) -> Query:
         params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
@@ -129,7 +141,7 @@ class _Parser:
         if offset > limits.MAX_OFFSET:
             raise invalid_query("The page is out of range", parameter="page")
         start = self.literals.slot(offset) if offset else None
-        reach = _reach(size, offset)
+        reach = size if not offset and self.page.usual == Window(size) else _reach(size, offset)
         if reach == size and start is None:
             return Window(reach) if reach else None
         return Window(reach, self.literals.slot(size), start)

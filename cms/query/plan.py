@@ -28,7 +28,7 @@ from cms.query.resolved import (
     Summed,
     Value,
 )
-from cms.query.walk import Link, link_of
+from cms.query.walk import Link, leads_on, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.types import Family
 
@@ -78,7 +78,8 @@ class _Planner:
         found = self.read(pick.nested, self.catalogue.collections[link.target])
         if not link.to_many:  # one row needs neither order nor page
             found = replace(found, order=(), page=None)
-        return Opened(pick.key, link, found, bare=not pick.nested.picks and not found.grouping)
+        bare = not pick.nested.picks and not found.grouping
+        return Opened(pick.key, link, found, bare=bare)
 
     def value(self, name: Name, collection: Collection) -> Value:
         """Return a field or a function of one as something that can be printed."""
@@ -115,7 +116,7 @@ class _Planner:
 
     def _at(self, name: Name, inner: Filter, collection: Collection) -> Predicate:
         link = link_of(self.catalogue, collection, name.field)
-        if link is None or name.function or not _leads_on(inner):
+        if link is None or name.function or not leads_on(inner):
             return self._own(inner, self.value(name, collection))
         target = self.catalogue.collections[link.target]
         if isinstance(inner, Some):
@@ -223,16 +224,6 @@ def _either(found: list[Output]) -> Output:
     """Several outputs of one key are the arms of a many-to-any field."""
     arms = tuple(item for item in found if isinstance(item, Opened))
     return Either(arms[0].key, arms) if len(found) > 1 else found[0]
-
-
-def _leads_on(inner: Filter) -> bool:
-    match inner:
-        case And(items) | Or(items):
-            return any(_leads_on(item) for item in items)
-        case At() | Some():
-            return True
-        case Test():
-            return False
 
 
 def _usual_sort(collection: Collection) -> tuple[Term, ...]:

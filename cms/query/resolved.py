@@ -76,7 +76,7 @@ class Exists:
 class Hit:
     """A search word in one field: contained in a text, equal to a number or a UUID."""
 
-    field: Field
+    value: Value
     word: Bind
 
 

@@ -292,10 +292,10 @@ _FOLDED = "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\
 
 
 def hit(said: Hit, level: int) -> Fragment:
-    column = column_of(said.field, level)
-    if said.field.type.family is Family.TEXT:
+    column = expression(said.value, level)
+    if said.value.family is Family.TEXT:
         return fill(_FOLDED, column, param(said.word, "text"))
-    return fill("{0} = {1}", column, param(said.word, said.field.type.cast))
+    return fill("{0} = {1}", column, param(said.word, said.value.cast))
 
 
 # Order

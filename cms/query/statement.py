@@ -22,6 +22,7 @@ class Statement:
     values: tuple[object, ...]
     paths: tuple[Path, ...]
     counts: tuple[str, ...]
+    grouped: bool = False
 
     def version(self, rows: Sequence[Row]) -> Version:
         """Return the counters under which the rows were read."""
@@ -60,4 +61,4 @@ def finish(plan: ReadPlan) -> Statement:
     """Print a plan and number its parameters."""
     text, values = select(plan).numbered()
     paths = paths_of(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
-    return Statement(text, values, paths, plan.counts)
+    return Statement(text, values, paths, plan.counts, grouped=plan.grouping is not None)

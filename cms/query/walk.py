@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from cms.query.ast import And, At, Filter, Or, Some, Test
 from cms.schema.model import Catalogue, Collection, Relation
 from cms.schema.types import Family
 
@@ -71,3 +72,14 @@ def links_from(catalogue: Catalogue, collection: Collection) -> Iterator[tuple[s
 def _key(catalogue: Catalogue, collection: str) -> str | None:
     found = catalogue.collections.get(collection)
     return found.primary_key if found else None
+
+
+def leads_on(said: Filter) -> bool:
+    """Tell whether a filter at a relation speaks of the item beyond it and not of the key itself."""
+    match said:
+        case And(items) | Or(items):
+            return any(leads_on(item) for item in items)
+        case At() | Some():
+            return True
+        case Test():
+            return False

@@ -8,14 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 from cms.schema.model import Catalogue, Collection, Column, Constraint, Field, Kind, Relation
-from cms.schema.system import ALIASES, INTERNAL_COLUMNS, SINGLETONS, SPECIALS, SYSTEM_COLLECTIONS
+from cms.schema.system import (
+    ALIASES,
+    INTERNAL_COLUMNS,
+    REFERENCES_WITHOUT_KEY,
+    SINGLETONS,
+    SPECIALS,
+    SYSTEM_COLLECTIONS,
+)
 from cms.schema.types import type_of
 
 Row = Mapping[str, Any]
 
 SYSTEM_PREFIX = "system_"
 ALIAS_SPECIALS = frozenset({"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"})
-TO_MANY_SPECIALS = frozenset({"o2m", "m2m", "m2a", "files", "translations"})
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
@@ -191,6 +197,9 @@ def _relations(
         if (table, column) not in recorded and {table, constraint.foreign_table} <= collections.keys():
             one_field = one_fields.get((table, column))
             yield Relation(table, column, constraint.foreign_table, one_field, constraint=constraint)
+    for (table, column), target in REFERENCES_WITHOUT_KEY.items():
+        if {table, target} <= collections.keys():
+            yield Relation(table, column, target)
 
 
 def _is_whole(row: Row, collections: Mapping[str, Collection]) -> bool:

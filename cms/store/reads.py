@@ -8,7 +8,7 @@ from typing import Any
 
 from cms import jsontext
 from cms.access.guard import guard, readable
-from cms.errors import Problem, Refused, not_found
+from cms.errors import Problem, Refused, invalid_query, not_found
 from cms.query.ast import ONE_ROW, And, At, Name, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
 from cms.query.parse import parse, parse_query_string
@@ -39,7 +39,7 @@ def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
         found, literals = prepared(store, scene, ask)
         rows = _fetch(store, scene, found, literals)
         items: Any = found.items(rows)
-        if _is_singleton(scene, ask.collection):
+        if _is_singleton(scene, ask.collection) and not found.grouped:
             items = items[0] if items else defaults(scene.snapshot.catalogue.collections[ask.collection], found)
         meta = {"meta": found.meta(rows)} if found.counts else {}
         return jsontext.dumps({"data": items, **meta})
@@ -71,6 +71,8 @@ def read_me(store: Store, identity: Identity, query_string: str) -> bytes:
     def work(scene: Scene) -> bytes:
         found, literals = prepared(store, scene, ask, keyed_by="id")
         items = found.items(_fetch(store, scene, found, (*literals, scene.actor.user)))
+        if not items:
+            raise not_found()
         return jsontext.dumps({"data": items[0]})
 
     return store.reading(identity, work)
@@ -98,7 +100,7 @@ def statement_for(store: Store, scene: Scene, collection: str, query: Query) -> 
     catalogue, policy = scene.snapshot.catalogue, scene.actor.policy
 
     def make() -> Statement:
-        guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth)
+        guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=store.page.usual)
         return finish(plan(guarded, catalogue))
 
     return scene.snapshot.plans.get((collection, query, policy), make)
@@ -121,6 +123,8 @@ def _default(field: Field | None) -> object:
 
 def by_key(query: Query, key: str, slot: Slot) -> Query:
     """Return the query narrowed to the item whose key stands in the slot."""
+    if query.aggregates or query.groups:
+        raise invalid_query("Aggregates are of lists, not of one item", parameter="aggregate")
     narrowed = At(Name(key), Test("_eq", (slot,)))
     return replace(query, filter=And((query.filter, narrowed)), window=None, sort=())
 

@@ -85,12 +85,8 @@ def delete_many(store: Store, identity: Identity, collection: str, payload: obje
 
     def work(transaction: Transaction, scene: Scene) -> None:
         found = _writable(scene, collection, singleton=False)
-        if isinstance(payload, Mapping) and "query" in payload:
-            keys = _keys_by_query(store, transaction, scene, found, payload["query"])
-        else:
-            given = payload.get("keys") if isinstance(payload, Mapping) else payload
-            keys = _keys(found, given)
-        _delete(transaction, found, keys)
+        given = payload if isinstance(payload, Mapping) else {"keys": payload}
+        _delete(transaction, found, _named(store, transaction, scene, found, given))
 
     store.writing(identity, work)
 
@@ -121,6 +117,8 @@ def _insert(transaction: Transaction, collection: Collection, rows: Sequence[Val
         columns = [collection.fields[name] for name in names]
         matrix = [[rows[place][name] for name in names] for place in places]
         returned = transaction.run(write.insert(collection, columns, matrix))
+        if len(returned) != len(places):  # a trigger of the table may turn rows away
+            raise invalid_payload("The database did not take every item", collection=collection.name)
         keys.update(zip(places, (key for (key,) in returned), strict=True))
     return [keys[place] for place in range(len(rows))]
 
@@ -149,12 +147,9 @@ def _change_many(
 ) -> list[str]:
     if isinstance(payload, list):
         return _change_each(transaction, scene, collection, payload)
-    if not isinstance(payload, Mapping) or "data" not in payload or not {"keys", "query"} & payload.keys():
+    if not isinstance(payload, Mapping) or "data" not in payload:
         raise invalid_payload("The body must be an array of items with their keys, or hold data with keys or query")
-    if "keys" in payload:
-        keys = _keys(collection, payload["keys"])
-    else:
-        keys = _keys_by_query(store, transaction, scene, collection, payload["query"])
+    keys = _named(store, transaction, scene, collection, payload)
     return _change(transaction, scene, collection, keys, payload["data"])
 
 
@@ -220,6 +215,17 @@ def _delete(transaction: Transaction, collection: Collection, keys: list[str]) -
 # Keys
 
 
+def _named(
+    store: Store, transaction: Transaction, scene: Scene, collection: Collection, payload: Mapping[str, object]
+) -> list[str]:
+    """Return the keys of the items that a batch names: by `keys` or by `query`, and never by both."""
+    if len({"keys", "query"} & payload.keys()) != 1:
+        raise invalid_payload("It takes either keys or query", field="keys")
+    if "keys" in payload:
+        return _keys(collection, payload["keys"])
+    return _keys_by_query(store, transaction, scene, collection, payload["query"])
+
+
 def _keys(collection: Collection, given: object) -> list[str]:
     """Return the keys of a batch, each once."""
     if not isinstance(given, list) or any(isinstance(key, dict | list) or key is None for key in given):
@@ -262,9 +268,11 @@ def _read_back(
         return []
     said = parse_query_string(query_string, store.page)
     narrowed = At(Name(str(collection.primary_key)), Test("_in", (Slot(len(said.literals)),)))
-    query = Query(picks=(*said.query.picks, _key_pick(collection)), filter=narrowed)
+    query = Query(picks=(*said.query.picks, _key_pick(collection)), deep=said.query.deep, filter=narrowed)
     items = _select(store, transaction, scene, collection, query, literals=(*said.literals, tuple(keys)))
     by_key = {str(item.pop(KEY)): item for item in items}
+    if len(by_key) < len(keys):  # a trigger of the table may have moved or removed them
+        raise not_found()
     return [by_key[key] for key in keys]
 
 

@@ -80,3 +80,22 @@ def test_a_misspelt_query_deletes_nothing(stage: Stage, admin: Client) -> None:
         answer = method("/items/kept", {"query": {"filtre": {"id": 2}}, "data": {}})
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert admin.get("/items/kept").data == [{"id": 1}]
+
+
+def test_keys_and_a_query_together_delete_nothing(numbers: Table) -> None:
+    for method in (numbers.api.delete, numbers.api.patch):
+        answer = method(numbers.path, {"keys": [1], "query": {}, "data": {"n": 9}})
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert numbers.column("n") == [1, 2, 3, 4, 5]
+
+
+def test_a_row_that_a_trigger_turns_away_refuses_the_whole_write(stage: Stage, admin: Client) -> None:
+    stage.execute(
+        "CREATE TABLE picky (id integer PRIMARY KEY);"
+        "CREATE FUNCTION turn_away() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN IF NEW.id = 2 THEN RETURN NULL; END IF; RETURN NEW; END$$;"
+        "CREATE TRIGGER turn_away BEFORE INSERT ON picky FOR EACH ROW EXECUTE FUNCTION turn_away()"
+    )
+    answer = admin.post("/items/picky", [{"id": 1}, {"id": 2}])
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert admin.get("/items/picky").data == []

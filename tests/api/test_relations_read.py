@@ -1,0 +1,264 @@
+"""Reads through relations: nested fields, deep, paths in filters and sorts (decisions, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cms.config import Config
+from tests.client import Answer, Client
+from tests.things import Stage, field, staged
+
+COLLECTIONS = {
+    "authors": [field("name", "string"), field("boss", "integer"), field("user", "uuid")],
+    "articles": [field("title", "string"), field("author", "integer"), field("published", "timestamp")],
+    "tags": [field("name", "string")],
+    "headings": [field("title", "string")],
+    "paras": [field("body", "string")],
+    "notes": [{"field": "code", "type": "uuid", "schema": {"is_primary_key": True}}, field("text", "string")],
+    "sections": [
+        field("article", "integer"),
+        field("item", "string"),
+        field("kind", "string"),
+        field("sort", "integer"),
+    ],
+}
+RELATIONS: list[tuple[str, str, str | None, dict[str, Any]]] = [
+    ("authors", "boss", "authors", {"one_field": "staff"}),
+    ("articles", "author", "authors", {"one_field": "articles"}),
+    ("articles", "tags", "tags", {"junction_collection": "articles_tags", "one_field": "articles"}),
+    ("sections", "article", "articles", {"one_field": "sections", "sort_field": "sort"}),
+    (
+        "sections",
+        "item",
+        None,
+        {"one_collection_field": "kind", "one_allowed_collections": ["headings", "paras", "notes"]},
+    ),
+]
+NOTE = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "authors": [{"name": "Ann"}, {"name": "Bob", "boss": 1}, {"name": "Cid", "boss": 1}],
+    "articles": [
+        {"title": "A1", "author": 1, "published": "2020-05-01"},
+        {"title": "A2", "author": 2, "published": "2021-06-01"},
+        {"title": "A3", "author": 2},
+        {"title": "A4"},
+    ],
+    "tags": [{"name": "x"}, {"name": "y"}],
+    "articles_tags": [{"articles_id": a, "tags_id": t} for a, t in ((1, 1), (1, 2), (2, 2))],
+    "headings": [{"title": "H1"}, {"title": "H2"}],
+    "paras": [{"body": "P1"}],
+    "notes": [{"code": NOTE, "text": "N"}],
+    "sections": [
+        {"article": 1, "item": item, "kind": kind, "sort": sort}
+        for sort, (item, kind) in enumerate(
+            [("2", "headings"), ("1", "paras"), (NOTE, "notes"), ("no key", "headings"), ("1", "elsewhere")]
+        )
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        for name, fields in COLLECTIONS.items():
+            assert found.admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+        for collection, name, related, meta in RELATIONS:
+            body = {"collection": collection, "field": name, "related_collection": related, "meta": meta}
+            assert found.admin.post("/relations", body).status == 200
+        for name, rows in ROWS.items():
+            assert found.admin.post(f"/items/{name}", rows).status == 200
+        yield found
+
+
+@pytest.fixture
+def read(admin: Client) -> Callable[[str], Any]:
+    """Read `collection?query` and return the data."""
+
+    def ask(path: str) -> Any:
+        return admin.get(f"/items/{path}").data
+
+    return ask
+
+
+CASES: list[tuple[str, object]] = [
+    # A to-one that is opened is an object or null; one that is not is its key.
+    (
+        "articles?fields=author.name&sort=id",
+        [{"author": n} for n in ({"name": "Ann"}, {"name": "Bob"}, {"name": "Bob"}, None)],
+    ),
+    ("articles/1?fields=author", {"author": 1}),
+    (
+        "articles/1?fields=author.boss.name,author.staff.name",
+        {"author": {"boss": None, "staff": [{"name": "Bob"}, {"name": "Cid"}]}},
+    ),
+    # A to-many that is not opened is an array of keys.
+    ("authors/1?fields=*", {"id": 1, "name": "Ann", "boss": None, "user": None, "staff": [2, 3], "articles": [1]}),
+    ("articles/1?fields=tags.tags_id.name", {"tags": [{"tags_id": {"name": "x"}}, {"tags_id": {"name": "y"}}]}),
+    (
+        "tags/2?fields=articles.articles_id.author.name",
+        {"articles": [{"articles_id": {"author": {"name": "Ann"}}}, {"articles_id": {"author": {"name": "Bob"}}}]},
+    ),
+    ("articles/4?fields=*.*", {"id": 4, "title": "A4", "author": None, "published": None, "tags": [], "sections": []}),
+    # Many-to-any: for one collection, for several, for all; what leads nowhere is null.
+    (
+        "articles/1?fields=sections.item:headings.title&deep[sections][_limit]=2",
+        {"sections": [{"item": {"title": "H2"}}, {"item": None}]},
+    ),
+    (
+        "articles/1?fields=sections.item:headings.title,sections.item:paras.body,sections.item:notes.text",
+        {"sections": [{"item": item} for item in ({"title": "H2"}, {"body": "P1"}, {"text": "N"}, None, None)]},
+    ),
+    ("articles/1?fields=sections.item.title&deep[sections][_limit]=1", {"sections": [{"item": {"title": "H2"}}]}),
+    ("articles?fields=id&filter[sections][item:headings][title]=H2", [{"id": 1}]),
+    ("articles?fields=id&filter[sections][item:headings][title]=H1", []),
+    # Functions and aliases.
+    (
+        "authors?fields=name,count(articles)",
+        [{"name": n, "articles_count": c} for n, c in (("Ann", 1), ("Bob", 2), ("Cid", 0))],
+    ),
+    ("authors?fields=name&filter[count(articles)][_gte]=1&sort=-count(articles)", [{"name": "Bob"}, {"name": "Ann"}]),
+    ("authors/2?fields=arts.t&alias[arts]=articles&deep[arts][_alias][t]=title", {"arts": [{"t": "A2"}, {"t": "A3"}]}),
+    ("articles/1?fields=a.name,b.id&alias[a]=author&alias[b]=author", {"a": {"name": "Ann"}, "b": {"id": 1}}),
+    # deep: filter, sort, limit for each parent, offset, page, search, at every level; also for what * lists.
+    (
+        "authors?fields=articles.title&deep[articles][_sort]=-title&deep[articles][_limit]=1",
+        [{"articles": [{"title": "A1"}]}, {"articles": [{"title": "A3"}]}, {"articles": []}],
+    ),
+    ("authors/2?fields=articles&deep[articles][_filter][title]=A3", {"articles": [3]}),
+    ("authors/2?fields=articles&deep[articles][_offset]=1", {"articles": [3]}),
+    ("authors/2?fields=articles&deep[articles][_limit]=1&deep[articles][_page]=2", {"articles": [3]}),
+    ("authors/2?fields=articles&deep[articles][_search]=a3", {"articles": [3]}),
+    (
+        "authors/2?fields=*&deep[articles][_limit]=1",
+        {"id": 2, "name": "Bob", "boss": 1, "user": None, "staff": [], "articles": [2]},
+    ),
+    (
+        "authors/1?fields=staff.articles.title&deep[staff][_limit]=1&deep[staff][articles][_sort]=-title",
+        {"staff": [{"articles": [{"title": "A3"}, {"title": "A2"}]}]},
+    ),
+    ('authors/1?fields=staff.name&deep={"staff":{"_sort":["-name"]}}', {"staff": [{"name": "Cid"}, {"name": "Bob"}]}),
+    # Aggregates in deep.
+    ("authors/2?fields=articles&deep[articles][_aggregate][count]=*", {"articles": [{"count": 2}]}),
+    (
+        "authors/2?fields=articles&deep[articles][_aggregate][count]=id,published&deep[articles][_aggregate][max]=title",
+        {"articles": [{"count": {"id": 2, "published": 1}, "max": {"title": "A3"}}]},
+    ),
+    (
+        "authors/2?fields=articles&deep[articles][_aggregate][count]=*&deep[articles][_groupBy]=year(published)",
+        {"articles": [{"published_year": 2021, "count": 1}, {"published_year": None, "count": 1}]},
+    ),
+    # Filters in both directions; a filter on a to-many never doubles its parent.
+    ("articles?fields=id&filter[author][name]=Bob", [{"id": 2}, {"id": 3}]),
+    ("authors?fields=id&filter[articles][title][_starts_with]=A", [{"id": 1}, {"id": 2}]),
+    ("authors?fields=id&filter[articles][_none][title]=A1", [{"id": 2}, {"id": 3}]),
+    ("authors?fields=id&filter[articles][_some][title]=A2&filter[articles][_none][title]=A1", [{"id": 2}]),
+    ("authors?fields=id&filter[articles][tags][tags_id][name]=y", [{"id": 1}, {"id": 2}]),
+    ("authors?fields=id&filter[boss][articles][title]=A1", [{"id": 2}, {"id": 3}]),
+    # Side by side is one item; under _and each may be another one.
+    ("authors?fields=id&filter[articles][title]=A2&filter[articles][published][_null]=true", []),
+    (
+        'authors?fields=id&filter={"_and":[{"articles":{"title":"A2"}},{"articles":{"published":{"_null":true}}}]}',
+        [{"id": 2}],
+    ),
+    ("articles?fields=id&sort=-author.name,-id", [{"id": i} for i in (4, 3, 2, 1)]),
+    ("articles?fields=id&sort=author.boss.name,title&limit=2", [{"id": 2}, {"id": 3}]),
+    (
+        "articles?groupBy=year(published)&aggregate[count]=*",
+        [{"published_year": y, "count": c} for y, c in ((2020, 1), (2021, 1), (None, 2))],
+    ),
+    # Variables.
+    ("system_users?fields=email&filter[id]=$CURRENT_USER", [{"email": "admin@example.com"}]),
+    ("system_users?fields=email&filter[role]=$CURRENT_USER.role", [{"email": "admin@example.com"}]),
+    ("system_users?fields=email&filter[role][_in]=$CURRENT_ROLE.users.role", [{"email": "admin@example.com"}]),
+    ("authors?fields=id&filter[user]=$CURRENT_USER.avatar", []),
+    ("articles?fields=id&filter[published][_lt]=$NOW(-1 year)&limit=1", [{"id": 1}]),
+]
+
+
+@pytest.mark.parametrize(("path", "data"), CASES, ids=[case[0] for case in CASES])
+def test_a_read_through_relations_answers(read: Callable[[str], Any], path: str, data: object) -> None:
+    assert read(path) == data
+
+
+@pytest.mark.parametrize("path", [case[0] for case in CASES])
+def test_a_read_is_one_statement(
+    stage: Stage, read: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    read(path)
+    database, seen = stage.admin.app.store.database, []
+    fetch = database.fetch
+    monkeypatch.setattr(database, "fetch", lambda text, values=(): seen.append(text) or fetch(text, values))
+    stage.admin.get(f"/items/{path}&meta=*")
+    stage.admin.get(f"/items/{path}&meta=*")
+    assert len(seen) == 2
+
+
+def test_counts_agree_with_the_rows(admin: Client) -> None:
+    answer = admin.get("/items/authors?filter[articles][title][_starts_with]=A&meta=*")
+    assert len(answer.data) == answer.body["meta"]["filter_count"] == 2
+    assert answer.body["meta"]["total_count"] == 3
+
+
+REFUSED = [
+    "articles?fields=author.nope",
+    "articles?fields=title.name",
+    "articles?fields=sections.item:tags.name",
+    "articles?fields=sections.item.nope",
+    "articles?filter[author][nope]=1",
+    "articles?filter[title][name]=1",
+    "articles?filter[_some][title]=1",
+    "articles?sort=tags.id",
+    "articles?sort=author.nope",
+    "articles?fields=author.name&deep[author]=5",
+    "articles?fields=*&deep[tags][_limit]=abc",
+    "articles?fields=author.id&deep[author][_filter][password][_eq]=x",
+    "articles?filter[id]=$CURRENT_USER.role",
+    "system_users?filter[email]=$CURRENT_USER.password",
+    "system_roles?fields=count(users).email",
+    "system_roles?fields=count(users).email&deep[count(users)][_filter][token][_starts_with]=a",
+    "system_roles?fields=users.email&deep[users][_sort]=token",
+    "system_roles?fields=users.email&deep[users][_filter][token][_starts_with]=a",
+    "system_roles?filter[users][password][_contains]=a",
+    "system_roles?fields=year(id).x",
+    "authors?fields=" + ".".join(["boss"] * 12),
+    "authors?filter" + "[boss]" * 12 + "[id]=1",
+    "articles/1?aggregate[count]=*",
+]
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_what_cannot_be_read_is_refused_wherever_it_is_named(admin: Client, path: str) -> None:
+    answer: Answer = admin.get(f"/items/{path}")
+    assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
+
+
+def test_a_junction_without_a_key_of_its_own_is_listed_by_its_columns(stage: Stage, admin: Client) -> None:
+    stage.execute(
+        "CREATE TABLE pairs (author integer REFERENCES authors, tag integer REFERENCES tags,"
+        " PRIMARY KEY (author, tag));"
+        "INSERT INTO pairs VALUES (1, 1), (1, 2)"
+    )
+    body = {"collection": "pairs", "field": "author", "related_collection": "authors", "meta": {"one_field": "pairs"}}
+    assert admin.post("/relations", body).status == 200
+    assert admin.get("/items/authors/1?fields=pairs").data == {
+        "pairs": [{"author": 1, "tag": 1}, {"author": 1, "tag": 2}]
+    }
+    assert admin.get("/items/authors/1?fields=pairs.tag.name").data["pairs"] == [
+        {"tag": {"name": "x"}},
+        {"tag": {"name": "y"}},
+    ]
+    admin.delete("/collections/pairs")
+
+
+def test_a_to_many_lists_as_many_as_a_page_holds(stage: Stage, admin: Client) -> None:
+    stage.execute("CREATE TABLE kids (id serial PRIMARY KEY, tag integer REFERENCES tags)")
+    stage.execute("INSERT INTO kids (tag) SELECT 1 FROM generate_series(1, 150)")
+    body = {"collection": "kids", "field": "tag", "related_collection": "tags", "meta": {"one_field": "kids"}}
+    assert admin.post("/relations", body).status == 200
+    for query in ("fields=kids", "fields=kids.id", "fields=*"):
+        assert len(admin.get(f"/items/tags/1?{query}").data["kids"]) == 100
+    assert len(admin.get("/items/tags/1?fields=kids&deep[kids][_limit]=-1").data["kids"]) == 150
+    admin.delete("/collections/kids")
