@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import bulk, data, first, growth
+from bench import bulk, data, first, growth, searching
 from bench.cases import READS, WRITES
 from bench.chart import chart
 from bench.report import Report, as_data, table
@@ -49,7 +49,9 @@ def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bo
         _say("Growth by depth and by size")
         depths = growth.by_depth(service, token=token, length=length)
         grown = growth.by_size(service, stage.dsn, token=token, sizes=sizes, length=length)
-    return Report(results, created, memory, grown, depths, quick), token
+        _say("Search")
+        searched = searching.measure(service, stage.dsn, token=token, rows=100_000 if quick else searching.ROWS)
+    return Report(results, created, memory, grown, depths, searched, quick), token
 
 
 def _arguments() -> Namespace:

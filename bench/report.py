@@ -12,6 +12,7 @@ from bench.bulk import ROWS, Bulk
 from bench.growth import Depth, Size
 from bench.load import CONNECTIONS, Round
 from bench.rounds import Result
+from bench.searching import Search
 
 FLAT = 2.0  # a B-tree has one level more for some hundred times the rows
 
@@ -39,6 +40,7 @@ class Report:
     memory: float
     sizes: list[Size]
     depths: list[Depth]
+    search: Search
     quick: bool
     first_seconds: float = 0.0
     busy: float = field(default_factory=lambda: os.getloadavg()[1])
@@ -51,6 +53,7 @@ class Report:
         slower, grown = self.bulk.post / self.bulk.copy, self.bulk.peak - self.bulk.before
         first, last = self.sizes[0], self.sizes[-1]
         item, page = last.item / first.item, last.page / first.page
+        found = self.search.scan / self.search.index
         tail = max(result.service.p99 / result.service.p50 for result in self.results)
         return [
             Line("create 100: a row against a single create", "20 times faster", f"{faster:.1f}", faster >= 20),
@@ -61,6 +64,7 @@ class Report:
             Line("first request after start", "under 3 s", f"{self.first_seconds:.2f} s", self.first_seconds < 3),
             Line(f"one item, {first.rows:,} to {last.rows:,} rows", "flat", f"{item:.2f} times", item < FLAT),
             Line(f"a page, {first.rows:,} to {last.rows:,} rows", "flat", f"{page:.2f} times", page < FLAT),
+            Line(f"a search in {self.search.rows:,} rows by index", "100 times", f"{found:.0f} times", found >= 100),
         ]
 
 
@@ -143,6 +147,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "bulk": asdict(report.bulk),
         "sizes": [asdict(size) for size in report.sizes],
         "depths": [asdict(depth) for depth in report.depths],
+        "search": asdict(report.search),
     }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
 from cms.config import Config
+from cms.store.database import Row
 from tests.client import Answer, Client
 from tests.things import Stage, field, staged
 
@@ -188,9 +189,15 @@ def test_a_read_is_one_statement(
     stage: Stage, read: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     read(path)
-    database, seen = stage.admin.app.store.database, []
+    seen: list[str] = []
+    database = stage.admin.app.store.database
     fetch = database.fetch
-    monkeypatch.setattr(database, "fetch", lambda text, values=(): seen.append(text) or fetch(text, values))
+
+    def counted(text: str, values: Sequence[object] = ()) -> list[Row]:
+        seen.append(text)
+        return fetch(text, values)
+
+    monkeypatch.setattr(database, "fetch", counted)
     stage.admin.get(f"/items/{path}&meta=*")
     stage.admin.get(f"/items/{path}&meta=*")
     assert len(seen) == 2

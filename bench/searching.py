@@ -1,0 +1,55 @@
+"""A search in 1,000,000 rows, before and after the collection is asked to be searchable."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from statistics import median
+
+import psycopg
+
+from bench.serving import Running
+from bench.wire import exchange, request
+
+ROWS = 1_000_000
+_WORDS = 5
+
+_TABLE = """
+CREATE TABLE searched AS
+SELECT n AS id, 'Sentence ' || md5(n::text) AS title, 'On ' || md5((n * 7)::text) AS note
+FROM generate_series(1, {rows}) AS n;
+ALTER TABLE searched ADD PRIMARY KEY (id);
+ANALYZE searched;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Milliseconds of a search that reads the whole table, and of the same one served by indexes."""
+
+    rows: int
+    scan: float
+    index: float
+
+
+def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Search:
+    """Measure searches for words that are in one row each."""
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(_TABLE.format(rows=rows).encode())
+    exchange(service.address, request("POST", "/utils/cache/clear", token=token))
+    scan = _searched(service, token)
+    body = {"meta": {"searchable": True}}
+    exchange(service.address, request("PATCH", "/collections/searched", token=token, payload=body))
+    return Search(rows, scan, _searched(service, token))
+
+
+def _searched(service: Running, token: str) -> float:
+    """Return the median of a few searches; the words are parts of the sums of some numbers."""
+    took = []
+    for word in ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")[:_WORDS]:
+        message = request("GET", f"/items/searched?search={word}&fields=id", token=token)
+        began = time.perf_counter()
+        answer = exchange(service.address, message)
+        took.append((time.perf_counter() - began) * 1000)
+        assert answer.count(b'"id"') == 1, answer
+    return median(took)
