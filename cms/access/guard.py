@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from cms.access.policy import Policy
@@ -78,22 +77,35 @@ class _Guard:
         )
 
     def _picks(self, query: Query, collection: Collection, level: int) -> tuple[Pick, ...]:
-        picks, deep = query.picks, query.deep
-        asked = [scoped for pick in picks for scoped in self._scoped(pick, collection)]
-        once = {(pick.key, pick.name.field != pick.name.bare and pick.name.field): pick for pick in asked}
-        named = [self._pick(pick, collection, level) for pick in once.values() if pick.key != STAR.key]
-        stars = [pick for pick in asked if pick.key == STAR.key]
-        taken = {pick.key for pick in named}
-        spread = {pick.name: pick for star in stars for pick in self._spread(star, collection, level, dict(deep))}
-        places = {pick.key: place for place, pick in enumerate(spread.values())}  # `*,title` keeps the table's order
-        rest = (pick for pick in spread.values() if pick.key not in taken)
-        found = tuple(sorted((*rest, *named), key=lambda pick: places.get(pick.key, len(places))))
-        self.fields += len(found)
-        if len(found) > MAX_FIELDS:
+        asked: dict[tuple[str, str], Pick] = {}
+        for pick in self._written_out(query, collection):
+            for scoped in self._scoped(pick, collection):
+                before = asked.get((scoped.key, scoped.name.field))
+                asked[scoped.key, scoped.name.field] = _united(before, scoped) if before else scoped
+        self.fields += len(asked)
+        if len(asked) > MAX_FIELDS:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
         if self.fields > MAX_FIELDS_IN_ALL:
             raise invalid_query(f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields")
-        return found
+        return tuple(self._pick(pick, collection, level) for pick in asked.values())
+
+    def _written_out(self, query: Query, collection: Collection) -> list[Pick]:
+        """Write `*` out: the own columns and the keys of to-many fields; `*.*` opens every relation.
+
+        What is named beside it is asked for as well, and `deep` holds for what `*` names, too.
+        """
+        stars = [pick for pick in query.picks if pick.key == STAR.key]
+        named = [pick for pick in query.picks if pick.key != STAR.key]
+        if not stars:
+            return named
+        links, deep = dict(links_from(self.catalogue, collection)), dict(query.deep)
+        opened = {*links, *(name for name in collection.fields if arms_of(self.catalogue, collection, name))}
+        spread = [
+            _opened(Pick(name, Name(name), deep.get(name)), stars[0]) if name in opened else Pick(name, Name(name))
+            for name, field in collection.fields.items()
+            if field.column or name in links
+        ]
+        return [*spread, *(_opened(pick, stars[0]) if pick.name.bare in opened else pick for pick in named)]
 
     def _scoped(self, pick: Pick, collection: Collection) -> list[Pick]:
         """A many-to-any field that is opened without saying for which collection is meant for all that fit."""
@@ -111,15 +123,6 @@ class _Guard:
             raise self._unknown(collection, pick.nested.picks[0].name.field)
         return found
 
-    def _spread(self, star: Pick, collection: Collection, level: int, deep: Mapping[str, Query]) -> list[Pick]:
-        """`*` is the own columns and the keys of to-many fields; `*.*` opens every relation."""
-        links = dict(links_from(self.catalogue, collection))
-        opened = {*links, *(name for name in collection.fields if arms_of(self.catalogue, collection, name))}
-        names = [name for name, field in collection.fields.items() if field.column or name in links]
-        picks = [Pick(name, Name(name), deep.get(name, star.nested) if name in opened else None) for name in names]
-        scoped = [found for pick in picks for found in self._scoped(pick, collection)]
-        return [self._pick(pick, collection, level) for pick in scoped]
-
     def _pick(self, pick: Pick, collection: Collection, level: int) -> Pick:
         field = self._field(collection, pick.name.bare)
         if pick.name.function:
@@ -130,7 +133,7 @@ class _Guard:
         if pick.name.function or (pick.nested is None and not (link and link.to_many)):
             if field.column is None and not (link and pick.name.function):
                 raise self._unknown(collection, field.name)
-            return pick
+            return replace(pick, name=replace(pick.name, field=pick.name.bare))
         if link is None:
             raise self._unknown(collection, field.name, because="it leads to no other collection")
         target, nested = self._target(link), pick.nested or Query(picks=(), window=self.page)
@@ -238,6 +241,21 @@ class _Guard:
     def _secret(self, field: Field) -> Refused:
         reason = f'The field "{field.name}" of "{field.collection}" is secret and can only be tested for null and empty'
         return invalid_query(reason, collection=field.collection, field=field.name)
+
+
+def _opened(pick: Pick, star: Pick) -> Pick:
+    """Let a field show what the second star of `*.*` asks of it, besides what is asked of it by name."""
+    aggregated = pick.nested and (pick.nested.aggregates or pick.nested.groups)
+    if star.nested is None or aggregated or pick.key != pick.name.bare:
+        return pick
+    return _united(pick, replace(pick, nested=star.nested))
+
+
+def _united(one: Pick, other: Pick) -> Pick:
+    """Ask for what either asks for; the page, order and filter are the first one's where it has any."""
+    if one.nested is None or other.nested is None:
+        return replace(one, nested=one.nested or other.nested)
+    return replace(one, nested=replace(one.nested, picks=(*other.nested.picks, *one.nested.picks)))
 
 
 def _distributed(name: Name, inner: And | Or) -> Filter:

@@ -89,7 +89,7 @@ class _Parser:
     def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
         aggregates, groups = _aggregates(params), _groups(params)
-        said, heads = params.get("filter"), {path[0].partition(":")[0] for path in paths}
+        said, heads = params.get("filter"), {head for path in paths for head in (path[0], path[0].partition(":")[0])}
         unnamed = tuple((name, self._deeper(name, deep, [])) for name in deep if name not in heads)
         return Query(
             picks=() if aggregates or groups else self._picks(paths, deep, _aliases(params)),
@@ -116,9 +116,10 @@ class _Parser:
             name = replace(name, field=f"{name.field}:{scope}")
         key = segment if segment in aliases else name.key
         opened = [rest for rest in rests if rest]
-        if deep.get(segment) is None and not opened:
+        place = head if deep.get(head) is not None else segment
+        if deep.get(place) is None and not opened:
             return Pick(key, name)
-        return Pick(key, name, self._deeper(segment, deep, opened))
+        return Pick(key, name, self._deeper(place, deep, opened))
 
     def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
         below = deep.get(segment) or {}

@@ -141,6 +141,30 @@ CASES: list[tuple[str, object]] = [
         {"staff": [{"articles": [{"title": "A3"}, {"title": "A2"}]}]},
     ),
     ('authors/1?fields=staff.name&deep={"staff":{"_sort":["-name"]}}', {"staff": [{"name": "Cid"}, {"name": "Bob"}]}),
+    ("sections?fields=item:headings&limit=1", [{"item": "2"}]),
+    (
+        "articles/4?fields=*.*,author.name",
+        {"id": 4, "title": "A4", "author": None, "published": None, "tags": [], "sections": []},
+    ),
+    (
+        "tags/1?fields=*.*,articles.articles_id.title",
+        {"id": 1, "name": "x", "articles": [{"id": 1, "tags_id": 1, "articles_id": {"title": "A1"}}]},
+    ),
+    (
+        "tags/2?fields=*.*&deep[articles][_limit]=1",
+        {"id": 2, "name": "y", "articles": [{"id": 2, "articles_id": 1, "tags_id": 2}]},
+    ),
+    (
+        "articles/1?fields=*,sections.item:headings.title&deep[sections][_limit]=1",
+        {
+            "id": 1,
+            "title": "A1",
+            "author": 1,
+            "published": "2020-05-01T00:00:00.000Z",
+            "tags": [1, 2],
+            "sections": [{"item": {"title": "H2"}}],
+        },
+    ),
     # Aggregates in deep.
     ("authors/2?fields=articles&deep[articles][_aggregate][count]=*", {"articles": [{"count": 2}]}),
     (
