@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import falcon
 
@@ -13,16 +14,24 @@ from cms.errors import Refused
 from cms.http import auth, items, problems, server, structure
 from cms.http.logs import start_logging
 from cms.http.middleware import Accounting, Identification
+from cms.http.request import Request
+from cms.store.border import Stale
 from cms.store.store import Store
 
 
-class App(falcon.App[falcon.Request, falcon.Response]):
+class App(falcon.App[Request, falcon.Response]):
     """The WSGI application; `close` gives its connections back."""
 
     def __init__(self, store: Store, secret: str) -> None:
-        super().__init__(middleware=[Accounting(), Identification(secret)])
+        super().__init__(middleware=[Accounting(), Identification(secret)], request_type=Request)
         self.store = store
         self.close = store.close
+
+    def add_route(self, uri_template: str, resource: Any, **options: Any) -> None:
+        """Add a resource; what answers GET answers HEAD as well, of which Falcon sends the headers only."""
+        if hasattr(resource, "on_get"):
+            resource.on_head = resource.on_get
+        super().add_route(uri_template, resource, **options)
 
 
 def create_app(config: Config) -> App:
@@ -32,6 +41,7 @@ def create_app(config: Config) -> App:
     app.add_error_handler(Exception, problems.on_fault)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(Refused, problems.on_refused)
+    app.add_error_handler(Stale, problems.on_stale)
 
     app.add_route("/server/ping", server.Ping())
     app.add_route("/server/health", server.Health(store))

@@ -18,7 +18,6 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "CONTAINS_NULL_VALUES": 400,
         "INVALID_CREDENTIALS": 401,
         "INVALID_TOKEN": 401,
-        "INVALID_OTP": 401,
         "USER_SUSPENDED": 401,
         "FORBIDDEN": 403,
         "ROUTE_NOT_FOUND": 404,
@@ -27,7 +26,6 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "CONTENT_TOO_LARGE": 413,
         "UNSUPPORTED_MEDIA_TYPE": 415,
         "FAILED_VALIDATION": 422,
-        "UNPROCESSABLE_CONTENT": 422,
         "INTERNAL_SERVER_ERROR": 500,
         "SERVICE_UNAVAILABLE": 503,
     }

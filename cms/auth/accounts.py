@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from cms import passwords
 from cms.auth import tokens
@@ -74,10 +74,16 @@ def _affect_one(transaction: Transaction, name: str, email: str, value: str) -> 
 
 
 def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
-    """Return an access token of an administrator, for commands on the machine that holds the secret."""
+    """Return an access token of an administrator, for commands on the machine that holds the secret.
+
+    It has a session as every other, which nobody can refresh, so that what ends those ends it as well.
+    """
     with direct_transaction(dsn) as transaction:
         found = transaction.execute(statement("find_active_admin"))
-    if not found:
-        raise not_found("active administrator; `cms bootstrap` makes one")
-    claims = {"id": found[0][0], "session": str(uuid.uuid4())}
+        if not found:
+            raise not_found("active administrator; `cms bootstrap` makes one")
+        user, session, expires = found[0][0], str(uuid.uuid4()), datetime.now(UTC) + life
+        unknown = tokens.digest(tokens.random_token())
+        transaction.execute(statement("open_session"), (session, user, unknown, expires, None, None, None))
+    claims = {"id": user, "session": session}
     return tokens.access_token(claims, secret=secret, life=life)

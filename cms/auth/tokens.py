@@ -28,7 +28,7 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
     """Return the claims of an access token; raises `Refused` INVALID_TOKEN, with a reason when it has expired."""
     try:
         claims = jwt.decode(token, secret, algorithms=[_ALGORITHM], issuer=ISSUER, options={"require": _REQUIRED})
-        uuid.UUID(claims["id"])
+        uuid.UUID(claims["id"]), uuid.UUID(claims["session"])
         return claims
     except jwt.ExpiredSignatureError:
         raise Refused(Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})) from None

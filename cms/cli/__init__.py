@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cms.cli.session import expected, settings
+from cms.cli.session import expected, sentence_of, settings
 
 EPILOG = """Settings come from the environment and from .env in the current folder.
 
@@ -25,7 +25,7 @@ class Sentences(click.Group):
         except Exception as fault:
             if not expected(fault):
                 raise
-            raise click.ClickException(str(fault)) from fault
+            raise click.ClickException(sentence_of(fault)) from fault
 
 
 @click.group(cls=Sentences, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

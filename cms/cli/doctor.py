@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from cms.cli.session import database, expected, settings
+from cms.cli.session import NoDatabase, expected, present_database, sentence_of, settings
 from cms.config import Config, ConfigError
 from cms.errors import Refused
 from cms.store.diagnosis import Server, examine
@@ -56,12 +56,14 @@ def findings() -> Iterator[Finding]:
     yield _secret(config)
     yield from _disk(config)
     try:
-        with database(config) as dsn:
+        with present_database(config) as dsn:
             yield from _database(dsn, config)
+    except NoDatabase as fault:
+        yield Finding(WARNING, f"database: {fault}")
     except Exception as fault:
         if not expected(fault):
             raise
-        yield Finding(WRONG, f"database: {fault}")
+        yield Finding(WRONG, f"database: {sentence_of(fault)}")
 
 
 def _secret(config: Config) -> Finding:

@@ -12,6 +12,10 @@ import click
 from cms.config import Config, load
 
 
+class NoDatabase(Exception):
+    """A command that works on data found none."""
+
+
 def settings() -> Config:
     """Return the settings of the environment and of the current folder; raises `ConfigError`."""
     return load(os.environ, folder=Path.cwd())
@@ -25,19 +29,47 @@ def database(config: Config) -> Iterator[str]:
         return
     from cms.store.embedded import start
 
-    with start(config.data_dir, binaries=config.postgres_bin, announce=say) as embedded:
+    with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded:
         yield embedded.dsn
 
 
+@contextmanager
+def present_database(config: Config) -> Iterator[str]:
+    """Yield the address of a database that is there already; raises `NoDatabase` rather than make one."""
+    from cms.store.embedded import has_data
+
+    if not config.database_url and not has_data(config.data_dir):
+        raise NoDatabase(
+            f"There is no database in {config.data_dir} yet. Start the service first: `cms serve`, or `make run`."
+        )
+    with database(config) as dsn:
+        yield dsn
+
+
 def say(sentence: str) -> None:
+    """Print what a command was asked for."""
     click.echo(sentence)
+
+
+def announce(sentence: str) -> None:
+    """Print what a person should know, where it does not mix with what a script reads."""
+    click.echo(sentence, err=True)
 
 
 def expected(fault: Exception) -> bool:
     """Tell a fault of the installation or of the input from a fault of the program."""
     from cms.config import ConfigError
     from cms.errors import Refused
+    from cms.store.border import Stale
     from cms.store.embedded import EmbeddedError
     from cms.store.migrate import MigrationError
 
-    return isinstance(fault, ConfigError | Refused | EmbeddedError | MigrationError)
+    return isinstance(fault, ConfigError | Refused | EmbeddedError | MigrationError | NoDatabase | Stale)
+
+
+def sentence_of(fault: Exception) -> str:
+    """Return what to tell about an expected fault."""
+    from cms.store.border import Stale
+    from cms.store.health import told
+
+    return str(told(fault) if isinstance(fault, Stale) else fault)

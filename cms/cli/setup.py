@@ -6,6 +6,7 @@ from cms.auth.accounts import first_admin
 from cms.cli.session import database, say
 from cms.config import Config
 from cms.store.migrate import migrate as apply_migrations
+from cms.store.upkeep import keep_up
 
 
 def migrate(config: Config) -> None:
@@ -24,8 +25,9 @@ def bootstrap(config: Config) -> None:
 
 
 def prepare(dsn: str, *, config: Config) -> None:
-    """Migrate and see to the first admin; a password that had to be made up is printed, this once."""
+    """Migrate, tidy up and see to the first admin; a password that had to be made up is printed, this once."""
     apply_migrations(dsn)
+    keep_up(dsn)
     password = first_admin(dsn, email=config.admin_email, password=config.admin_password)
     if password is not None:
         say(f"The first admin is {config.admin_email} with the password {password} (it is not shown again).")

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import falcon
 
-from cms.errors import invalid_payload, invalid_query
+from cms.errors import invalid_payload
 from cms.http.media import body
 from cms.query.brackets import nested
 from cms.store import writes
@@ -35,7 +35,7 @@ class Items:
         payload = body(request, most=self._most)
         params = payload.get("query", {}) if isinstance(payload, dict) else None
         if not isinstance(params, dict):
-            raise invalid_query('The body must be an object with the parameters under "query"')
+            raise invalid_payload('The body must be an object with the parameters under "query"')
         response.data = read_list(self._store, request.context.identity, Ask(collection, params=params))
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:

@@ -24,10 +24,13 @@ def start_logging(config: Config) -> None:
     """Send the service's log to standard error, in the style and from the level of the settings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if config.log_style == "json" else PrettyLines())
-    log = logging.getLogger("cms")
-    log.handlers[:] = [handler]
-    log.propagate = False
-    log.setLevel(LEVELS[config.log_level])
+    level = LEVELS[config.log_level]
+    # The driver's pool warns of a database that does not answer; Python would print that in a style of its own.
+    for name, least in (("cms", level), ("psycopg", max(level, logging.WARNING))):
+        log = logging.getLogger(name)
+        log.handlers[:] = [handler]
+        log.propagate = False
+        log.setLevel(least)
 
 
 class JsonLines(logging.Formatter):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-import secrets
 import time
 from typing import Any
 
 import falcon
 
 from cms.auth.tokens import claims_of, digest
+from cms.http.problems import with_search
 from cms.store.snapshot import Bounded
 from cms.store.store import ANONYMOUS, Identity
 
@@ -22,43 +22,42 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
 class Identification:
-    """Tell who calls, once, from the headers alone; the store tells whether that user may still act."""
+    """Tell who calls, from the headers alone; the store tells whether that user may still act."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
-        self._known: Bounded[str, tuple[str, float]] = Bounded(TOKENS_KEPT)
+        self._known: Bounded[str, tuple[Identity, float]] = Bounded(TOKENS_KEPT)
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        request.context.identity = self._identity(request.auth)
-        if request.method == "SEARCH":  # the same as the younger QUERY, which is the one that Falcon knows
-            request.method = "QUERY"
+        request.context.identified_by(self.identity, request.auth)
 
-    def _identity(self, header: str | None) -> Identity:
+    def identity(self, header: str | None) -> Identity:
+        """Return whom an Authorization header names; raises `Refused` INVALID_TOKEN."""
         kind, _, token = (header or "").partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token:
             return ANONYMOUS
         if token.count(".") == 2:
-            return Identity(user=self._user(token))
+            return self._of_access_token(token)
         return Identity(token=digest(token))
 
-    def _user(self, token: str) -> str:
+    def _of_access_token(self, token: str) -> Identity:
         """Check the signature of a token once (it takes longer than the database does), its end every time."""
-        user, end = self._known.get(digest(token), lambda: self._verified(token))
-        return user if time.time() < end else self._verified(token)[0]
+        identity, end = self._known.get(digest(token), lambda: self._verified(token))
+        return identity if time.time() < end else self._verified(token)[0]
 
-    def _verified(self, token: str) -> tuple[str, float]:
+    def _verified(self, token: str) -> tuple[Identity, float]:
         claims = claims_of(token, secret=self._secret)
-        return claims["id"], float(claims["exp"])
+        return Identity(user=claims["id"], session=claims["session"]), float(claims["exp"])
 
 
 class Accounting:
-    """Number every request, time it, and write one line about it."""
+    """Give a request the id that its client wants, its answer the common headers, and the log a line."""
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         said = request.get_header("X-Request-Id")
-        request.context.id = said if said and _REQUEST_ID.fullmatch(said) else secrets.token_hex(8)
-        request.context.began = time.perf_counter()
+        if said and _REQUEST_ID.fullmatch(said):
+            request.context.id = said
 
     def process_response(
         self,
@@ -71,15 +70,17 @@ class Accounting:
         private = request.path.startswith("/auth")
         response.set_header("Cache-Control", "no-store" if private else "no-cache")
         response.set_header("Vary", "Origin")
+        if request.method == "OPTIONS" and (allowed := response.get_header("Allow")):
+            response.set_header("Allow", with_search(allowed))
         if log.isEnabledFor(logging.INFO):
             self._write(request, response)
 
     def _write(self, request: falcon.Request, response: falcon.Response) -> None:
         facts = {
             "request": request.context.id,
-            "method": request.method,
+            "method": request.context.method,
             "path": request.path,
             "status": response.status_code,
             "ms": round((time.perf_counter() - request.context.began) * 1000, 2),
         }
-        log.info("%s %s %s", request.method, request.path, response.status_code, extra=facts)
+        log.info("%s %s %s", request.context.method, request.path, response.status_code, extra=facts)

@@ -10,6 +10,8 @@ import falcon
 
 from cms import jsontext
 from cms.errors import STATUS, Problem, Refused
+from cms.store.border import Stale
+from cms.store.health import told
 
 log = logging.getLogger("cms")
 
@@ -23,6 +25,12 @@ def answer(response: falcon.Response, status: int, problems: Iterable[Problem]) 
 
 def on_refused(request: falcon.Request, response: falcon.Response, refused: Refused, params: Any) -> None:
     """Answer what the service itself refuses."""
+    answer(response, refused.status, refused.problems)
+
+
+def on_stale(request: falcon.Request, response: falcon.Response, stale: Stale, params: Any) -> None:
+    """Answer 503 where the database is not what the service needs: not migrated, or busy beyond patience."""
+    refused = told(stale)
     answer(response, refused.status, refused.problems)
 
 
@@ -48,7 +56,7 @@ def _of_falcon(request: falcon.Request, error: falcon.HTTPError) -> Problem:
             return Problem("ROUTE_NOT_FOUND", "There is no such route.", {"path": request.path})
         case 405:
             allowed = _allowed(error)
-            message = f"The method {request.method} is not allowed here; there are {allowed}."
+            message = f"The method {request.context.method} is not allowed here; there are {allowed}."
             return Problem("METHOD_NOT_ALLOWED", message, {"allowed": allowed.split(", ")})
         case 413:
             return Problem("CONTENT_TOO_LARGE", "The body is too large.")
@@ -59,9 +67,13 @@ def _of_falcon(request: falcon.Request, error: falcon.HTTPError) -> Problem:
 
 
 def _allowed(error: falcon.HTTPError) -> str:
-    """SEARCH is served wherever QUERY is."""
     headers: Any = error.headers or {}
-    return str(dict(headers).get("Allow", "")).replace("QUERY", "QUERY, SEARCH")
+    return with_search(str(dict(headers).get("Allow", "")))
+
+
+def with_search(allowed: str) -> str:
+    """Return the methods of an `Allow` header: SEARCH is served wherever QUERY is."""
+    return allowed.replace("QUERY", "QUERY, SEARCH")
 
 
 def _entry(problem: Problem) -> dict[str, object]:

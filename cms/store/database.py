@@ -14,11 +14,13 @@ import psycopg
 from psycopg import sql
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ExecStatus, Format
 from psycopg_pool import ConnectionPool
 
 from cms import jsontext
-from cms.config import Config
+from cms.config import Config, ConfigError
+from cms.errors import unavailable
 from cms.fragment import Fragment
 from cms.store.border import border
 
@@ -64,7 +66,7 @@ class Database:
 
     def __init__(self, config: Config) -> None:
         if config.database_url is None:
-            raise ValueError("DATABASE_URL is not set, and the embedded server has not set it")
+            raise ConfigError("DATABASE_URL is not set: name a database, or let `cms serve` bring one.")
         self._write_dsn = config.database_url
         self._read_dsn = config.database_read_url or config.database_url
         self._size = config.database_pool_size
@@ -123,7 +125,7 @@ class Database:
                 autocommit=True,
                 cursor_factory=psycopg.RawCursor,
                 connect_timeout=_CONNECT_SECONDS,
-                options="-c statement_timeout=0",
+                options=_options(self._write_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
             yield Transaction(connection, prepare=False)
@@ -152,7 +154,7 @@ class Database:
                 "autocommit": True,
                 "cursor_factory": psycopg.RawCursor,
                 "connect_timeout": _CONNECT_SECONDS,
-                "options": session_options(self._timeout, read_only=read_only),
+                "options": _options(dsn, session_options(self._timeout, read_only=read_only)),
             },
             configure=_configure,
             open=True,
@@ -208,6 +210,16 @@ def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
         "default_transaction_read_only": "on" if read_only else "off",
     }
     return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+def _options(dsn: str, ours: str) -> str:
+    """Return the session's options after those that the address brings, which ours would otherwise replace."""
+    try:
+        own = conninfo_to_dict(dsn).get("options")
+    except psycopg.ProgrammingError:
+        # Without the driver's text, which quotes the address and with it the password.
+        raise unavailable("database", "Its address is not well-formed") from None
+    return f"{own} {ours}" if own else ours
 
 
 @contextmanager

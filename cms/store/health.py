@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from importlib.metadata import version
+from typing import Any
 
-from cms.errors import Refused
+from cms.errors import Refused, unavailable
+from cms.store.border import Deadlock, Stale
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
+
+NOT_MIGRATED = "It is not migrated; run `cms migrate`"
 
 
 def health(store: Store) -> dict[str, object]:
@@ -18,7 +23,24 @@ def health(store: Store) -> dict[str, object]:
         database: dict[str, object] = {"status": "ok", "ms": round((time.perf_counter() - began) * 1000, 1)}
     except Refused as refused:
         database = {"status": "error", "reason": refused.problems[0].message}
+    except Stale as stale:
+        database = {"status": "error", "reason": told(stale).problems[0].message}
     return {"status": database["status"], "database": database}
+
+
+def public(found: Mapping[str, Any]) -> dict[str, object]:
+    """Return the part of `health` that anybody may see: any other request would be told the reason too."""
+    reason = found["database"].get("reason")
+    return {"status": found["status"]} | ({"reason": reason} if reason else {})
+
+
+def told(stale: Stale) -> Refused:
+    """Return SERVICE_UNAVAILABLE for a fault of the database that trying again did not mend."""
+    if isinstance(stale, Deadlock):
+        return unavailable("database", "It is busy with other changes")
+    if "system_" in str(stale):  # whatever language the server speaks, it names the table that is missing
+        return unavailable("database", NOT_MIGRATED)
+    return unavailable("database", "Its structure does not come to rest")
 
 
 def info(store: Store, identity: Identity) -> dict[str, object]:

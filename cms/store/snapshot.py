@@ -57,7 +57,7 @@ class Snapshot:
 
     version: Version
     catalogue: Catalogue
-    actors: Bounded[str, Actor] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
+    actors: Bounded[Hashable, Actor] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
     said: Bounded[Hashable, Plan] = field(default_factory=lambda: Bounded(PLANS_KEPT))
     plans: Bounded[Hashable, Statement] = field(default_factory=lambda: Bounded(PLANS_KEPT))
 

@@ -11,7 +11,7 @@ from cms.config import Config
 from cms.errors import STATUS, Problem, Refused, forbidden, invalid_payload, unavailable
 from cms.query.parse import Page
 from cms.schema.model import Version
-from cms.store.border import Deadlock, Stale
+from cms.store.border import Deadlock, Misfit, Stale
 from cms.store.database import Database, Row, Transaction
 from cms.store.snapshot import Snapshot, Snapshots, load_within
 from cms.store.statements import statement
@@ -23,10 +23,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a request says it is, its signature checked: a user by id, or by the digest of a static token."""
+    """Who a request says it is, its signature checked: a user in a session, or the digest of a static token."""
 
     user: str | None = None
     token: str | None = None
+    session: str | None = None
+
+    @property
+    def values(self) -> tuple[str | None, ...]:
+        """What the statement `find_actor` takes."""
+        return self.user, self.token, self.session
 
 
 ANONYMOUS = Identity()
@@ -55,11 +61,13 @@ class Store:
 
     def reading(self, identity: Identity, work: Callable[[Scene], T]) -> T:
         """Do the work of a read, again when it raises `Stale`: structure or rights had moved on."""
+        before: _Fault | None = None
         for _ in range(self._attempts):
             snapshot = self.snapshots.current()
             try:
                 return work(Scene(snapshot, _actor(snapshot, identity, self.database.fetch)))
-            except Stale:
+            except Stale as stale:
+                before = _passing(stale, snapshot, before)
                 self.snapshots.renew(snapshot)
             except Refused as refused:
                 # A refusal needs no statement, so nothing has told yet whether it rests on what still holds.
@@ -69,14 +77,20 @@ class Store:
         raise unavailable("database", "Its structure does not come to rest")
 
     def writing(self, identity: Identity, work: Callable[[Transaction, Scene], T]) -> T:
-        """Do the work of a write in one transaction, all of it again when it raises `Stale`."""
-        for _ in range(self._attempts):
+        """Do the work of a write in one transaction, all of it again when it raises `Stale`.
+
+        The first attempt holds up no change of structure or rights; a later one does, so that a run of them does
+        not starve it.
+        """
+        before: _Fault | None = None
+        for attempt in range(self._attempts):
             snapshot = self._primary.current()
             try:
                 with self.database.transaction() as transaction:
-                    _check(transaction, snapshot)
-                    return work(transaction, Scene(snapshot, _actor(snapshot, identity, transaction.execute)))
-            except Stale:
+                    used = _held(transaction, snapshot) if attempt else _checked(transaction, snapshot)
+                    return work(transaction, Scene(used, _actor(used, identity, transaction.execute)))
+            except Stale as stale:
+                before = _passing(stale, snapshot, before)
                 self._primary.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
@@ -84,20 +98,19 @@ class Store:
         """Do the work of a change of structure: by admins, one at a time over all machines, whole or not at all.
 
         Moving the counter first takes the lock that orders these changes, so that what is validated is what is
-        there, and tells every process when the transaction commits.
+        there, and tells every process when the transaction commits. One that is given up for a deadlock with
+        writes of items is done again.
         """
         self.reading(identity, lambda scene: require_admin(scene.actor))
-        try:
-            with self.database.transaction() as transaction:
-                transaction.execute(statement("move_structure"))
-                found = transaction.execute(statement("find_actor"), (identity.user, identity.token))
-                scene = Scene(load_within(transaction), actor_of(found))
-                require_admin(scene.actor)
-                return work(transaction, scene)
-        except Deadlock:
-            raise unavailable("database", "It is busy with the items of this collection") from None
-        except Stale as conflict:
-            raise invalid_payload(f"The database refuses it: {conflict}") from None
+        for _ in range(ATTEMPTS):
+            try:
+                with self.database.transaction() as transaction:
+                    return work(transaction, _first_in_line(transaction, identity))
+            except Deadlock:
+                continue
+            except Stale as conflict:
+                raise invalid_payload(f"The database refuses it: {conflict}") from None
+        raise unavailable("database", "It is busy with the items of this collection")
 
     def at_rest(self, identity: Identity, work: Callable[[Scene], T]) -> T:
         """Do a read that is answered from the catalogue alone, after a look at the counters."""
@@ -128,11 +141,11 @@ def _actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
         return PUBLIC
 
     def find() -> Actor:
-        rows = fetch(statement("find_actor"), (identity.user, identity.token))
+        rows = fetch(statement("find_actor"), identity.values)
         check_version(snapshot, Version(*rows[0][:2]))
         return actor_of(rows)
 
-    return snapshot.actors.get(identity.user or identity.token or "", find)
+    return snapshot.actors.get(identity, find)
 
 
 def actor_of(rows: list[Row]) -> Actor:
@@ -155,5 +168,35 @@ def check_version(snapshot: Snapshot, seen: Version) -> None:
         raise Stale(f"{seen} instead of {snapshot.version}")
 
 
-def _check(transaction: Transaction, snapshot: Snapshot) -> None:
+def _checked(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
     check_version(snapshot, Version(*transaction.execute(statement("find_version"))[0]))
+    return snapshot
+
+
+def _held(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot that holds until the transaction ends: loaded within it when the one at hand is old again."""
+    held = Version(*transaction.execute(statement("hold_version"))[0])
+    return snapshot if snapshot.version == held else load_within(transaction)
+
+
+def _first_in_line(transaction: Transaction, identity: Identity) -> Scene:
+    """Take the lock that orders changes of structure, and return what they start from."""
+    transaction.execute(statement("move_structure"))
+    found = transaction.execute(statement("find_actor"), identity.values)
+    scene = Scene(load_within(transaction), actor_of(found))
+    require_admin(scene.actor)
+    return scene
+
+
+_Fault = tuple[Version, str]
+"""What went wrong, and under which version of the structure."""
+
+
+def _passing(stale: Stale, snapshot: Snapshot, before: _Fault | None) -> _Fault | None:
+    """Return the fault to compare the next one with; raises `Refused` when a new look at the structure did not help."""
+    if not isinstance(stale, Misfit):
+        return None
+    fault = snapshot.version, str(stale)
+    if fault == before:
+        raise unavailable("database", f"It refuses the statement: {stale}") from stale
+    return fault

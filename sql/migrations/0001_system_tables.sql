@@ -270,6 +270,7 @@ CREATE TABLE system_sessions (
     "user" uuid,
     share uuid,
     token text NOT NULL,
+    previous text,
     expires timestamptz NOT NULL,
     ip text,
     user_agent text,
@@ -286,6 +287,7 @@ CREATE INDEX system_sessions_expires_idx ON system_sessions (expires);
 
 COMMENT ON TABLE system_sessions IS 'One row for each login; refresh tokens rotate inside it';
 COMMENT ON COLUMN system_sessions.token IS 'SHA-256 digest of the secret part of the current refresh token';
+COMMENT ON COLUMN system_sessions.previous IS 'The digest before it: when that token comes again, one of two has stolen it';
 COMMENT ON COLUMN system_sessions.share IS 'Set when the session was opened through a shared link, then without a user';
 
 

@@ -7,3 +7,7 @@ SELECT
     default_language,
     current_setting('server_version')
 FROM system_settings;
+
+-- name: make_partitions
+-- Activity and revisions of the coming months have their place before they come.
+SELECT system_make_partitions($1::integer);

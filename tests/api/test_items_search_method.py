@@ -60,16 +60,15 @@ def test_aggregates_in_the_body(books: Table) -> None:
     assert books.api.search(books.path, query).data == [{"title": "d", "count": 1, "max": {"pages": 40}}]
 
 
+@pytest.mark.parametrize("body", [None, [], 5, "x", {"query": None}, {"query": []}, {"query": "x"}])
+def test_a_body_without_parameters_is_refused(books: Table, body: Any) -> None:
+    answer = books.api.send("SEARCH", books.path, body)
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer.text
+
+
 @pytest.mark.parametrize(
     "body",
     [
-        None,
-        [],
-        5,
-        "x",
-        {"query": None},
-        {"query": []},
-        {"query": "x"},
         {"query": {"limit": 1.5}},
         {"query": {"limit": True}},
         {"query": {"limit": []}},
@@ -90,7 +89,7 @@ def test_aggregates_in_the_body(books: Table) -> None:
         {"query": {"fields": ["id"], "deep": {"id": {"_limit": 1}}}},
     ],
 )
-def test_a_wrong_body_is_refused(books: Table, body: Any) -> None:
+def test_a_wrong_parameter_in_the_body_is_refused(books: Table, body: Any) -> None:
     answer = books.api.send("SEARCH", books.path, body)
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"]), answer.text
 

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-import jwt
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from uuid import uuid4
 
+import jwt
+import psycopg
+import pytest
+
+from cms import passwords
+from cms.app import create_app
 from cms.auth import accounts
+from cms.auth.tokens import access_token
+from cms.cli.setup import prepare
 from cms.config import Config
+from cms.store.border import Deadlock
+from cms.store.database import Database, Transaction
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 
 
@@ -35,7 +48,7 @@ def test_an_access_token_is_worth_nothing_when_it_is_changed(anonymous: Client) 
 
 
 def test_a_token_of_another_key_or_algorithm_or_issuer_is_refused(api: Client, config: Config) -> None:
-    claims = {"id": api.get("/users/me").data["id"], "session": "x", "iat": 1, "exp": 2**40, "iss": "cms"}
+    claims = {"id": api.get("/users/me").data["id"], "session": str(uuid4()), "iat": 1, "exp": 2**40, "iss": "cms"}
     secret = config.secret or ""
     forged = [
         jwt.encode(claims, "another-key" * 4, algorithm="HS256"),
@@ -109,3 +122,130 @@ def test_a_missing_login_field_is_named(anonymous: Client) -> None:
 def test_nothing_under_auth_is_stored_by_caches(anonymous: Client) -> None:
     answer = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD})
     assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("token", ["a.b.c", "not-a-token-at-all"])
+def test_a_client_that_always_sends_its_old_token_can_log_in_again(anonymous: Client, token: str) -> None:
+    stale = anonymous.bearing(token)
+    assert stale.get("/server/ping").status == 200
+    found = stale.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    renewed = stale.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).data
+    assert stale.post("/auth/logout", {"refresh_token": renewed["refresh_token"]}).status == 204
+    assert stale.get("/users/me").codes == ["INVALID_TOKEN"]
+
+
+def test_a_changed_password_ends_refresh_and_access_tokens_alike(anonymous: Client, dsn: str, admin_token: str) -> None:
+    found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    clients = [anonymous.bearing(found["access_token"]), anonymous.bearing(admin_token)]
+    assert [client.get("/users/me").status for client in clients] == [200, 200]
+    accounts.set_password(dsn, email=ADMIN_EMAIL, password="another password")
+    assert [client.get("/users/me").codes for client in clients] == [["INVALID_TOKEN"]] * 2
+    assert anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 401
+    assert anonymous.login(ADMIN_EMAIL, "another password").get("/users/me").status == 200
+
+
+def test_a_token_of_a_session_that_is_not_there_is_refused_beside_one_that_is(api: Client, config: Config) -> None:
+    me = api.get("/users/me").data["id"]
+    claims = {"id": me, "session": str(uuid4())}
+    other = access_token(claims, secret=config.secret or "", life=timedelta(minutes=1))
+    assert api.bearing(other).get("/users/me").codes == ["INVALID_TOKEN"]
+    assert api.get("/users/me").status == 200
+
+
+def test_a_session_is_good_for_its_own_user_only(api: Client, anonymous: Client, dsn: str, config: Config) -> None:
+    accounts.create_user(dsn, email="ann@example.com", password="secret-of-ann", role="Administrator")
+    found = anonymous.post("/auth/login", {"email": "ann@example.com", "password": "secret-of-ann"}).data
+    claims = {"id": api.get("/users/me").data["id"], "session": found["refresh_token"].partition(".")[0]}
+    mixed = access_token(claims, secret=config.secret or "", life=timedelta(minutes=1))
+    assert api.bearing(mixed).get("/users/me").codes == ["INVALID_TOKEN"]
+
+
+def test_who_knows_only_the_id_of_a_session_cannot_end_it(anonymous: Client) -> None:
+    found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    session = found["refresh_token"].partition(".")[0]
+    for secret in ("", "guessed", "None"):
+        answer = anonymous.post("/auth/refresh", {"refresh_token": f"{session}.{secret}"})
+        assert answer.codes == ["INVALID_CREDENTIALS"]
+    assert anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 200
+
+
+def test_a_refresh_token_that_comes_twice_ends_the_access_tokens_of_its_session(anonymous: Client) -> None:
+    first = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    second = anonymous.post("/auth/refresh", {"refresh_token": first["refresh_token"]}).data
+    assert anonymous.bearing(second["access_token"]).get("/users/me").status == 200
+    anonymous.post("/auth/refresh", {"refresh_token": first["refresh_token"]})
+    assert anonymous.bearing(second["access_token"]).get("/users/me").codes == ["INVALID_TOKEN"]
+
+
+def test_a_login_clears_the_expired_sessions_of_its_user_and_the_next_start_all(
+    anonymous: Client, dsn: str, config: Config
+) -> None:
+    accounts.create_user(dsn, email="ann@example.com", password="secret-of-ann", role=None)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute(EXPIRED_SESSIONS)
+        assert connection.execute(HOW_MANY_EXPIRED).fetchall() == [(ADMIN_EMAIL, 1), ("ann@example.com", 1)]
+        anonymous.login(ADMIN_EMAIL, ADMIN_PASSWORD)
+        assert connection.execute(HOW_MANY_EXPIRED).fetchall() == [("ann@example.com", 1)]
+        prepare(dsn, config=config)
+        assert connection.execute(HOW_MANY_EXPIRED).fetchall() == []
+
+
+EXPIRED_SESSIONS = """
+    INSERT INTO system_sessions ("user", token, expires)
+    SELECT id, 'digest', now() - interval '1 minute' FROM system_users
+"""
+HOW_MANY_EXPIRED = """
+    SELECT email, count(*) FROM system_sessions JOIN system_users ON system_users.id = "user"
+    WHERE expires < now() GROUP BY email ORDER BY email
+"""
+
+
+def test_a_start_makes_the_partitions_of_the_coming_months(dsn: str, config: Config) -> None:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        last = connection.execute(
+            "SELECT max(tablename) FROM pg_tables WHERE tablename ~ '^system_activity_2'"
+        ).fetchone()
+        assert last
+        connection.execute(f'DROP TABLE "{last[0]}"'.encode())
+        prepare(dsn, config=config)
+        assert connection.execute("SELECT to_regclass(%s) IS NOT NULL", last).fetchone() == (True,)
+
+
+def test_a_password_that_changes_during_a_login_lets_nobody_in(
+    anonymous: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matches = passwords.matches
+
+    def slowly(stored: str | None, password: str) -> bool:
+        found = matches(stored, password)
+        accounts.set_password(dsn, email=ADMIN_EMAIL, password="another password")
+        return found
+
+    monkeypatch.setattr(passwords, "matches", slowly)
+    answer = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD})
+    assert answer.codes == ["INVALID_CREDENTIALS"]
+
+
+def test_a_refresh_that_was_given_up_in_a_deadlock_is_done_again(
+    anonymous: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    faults = [Deadlock("deadlock detected")]
+    transaction = Database.transaction
+
+    @contextmanager
+    def unlucky(database: Database) -> Iterator[Transaction]:
+        with transaction(database) as working:
+            yield working
+            if faults:
+                raise faults.pop()
+
+    monkeypatch.setattr(Database, "transaction", unlucky)
+    assert anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 200
+    assert faults == []
+
+
+def test_the_first_unknown_address_takes_no_longer_than_the_next(config: Config) -> None:
+    passwords._nobodys.cache_clear()
+    create_app(config).close()
+    assert passwords._nobodys.cache_info().currsize == 1

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from falcon import testing
+from psycopg.conninfo import make_conninfo
 
-from cms.config import Config
-from tests.client import Client
+from cms.app import create_app, create_wsgi
+from cms.auth import accounts
+from cms.config import Config, ConfigError, secret_of
+from cms.http.logs import start_logging
+from cms.store.database import Database, Row
+from cms.store.migrate import migrate
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 
 
 @pytest.fixture
@@ -28,7 +40,92 @@ def test_without_a_database_the_answer_is_503_and_names_it(homeless: Client) -> 
     answer = homeless.get("/items/anything")
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     assert answer.errors[0]["service"] == "database"
-    assert homeless.get("/server/health").body == {"data": {"status": "error"}}
+
+
+def test_health_without_a_database_is_503_with_the_reason(homeless: Client) -> None:
+    answer = homeless.get("/server/health")
+    assert answer.status == 503
+    assert answer.body["data"] == {"status": "error", "reason": "The database is not available. It does not answer."}
+
+
+def test_health_asks_who_calls_only_when_all_is_well_and_somebody_says_so(
+    homeless: Client, anonymous: Client, api: Client, admin_token: str, asked: list[str]
+) -> None:
+    assert homeless.bearing(admin_token).get("/server/health").status == 503
+    assert len(asked) == 1
+    assert anonymous.get("/server/health").status == 200
+    assert len(asked) == 2
+    assert api.get("/server/health").status == 200
+    assert len(asked) > 3
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The statements that are read outside transactions from now on."""
+    found: list[str] = []
+    fetch = Database._fetch
+
+    def noted(database: Database, pool: Any, text: str, values: Sequence[object]) -> list[Row]:
+        found.append(text)
+        return fetch(database, pool, text, values)
+
+    monkeypatch.setattr(Database, "_fetch", noted)
+    return found
+
+
+def test_on_a_database_that_is_not_migrated_every_answer_says_what_to_do(
+    empty_dsn: str, admin_token: str, make_client: Callable[..., Client]
+) -> None:
+    client = make_client(database_url=empty_dsn)
+    health = client.get("/server/health")
+    assert (health.status, "run `cms migrate`" in health.body["data"]["reason"]) == (503, True)
+    secret = f"{uuid4()}.secret"
+    for answer in (
+        client.get("/items/anything"),
+        client.bearing(admin_token).get("/collections"),
+        client.bearing(admin_token).post("/collections", {"collection": "a"}),
+        client.post("/auth/login", {"email": "a@example.com", "password": "x"}),
+        client.post("/auth/refresh", {"refresh_token": secret}),
+        client.post("/auth/logout", {"refresh_token": secret}),
+    ):
+        assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
+        assert "run `cms migrate`" in answer.errors[0]["reason"]
+
+
+def test_an_address_may_name_a_schema_of_its_own(empty_dsn: str, settings: Config) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA tenant")
+    address = make_conninfo(empty_dsn, options="-csearch_path=tenant")
+    migrate(address)
+    token = token_of_admin(address, settings)
+    client = Client(create_app(replace(settings, database_url=address, database_pool_size=2)), token)
+    try:
+        assert client.post("/collections", {"collection": "books", "schema": {}}).status == 200
+        assert client.post("/items/books", {}).data == {"id": 1}
+        assert client.get("/items/books").data == [{"id": 1}]
+        with client.app.store.database.alone() as connection:
+            assert connection.execute("SELECT current_schema()::text") == [("tenant",)]
+    finally:
+        client.close()
+
+
+def token_of_admin(address: str, settings: Config) -> str:
+    """Make the first admin of a database and return a token of it."""
+    accounts.first_admin(address, email=ADMIN_EMAIL, password=ADMIN_PASSWORD)
+    return accounts.admin_token(address, secret=secret_of(settings), life=timedelta(minutes=5))
+
+
+def test_an_address_that_cannot_be_read_is_503(make_client: Callable[..., Client]) -> None:
+    answer = make_client(database_url="port=hunter2 nonsense").get("/items/anything")
+    assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
+    assert "hunter2" not in answer.text
+
+
+def test_without_an_address_the_application_names_the_setting(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cms.app.load", lambda environ, folder: replace(config, database_url=None))
+    monkeypatch.setattr("cms.app.start_logging", lambda config: None)
+    with pytest.raises(ConfigError, match="DATABASE_URL"):
+        create_wsgi()
 
 
 def test_health_is_ok_and_shows_its_parts_to_administrators_only(api: Client, anonymous: Client) -> None:
@@ -73,6 +170,65 @@ def test_an_unknown_route_and_a_wrong_method_say_so(anonymous: Client) -> None:
     assert (wrong.status, wrong.codes) == (405, ["METHOD_NOT_ALLOWED"])
     assert "SEARCH" in wrong.headers["allow"]
     assert "PATCH" in wrong.errors[0]["allowed"]
+
+
+@pytest.mark.parametrize("method", ["BREW", "WEBSOCKET", "get"])
+def test_a_method_that_nobody_knows_is_not_allowed(anonymous: Client, method: str) -> None:
+    wrong = environ_of(anonymous, method, "/items/x")
+    assert wrong.status_code == 405
+    assert wrong.json["errors"][0]["message"].startswith(f"The method {method} is not allowed")
+    assert "GET" in wrong.headers["Allow"]
+    assert environ_of(anonymous, method, "/nowhere").status_code == 404
+
+
+def environ_of(client: Client, method: str, path: str) -> testing.Result:
+    """Send a method as it is: the client of the tests refuses those that it does not know."""
+    environ = testing.create_environ(path=path) | {"REQUEST_METHOD": method}
+    answered = testing.StartResponseMock()
+    body = client.app(environ, answered)
+    return testing.Result(body, answered.status or "", answered.headers or ())
+
+
+def test_options_lists_what_a_route_takes(anonymous: Client) -> None:
+    answer = anonymous.send("OPTIONS", "/items/x")
+    assert answer.status == 200
+    assert set(answer.headers["allow"].split(", ")) == {"DELETE", "GET", "HEAD", "PATCH", "POST", "QUERY", "SEARCH"}
+
+
+@pytest.mark.parametrize("path", ["/server/ping", "/server/info", "/items/system_roles", "/users/me", "/collections"])
+def test_head_is_answered_as_get_without_the_body(api: Client, path: str) -> None:
+    head, get = api.send("HEAD", path), api.get(path)
+    assert (head.status, head.text) == (200, "")
+    own = {"x-request-id"}
+    assert {key: value for key, value in head.headers.items() if key not in own} == {
+        key: value for key, value in get.headers.items() if key not in own
+    }
+
+
+def test_the_log_names_the_method_that_the_client_named(anonymous: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="cms.access"):
+        anonymous.send("SEARCH", "/items/x", {})
+    assert [record.getMessage() for record in caplog.records] == ["SEARCH /items/x 403"]
+
+
+def test_the_driver_logs_in_the_style_of_the_service(
+    config: Config, capsys: pytest.CaptureFixture[str], own_loggers: None
+) -> None:
+    start_logging(replace(config, log_level="info", log_style="json"))
+    logging.getLogger("psycopg.pool").warning("it does not answer\nat all")
+    line = json.loads(capsys.readouterr().err)
+    assert (line["level"], line["message"]) == ("warning", "it does not answer\nat all")
+
+
+@pytest.fixture
+def own_loggers() -> Iterator[None]:
+    """Give the loggers back as they were."""
+    loggers = [logging.getLogger(name) for name in ("cms", "psycopg")]
+    before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    yield
+    for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 def test_two_applications_live_in_one_process(config: Config, make_client: Callable[..., Client]) -> None:

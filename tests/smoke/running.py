@@ -59,13 +59,22 @@ SET_OUTSIDE = frozenset({"DATABASE_URL", "DATABASE_READ_URL", "SECRET", "ADMIN_E
 
 def command(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `cms` with these words to its end; standard error is in the output."""
+    return _run(folder, *words, errors=subprocess.STDOUT, **environ)
+
+
+def command_apart(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run `cms` with these words to its end; what it printed and what it told beside that are apart."""
+    return _run(folder, *words, errors=subprocess.PIPE, **environ)
+
+
+def _run(folder: Path, *words: str, errors: int, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "cms", *words],
         cwd=folder,
         env=environment(folder, free_port(), **environ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=errors,
         text=True,
         start_new_session=True,  # away from a terminal, of which a password would be asked
         timeout=PATIENCE_SECONDS,

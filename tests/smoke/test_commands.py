@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -11,7 +13,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cms.store.embedded import Embedded, start
-from tests.smoke.running import command, free_port, new_folder
+from tests.smoke.running import PATIENCE_SECONDS, command, command_apart, free_port, new_folder
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +91,76 @@ def test_a_token_is_printed_and_nothing_else(ready: Path) -> None:
     assert re.fullmatch(r"\S{32,}\n", made.stdout)
 
 
+def test_what_is_announced_does_not_mix_with_what_is_printed() -> None:
+    with new_folder() as fresh:
+        made = command_apart(fresh, "migrate")
+        assert made.returncode == 0
+        assert "A new database is made in " in made.stderr
+        assert made.stdout.startswith("Applied 0001_system_tables.\n")
+        assert "A new database" not in made.stdout
+
+
+USER = ("--email", "admin@example.com")
+
+
+@pytest.mark.parametrize(
+    "words", [("demo",), ("user", "create", *USER), ("user", "password", *USER), ("user", "token", *USER)]
+)
+def test_a_command_that_works_on_data_makes_no_database(words: tuple[str, ...]) -> None:
+    with new_folder() as fresh:
+        refused = command(fresh, *words, CMS_USER_PASSWORD="correct horse battery")
+        assert refused.returncode == 1
+        assert refused.stdout.startswith("Error: There is no database in ")
+        assert "`cms serve`" in refused.stdout
+        assert list(fresh.iterdir()) == []
+
+
+def test_the_doctor_tells_that_there_is_no_database_yet_and_makes_none() -> None:
+    with new_folder() as fresh:
+        told = command(fresh, "doctor")
+        assert told.returncode == 0
+        assert "warning  database: There is no database in " in told.stdout
+        assert list(fresh.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words", [("demo",), ("user", "create", *USER), ("user", "password", *USER), ("user", "token", *USER)]
+)
+def test_a_database_that_is_not_migrated_is_told_in_a_sentence(
+    words: tuple[str, ...], folder: Path, unmigrated: str
+) -> None:
+    refused = command(folder, *words, DATABASE_URL=unmigrated, CMS_USER_PASSWORD="correct horse battery")
+    assert refused.returncode == 1
+    assert refused.stdout == "Error: The database is not available. It is not migrated; run `cms migrate`.\n"
+
+
+@pytest.fixture(scope="module")
+def unmigrated(server: Embedded) -> str:
+    return database(server, "unmigrated")
+
+
+def test_the_demo_tells_whatever_is_wrong_with_the_address(ready: Path) -> None:
+    told = command(ready, "demo", "--url", "nonsense://nowhere")
+    assert told.returncode == 1
+    assert told.stdout.startswith("Error: GET nonsense://nowhere/collections/")
+    assert len(told.stdout.splitlines()) == 1
+
+
+def test_the_demo_asks_no_proxy(ready: Path) -> None:
+    proxy = f"http://127.0.0.1:{free_port()}"
+    with socket.create_server(("127.0.0.1", 0)) as service:
+        service.settimeout(PATIENCE_SECONDS)
+        url = f"http://127.0.0.1:{service.getsockname()[1]}"
+        with ThreadPoolExecutor() as threads:
+            running = threads.submit(command, ready, "demo", "--url", url, http_proxy=proxy, no_proxy="")
+            connection, _ = service.accept()
+            with connection:
+                assert connection.recv(1000).startswith(b"GET /collections/continents ")
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+            service.close()
+            assert running.result().stdout.startswith("Error: Nothing answers at ")
+
+
 def test_a_password_that_is_not_given_is_asked_for(ready: Path) -> None:
     asked = command(ready, "user", "password", "--email", "admin@example.com")
     assert asked.returncode == 1
@@ -147,7 +219,7 @@ def test_what_could_go_wrong_is_a_warning(setting: str, value: str, told: str, r
 def test_migrations_that_wait_are_told(folder: Path, server: Embedded) -> None:
     waiting = command(folder, "doctor", DATABASE_URL=database(server, "waiting"))
     assert waiting.returncode == 0
-    assert "warning  migrations: 1 to apply" in waiting.stdout
+    assert re.search(r"^warning  migrations: \d+ to apply", waiting.stdout, re.MULTILINE)
     assert "warning  extension pg_trgm: " in waiting.stdout
 
 

@@ -16,20 +16,22 @@ from cms.auth.tokens import access_token, claims_of
 from cms.errors import Refused
 from cms.http import middleware
 from cms.http.middleware import Identification
+from cms.http.request import Request
 from cms.store.store import Identity
 
 SECRET = "only-for-tests-" * 3
 
 
 def identity(identification: Identification, token: str) -> Identity:
-    request = testing.create_req(headers={"Authorization": f"Bearer {token}"})
+    request = Request(testing.create_environ(headers={"Authorization": f"Bearer {token}"}))
     identification.process_request(request, falcon.Response())
     found: Identity = request.context.identity
     return found
 
 
-def token_of(user: str, *, secret: str = SECRET) -> str:
-    return access_token({"id": user, "session": str(uuid4())}, secret=secret, life=timedelta(minutes=1))
+def token_of(user: str, *, secret: str = SECRET, session: str | None = None) -> str:
+    claims = {"id": user, "session": session or str(uuid4())}
+    return access_token(claims, secret=secret, life=timedelta(minutes=1))
 
 
 def test_a_token_tells_its_user_again_and_again() -> None:
@@ -69,3 +71,20 @@ def test_a_forged_token_is_refused_every_time() -> None:
     for _ in range(2):
         with pytest.raises(Refused):
             identity(identification, token_of(str(uuid4()), secret="another-secret-" * 3))
+
+
+def test_a_token_tells_its_session_too() -> None:
+    session = str(uuid4())
+    assert identity(Identification(SECRET), token_of(str(uuid4()), session=session)).session == session
+
+
+def test_a_session_that_is_none_is_refused() -> None:
+    with pytest.raises(Refused):
+        identity(Identification(SECRET), token_of(str(uuid4()), session="x"))
+
+
+def test_no_token_is_looked_at_before_somebody_asks_who_calls() -> None:
+    request = Request(testing.create_environ(headers={"Authorization": "Bearer a.b.c"}))
+    Identification(SECRET).process_request(request, falcon.Response())
+    with pytest.raises(Refused):
+        _ = request.context.identity

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from cms.store.embedded.error import EmbeddedError
 from cms.store.embedded.lifetime import Embedded, start
+from cms.store.embedded.places import has_data
 
-__all__ = ["Embedded", "EmbeddedError", "start"]
+__all__ = ["Embedded", "EmbeddedError", "has_data", "start"]

@@ -57,6 +57,17 @@ def choose_place(data: Path, announce: Callable[[str], None]) -> Place:
     return place
 
 
+def has_data(data: Path) -> bool:
+    """Tell whether a server for `data` would find data or begin anew; makes nothing."""
+    home = data.resolve()
+    try:
+        if has_cluster(home) or os.geteuid():
+            return has_cluster(home)
+    except PermissionError:
+        return True  # somebody's is there, and a start tells what is wrong with it
+    return has_cluster(shelter(home, account_for_new_data()) / name_after(home))
+
+
 def has_cluster(home: Path) -> bool:
     return (home / "postgres" / "PG_VERSION").exists()
 
