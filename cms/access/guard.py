@@ -81,7 +81,7 @@ class _Guard:
         for pick in self._written_out(query, collection):
             for scoped in self._scoped(pick, collection):
                 before = asked.get((scoped.key, scoped.name.field))
-                asked[scoped.key, scoped.name.field] = _united(before, scoped) if before else scoped
+                asked[scoped.key, scoped.name.field] = _united(scoped, before) if before else scoped
         self.fields += len(asked)
         if len(asked) > MAX_FIELDS:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
@@ -245,8 +245,7 @@ class _Guard:
 
 def _opened(pick: Pick, star: Pick) -> Pick:
     """Let a field show what the second star of `*.*` asks of it, besides what is asked of it by name."""
-    aggregated = pick.nested and (pick.nested.aggregates or pick.nested.groups)
-    if star.nested is None or aggregated or pick.key != pick.name.bare:
+    if star.nested is None or pick.key != pick.name.bare:
         return pick
     return _united(pick, replace(pick, nested=star.nested))
 
@@ -255,6 +254,8 @@ def _united(one: Pick, other: Pick) -> Pick:
     """Ask for what either asks for; the page, order and filter are the first one's where it has any."""
     if one.nested is None or other.nested is None:
         return replace(one, nested=one.nested or other.nested)
+    if one.nested.aggregates or one.nested.groups:
+        return one
     return replace(one, nested=replace(one.nested, picks=(*other.nested.picks, *one.nested.picks)))
 
 

@@ -9,18 +9,21 @@ from cms.errors import Problem, Refused, invalid_payload
 from cms.schema import names
 from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.settings import (
+    COLLECTION_KEYS,
     COLLECTION_META,
     COLLECTION_SCHEMA,
     COLUMN_SCHEMA,
+    FIELD_KEYS,
     FIELD_META,
     Settings,
     parse_settings,
+    strange_keys,
 )
 from cms.schema.types import TYPES, Family
 
 KEY_TYPES = ("integer", "bigInteger", "string", "uuid")
 
-_IMPLIED = {
+IMPLIED = {
     "json": "cast-json",
     "csv": "cast-csv",
     "boolean": "cast-boolean",
@@ -28,6 +31,27 @@ _IMPLIED = {
 }
 _LENGTH_TYPES = frozenset({"string", "hash"})
 _MAX_PRECISION = 1000
+_LEAST_HASH = 128
+"""Characters of a column that holds what argon2 makes, with room for stronger settings."""
+
+_TEXTS = frozenset({Family.TEXT, Family.CSV, Family.HASH})
+_NAMES = frozenset({Family.UUID, Family.TEXT})
+_SPECIAL_FAMILIES = {
+    "uuid": _NAMES,
+    "hash": _TEXTS,
+    "cast-csv": _TEXTS,
+    "cast-json": frozenset({Family.JSON}),
+    "cast-boolean": frozenset({Family.BOOLEAN}),
+    "geometry": frozenset({Family.GEOMETRY}),
+    "date-created": frozenset({Family.MOMENT}),
+    "date-updated": frozenset({Family.MOMENT}),
+    "user-created": _NAMES,
+    "user-updated": _NAMES,
+    "role-created": _NAMES,
+    "role-updated": _NAMES,
+    **dict.fromkeys(ALIAS_SPECIALS, frozenset({Family.ALIAS})),
+}
+"""The families of types that a special marker fits; one that is not here fits every type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +84,7 @@ class CollectionDefinition:
 
 def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
     """Read the body of POST /collections; raises `Refused` INVALID_PAYLOAD with all that is wrong."""
-    problems: list[Problem] = []
+    problems = strange_keys(payload, COLLECTION_KEYS)
     name = payload.get("collection")
     if fault := names.fault_of_collection_name(name):
         problems.append(_problem("collection", fault))
@@ -111,6 +135,7 @@ def _field(payload: object, place: str, problems: list[Problem]) -> FieldDefinit
         problems.append(_problem(place.rstrip(".") or "body", "it must be an object"))
         return None
     before = len(problems)
+    problems.extend(strange_keys(payload, FIELD_KEYS, place))
     name, type_name = payload.get("field"), payload.get("type")
     if fault := names.fault_of_name(name):
         problems.append(_problem(f"{place}field", fault))
@@ -140,7 +165,29 @@ def _misfits(found: FieldDefinition) -> list[tuple[str, str]]:
         faults.append(("schema.max_length", "only strings have a length"))
     if found.type_name == "hash" and schema.get("default_value") is not None:
         faults.append(("schema.default_value", "a secret that everybody knows is none"))
-    return faults + faults_of_precision(found.type_name, schema) + _alias_faults(found)
+    faults += faults_of_hash(found.type_name, found.meta.get("special"), schema) + faults_of_precision(
+        found.type_name, schema
+    )
+    return faults + _alias_faults(found) + faults_of_special(found.type_name, found.meta.get("special"))
+
+
+def faults_of_special(type_name: str, special: object) -> list[tuple[str, str]]:
+    """Return which special markers do not fit a type."""
+    family = TYPES[type_name].family
+    given = special if isinstance(special, list) else []
+    return [
+        ("meta.special", f"{marker} does not fit the type {type_name}")
+        for marker in given
+        if family not in _SPECIAL_FAMILIES.get(marker, (family,))
+    ]
+
+
+def faults_of_hash(type_name: str, special: object, schema: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Return what is wrong with the length of a column of hashes."""
+    length, marked = schema.get("max_length"), isinstance(special, list) and "hash" in special
+    if not (type_name == "hash" or marked) or not isinstance(length, int) or length >= _LEAST_HASH:
+        return []
+    return [("schema.max_length", f"a hash takes at least {_LEAST_HASH} characters")]
 
 
 def faults_of_precision(type_name: str, schema: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -171,7 +218,7 @@ def _alias_faults(found: FieldDefinition) -> list[tuple[str, str]]:
 def _marked(found: FieldDefinition) -> Settings:
     """Add the special markers that a type implies; some types cannot be told from a column without them."""
     special = list(found.meta.get("special") or [])  # type: ignore[call-overload]
-    implied = _IMPLIED.get(found.type_name)
+    implied = IMPLIED.get(found.type_name)
     if found.is_alias and not special:
         special = ["alias", "no-data"]
     if TYPES[found.type_name].family is Family.GEOMETRY:

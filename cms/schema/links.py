@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cms.errors import Problem, Refused, forbidden, invalid_payload
+from cms.errors import Refused, forbidden, invalid_payload
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.names import fault_of_collection_name, fault_of_name
-from cms.schema.settings import RELATION_META, RELATION_SCHEMA, Settings, parse_settings
+from cms.schema.settings import RELATION_KEYS, RELATION_META, RELATION_SCHEMA, Settings, parse_settings, strange_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def parse_relation(payload: Mapping[str, object], catalogue: Catalogue) -> Relat
     `meta.junction_collection` that is another collection than the field's own asks for a many-to-many relation
     whole: junction table, both foreign keys, and the field.
     """
-    problems: list[Problem] = []
+    problems = strange_keys(payload, RELATION_KEYS)
     meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), RELATION_SCHEMA, "schema", problems)
     if problems:

@@ -70,22 +70,18 @@ def _checked(collection: Collection, item: object, writer: Writer, check: _Check
 
 def _new(collection: Collection, values: Values, writer: Writer) -> list[Problem]:
     """Fill what a new row gets by itself, then tell which required fields are missing."""
+    _fill(collection, values, writer, _ON_CREATE)
     for field in collection.columns:
-        filled = _filled(field, writer, _ON_CREATE)
-        if filled is not None:
-            values[field.name] = filled
-        elif "uuid" in field.special and values.get(field.name) is None:
+        if values.get(field.name) is None and "uuid" in field.special:
             values[field.name] = str(uuid.uuid4())
-    required = [field for field in collection.columns if _is_required(field) and values.get(field.name) is None]
-    return [_missing(field) for field in required]
+        elif _counts_up(field) and values.get(field.name) is None:
+            values.pop(field.name, None)  # null is how clients say that a key is not theirs to choose
+    return [_missing(field) for field in collection.columns if _is_lacking(field, values)]
 
 
 def _change(collection: Collection, values: Values, writer: Writer) -> list[Problem]:
+    _fill(collection, values, writer, _ON_UPDATE)
     fields = [collection.fields[name] for name in values]
-    for field in collection.columns:
-        filled = _filled(field, writer, _ON_UPDATE)
-        if filled is not None:
-            values[field.name] = filled
     return [_missing(field) for field in fields if values[field.name] is None and not _takes_null(field)]
 
 
@@ -133,7 +129,7 @@ def _put(values: Values, field: Field, value: object, problems: list[Problem]) -
 def _converted(field: Field, value: object) -> str:
     text, column = field.type.parse(value), field.column
     if field.type_name == "hash":
-        return passwords.hashed(text)
+        text = passwords.hashed(text)
     if column and column.max_length and len(text) > column.max_length:
         raise TooLong(f"it takes at most {column.max_length} characters")
     if column and not holds(column, text):
@@ -147,12 +143,16 @@ _ON_CREATE = frozenset({"date-created", "user-created", "role-created"})
 _ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
 
 
-def _filled(field: Field, writer: Writer, markers: frozenset[str]) -> str | None:
-    """Return what the service writes into a field, whatever the client sent."""
-    found = markers.intersection(field.special)
-    if not found:
-        return None
-    kind = next(iter(found)).partition("-")[0]
+def _fill(collection: Collection, values: Values, writer: Writer, markers: frozenset[str]) -> None:
+    """Write what is the service's to write, whatever the client sent: nobody can write in another's name."""
+    for field in collection.columns:
+        for marker in markers.intersection(field.special):
+            known = _known(field, writer, marker.partition("-")[0])
+            if known is not None or field.name in values or (field.column and field.column.nullable):
+                values[field.name] = known
+
+
+def _known(field: Field, writer: Writer, kind: str) -> str | None:
     if kind == "date":
         return _moment(field, writer.moment)
     return writer.user if kind == "user" else writer.role
@@ -170,6 +170,16 @@ def _is_required(field: Field) -> bool:
     assert column
     fills_itself = column.default is not None or column.auto_increment or column.generated
     return bool(field.meta and field.meta.get("required")) or not (column.nullable or fills_itself)
+
+
+def _is_lacking(field: Field, values: Values) -> bool:
+    if values.get(field.name) is not None:
+        return False
+    return _is_required(field) or (field.name in values and not _takes_null(field))
+
+
+def _counts_up(field: Field) -> bool:
+    return field.column is not None and field.column.auto_increment and not field.column.nullable
 
 
 def _takes_null(field: Field) -> bool:

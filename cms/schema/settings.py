@@ -179,6 +179,11 @@ READ_ONLY = frozenset(
 """Keys of a record that was read; a client may send the whole record back, and they change nothing."""
 
 
+COLLECTION_KEYS = ("collection", "meta", "schema", "fields")
+FIELD_KEYS = ("collection", "field", "type", "meta", "schema")
+RELATION_KEYS = ("collection", "field", "related_collection", "meta", "schema")
+
+
 class Settings(dict[str, object]):
     """Settings that were given, parsed; what was not given is not in it."""
 
@@ -194,6 +199,18 @@ def parse_settings(given: object, known: Mapping[str, Setting], place: str, prob
     for key, value in given.items():
         found.update(_parsed(key, value, known, place, problems))
     return found
+
+
+def strange_keys(payload: Mapping[str, object], known: tuple[str, ...], place: str = "") -> list[Problem]:
+    """Return a problem for each key of a body that would otherwise do nothing, without a word."""
+    reason = f"it is not known; there are {', '.join(known)}"
+    return [_problem(f"{place}{key}", reason) for key in payload if key not in known]
+
+
+def contradictions(payload: Mapping[str, object], place: Mapping[str, tuple[object, ...]]) -> list[Problem]:
+    """Return a problem for each key of a body that says another place than the path does."""
+    wrong = [key for key, said in place.items() if key in payload and payload[key] not in said]
+    return [_problem(key, "it is not what the path says, and cannot be changed") for key in wrong]
 
 
 def _parsed(

@@ -24,6 +24,7 @@ from cms.schema.geojson import is_geometry
 M = TypeVar("M", date, time, datetime)
 
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMERIC_DIGITS_BEFORE, _NUMERIC_DIGITS_BEHIND = 131_072, 16_383
 
 
@@ -105,8 +106,11 @@ def parse_decimal(value: object) -> str:
 def _number(value: object, reason: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError(reason)
+    written = value.strip() if isinstance(value, str) else value
+    if isinstance(written, str) and not _NUMBER.fullmatch(written):  # Decimal takes 1_000 and other scripts' digits too
+        raise ValueError(reason)
     try:
-        number = Decimal(value.strip() if isinstance(value, str) else value)
+        number = Decimal(written)
     except InvalidOperation:
         raise ValueError(reason) from None
     return number if number.is_finite() else _refuse(reason)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import Refused, invalid_payload
 from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.defaults import default_of, is_own_expression
-from cms.schema.definitions import faults_of_precision
+from cms.schema.definitions import IMPLIED, faults_of_hash, faults_of_precision, faults_of_special
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import fault_of_name
-from cms.schema.settings import COLUMN_SCHEMA, FIELD_META, Settings, parse_settings
+from cms.schema.settings import COLUMN_SCHEMA, FIELD_KEYS, FIELD_META, Settings, parse_settings, strange_keys
 from cms.schema.types import TYPES, Family
 from cms.store import metadata
+from cms.store.border import nulls_told
 from cms.store.database import Transaction
 from cms.store.indexes import add_index
 from cms.store.lookup import require_table
@@ -28,19 +29,20 @@ _KEPT = frozenset({Family.GEOMETRY, Family.HASH, Family.ALIAS, Family.CSV})
 
 def alter(transaction: Transaction, owner: Collection, field: Field, payload: Mapping[str, object]) -> None:
     """Change what the payload says of a field; raises `Refused` for what cannot be without losing data."""
-    problems: list[Problem] = []
+    problems = strange_keys(payload, FIELD_KEYS)
     meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
     if problems:
         raise Refused(problems)
     wanted = _type_of(payload, field)
+    said = _fitting_special(_special(meta, field), field, wanted)
     if field.column and owner.kind is Kind.TABLE:
         _alter_column(transaction, field, field.column, wanted=wanted, schema=schema)
     elif wanted != field.type_name or not _changes_nothing(field, schema):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
-    if payload.get("meta") is not None:  # null is what GET answers for a field that nobody spoke of
+    if payload.get("meta") is not None or said:  # null is what GET answers for a field that nobody spoke of
         keys = {"collection": owner.name, "field": field.name}
-        metadata.save(transaction, "system_fields", keys, given=_special(meta, field), known=FIELD_META)
+        metadata.save(transaction, "system_fields", keys, given=said, known=FIELD_META)
 
 
 def rename(transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue) -> None:
@@ -88,6 +90,20 @@ def _special(meta: Settings, field: Field) -> Settings:
     return Settings({**meta, "special": [*given, needed]})
 
 
+def _fitting_special(meta: Settings, field: Field, wanted: str) -> Settings:
+    """Refuse markers that do not fit the type; the one that the former type brought along goes with it."""
+    special = meta["special"] if "special" in meta else list(field.special)
+    if wanted != field.type_name and isinstance(special, list) and IMPLIED.get(field.type_name) in special:
+        special = [marker for marker in special if marker != IMPLIED[field.type_name]]
+        meta = Settings({**meta, "special": special or None})
+    before, length = list(field.special), {"max_length": field.column.max_length if field.column else None}
+    old = faults_of_special(field.type_name, before) + faults_of_hash(field.type_name, before, length)
+    for place, reason in faults_of_special(wanted, special) + faults_of_hash(wanted, special, length):
+        if (place, reason) not in old:  # what was there before is sent back with a record
+            raise invalid_payload(f"{place}: {reason}", field=place)
+    return meta
+
+
 def _present(field: Field, column: Column) -> dict[str, object]:
     """Return the column as the settings that would make it."""
     return {
@@ -128,6 +144,11 @@ def _refuse_fixed(field: Field, column: Column, changed: Settings, wanted: str) 
     for key in _FIXED:
         if key in changed:
             raise invalid_payload(f"schema.{key}: it is fixed when the field is made", field=f"schema.{key}")
+    for place, reason in faults_of_hash(wanted, None, changed):
+        raise invalid_payload(f"{place}: {reason}", field=place)
+    if changed.get("is_indexed") is False and (column.primary_key or changed.get("is_unique", column.unique)):
+        reason = "schema.is_indexed: what makes a field unique is an index"
+        raise invalid_payload(reason, field="schema.is_indexed")
     if changed.get("max_length") is not None and wanted not in ("string", "hash"):
         raise invalid_payload("schema.max_length: only strings have a length", field="schema.max_length")
     if changed.get("is_nullable") and (column.primary_key or column.auto_increment):
@@ -172,7 +193,8 @@ def _fitting(wanted: str, schema: Settings) -> Settings:
 
 def _nullable(transaction: Transaction, field: Field, column: Column, value: object) -> None:
     change = text("DROP NOT NULL" if value else "SET NOT NULL")
-    transaction.define(ddl.alter_column(field.collection, field.name, change))
+    with nulls_told(field.collection, field.name):
+        transaction.define(ddl.alter_column(field.collection, field.name, change))
 
 
 def _default(transaction: Transaction, field: Field, column: Column, value: object) -> None:

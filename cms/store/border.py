@@ -22,6 +22,10 @@ class Deadlock(Stale):
     """Two transactions waited for each other, and this one was given up: all of it can be done again."""
 
 
+class Misfit(Stale):
+    """PostgreSQL does not find what a statement names, in its own words; a new look may help, or may not."""
+
+
 _CODES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
     {
         pg.UniqueViolation: ("RECORD_NOT_UNIQUE", "A value that must be unique is already there"),
@@ -43,7 +47,7 @@ _CODES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
 
 _KEY = re.compile(r'\((?:"((?:[^"]|"")+)"|([^"(),: ]+))\)=\(')
 
-_STALE = (
+_MISFITS = (
     pg.UndefinedTable,
     pg.UndefinedColumn,
     pg.UndefinedFunction,
@@ -68,10 +72,30 @@ def domain_error(error: psycopg.Error) -> Exception:
         if isinstance(error, kind):
             return Refused(Problem(code, f"{sentence}.", _place(error)))
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
-        return Deadlock(str(error))
-    if isinstance(error, _STALE) or _is_changed_plan(error):
-        return Stale(str(error))
+        return Deadlock(_said(error))
+    if isinstance(error, _MISFITS):
+        return Misfit(_said(error))
+    if _is_changed_plan(error):
+        return Stale(_said(error))
     return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), error)
+
+
+@contextmanager
+def nulls_told(collection: str, field: str) -> Iterator[None]:
+    """Tell the nulls that a definition meets in rows as CONTAINS_NULL_VALUES: nobody has sent them."""
+    try:
+        yield
+    except Refused as refused:
+        if refused.problems[0].code != "NOT_NULL_VIOLATION":
+            raise
+        sentence = f'Items of "{collection}" would hold null in "{field}", which is not to take it.'
+        place = {"collection": collection, "field": field}
+        raise Refused(Problem("CONTAINS_NULL_VALUES", sentence, place)) from refused
+
+
+def _said(error: psycopg.Error) -> str:
+    """Return the first line of what PostgreSQL said: the others may hold the statement, or another row's data."""
+    return error.diag.message_primary or type(error).__name__
 
 
 def _is_changed_plan(error: psycopg.Error) -> bool:
@@ -102,7 +126,7 @@ def _key_column(error: psycopg.Error) -> str | None:
 
 
 def _bad_value(error: psycopg.Error) -> Refused:
-    return invalid_payload("A value does not fit its field's type")
+    return invalid_payload("A value does not fit its field's type", **_place(error))
 
 
 def _too_slow(error: psycopg.Error) -> Refused:
@@ -110,11 +134,11 @@ def _too_slow(error: psycopg.Error) -> Refused:
 
 
 def _too_large(error: psycopg.Error) -> Refused:
-    return invalid_payload(f"The database refuses its size or depth: {error.diag.message_primary}")
+    return invalid_payload(f"The database refuses its size or depth: {_said(error)}")
 
 
 def _conflict(error: psycopg.Error) -> Refused:
-    return invalid_payload(f"The database refuses it: {error.diag.message_primary}")
+    return invalid_payload(f"The database refuses it: {_said(error)}")
 
 
 def _not_permitted(error: psycopg.Error) -> Refused:

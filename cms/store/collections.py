@@ -10,7 +10,14 @@ from cms.schema import ddl
 from cms.schema.definitions import CollectionDefinition, parse_collection
 from cms.schema.model import Catalogue, Collection, Kind
 from cms.schema.records import Record, collection_record
-from cms.schema.settings import COLLECTION_META, COLLECTION_SCHEMA, Settings, parse_settings
+from cms.schema.settings import (
+    COLLECTION_META,
+    COLLECTION_SCHEMA,
+    Settings,
+    contradictions,
+    parse_settings,
+    strange_keys,
+)
 from cms.store import metadata
 from cms.store.database import Transaction
 from cms.store.fields import complete_column, insert_field_record, require_geometry
@@ -21,6 +28,7 @@ from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store, require_admin
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+_RECORD_KEYS = ("collection", "meta", "schema")
 
 
 def list_collections(store: Store, identity: Identity) -> list[Record]:
@@ -127,7 +135,7 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
 
 
 def _update(transaction: Transaction, found: Collection, payload: Mapping[str, object], catalogue: Catalogue) -> None:
-    problems: list[Problem] = []
+    problems = strange_keys(payload, _RECORD_KEYS) + contradictions(payload, {"collection": (found.name,)})
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", problems)
     if problems:

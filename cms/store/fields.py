@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cms.errors import invalid_payload
+from cms.errors import Refused, invalid_payload
 from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition, parse_field
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.records import Record, field_record
-from cms.schema.settings import FIELD_META
+from cms.schema.settings import FIELD_META, contradictions
 from cms.schema.types import TYPES, Family
 from cms.store import metadata
 from cms.store.alterations import alter, rename
+from cms.store.border import nulls_told
 from cms.store.database import Transaction
 from cms.store.indexes import add_index, is_coming, keep_search_indexes
 from cms.store.lookup import alterable, known, known_field, require_table
@@ -49,6 +50,7 @@ def create_field(store: Store, identity: Identity, collection: str, payload: Map
     def work(transaction: Transaction, scene: Scene) -> Record:
         owner = alterable(scene.snapshot.catalogue, collection)
         item = parse_field(payload)
+        _check_place(payload, collection)
         _check_new(item, owner, scene.snapshot.catalogue)
         if not item.is_alias:
             # What was said of a column that was dropped behind the service's back must not come back with its name.
@@ -92,7 +94,8 @@ def delete_field(store: Store, identity: Identity, collection: str, field: str) 
 
 def add_column(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
     """Add a column with its index and comment."""
-    transaction.define(ddl.add_column(collection, item))
+    with nulls_told(collection, item.name):
+        transaction.define(ddl.add_column(collection, item))
     complete_column(transaction, collection, item)
 
 
@@ -114,6 +117,11 @@ def require_geometry(type_name: str, catalogue: Catalogue) -> None:
     """Raise `Refused` INVALID_PAYLOAD for a geometry where the database has no PostGIS."""
     if TYPES[type_name].family is Family.GEOMETRY and "postgis" not in catalogue.extensions:
         raise invalid_payload("Geometry fields need PostGIS in the database: CREATE EXTENSION postgis", field="type")
+
+
+def _check_place(payload: Mapping[str, object], collection: str) -> None:
+    if problems := contradictions(payload, {"collection": (collection,)}):
+        raise Refused(problems)
 
 
 def _check_new(item: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:
@@ -138,6 +146,7 @@ def _update(
     """Change one field and return its name, which may be new."""
     name, payload = change
     found = known_field(owner, name)
+    _check_place(payload, owner.name)
     alter(transaction, owner, found, payload)
     new = payload.get("field", name)
     if new == name:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from cms.errors import Refused, unavailable
@@ -10,6 +13,7 @@ from cms.schema import ddl
 from cms.schema.ddl import Index
 from cms.schema.model import Collection, Kind
 from cms.schema.types import Family
+from cms.store.border import Stale
 from cms.store.database import Database, Transaction
 from cms.store.statements import statement
 
@@ -17,6 +21,9 @@ log = logging.getLogger("cms.store")
 
 LARGE_BYTES = 16 * 2**20
 """From here on a plain CREATE INDEX would hold up writers noticeably: about 100,000 rows, half a second."""
+
+TURN_SECONDS = 0.1
+"""How long a build waits before it asks again whether it is its turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +37,44 @@ class LateIndex:
     def __call__(self, database: Database) -> None:
         """Build it; raises `Refused` SERVICE_UNAVAILABLE when that fails, which leaves everything else done."""
         try:
+            with _turn(database, self.table):
+                self._build(database)
+        except (Refused, Stale) as fault:
+            log.warning("index on %s.%s failed: %s", self.table, self.column, fault)
+            reason = f"The change is made, but the index of {self.table}.{self.column} could not be built: {fault}"
+            raise unavailable("database", reason) from fault
+
+    def _build(self, database: Database) -> None:
+        try:
             with database.alone() as connection:
                 connection.define(ddl.index(self.table, self.column, self.kind, concurrently=True))
                 connection.execute(statement("move_structure"))  # other processes have loaded it without
-        except Refused as refused:
-            log.warning("index on %s.%s failed: %s", self.table, self.column, refused)
+        except (Refused, Stale):
             self._clear(database)
-            reason = f"The change is made, but the index of {self.table}.{self.column} could not be built: {refused}"
-            raise unavailable("database", reason) from refused
+            raise
 
     def _clear(self, database: Database) -> None:
         """A failed build leaves an index that costs every write and serves no read."""
+        place = self.table, self.column, str(self.kind is Index.PARTS)
         with database.alone() as connection:
-            for (index,) in connection.execute(statement("invalid_indexes"), (self.table,)):
+            for (index,) in connection.execute(statement("invalid_indexes"), place):
                 connection.define(ddl.drop_index(index))
+
+
+@contextmanager
+def _turn(database: Database, table: str) -> Iterator[None]:
+    """Let one build or clearing on a table run at a time, over all machines: two of them would wait for each other.
+
+    Asked for again and again, because a statement that waits has a snapshot, which a concurrent build waits for in
+    its turn; held by a session, because an open transaction would have one too.
+    """
+    with database.alone() as keeper:
+        while not keeper.execute(statement("take_turn"), (table,))[0][0]:
+            time.sleep(TURN_SECONDS)
+        try:
+            yield
+        finally:
+            keeper.execute(statement("end_turn"), (table,))
 
 
 def add_index(transaction: Transaction, table: str, column: str, kind: Index = Index.VALUES) -> None:

@@ -18,7 +18,16 @@ from cms.schema.links import (
 )
 from cms.schema.model import Catalogue, Constraint, Relation
 from cms.schema.records import Record, related, relation_record
-from cms.schema.settings import RELATION_META, RELATION_SCHEMA, Setting, Settings, parse_settings
+from cms.schema.settings import (
+    RELATION_KEYS,
+    RELATION_META,
+    RELATION_SCHEMA,
+    Setting,
+    Settings,
+    contradictions,
+    parse_settings,
+    strange_keys,
+)
 from cms.schema.types import TYPES
 from cms.store import metadata
 from cms.store.database import Transaction
@@ -74,6 +83,7 @@ def update_relation(store: Store, identity: Identity, place: tuple[str, str], pa
 
     def work(transaction: Transaction, scene: Scene) -> Record:
         found = _own(scene.snapshot.catalogue, *place)
+        _check_keys(payload, place, found)
         _update(transaction, found, payload, scene.snapshot.catalogue)
         return _after(transaction, found.many_collection, found.many_field)
 
@@ -103,6 +113,17 @@ def _own(catalogue: Catalogue, collection: str, field: str) -> Relation:
     if known(catalogue, found.many_collection).system:
         raise forbidden()
     return found
+
+
+def _check_keys(payload: Mapping[str, object], place: tuple[str, str], found: Relation) -> None:
+    """The path may name either side, the record names the many side: both are what is there."""
+    said: dict[str, tuple[object, ...]] = {
+        "collection": (place[0], found.many_collection),
+        "field": (place[1], found.many_field),
+        "related_collection": (found.one_collection,),
+    }
+    if problems := strange_keys(payload, RELATION_KEYS) + contradictions(payload, said):
+        raise Refused(problems)
 
 
 def _relate(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:

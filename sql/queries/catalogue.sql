@@ -73,6 +73,7 @@ keys AS (
     LEFT JOIN pg_class AS target ON target.oid = con.confrelid
     WHERE con.contype IN ('p', 'u', 'f')
       AND con.conparentid = 0
+      AND (con.confrelid = 0 OR target.relnamespace = current_schema()::regnamespace)  -- others are no collections
 ),
 indexes AS (
     SELECT
@@ -105,3 +106,9 @@ FROM system_version AS version;
 -- The counters of freshness, for answers that need no other statement.
 SELECT structure, access
 FROM system_version;
+
+-- name: hold_version
+-- The counters, which then stay until the transaction ends.
+SELECT structure, access
+FROM system_version
+FOR SHARE;

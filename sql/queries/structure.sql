@@ -210,13 +210,33 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND index.indpred IS NULL
   AND attribute.attname = $2::text;
 
+-- name: take_turn
+-- Whether the session may now build an index of the table after the commit.
+SELECT pg_try_advisory_lock(hashtextextended($1::text, 2));
+
+-- name: end_turn
+-- Lets the next one build.
+SELECT pg_advisory_unlock(hashtextextended($1::text, 2));
+
 -- name: invalid_indexes
--- The indexes of a table whose build failed half way.
+-- The indexes of one column whose build failed half way: over its values, or over an expression of it.
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
+JOIN pg_depend AS depend
+    ON depend.classid = 'pg_class'::regclass
+    AND depend.objid = index.indexrelid
+    AND depend.refclassid = 'pg_class'::regclass
+    AND depend.refobjid = index.indrelid
+JOIN pg_attribute AS attribute ON attribute.attrelid = index.indrelid AND attribute.attnum = depend.refobjsubid
 WHERE index.indrelid = to_regclass(quote_ident($1::text))
-  AND NOT index.indisvalid;
+  AND attribute.attname = $2::text
+  AND (index.indexprs IS NOT NULL) = $3::text::boolean
+  AND index.indnkeyatts = 1
+  AND index.indpred IS NULL
+  AND NOT index.indisunique
+  AND NOT index.indisvalid
+  AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
 
 -- name: search_indexes
 -- The columns of a table with the indexes that serve searches in them.
@@ -248,11 +268,12 @@ ON CONFLICT (many_collection, many_field) DO UPDATE
 SET dropped = TRUE, one_collection = NULL, one_field = NULL;
 
 -- name: foreign_keys_to
--- The foreign keys of other tables that point to a table, relations or not.
+-- The foreign keys of other collections that point to a table, relations or not.
 SELECT source.relname, con.conname
 FROM pg_constraint AS con
 JOIN pg_class AS source ON source.oid = con.conrelid
 WHERE con.confrelid = to_regclass(quote_ident($1::text))
   AND con.conrelid <> con.confrelid
+  AND source.relnamespace = current_schema()::regnamespace
   AND con.contype = 'f'
   AND con.conparentid = 0;

@@ -43,7 +43,7 @@ def test_every_documented_key_of_meta_is_answered(api: Client) -> None:
     make(api, "articles")
     expected = """collection icon color note display_template hidden singleton translations archive_field archive_value
         unarchive_value sort_field sort group collapse archive_app_filter accountability item_duplication_fields
-        preview_url versioning"""
+        preview_url versioning searchable"""
     assert api.get("/collections/articles").data["meta"].keys() == set(expected.split())
 
 

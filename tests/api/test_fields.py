@@ -214,7 +214,25 @@ def test_a_field_that_is_there_is_not_added_again(things: Client) -> None:
 
 def test_a_required_field_that_has_rows_without_it_is_refused(things: Client) -> None:
     refused = things.post("/fields/things", {"field": "a", "type": "string", "schema": {"is_nullable": False}})
-    assert (refused.status, refused.codes) == (400, ["NOT_NULL_VIOLATION"])
+    assert (refused.status, refused.codes) == (400, ["CONTAINS_NULL_VALUES"])
+    assert (refused.errors[0]["collection"], refused.errors[0]["field"]) == ("things", "a")
+
+
+def test_a_field_that_holds_nulls_does_not_become_required(things: Client) -> None:
+    add(things, "a", "string")
+    refused = things.patch("/fields/things/a", {"schema": {"is_nullable": False}})
+    assert (refused.status, refused.codes) == (400, ["CONTAINS_NULL_VALUES"])
+    assert (refused.errors[0]["collection"], refused.errors[0]["field"]) == ("things", "a")
+    things.patch("/items/things/1", {"a": "x"})
+    assert things.patch("/fields/things/a", {"schema": {"is_nullable": False}}).status == 200
+
+
+def test_a_refusal_of_the_databases_is_told_in_its_first_line_only(things: Client) -> None:
+    refused = things.post("/fields/things", {"field": "a", "type": "json", "schema": {"is_indexed": True}})
+    assert refused.codes == ["INVALID_PAYLOAD"]
+    assert "operator class" in refused.errors[0]["reason"]
+    assert "HINT" not in refused.text
+    assert "\\n" not in refused.text
 
 
 def test_a_dropped_field_takes_its_data_and_its_name_along(things: Client, dsn: str) -> None:

@@ -81,6 +81,27 @@ def test_what_is_required_must_be_there(admin: Client) -> None:
     assert admin.post(books.path, {"title": "a", "isbn": "b"}).data["pages"] == 1
 
 
+def test_null_is_no_value_for_a_field_that_takes_none_though_it_has_a_default(admin: Client) -> None:
+    books = table(admin, field("pages", "integer", is_nullable=False, default_value=1))
+    answer = admin.post(books.path, {"pages": None})
+    assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
+    assert (answer.errors[0]["field"], answer.errors[0]["type"]) == ("pages", "required")
+
+
+def test_null_for_a_key_that_counts_up_is_as_good_as_nothing(admin: Client) -> None:
+    books = table(admin, field("title", "string"))
+    assert [item["id"] for item in books.add({"id": None, "title": "a"}, {"title": "b"}, {"id": None})] == [1, 2, 3]
+    assert admin.post(books.path, {"id": None, "title": "c"}).data["id"] == 4
+
+
+def test_a_column_too_short_for_a_hash_is_told_with_its_place(stage: Stage) -> None:
+    stage.execute("CREATE TABLE doors (id serial PRIMARY KEY, code varchar(20))")
+    stage.execute("INSERT INTO system_fields (collection, field, special) VALUES ('doors', 'code', '{hash}')")
+    answer = stage.admin.post("/items/doors", {"code": "x"})
+    assert (answer.status, answer.codes) == (400, ["VALUE_TOO_LONG"])
+    assert (answer.errors[0]["collection"], answer.errors[0]["field"]) == ("doors", "code")
+
+
 def test_special_fields_fill_themselves_whatever_is_sent(admin: Client) -> None:
     me = admin.get("/users/me").data
     books = table(

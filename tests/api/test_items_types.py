@@ -268,3 +268,11 @@ def test_a_key_of_any_type_is_created_changed_and_deleted(stage: Stage, kind: st
     assert key == shown
     assert items.api.delete(items.path, [sent]).status == 204
     assert items.column("v") == []
+
+
+@pytest.mark.parametrize("written", ["1_000", "１２", "٣", "0x10", "1e", "+", "1,5", "Infinity", "NaN", "1 2", ""])
+@pytest.mark.parametrize("type_name", ["integer", "bigInteger", "float", "decimal"])
+def test_a_text_is_a_number_only_when_it_is_written_as_one(admin: Client, type_name: str, written: str) -> None:
+    things = table(admin, field("n", type_name))
+    assert admin.post(things.path, {"n": written}).codes == ["INVALID_PAYLOAD"]
+    assert things.add({"n": " +12.0e1 "})[0]["n"] == 120

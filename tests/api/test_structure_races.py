@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 from cms.store import indexes
+from cms.store.snapshot import Snapshot, Snapshots
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 
 Processes = list[Client]
@@ -196,3 +198,62 @@ def test_an_index_of_a_large_table_holds_up_no_writer_and_is_seen_by_every_proce
         writer.commit()
         assert answer.result().data["schema"]["is_indexed"]
     assert other.get("/fields/a/x").data["schema"]["is_indexed"]
+
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+def test_a_change_of_structure_that_is_given_up_for_a_deadlock_is_made_again(api: Client, dsn: str) -> None:
+    """The other side asks for what the service holds, and waits longer than the service before it looks for a cycle."""
+    api.post("/collections", {"collection": "a", "schema": {}})
+    with (
+        ThreadPoolExecutor(1) as pool,
+        psycopg.connect(dsn) as other,
+        psycopg.connect(dsn, autocommit=True) as watch,
+    ):
+        other.execute("SET deadlock_timeout = '30s'")
+        other.execute("INSERT INTO a DEFAULT VALUES")
+        answer = pool.submit(api.post, "/fields/a", {"field": "x", "type": "integer"})
+        while watch.execute(WAITING).fetchone() == (0,):
+            time.sleep(0.01)
+        other.execute("UPDATE system_version SET access = access + 1")
+        other.commit()
+        assert answer.result().status == 200, answer.result().text
+
+
+@pytest.fixture
+def restless(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process changes the structure each time that somebody has looked at it."""
+    current = Snapshots.current
+
+    def moved(snapshots: Snapshots) -> Snapshot:
+        found = current(snapshots)
+        with psycopg.connect(dsn) as connection:
+            connection.execute("UPDATE system_version SET structure = structure + 1")
+        return found
+
+    monkeypatch.setattr(Snapshots, "current", moved)
+
+
+def test_a_write_comes_through_a_run_of_changes_of_structure(api: Client, request: pytest.FixtureRequest) -> None:
+    api.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
+    request.getfixturevalue("restless")
+    assert api.post("/items/a", {"x": 1}).data == {"id": 1, "x": 1}
+    assert api.patch("/items/a/1", {"x": 2}).data == {"id": 1, "x": 2}
+
+
+def test_the_structure_holds_still_until_a_write_that_was_overtaken_has_committed(
+    api: Client, dsn: str, request: pytest.FixtureRequest
+) -> None:
+    api.post("/collections", {"collection": "a", "schema": {}})
+    with psycopg.connect(dsn) as holder, ThreadPoolExecutor(1) as pool:
+        holder.execute("LOCK TABLE a IN SHARE MODE")
+        request.getfixturevalue("restless")
+        answer = pool.submit(api.post, "/items/a", {})
+        with psycopg.connect(dsn, autocommit=True) as watch:
+            while watch.execute(WAITING).fetchone() == (0,):
+                time.sleep(0.01)
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                watch.execute("SELECT FROM system_version FOR NO KEY UPDATE NOWAIT")
+        holder.commit()
+        assert answer.result().status == 200, answer.result().text

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from cms.store.snapshot import Snapshots
 from tests.client import Client
 
 Run = Callable[[str], None]
@@ -248,3 +249,53 @@ def test_tables_that_the_service_keeps_for_itself_are_never_seen(api: Client) ->
         assert api.get(f"/items/{name}").status == 404
         assert api.delete(f"/collections/{name}").status == 404
     assert "failed_logins" not in fields(api, "system_users")
+
+
+LASTING = """
+    CREATE TABLE a (id serial PRIMARY KEY);
+    CREATE FUNCTION wrong() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        INSERT INTO nowhere VALUES (1); RETURN NEW;
+    END $$;
+    CREATE TRIGGER wrong BEFORE INSERT ON a FOR EACH ROW EXECUTE FUNCTION wrong();
+    CREATE FUNCTION broken() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN RETURN missing(); END $$;
+    CREATE VIEW seen AS SELECT 1 AS id, broken() AS n
+"""
+
+
+def test_a_fault_that_a_new_look_does_not_mend_is_told_as_the_database_tells_it(
+    api: Client, behind: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind(LASTING)
+    loads: list[Any] = []
+    renew = Snapshots.renew
+
+    def counted(snapshots: Snapshots, stale: Any) -> Any:
+        loads.append(stale)
+        return renew(snapshots, stale)
+
+    monkeypatch.setattr(Snapshots, "renew", counted)
+    for method, path, said in (
+        ("POST", "/items/a", 'relation "nowhere" does not exist'),
+        ("GET", "/items/seen", "function missing() does not exist"),
+    ):
+        api.get("/items/a")
+        loads.clear()
+        answer = api.send(method, path, {} if method == "POST" else None)
+        assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
+        assert answer.errors[0]["reason"] == f"It refuses the statement: {said}"
+        assert len(loads) == 1
+
+
+def test_a_foreign_key_from_or_to_another_schema_is_no_relation(api: Client, behind: Run, dsn: str) -> None:
+    behind(
+        """CREATE SCHEMA other; CREATE TABLE other.a (id int PRIMARY KEY); CREATE TABLE a (id int PRIMARY KEY);
+        CREATE TABLE b (id int PRIMARY KEY, x int CONSTRAINT same REFERENCES other.a);
+        CREATE TABLE other.c (id int PRIMARY KEY, x int CONSTRAINT same REFERENCES a);
+        CREATE TABLE c (id int PRIMARY KEY, x int CONSTRAINT same CHECK (x > 0))"""
+    )
+    assert api.get("/relations/b").data == []
+    assert fields(api, "b")["x"]["schema"]["foreign_key_table"] is None
+    refused = api.delete("/collections/a")
+    assert (refused.status, refused.codes) == (400, ["INVALID_PAYLOAD"])
+    with psycopg.connect(dsn) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_constraint WHERE conname = 'same'").fetchone() == (3,)

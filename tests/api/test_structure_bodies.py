@@ -1,0 +1,139 @@
+"""What a body of /collections, /fields or /relations says is done or refused with its place, never passed over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.client import Client
+from tests.things import field, table
+
+NEW: dict[str, Any] = {"collection": "new", "schema": {}}
+
+
+@pytest.fixture
+def things(api: Client) -> Client:
+    """The administrator's client, with articles that have an author."""
+    fields = [{"field": "author", "type": "integer"}, {"field": "title", "type": "string"}]
+    api.post("/collections", {"collection": "authors", "schema": {}})
+    api.post("/collections", {"collection": "articles", "schema": {}, "fields": fields})
+    relation = {"collection": "articles", "field": "author", "related_collection": "authors"}
+    assert api.post("/relations", {**relation, "meta": {"one_field": "articles"}}).status == 200
+    return api
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "place"),
+    [
+        ("POST", "/collections", {**NEW, "feilds": []}, "feilds"),
+        ("POST", "/collections", {**NEW, "fields": [{"field": "a", "type": "text", "x": 1}]}, "fields[0].x"),
+        ("PATCH", "/collections/articles", {"hidden": True}, "hidden"),
+        ("PATCH", "/collections/articles", {"fields": []}, "fields"),
+        ("PATCH", "/collections/articles", {"collection": "texts"}, "collection"),
+        ("PATCH", "/collections", [{"collection": "articles", "hidden": True}], "hidden"),
+        ("POST", "/fields/articles", {"field": "a", "type": "text", "is_unique": True}, "is_unique"),
+        ("POST", "/fields/articles", {"field": "a", "type": "text", "collection": "authors"}, "collection"),
+        ("PATCH", "/fields/articles/title", {"is_unique": True}, "is_unique"),
+        ("PATCH", "/fields/articles/title", {"collection": "authors"}, "collection"),
+        ("PATCH", "/fields/articles", [{"field": "title", "note": "x"}], "note"),
+        ("POST", "/relations", {"collection": "articles", "field": "title", "on_delete": "CASCADE"}, "on_delete"),
+        ("PATCH", "/relations/articles/author", {"on_delete": "CASCADE"}, "on_delete"),
+        ("PATCH", "/relations/articles/author", {"collection": "authors"}, "collection"),
+        ("PATCH", "/relations/articles/author", {"field": "title"}, "field"),
+        ("PATCH", "/relations/articles/author", {"related_collection": "articles"}, "related_collection"),
+    ],
+)
+def test_a_key_that_would_do_nothing_is_refused(
+    things: Client, method: str, path: str, body: object, place: str
+) -> None:
+    before = [things.get(path).data for path in ("/collections", "/fields", "/relations")]
+    answer = things.send(method, path, body)
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert answer.errors[0]["field"] == place
+    assert [things.get(path).data for path in ("/collections", "/fields", "/relations")] == before
+
+
+def test_the_record_of_a_relation_may_be_sent_back_to_either_side(things: Client) -> None:
+    record = things.get("/relations/articles/author").data
+    for path in ("/relations/articles/author", "/relations/authors/articles"):
+        assert things.patch(path, record).data == record
+    assert things.patch("/relations/authors/articles", {"collection": "authors", "field": "articles"}).data == record
+
+
+@pytest.mark.parametrize("setting", ["is_unique", "is_primary_key"])
+def test_the_index_of_a_unique_column_is_not_taken_away_alone(api: Client, setting: str) -> None:
+    things = table(api, {"field": "code", "type": "string", "schema": {setting: True}})
+    path = f"/fields/{things.name}/code"
+    record = api.get(path).data
+    answer = api.patch(path, {"schema": {"is_indexed": False}})
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], "schema.is_indexed")
+    assert api.patch(path, record).data == record
+
+
+def test_a_column_may_lose_its_uniqueness_and_its_index_together(api: Client) -> None:
+    things = table(api, field("code", "string", is_unique=True))
+    schema = api.patch(f"/fields/{things.name}/code", {"schema": {"is_unique": False, "is_indexed": False}}).data[
+        "schema"
+    ]
+    assert (schema["is_unique"], schema["is_indexed"]) == (False, False)
+
+
+MISFITS = [
+    ("integer", "uuid"),
+    ("string", "date-created"),
+    ("integer", "date-updated"),
+    ("integer", "user-created"),
+    ("json", "role-updated"),
+    ("integer", "hash"),
+    ("json", "cast-csv"),
+    ("string", "cast-json"),
+    ("string", "cast-boolean"),
+    ("string", "geometry"),
+    ("integer", "o2m"),
+]
+
+
+@pytest.mark.parametrize(("type_name", "special"), MISFITS)
+def test_a_marker_that_does_not_fit_the_type_is_refused(api: Client, type_name: str, special: str) -> None:
+    things = table(api, field("a", type_name))
+    made = api.post(f"/fields/{things.name}", field("b", type_name, special=special))
+    changed = api.patch(f"/fields/{things.name}/a", {"meta": {"special": [special]}})
+    for answer in (made, changed):
+        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], "meta.special")
+    assert [record["field"] for record in api.get(f"/fields/{things.name}").data] == ["id", "a"]
+
+
+def test_a_type_changes_only_into_one_that_its_markers_fit(api: Client) -> None:
+    things = table(api, field("made", "timestamp", special="date-created"), field("done", "boolean"))
+    assert api.patch(f"/fields/{things.name}/made", {"type": "string"}).errors[0]["field"] == "meta.special"
+    assert api.patch(f"/fields/{things.name}/made", {"type": "datetime"}).data["meta"]["special"] == ["date-created"]
+    assert api.patch(f"/fields/{things.name}/done", {"type": "string"}).data["meta"]["special"] is None
+
+
+def test_a_marker_from_before_may_be_sent_back_with_its_record(api: Client, dsn: str) -> None:
+    things = table(api, field("a", "integer"))
+    with psycopg.connect(dsn) as connection:
+        connection.execute("UPDATE system_fields SET special = '{date-created}' WHERE field = 'a'")
+    record = api.get(f"/fields/{things.name}/a").data
+    assert record["meta"]["special"] == ["date-created"]
+    assert api.patch(f"/fields/{things.name}/a", record).data == record
+
+
+def test_a_hash_has_room_for_what_argon2_makes(api: Client) -> None:
+    things = table(api, field("word", "hash"), field("short", "string", max_length=127))
+    assert api.get(f"/fields/{things.name}/word").data["schema"]["max_length"] == 255
+    for answer in (
+        api.post(f"/fields/{things.name}", field("b", "hash", max_length=127)),
+        api.post(f"/fields/{things.name}", field("b", "string", max_length=127, special="hash")),
+        api.patch(f"/fields/{things.name}/word", {"schema": {"max_length": 127}}),
+        api.patch(f"/fields/{things.name}/short", {"meta": {"special": ["hash"]}}),
+    ):
+        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
+            400,
+            ["INVALID_PAYLOAD"],
+            "schema.max_length",
+        )
+    assert api.patch(f"/fields/{things.name}/word", {"schema": {"max_length": 128}}).status == 200
+    assert things.add({"word": "x" * 300})[0]["word"] == "**********"

@@ -1,0 +1,157 @@
+"""Filters and search, row by row (decisions, sections 4 and 15)."""
+
+from __future__ import annotations
+
+import unicodedata
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from tests.model.shape import Collection, Link, Row, World
+from tests.model.values import Typed, rank, read, shown, value_of
+
+Said = dict[str, Any]
+
+GROUPS = {"_and": all, "_or": any}
+
+
+def holds(world: World, collection: Collection, row: Row, said: Said) -> bool:
+    """Whether a row fulfils a filter: several keys at one level mean `_and`."""
+    return all(_entry(world, collection, row, entry) for entry in said.items())
+
+
+def _entry(world: World, collection: Collection, row: Row, entry: tuple[str, Any]) -> bool:
+    name, inner = entry
+    if name in GROUPS:
+        return GROUPS[name](holds(world, collection, row, item) for item in inner)
+    if not isinstance(inner, dict):
+        inner = {"_eq": inner}
+    link = collection.links.get(name)
+    if link and link.many:
+        return _to_many(world, row, link, inner)
+    if link:
+        return _to_one(world, (collection.columns[link.near], row[link.near]), world.related(row, link), (link, inner))
+    return _own(world, value_of(world, collection, row, name), inner)
+
+
+def _to_many(world: World, row: Row, link: Link, inner: Said) -> bool:
+    """At least one item (`_some`, or when nothing is said), or not one (`_none`)."""
+    said: Said = inner["_some"] if "_some" in inner else inner.get("_none") or inner
+    found = any(holds(world, world.shape[link.target], item, said) for item in world.related(row, link))
+    return not found if "_none" in inner else found
+
+
+def _to_one(world: World, key: Typed, items: list[Row], said: tuple[Link, Said]) -> bool:
+    """Operators speak of the key, everything else of the item; there is at most one."""
+    link, inner = said
+
+    def one(name: str, operand: Any) -> bool:
+        if name in GROUPS:
+            return GROUPS[name](_to_one(world, key, items, (link, item)) for item in operand)
+        if name.startswith("_"):
+            return test(world, key, name, operand)
+        return any(holds(world, world.shape[link.target], item, {name: operand}) for item in items)
+
+    return all(one(*entry) for entry in inner.items())
+
+
+def _own(world: World, typed: Typed, inner: Said) -> bool:
+    def one(name: str, operand: Any) -> bool:
+        if name in GROUPS:
+            return GROUPS[name](_own(world, typed, item) for item in operand)
+        return test(world, typed, name, operand)
+
+    return all(one(*entry) for entry in inner.items())
+
+
+# Operators
+
+
+def test(world: World, typed: Typed, operator: str, operand: Any) -> bool:
+    """Whether a value passes an operator; a null passes only those that ask for it, and `_nin` of nothing."""
+    _, value = typed
+    if operand is None:
+        operator, operand = {"_eq": "_null", "_neq": "_nnull"}[operator], True
+    if operator in ("_null", "_nnull", "_empty", "_nempty"):
+        wanted = (operator in ("_null", "_empty")) == (operand in (True, "true", "1", ""))
+        return wanted == (value is None or (operator.endswith("empty") and _is_empty(value)))
+    if operator == "_nin" and not operand:
+        return True
+    return value is not None and _compare(world, typed, operator, operand)
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, str | list | dict) and not value
+
+
+def _compare(world: World, typed: Typed, operator: str, operand: Any) -> bool:
+    kind, value = typed
+    if operator in ("_in", "_nin"):
+        return any(value == read(kind, item) for item in operand) == (operator == "_in")
+    if operator in ("_between", "_nbetween"):
+        low, high = (rank(world, kind, read(kind, item)) for item in operand)
+        return bool(low <= rank(world, kind, value) <= high) == (operator == "_between")
+    if operator in ("_lt", "_lte", "_gt", "_gte"):
+        return _ordered(operator, rank(world, kind, value), rank(world, kind, read(kind, operand)))
+    return _matches(operator, value, read(kind, operand))
+
+
+def _ordered(operator: str, left: Any, right: Any) -> bool:
+    equals = operator.endswith("e") and left == right
+    return equals or bool(left < right if operator.startswith("_lt") else left > right)
+
+
+_PLAIN = ("eq", "contains", "starts_with", "ends_with")
+
+
+def _matches(operator: str, value: Any, operand: Any) -> bool:
+    """`_nicontains` is `contains`, blind to case and negated."""
+    name = next(found for found in _PLAIN if operator.endswith(found))
+    modes = operator.removesuffix(name)
+    if "i" in modes:
+        value, operand = value.lower(), operand.lower()
+    match name:
+        case "contains":
+            found: bool = operand in value
+        case "starts_with":
+            found = value.startswith(operand)
+        case "ends_with":
+            found = value.endswith(operand)
+        case _:
+            found = value == operand
+    return found != ("n" in modes)
+
+
+# Search
+
+
+def hit(world: World, collection: Collection, row: Row, word: str) -> bool:
+    """Whether the word is part of a text field, or equals a number or a uuid."""
+    return any(_hit(world, (kind, row[name]), word) for name, kind in collection.columns.items())
+
+
+def _hit(world: World, typed: Typed, word: str) -> bool:
+    kind, value = typed
+    if value is None:
+        return False
+    match kind:
+        case "string":
+            return _folded(world, word) in _folded(world, value)
+        case "integer" | "decimal":
+            return bool(_number(word) == value)
+        case "uuid":
+            return word.lower() == str(shown(kind, value))
+        case _:
+            return False
+
+
+def _folded(world: World, text: str) -> str:
+    if not world.accents:
+        text = "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+    return text.lower()
+
+
+def _number(word: str) -> Decimal | None:
+    try:
+        return Decimal(word)
+    except InvalidOperation:
+        return None

@@ -1,0 +1,90 @@
+"""Groups and aggregates over rows that are already chosen (decisions, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from typing import Any
+
+from tests.model.shape import Collection, Row, World
+from tests.model.values import key_of, least_first, rank, shown, value_of
+
+Params = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class About:
+    """An average: how many of its digits are answered is up to the database, 15 of them at least."""
+
+    exact: Decimal
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Decimal) and abs(other - self.exact) <= abs(self.exact) * Decimal("1e-15")
+
+
+def summed(world: World, collection: Collection, rows: list[Row], params: Params) -> list[dict[str, Any]]:
+    """Return one entry for each group, or the only one for all rows, in order."""
+    names = params.get("groupBy", [])
+    groups = _groups(world, collection, rows, names)
+    for term in reversed([*params.get("sort", []), *names]):
+        name = term.removeprefix("-")
+        groups = sorted(groups, key=_sorted_by(world, collection, name, names), reverse=term.startswith("-"))
+    return [_entry(world, collection, group, params) for group in groups]
+
+
+def _groups(world: World, collection: Collection, rows: list[Row], names: Sequence[str]) -> list[list[Row]]:
+    if not names:
+        return [rows]
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        values = tuple(rank(world, *value_of(world, collection, row, name)) for name in names)
+        found.setdefault(values, []).append(row)
+    return list(found.values())
+
+
+def _sorted_by(world: World, collection: Collection, name: str, names: Sequence[str]) -> Callable[[list[Row]], Any]:
+    def key(group: list[Row]) -> Any:
+        if name in names:
+            return rank(world, *value_of(world, collection, group[0], name))
+        function, _, field = name.partition(".")
+        kind = collection.columns[field] if function in ("min", "max") else "decimal"
+        return rank(world, kind, _total(world, collection, group, (function, field or "*")))
+
+    return key
+
+
+def _entry(world: World, collection: Collection, group: list[Row], params: Params) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        key_of(name): shown(*value_of(world, collection, group[0], name)) for name in params.get("groupBy", [])
+    }
+    for function, fields in params.get("aggregate", {}).items():
+        totals = {field: _shown(world, collection, group, (function, field)) for field in fields}
+        entry[function] = totals["*"] if fields == ["*"] else totals
+    return entry
+
+
+def _shown(world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]) -> Any:
+    function, field = aggregate
+    total = _total(world, collection, group, aggregate)
+    if function.startswith("avg") and total is not None:
+        return About(total)
+    return shown(collection.columns[field], total) if function in ("min", "max") else total
+
+
+def _total(world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]) -> Any:
+    """Return an aggregate of what is not null; the sum of nothing is null."""
+    function, field = aggregate
+    if field == "*":
+        return len(group)
+    values = [row[field] for row in group if row[field] is not None]
+    if function.endswith("Distinct"):
+        values = list(set(values))
+    if function.startswith("count"):
+        return len(values)
+    if not values:
+        return None
+    if function in ("min", "max"):
+        return least_first(world, collection.columns[field], values)[0 if function == "min" else -1]
+    with localcontext(prec=60):
+        return Decimal(sum(values)) / (1 if function.startswith("sum") else len(values))

@@ -1,0 +1,119 @@
+"""What a read answers, the slow way: filter all rows, sort them, cut the page out, show each (decisions, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.model.filters import hit, holds
+from tests.model.groups import summed
+from tests.model.shape import KEY, Collection, Link, Row, World
+from tests.model.values import key_of, rank, shown, value_of
+
+Params = Mapping[str, Any]
+Path = Sequence[str]
+
+USUAL_LIMIT = 100
+
+
+def answer(world: World, collection: Collection, query: Params) -> dict[str, Any]:
+    """Return the body of the answer to a list read; the query has the form of a SEARCH body's."""
+    rows = world.rows[collection.name]
+    paths = [path.split(".") for path in query.get("fields", ["*"])]
+    data = level(world, collection, rows, params=query, paths=paths, deep=query.get("deep", {}))
+    counts = {"total_count": len(rows), "filter_count": len(chosen(world, collection, rows, query))}
+    asked = counts if "*" in query.get("meta", []) else query.get("meta", [])
+    return {"data": data, **({"meta": {name: counts[name] for name in asked}} if asked else {})}
+
+
+def level(
+    world: World, collection: Collection, rows: list[Row], *, params: Params, paths: list[Path], deep: Params
+) -> list[Any]:
+    """Return the items of one level; without paths their keys."""
+    found = chosen(world, collection, rows, params)
+    if "aggregate" in params or "groupBy" in params:
+        return paged(summed(world, collection, found, params), params)
+    items = paged(ordered(world, collection, found, params.get("sort", [])), params)
+    if not paths:
+        return [row[KEY] for row in items]
+    return [item(world, collection, row, paths=paths, aliases=params.get("alias", {}), deep=deep) for row in items]
+
+
+def chosen(world: World, collection: Collection, rows: list[Row], params: Params) -> list[Row]:
+    """Return the rows that the filter and the search find."""
+    word = params.get("search")
+    return [
+        row
+        for row in rows
+        if holds(world, collection, row, params.get("filter", {})) and (not word or hit(world, collection, row, word))
+    ]
+
+
+def paged(items: list[Any], params: Params) -> list[Any]:
+    limit = params.get("limit", USUAL_LIMIT)
+    size = len(items) if limit == -1 else limit
+    start = params.get("offset", (params.get("page", 1) - 1) * size)
+    return items[start : start + size]
+
+
+def ordered(world: World, collection: Collection, rows: list[Row], sort: Sequence[str]) -> list[Row]:
+    """Sort by each term, the last one first: a stable sort leaves ties as they were."""
+    usual = [collection.sort_field] if collection.sort_field else []
+    for term in reversed([*(sort or usual), KEY]):
+        path = term.removeprefix("-").split(".")
+        rows = sorted(rows, key=lambda row: _sorted_by(world, collection, row, path), reverse=term.startswith("-"))
+    return rows
+
+
+def _sorted_by(world: World, collection: Collection, row: Row, path: Path) -> Any:
+    """Return the rank of the value at the end of a path of to-one links; it is null where one leads nowhere."""
+    *steps, last = path
+    for step in steps:
+        link = collection.links[step]
+        found = world.related(row, link)
+        if not found:
+            return rank(world, "", None)
+        collection, row = world.shape[link.target], found[0]
+    return rank(world, *value_of(world, collection, row, last))
+
+
+# What is shown
+
+
+def item(
+    world: World, collection: Collection, row: Row, *, paths: list[Path], aliases: Params, deep: Params
+) -> dict[str, Any]:
+    """Return one item with what its paths ask for."""
+    shows: dict[str, Any] = {}
+    for name, rests in _asked(collection, paths).items():
+        meant = aliases.get(name, name)
+        key = name if name in aliases else key_of(name)
+        link = collection.links.get(meant)
+        if link and link.told_by:
+            shows[link.near] = shows.get(link.near) or _opened(world, row, link, paths=rests, deep={})
+        elif link is None:
+            shows[key] = shown(*value_of(world, collection, row, meant))
+        else:
+            shows[key] = _opened(world, row, link, paths=rests, deep=deep.get(name, {}))
+    return shows
+
+
+def _asked(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
+    """Return what is asked of each field; `*` is every column and every list, `*.*` all that either may lead to."""
+    asked: dict[str, list[Path]] = {}
+    for head, *rest in paths:
+        every = [*collection.columns, *(name for name, link in collection.links.items() if link.many)]
+        for name in every if head == "*" else [head]:
+            for meant in (collection.arms(name) if rest else []) or [name]:
+                asked.setdefault(meant, []).extend([rest] if rest else [])
+    opened = {name.partition(":")[0] for name in asked if ":" in name}
+    return {name: rests for name, rests in asked.items() if name not in opened}
+
+
+def _opened(world: World, row: Row, link: Link, *, paths: list[Path], deep: Params) -> Any:
+    """Return related items, or their keys where no path leads on; a to-one that is hidden is null."""
+    params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
+    deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
+    found = world.related(row, link)
+    items = level(world, world.shape[link.target], found, params=params, paths=paths, deep=deeper)
+    return items if link.many else items[0] if items else None
