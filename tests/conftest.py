@@ -20,6 +20,7 @@ from cms.config import Config, load, secret_of
 from cms.store.embedded import start
 from cms.store.migrate import migrate
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+from tests.databases import drop_database
 
 _numbers = itertools.count()
 
@@ -61,9 +62,11 @@ def make_database(server_dsn: str) -> Callable[..., str]:
 
 
 @pytest.fixture
-def empty_dsn(make_database: Callable[..., str]) -> str:
+def empty_dsn(make_database: Callable[..., str]) -> Iterator[str]:
     """A fresh database with nothing in it."""
-    return make_database()
+    dsn = make_database()
+    yield dsn
+    drop_database(dsn)
 
 
 @pytest.fixture(scope="session")
@@ -76,9 +79,11 @@ def template(make_database: Callable[..., str]) -> str:
 
 
 @pytest.fixture
-def dsn(make_database: Callable[..., str], template: str) -> str:
+def dsn(make_database: Callable[..., str], template: str) -> Iterator[str]:
     """A migrated database with the first admin, for this test alone."""
-    return make_database(template)
+    dsn = make_database(template)
+    yield dsn
+    drop_database(dsn)
 
 
 @pytest.fixture(scope="session")

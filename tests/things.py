@@ -13,6 +13,7 @@ import psycopg
 from cms.app import create_app
 from cms.config import Config
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
+from tests.databases import drop_database
 
 Json = dict[str, Any]
 
@@ -47,6 +48,7 @@ def staged(config: Config, make_database: Callable[..., str], template: str) -> 
         yield Stage(anonymous.login(ADMIN_EMAIL, ADMIN_PASSWORD), anonymous, dsn)
     finally:
         anonymous.close()
+        drop_database(dsn)
 
 
 @dataclass(frozen=True)

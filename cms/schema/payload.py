@@ -32,27 +32,59 @@ class Writer:
 
 def values_of_new(collection: Collection, items: Sequence[object], writer: Writer) -> list[Values]:
     """Return the columns of new rows; raises `Refused` with everything that is wrong with any of them."""
-    return _all(collection, items, writer, _new)
+    return _all(collection, items, writer, _new, _ON_CREATE)
 
 
 def values_of_change(collection: Collection, items: Sequence[object], writer: Writer) -> list[Values]:
     """Return the columns to change, the primary key among them where the client sent it."""
-    return _all(collection, items, writer, _change)
+    return _all(collection, items, writer, _change, _ON_UPDATE)
 
 
 class TooLong(ValueError):
     """A text with more characters than its column takes."""
 
 
-_Check = Callable[[Collection, Values, Writer], list[Problem]]
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What is to be seen to in every row of a batch, found once: most fields have nothing of it."""
+
+    stamps: Values
+    optional_stamps: Values
+    uuids: tuple[str, ...]
+    counting: tuple[str, ...]
+    required: tuple[Field, ...]
+    not_null: tuple[Field, ...]
 
 
-def _all(collection: Collection, items: Sequence[object], writer: Writer, check: _Check) -> list[Values]:
+def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> Duties:
+    fields = tuple(collection.columns)
+    stamped = [(field, _stamp(field, writer, markers)) for field in fields if markers.intersection(field.special)]
+    always = {field.name: said for field, said in stamped if said is not None or _is_nullable(field)}
+    return Duties(
+        stamps=always,
+        optional_stamps={field.name: said for field, said in stamped if field.name not in always},
+        uuids=tuple(field.name for field in fields if "uuid" in field.special),
+        counting=tuple(field.name for field in fields if _counts_up(field)),
+        required=tuple(field for field in fields if _is_required(field)),
+        not_null=tuple(field for field in fields if not _takes_null(field)),
+    )
+
+
+_Check = Callable[[Values, Duties], list[Problem]]
+
+
+def _all(
+    collection: Collection, items: Sequence[object], writer: Writer, check: _Check, markers: frozenset[str]
+) -> list[Values]:
     problems: list[Problem] = []
     found: list[Values] = []
+    duties = _duties(collection, writer, markers)
     for index, item in enumerate(items):
-        place = {"index": index} if len(items) > 1 else {}
-        values, faults = _checked(collection, item, writer, check)
+        values, faults = _parse(collection, item, writer)
+        if isinstance(item, Mapping):
+            told = {fault.extensions.get("field") for fault in faults}
+            faults += [fault for fault in check(values, duties) if fault.extensions["field"] not in told]
+        place = {"index": index} if faults and len(items) > 1 else {}
         problems += [Problem(fault.code, fault.message, {**fault.extensions, **place}) for fault in faults]
         found.append(values)
     if problems:
@@ -60,29 +92,30 @@ def _all(collection: Collection, items: Sequence[object], writer: Writer, check:
     return found
 
 
-def _checked(collection: Collection, item: object, writer: Writer, check: _Check) -> tuple[Values, list[Problem]]:
-    values, faults = _parse(collection, item, writer)
-    told = {fault.extensions.get("field") for fault in faults}
-    if isinstance(item, Mapping):
-        faults += [fault for fault in check(collection, values, writer) if fault.extensions["field"] not in told]
-    return values, faults
-
-
-def _new(collection: Collection, values: Values, writer: Writer) -> list[Problem]:
+def _new(values: Values, duties: Duties) -> list[Problem]:
     """Fill what a new row gets by itself, then tell which required fields are missing."""
-    _fill(collection, values, writer, _ON_CREATE)
-    for field in collection.columns:
-        if values.get(field.name) is None and "uuid" in field.special:
-            values[field.name] = str(uuid.uuid4())
-        elif _counts_up(field) and values.get(field.name) is None:
-            values.pop(field.name, None)  # null is how clients say that a key is not theirs to choose
-    return [_missing(field) for field in collection.columns if _is_lacking(field, values)]
+    _fill(values, duties)
+    for name in duties.uuids:
+        if values.get(name) is None:
+            values[name] = str(uuid.uuid4())
+    for name in duties.counting:
+        if values.get(name) is None:
+            values.pop(name, None)  # null is how clients say that a key is not theirs to choose
+    lacking = {field.name: field for field in duties.required if values.get(field.name) is None}
+    nulls = {name: field for field in duties.not_null if values.get(name := field.name, "") is None}
+    return [_missing(field) for field in (lacking | nulls).values()]
 
 
-def _change(collection: Collection, values: Values, writer: Writer) -> list[Problem]:
-    _fill(collection, values, writer, _ON_UPDATE)
-    fields = [collection.fields[name] for name in values]
-    return [_missing(field) for field in fields if values[field.name] is None and not _takes_null(field)]
+def _change(values: Values, duties: Duties) -> list[Problem]:
+    _fill(values, duties)
+    return [_missing(field) for field in duties.not_null if field.name in values and values[field.name] is None]
+
+
+def _fill(values: Values, duties: Duties) -> None:
+    """Write what is the service's to write, whatever the client sent: nobody can write in another's name."""
+    values.update(duties.stamps)
+    for name in duties.optional_stamps.keys() & values.keys():
+        values[name] = duties.optional_stamps[name]
 
 
 # One value
@@ -143,13 +176,9 @@ _ON_CREATE = frozenset({"date-created", "user-created", "role-created"})
 _ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
 
 
-def _fill(collection: Collection, values: Values, writer: Writer, markers: frozenset[str]) -> None:
-    """Write what is the service's to write, whatever the client sent: nobody can write in another's name."""
-    for field in collection.columns:
-        for marker in markers.intersection(field.special):
-            known = _known(field, writer, marker.partition("-")[0])
-            if known is not None or field.name in values or (field.column and field.column.nullable):
-                values[field.name] = known
+def _stamp(field: Field, writer: Writer, markers: frozenset[str]) -> str | None:
+    kind = next(iter(markers.intersection(field.special))).partition("-")[0]
+    return _known(field, writer, kind)
 
 
 def _known(field: Field, writer: Writer, kind: str) -> str | None:
@@ -172,10 +201,8 @@ def _is_required(field: Field) -> bool:
     return bool(field.meta and field.meta.get("required")) or not (column.nullable or fills_itself)
 
 
-def _is_lacking(field: Field, values: Values) -> bool:
-    if values.get(field.name) is not None:
-        return False
-    return _is_required(field) or (field.name in values and not _takes_null(field))
+def _is_nullable(field: Field) -> bool:
+    return field.column is not None and field.column.nullable
 
 
 def _counts_up(field: Field) -> bool:

@@ -77,6 +77,8 @@ def parse_uuid(value: object) -> str:
 
 
 def parse_integer(value: object) -> str:
+    if type(value) is int and -(2**63) <= value < 2**63:  # what nearly all of them are
+        return str(value)
     number = _number(value, "it must be a whole number")
     if not -(2**63) <= number < 2**63:
         raise OutOfRange("it is out of range")
