@@ -77,7 +77,16 @@ def domain_error(error: psycopg.Error) -> Exception:
         return Misfit(_said(error))
     if _is_changed_plan(error):
         return Stale(_said(error))
+    if _is_of_the_tables_making(error):
+        return _conflict(error)
     return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), error)
+
+
+def _is_of_the_tables_making(error: psycopg.Error) -> bool:
+    """A trigger may refuse with a code of its own, which psycopg has no class for or a general one."""
+    code = error.sqlstate or ""
+    unknown = type(error) is psycopg.DatabaseError
+    return code[:2] in ("44", "45") or unknown or isinstance(error, psycopg.IntegrityError)
 
 
 @contextmanager

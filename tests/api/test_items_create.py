@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.client import Client
 from tests.things import Json, Stage, Table, field, table
 
@@ -153,3 +155,17 @@ def test_automatic_keys_follow_the_order_of_the_items_whatever_fields_they_name(
     things = table(admin, field("a", "string"), field("b", "string"))
     made = things.add({"a": "1"}, {"b": "2"}, {}, {"a": "4"}, {"id": 50}, {"b": "6"})
     assert [item["id"] for item in made] == [1, 2, 3, 4, 50, 5]
+
+
+@pytest.mark.parametrize("code", ["45000", "P0001", "23000", "ZZ123"])
+def test_what_a_trigger_refuses_is_told_in_its_words_whatever_its_code(stage: Stage, admin: Client, code: str) -> None:
+    name = f"guarded_{code.lower()}"
+    stage.execute(
+        f"CREATE TABLE {name} (id integer PRIMARY KEY);"
+        f"CREATE FUNCTION refuse_{name}() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $$BEGIN RAISE EXCEPTION 'not on Sundays' USING ERRCODE = '{code}'; END$$;"
+        f"CREATE TRIGGER refuse BEFORE INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION refuse_{name}()"
+    )
+    answer = admin.post(f"/items/{name}", {"id": 1})
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    assert "not on Sundays" in answer.errors[0]["message"]
