@@ -15,20 +15,11 @@ from cms.errors import Problem, Refused
 from cms.store.border import Deadlock
 from cms.store.database import Row, Transaction
 from cms.store.statements import statement
-from cms.store.store import Store
+from cms.store.store import Caller, Store
 
 ATTEMPTS = 3
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Where a request came from."""
-
-    ip: str | None = None
-    user_agent: str | None = None
-    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from dataclasses import asdict
 import falcon
 
 from cms.auth import sessions
-from cms.auth.sessions import Caller, Issuer
+from cms.auth.sessions import Issuer
 from cms.errors import invalid_payload
 from cms.http.media import fields, send
+from cms.http.request import caller_of
 from cms.store.reads import read_me
 from cms.store.store import Store
 
@@ -63,11 +64,6 @@ class Me:
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         response.data = read_me(self._store, request.context.identity, request.query_string)
-
-
-def caller_of(request: falcon.Request) -> Caller:
-    """Return where a request came from."""
-    return Caller(request.remote_addr, request.user_agent, request.get_header("Origin"))
 
 
 def text_of(payload: Mapping[str, object], key: str) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import re
 import time
+from dataclasses import replace
 from typing import Any
 
 import falcon
 
 from cms.auth.tokens import claims_of, digest
 from cms.http.problems import with_search
+from cms.http.request import caller_of
 from cms.store.snapshot import Bounded
 from cms.store.store import ANONYMOUS, Identity
 
@@ -29,9 +31,9 @@ class Identification:
         self._known: Bounded[str, tuple[Identity, float]] = Bounded(TOKENS_KEPT)
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        request.context.identified_by(self.identity, request.auth)
+        request.context.identified_by(lambda: replace(self._named(request.auth), caller=caller_of(request)))
 
-    def identity(self, header: str | None) -> Identity:
+    def _named(self, header: str | None) -> Identity:
         """Return whom an Authorization header names; raises `Refused` INVALID_TOKEN."""
         kind, _, token = (header or "").partition(" ")
         token = token.strip()

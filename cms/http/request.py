@@ -10,7 +10,7 @@ from typing import Any
 
 import falcon
 
-from cms.store.store import ANONYMOUS, Identity
+from cms.store.store import ANONYMOUS, Caller, Identity
 
 # SEARCH is the same as the younger QUERY, which is the one that Falcon knows.
 _ALIASES: Mapping[str, str] = MappingProxyType({"SEARCH": "QUERY"})
@@ -22,18 +22,17 @@ _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 class Context:
     """What belongs to one request; `method` is the one that the client named."""
 
-    __slots__ = ("_authorization", "_identify", "began", "id", "method")
+    __slots__ = ("_identify", "began", "id", "method")
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
         self.began = time.perf_counter()
         self.method = ""
-        self._authorization: str | None = None
-        self._identify: Callable[[str | None], Identity] | None = None
+        self._identify: Callable[[], Identity] | None = None
 
-    def identified_by(self, identify: Callable[[str | None], Identity], authorization: str | None) -> None:
+    def identified_by(self, identify: Callable[[], Identity]) -> None:
         """Keep how the caller is told, for when a resource asks."""
-        self._identify, self._authorization = identify, authorization
+        self._identify = identify
 
     @property
     def identity(self) -> Identity:
@@ -42,7 +41,7 @@ class Context:
         It is not told before a resource asks: a client that sends an old token with every request could not
         log in again if /auth/login minded it.
         """
-        return self._identify(self._authorization) if self._identify else ANONYMOUS
+        return self._identify() if self._identify else ANONYMOUS
 
 
 class Request(falcon.Request):
@@ -56,3 +55,8 @@ class Request(falcon.Request):
         self.context.method = method = self.method
         if method not in _KNOWN:
             self.method = _ALIASES.get(method, _UNSERVED)
+
+
+def caller_of(request: falcon.Request) -> Caller:
+    """Return where a request came from."""
+    return Caller(request.remote_addr, request.user_agent, request.get_header("Origin"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cms.access.policy import PUBLIC, Actor, Policy
@@ -22,12 +22,25 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """Where a request came from."""
+
+    ip: str | None = None
+    user_agent: str | None = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a request says it is, its signature checked: a user in a session, or the digest of a static token."""
+    """Who a request says it is, its signature checked: a user in a session, or the digest of a static token.
+
+    Two identities are equal when they name the same caller, from wherever it calls.
+    """
 
     user: str | None = None
     token: str | None = None
     session: str | None = None
+    caller: Caller = field(default=Caller(), compare=False)
 
     @property
     def values(self) -> tuple[str | None, ...]:
