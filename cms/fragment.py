@@ -28,11 +28,21 @@ class Fragment:
         return Fragment((*self.parts[:-1], seam, *other.parts[1:]), self.values + other.values)
 
     def numbered(self) -> tuple[str, tuple[object, ...]]:
-        """Return the text with `$1 …` in it and the values in that order."""
-        pieces = [self.parts[0]]
-        for number, part in enumerate(self.parts[1:], start=1):
+        """Return the text with `$1 …` in it and the values in that order.
+
+        A symbolic value (nothing that PostgreSQL takes as it is) that stands at several places gets one number, so
+        that an expression can stand in SELECT and in GROUP BY.
+        """
+        pieces, values, numbers = [self.parts[0]], list[object](), dict[int, int]()
+        for value, part in zip(self.values, self.parts[1:], strict=True):
+            number = numbers.get(id(value))
+            if number is None:
+                values.append(value)
+                number = len(values)
+                if not isinstance(value, str | list | None):
+                    numbers[id(value)] = number
             pieces.append(f"${number}{part}")
-        return "".join(pieces), self.values
+        return "".join(pieces), tuple(values)
 
 
 EMPTY = Fragment()

@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from cms.errors import Refused
+from cms.query.ast import EVERYTHING, Filter
+from cms.query.filters import parse_filter
+from cms.query.literals import Constants
+
+ALL_FIELDS = "*"
+
+Place = tuple[str, str]
+"""A collection and an action: create, read, update, delete, share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One permission: `fields` of the rows that fulfil `rule`. With a `fault` it cannot be applied and gives nothing.
+
+    `said` is the rule as it was written; `id` is None for what the service itself grants.
+    """
+
+    collection: str
+    action: str
+    fields: frozenset[str]
+    rule: Filter = EVERYTHING
+    validation: Filter = EVERYTHING
+    presets: Mapping[str, object] = field(default_factory=dict)
+    id: int | None = None
+    said: object = None
+    fault: str | None = None
+
+    def covers(self, name: str) -> bool:
+        """Tell whether it speaks of a field."""
+        return name in self.fields or ALL_FIELDS in self.fields
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The rights of a caller. So far an administrator may do everything and nobody else anything."""
+    """The rights of a caller: an administrator may do everything, others what is granted.
+
+    Policies of one name under one version of the rights are the same, and so share finished statements.
+    """
 
     admin: bool = False
+    name: str = ""
+    app: bool = field(default=False, compare=False)
+    grants: Mapping[Place, tuple[Grant, ...]] = field(default_factory=dict, compare=False)
+
+    def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
+        """Return what is granted of a collection, unusable permissions left out."""
+        return tuple(grant for grant in self.grants.get((collection, action), ()) if grant.fault is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,4 +65,42 @@ class Actor:
     role: str | None = None
 
 
-PUBLIC = Actor(Policy())
+ADMIN = Policy(admin=True, name="admin")
+
+
+def policy_of(name: str, grants: Iterable[Grant], *, app: bool = False) -> Policy:
+    """Return the policy of a caller that is no administrator."""
+    found: dict[Place, tuple[Grant, ...]] = {}
+    for grant in grants:
+        place = grant.collection, grant.action
+        found[place] = (*found.get(place, ()), grant)
+    return Policy(name=name, app=app, grants=MappingProxyType(found))
+
+
+def grant_of(row: Mapping[str, object]) -> Grant:
+    """Return the grant that a row of `system_permissions` is."""
+    rule, fault = _filter(row["permissions"], "permissions")
+    validation, wrong = _filter(row["validation"], "validation")
+    fields, presets = row["fields"], row["presets"]
+    number = row["id"]
+    return Grant(
+        collection=str(row["collection"]),
+        action=str(row["action"]),
+        fields=frozenset(map(str, fields)) if isinstance(fields, list) else frozenset(),
+        rule=rule,
+        validation=validation,
+        presets=presets if isinstance(presets, Mapping) else {},
+        id=number if isinstance(number, int) else None,
+        said=row["permissions"],
+        fault=fault or wrong,
+    )
+
+
+def _filter(said: object, parameter: str) -> tuple[Filter, str | None]:
+    """Return a rule and nothing, or nothing and why it is none: a rule that is not understood shows no row."""
+    if said is None:
+        return EVERYTHING, None
+    try:
+        return parse_filter(said, Constants(), parameter=parameter), None
+    except Refused as refused:
+        return EVERYTHING, refused.problems[0].message

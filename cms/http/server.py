@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 import falcon
 
@@ -59,10 +59,11 @@ class Explain:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Tell an administrator what a read becomes, without doing it."""
-        said = request.query_string.partition("path=")[2]
+        """Tell an administrator what a read becomes, without doing it; what follows `path=` is all of the path."""
+        before, _, said = request.query_string.partition("path=")
         path = said if "?" in said else unquote(said)
-        send(response, explain(self._store, request.context.identity, path))
+        user = parse_qs(before).get("user", [None])[0]
+        send(response, explain(self._store, request.context.identity, path, user=user))
 
 
 class ClearCache:

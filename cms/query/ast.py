@@ -25,11 +25,22 @@ class Now:
 
 
 @dataclass(frozen=True, slots=True)
+class Fixed:
+    """A literal of a rule, which is the same in every request; a list is a tuple and may hold variables."""
+
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
 class Current:
-    """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there."""
+    """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there.
+
+    `allowed` is what the guard adds: the rule that the item at the start of the path must fulfil.
+    """
 
     name: str
-    path: tuple[str, ...] = ()
+    path: tuple[Name, ...] = ()
+    allowed: Filter | None = None
 
     @property
     def collection(self) -> str:
@@ -37,18 +48,21 @@ class Current:
         return "system_users" if self.name == "CURRENT_USER" else "system_roles"
 
 
-Operand = Slot | Now | Current
+Operand = Slot | Fixed | Now | Current
 
 
 @dataclass(frozen=True, slots=True)
 class Name:
     """A field as a query names it, or a function of one: `title`, `year(published)`.
 
-    A many-to-any field may name the collection that it leads to: `item:headings`.
+    A many-to-any field may name the collection that it leads to: `item:headings`. What the guard adds are rules:
+    `when` says in which rows the field may be read, `beyond` which of the items that it leads to.
     """
 
     field: str
     function: str | None = None
+    when: Filter | None = None
+    beyond: Filter | None = None
 
     @property
     def bare(self) -> str:
@@ -101,6 +115,13 @@ class Test:
 Filter = And | Or | At | Some | Test
 
 EVERYTHING = And(())
+NOTHING = Or(())
+
+
+def both(one: Filter | None, other: Filter | None) -> Filter:
+    """Return the filter that holds where both hold; None holds everywhere."""
+    said = [item for item in (one, other) if item is not None and item != EVERYTHING]
+    return And(tuple(said)) if len(said) > 1 else said[0] if said else EVERYTHING
 
 
 # Queries
@@ -108,8 +129,10 @@ EVERYTHING = And(())
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
+    """A function over the values of a field, or over the rows themselves when the field is `*`."""
+
     function: str
-    field: str
+    name: Name
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +176,11 @@ ONE_ROW = Window(1)
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked of one collection, or of the items at the other end of a relation."""
+    """What is asked of one collection, or of the items at the other end of a relation.
+
+    `only` is the store's own test of the primary key, for reads by key. The last three are what the guard adds: the
+    rule that every row must fulfil, the fields that a search looks into, and whether items are listed by key.
+    """
 
     picks: tuple[Pick, ...] = (STAR,)
     filter: Filter = EVERYTHING
@@ -165,6 +192,10 @@ class Query:
     counts: tuple[str, ...] = ()
     deep: tuple[tuple[str, Query], ...] = ()
     """What is asked of fields that only `*` names."""
+    only: Test | None = None
+    allowed: Filter = EVERYTHING
+    searched: tuple[Name, ...] = ()
+    bare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

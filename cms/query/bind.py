@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cms.errors import invalid_query
-from cms.query.ast import Current, Now, Operand, Slot
+from cms.query.ast import Current, Fixed, Now, Operand, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,8 @@ def _resolved(operand: object, context: Context) -> object:
     match operand:
         case Slot(index):
             return context.literals[index]
+        case Fixed(value):
+            return value
         case Now(amount, unit):
             return _moment(amount, unit)
         case Current(name):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cms.errors import invalid_query
 from cms.query.ast import Current, Slot, Test
 from cms.query.bind import Bind
 from cms.query.operators import OPERATORS, Operator, Takes
 from cms.query.resolved import AnyOf, Check, Hit, Predicate, Subject, Value
-from cms.schema.model import Collection, Field
+from cms.schema.model import Field
 from cms.schema.types import Family, parse_geometry, parse_text
 
 
@@ -61,9 +61,9 @@ def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def hits(collection: Collection, word: Slot) -> Predicate:
-    """Return the search for a word in every field that is searched; in none it finds nothing."""
-    return AnyOf(tuple(Hit(Value(field), _word(field, word)) for field in collection.columns if field.searched))
+def hits(values: Sequence[Value], word: Slot) -> Predicate:
+    """Return the search for a word in the values; in none it finds nothing."""
+    return AnyOf(tuple(Hit(value, _word(value.field, word)) for value in values))
 
 
 def _word(field: Field, word: Slot) -> Bind:

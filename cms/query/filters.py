@@ -96,7 +96,7 @@ class _Parser:
         values = _variables(found, path)
         leading = [value for value in values if isinstance(value, Current) and value.path]
         if not leading:
-            return self.literals.slot(values)
+            return self.literals.literal(values)
         if len(values) > 1:
             raise _wrong(path, "a path from $CURRENT_USER or $CURRENT_ROLE stands alone in a list")
         return leading[0]

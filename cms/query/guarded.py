@@ -10,7 +10,11 @@ from cms.schema.model import Collection
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A query of a collection that its caller may ask: `*` written out, every name known and allowed."""
+    """A query of a collection that its caller may ask: `*` written out, every name known and allowed.
+
+    `touched` are the names of all collections that it speaks of.
+    """
 
     collection: Collection
     query: Query
+    touched: frozenset[str] = frozenset()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cms.query.ast import Current, Now, Operand, Slot
+from cms.query.ast import Current, Fixed, Name, Now, Operand, Slot
 
 _NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*\d{1,9})\s*([a-z]+)\s*\))?")
 _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -36,10 +36,21 @@ class Literals:
         self.values.append(value)
         return Slot(len(self.values) - 1)
 
+    def literal(self, value: object) -> Operand:
+        """Return what stands in the tree for a literal."""
+        return self.slot(value)
+
     def operand(self, value: object) -> Operand:
-        """Return a variable as itself and anything else as a slot; ValueError for a variable that is none."""
+        """Return a variable as itself and anything else as a literal; ValueError for a variable that is none."""
         found = variable(value)
-        return found if isinstance(found, Now | Current) else self.slot(value)
+        return found if isinstance(found, Now | Current) else self.literal(value)
+
+
+class Constants(Literals):
+    """The literals of a rule stay in its tree: they are the same in every request."""
+
+    def literal(self, value: object) -> Operand:
+        return Fixed(value)
 
 
 def variable(value: object) -> object:
@@ -48,7 +59,7 @@ def variable(value: object) -> object:
         return value
     start, *path = value.split(".")
     if start in _CURRENT:
-        return Current(start[1:], tuple(path))
+        return Current(start[1:], tuple(map(Name, path)))
     return _now(value) if value.startswith("$NOW") else value
 
 

@@ -233,7 +233,7 @@ def _aggregates(params: Params) -> tuple[Aggregate, ...]:
                 f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}',
                 parameter="aggregate",
             )
-        found += [Aggregate(function, name) for name in _names({"aggregate": fields}, "aggregate") or ["*"]]
+        found += [Aggregate(function, Name(name)) for name in _names({"aggregate": fields}, "aggregate") or ["*"]]
     if len(found) > limits.MAX_AGGREGATES:
         raise invalid_query(f"It asks for more than {limits.MAX_AGGREGATES} aggregates", parameter="aggregate")
     return tuple(dict.fromkeys(found))
@@ -257,7 +257,7 @@ def _term(text: str, *, aggregated: bool) -> Term:
     descending, name = text.startswith("-"), text.removeprefix("-")
     function, _, field = name.partition(".")
     if aggregated and function in AGGREGATES:
-        return Term((), descending, Aggregate(function, field or "*"))
+        return Term((), descending, Aggregate(function, Name(field or "*")))
     return Term(tuple(parse_name(step) for step in name.split(".")), descending)
 
 

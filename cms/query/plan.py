@@ -6,7 +6,23 @@ from dataclasses import dataclass, replace
 
 from cms.errors import Refused, invalid_query
 from cms.query import functions
-from cms.query.ast import KEY, Aggregate, And, At, Current, Filter, Name, Or, Pick, Query, Some, Term, Test, Window
+from cms.query.ast import (
+    EVERYTHING,
+    KEY,
+    Aggregate,
+    And,
+    At,
+    Current,
+    Filter,
+    Name,
+    Or,
+    Pick,
+    Query,
+    Some,
+    Term,
+    Test,
+    Window,
+)
 from cms.query.bind import Bind
 from cms.query.checks import check, hits
 from cms.query.guarded import Guarded
@@ -24,11 +40,12 @@ from cms.query.resolved import (
     Predicate,
     ReadPlan,
     Shown,
+    Step,
     Subject,
     Summed,
     Value,
 )
-from cms.query.walk import Link, leads_on, link_of
+from cms.query.walk import leads_on, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.types import Family
 
@@ -36,12 +53,17 @@ LONGEST_NAME = 63
 
 _SUMMABLE = frozenset({Family.NUMBER})
 _COMPARABLE = frozenset({Family.NUMBER, Family.MOMENT, Family.TEXT})
-_GROUPABLE = _COMPARABLE | {Family.BOOLEAN, Family.UUID, Family.CSV}
+GROUPABLE = _COMPARABLE | {Family.BOOLEAN, Family.UUID, Family.CSV}
 
 
 def plan(guarded: Guarded, catalogue: Catalogue) -> ReadPlan:
     """Resolve a guarded query; raises `Refused` INVALID_QUERY where an operator or a function does not fit."""
     return _Planner(catalogue).read(guarded.query, guarded.collection)
+
+
+def resolved(rule: Filter, collection: Collection, catalogue: Catalogue) -> Predicate:
+    """Resolve a rule of a permission, all of whose names exist; raises `Refused` INVALID_QUERY as `plan` does."""
+    return _Planner(catalogue).predicate(rule, collection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +75,9 @@ class _Planner:
         return ReadPlan(
             collection=collection,
             outputs=() if grouping else self._outputs(query.picks, collection),
+            allowed=self.predicate(query.allowed, collection),
             where=self._where(query, collection),
-            order=() if grouping else self._order(query.sort, collection),
+            order=() if grouping else tuple(self._term(term, collection) for term in query.sort),
             page=_page(query.window),
             grouping=grouping,
             counts=query.counts,
@@ -64,8 +87,6 @@ class _Planner:
     # What is shown
 
     def _outputs(self, picks: tuple[Pick, ...], collection: Collection) -> tuple[Output, ...]:
-        if not picks:
-            picks = (Pick(collection.primary_key, Name(collection.primary_key)),) if collection.primary_key else ()
         keys = dict.fromkeys(pick.key for pick in picks)
         alike = {key: [self._output(pick, collection) for pick in picks if pick.key == key] for key in keys}
         return tuple(_either(found) for found in alike.values())
@@ -78,29 +99,41 @@ class _Planner:
         found = self.read(pick.nested, self.catalogue.collections[link.target])
         if not link.to_many:  # one row needs neither order nor page
             found = replace(found, order=(), page=None)
-        bare = not pick.nested.picks and not found.grouping
-        return Opened(pick.key, link, found, bare=bare)
+        return Opened(pick.key, Step(link, self._when(pick.name, collection)), found, bare=pick.nested.bare)
 
     def value(self, name: Name, collection: Collection) -> Value:
         """Return a field or a function of one as something that can be printed."""
-        field = collection.fields[name.field]
+        field, when = collection.fields[name.field], self._when(name, collection)
         if name.function is None:
-            return Value(field)
+            return Value(field, when=when)
         link = link_of(self.catalogue, collection, name.field)
         if name.function == "count" and link and link.to_many:
-            return Value(field, name.function, link)
+            return Value(field, name.function, self._step(name, collection))
         if functions.template(name.function, field.type_name) is None:
             fault = f'There is no function "{name.function}" for the type {field.type_name} of "{field.name}"'
             raise invalid_query(fault, collection=collection.name, field=field.name)
-        return Value(field, name.function)
+        return Value(field, name.function, when=when)
+
+    def _when(self, name: Name, collection: Collection) -> Predicate | None:
+        """Return the condition under which a field may be read, None when there is none."""
+        return None if name.when is None else self.predicate(name.when, collection)
+
+    def _step(self, name: Name, collection: Collection) -> Step:
+        link = link_of(self.catalogue, collection, name.field)
+        assert link, "the guard lets paths pass through relations only"
+        beyond, target = name.beyond or EVERYTHING, self.catalogue.collections[link.target]
+        allowed = None if beyond == EVERYTHING else self.predicate(beyond, target)
+        return Step(link, self._when(name, collection), allowed)
 
     # Which rows
 
     def _where(self, query: Query, collection: Collection) -> Predicate:
-        said = self.predicate(query.filter, collection)
-        if query.search is None:
-            return said
-        return All((said, hits(collection, query.search)))
+        found = [self.predicate(query.filter, collection)]
+        if query.only:
+            found.append(self._own(query.only, Value(collection.fields[str(collection.primary_key)])))
+        if query.search:
+            found.append(hits([self.value(name, collection) for name in query.searched], query.search))
+        return found[0] if len(found) == 1 else All(tuple(found))
 
     def predicate(self, said: Filter, collection: Collection) -> Predicate:
         """Resolve a filter whose names belong to the collection."""
@@ -118,10 +151,10 @@ class _Planner:
         link = link_of(self.catalogue, collection, name.field)
         if link is None or name.function or not leads_on(inner):
             return self._own(inner, self.value(name, collection))
-        target = self.catalogue.collections[link.target]
+        target, step = self.catalogue.collections[link.target], self._step(name, collection)
         if isinstance(inner, Some):
-            return Exists(link, self.predicate(inner.inner, target), negated=inner.negated)
-        return Exists(link, self.predicate(inner, target))
+            return Exists(step, self.predicate(inner.inner, target), negated=inner.negated)
+        return Exists(step, self.predicate(inner, target))
 
     def _own(self, said: Filter, value: Value) -> Predicate:
         match said:
@@ -137,38 +170,31 @@ class _Planner:
     def _subject(self, said: Current, label: str) -> Subject:
         """Resolve a path from the caller."""
         collection = self.catalogue.collections[said.collection]
-        *steps, last = (Name(step) for step in said.path)
-        links, end = self._steps(tuple(steps), collection)
+        allowed = None if said.allowed in (None, EVERYTHING) else self.predicate(said.allowed, collection)
+        *names, last = said.path
+        steps, end = self._steps(tuple(names), collection)
         start = Bind(Current(said.name), str, label)
-        return Subject(collection, start, links, self.value(last, end))
+        return Subject(collection, start, allowed, steps, self.value(last, end))
 
-    def _steps(self, steps: tuple[Name, ...], collection: Collection) -> tuple[tuple[Link, ...], Collection]:
-        links = []
-        for step in steps:
-            link = link_of(self.catalogue, collection, step.field)
-            assert link, "the guard lets paths pass through relations only"
-            links.append(link)
-            collection = self.catalogue.collections[link.target]
-        return tuple(links), collection
+    def _steps(self, names: tuple[Name, ...], collection: Collection) -> tuple[tuple[Step, ...], Collection]:
+        steps = []
+        for name in names:
+            steps.append(self._step(name, collection))
+            collection = self.catalogue.collections[steps[-1].link.target]
+        return tuple(steps), collection
 
     # In which order
 
-    def _order(self, sort: tuple[Term, ...], collection: Collection) -> tuple[Order, ...]:
-        """Sort as said, else by the sort field; the primary key last, so that pages never overlap."""
-        terms = sort or _usual_sort(collection)
-        found = [self._term(term, collection) for term in terms]
-        return (*found, *(Order(value) for value in _tie_breakers(collection)))
-
     def _term(self, term: Term, collection: Collection) -> Order:
-        *steps, last = term.path
-        links, end = self._steps(tuple(steps), collection)
-        for link, step in zip(links, steps, strict=True):
-            if link.to_many:
-                raise invalid_query(f'"{step.field}" leads to many items and gives no order', parameter="sort")
+        *names, last = term.path
+        steps, end = self._steps(tuple(names), collection)
+        for step, name in zip(steps, names, strict=True):
+            if step.link.to_many:
+                raise invalid_query(f'"{name.field}" leads to many items and gives no order', parameter="sort")
         value = self.value(last, end)
-        if value.family not in _GROUPABLE:
+        if value.family not in GROUPABLE:
             raise _unfit(value, "cannot be sorted by", "sort")
-        return Order(value, links, descending=term.descending)
+        return Order(value, steps, descending=term.descending)
 
     # Groups and aggregates
 
@@ -184,19 +210,19 @@ class _Planner:
 
     def _grouped(self, name: Name, collection: Collection) -> Value:
         value = self.value(name, collection)
-        if value.family not in _GROUPABLE or value.link:
+        if value.family not in GROUPABLE or value.step:
             raise _unfit(value, "cannot be grouped by", "groupBy")
         return value
 
     def _summed(self, aggregate: Aggregate, collection: Collection) -> Summed:
-        if aggregate.field == "*":
+        if aggregate.name.field == "*":
             if not aggregate.function.startswith("count"):
                 raise invalid_query(f"{aggregate.function} takes a field, not *", parameter="aggregate")
             return Summed(aggregate.function, None)
-        value = self.value(Name(aggregate.field), collection)
+        value = self.value(aggregate.name, collection)
         fitting = {"min": _COMPARABLE, "max": _COMPARABLE}.get(aggregate.function, _SUMMABLE)
         if aggregate.function == "countDistinct":
-            fitting = _GROUPABLE
+            fitting = GROUPABLE
         if value.field.column is None or (value.family not in fitting and aggregate.function != "count"):
             raise _unfit(value, f"has no {aggregate.function}", "aggregate")
         return Summed(aggregate.function, value)
@@ -205,12 +231,12 @@ class _Planner:
         self, query: Query, collection: Collection, groups: tuple[Group, ...]
     ) -> tuple[Order | Summed, ...]:
         found: list[Order | Summed] = []
-        by_name = dict(zip(query.groups, groups, strict=True))
+        by_key = {group.key: group for group in groups}
         for term in query.sort:
             if term.aggregate:
                 found.append(replace(self._summed(term.aggregate, collection), descending=term.descending))
-            elif len(term.path) == 1 and term.path[0] in by_name:
-                found.append(Order(by_name[term.path[0]].value, descending=term.descending))
+            elif len(term.path) == 1 and term.path[0].key in by_key:
+                found.append(Order(by_key[term.path[0].key].value, descending=term.descending))
             else:
                 raise invalid_query("Groups are sorted by what they are grouped by or an aggregate", parameter="sort")
         return (*found, *(Order(group.value) for group in groups))
@@ -226,19 +252,17 @@ def _either(found: list[Output]) -> Output:
     return Either(arms[0].key, arms) if len(found) > 1 else found[0]
 
 
-def _usual_sort(collection: Collection) -> tuple[Term, ...]:
-    """The sort field, where it has an order and is no secret."""
+def usual_sort(collection: Collection) -> tuple[Name, ...]:
+    """Return the sort field, where it has an order and is no secret."""
     field = collection.fields[collection.sort_field] if collection.sort_field else None
-    if field is None or field.secret or field.type.family not in _GROUPABLE:
-        return ()
-    return (Term((Name(field.name),)),)
+    return (Name(field.name),) if field and not field.secret and field.type.family in GROUPABLE else ()
 
 
-def _tie_breakers(collection: Collection) -> tuple[Value, ...]:
-    """The primary key; where there is none, all columns that have an order."""
+def tie_breakers(collection: Collection) -> tuple[Name, ...]:
+    """Return what makes any order a full one: the primary key, or where there is none all columns with an order."""
     if collection.primary_key:
-        return (Value(collection.fields[collection.primary_key]),)
-    return tuple(Value(field) for field in collection.columns if field.type.family in _GROUPABLE)
+        return (Name(collection.primary_key),)
+    return tuple(Name(field.name) for field in collection.columns if field.type.family in GROUPABLE)
 
 
 def _page(window: Window | None) -> Page | None:

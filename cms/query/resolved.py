@@ -13,11 +13,15 @@ from cms.schema.types import TYPES, Family, Type
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A column, a function of one, or (with `link`) the number of items that a to-many field leads to."""
+    """A column, a function of one, or (with `step`) the number of items that a to-many field leads to.
+
+    In rows that do not fulfil `when` it is null, to whatever is asked of it.
+    """
 
     field: Field
     function: str | None = None
-    link: Link | None = None
+    step: Step | None = None
+    when: Predicate | None = None
 
     @property
     def type(self) -> Type:
@@ -37,6 +41,15 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A link as its caller may follow it: from rows that fulfil `when` to those that fulfil `allowed`."""
+
+    link: Link
+    when: Predicate | None = None
+    allowed: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class All:
     items: tuple[Predicate, ...]
 
@@ -48,11 +61,12 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a path from the caller leads to: the value behind the links, from the row with the key `start`."""
+    """What a path from the caller leads to: the value behind the steps, from the row with the key `start`."""
 
     collection: Collection
     start: Bind
-    links: tuple[Link, ...]
+    allowed: Predicate | None
+    steps: tuple[Step, ...]
     value: Value
 
 
@@ -65,9 +79,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """At least one item (or none, `negated`) at the other end of the link fulfils `where`."""
+    """At least one item (or none, `negated`) at the other end of the step fulfils `where`."""
 
-    link: Link
+    step: Step
     where: Predicate
     negated: bool = False
 
@@ -85,10 +99,10 @@ Predicate = All | AnyOf | Check | Exists | Hit
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A value to sort by, at the end of a path of to-one links."""
+    """A value to sort by, at the end of a path of to-one steps."""
 
     value: Value
-    path: tuple[Link, ...] = ()
+    path: tuple[Step, ...] = ()
     descending: bool = False
 
 
@@ -106,7 +120,7 @@ class Opened:
     """Related items: one object or an array; `bare` shows keys instead of objects."""
 
     key: str
-    link: Link
+    step: Step
     plan: ReadPlan
     bare: bool = False
 
@@ -155,8 +169,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
+    """One level of a read: of the rows that its caller may see (`allowed`) those that were asked for (`where`)."""
+
     collection: Collection
     outputs: tuple[Output, ...]
+    allowed: Predicate
     where: Predicate
     order: tuple[Order, ...]
     page: Page | None

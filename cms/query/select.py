@@ -6,33 +6,21 @@ import json
 from collections.abc import Sequence
 from typing import assert_never
 
-from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, quoted, text
-from cms.query import functions
-from cms.query.bind import Bind
-from cms.query.operators import Takes
+from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, text
+from cms.query.expressions import TRUE, alias, expression, predicate, tie
 from cms.query.resolved import (
-    All,
-    AnyOf,
-    Check,
     Either,
-    Exists,
     Grouping,
-    Hit,
     Opened,
     Order,
     Output,
     Page,
-    Predicate,
     ReadPlan,
     Shown,
-    Subject,
     Summed,
     Value,
     paths_of,
 )
-from cms.query.walk import Link
-from cms.schema.model import Field
-from cms.schema.types import Family
 
 _FRESH = "SELECT {0}, v.structure, v.access, r.found{1} FROM system_version AS v LEFT JOIN LATERAL ({2}) AS r ON TRUE"
 _ROWS = "SELECT {0} FROM {1}{2}"
@@ -58,7 +46,7 @@ def top_outputs(plan: ReadPlan) -> list[Fragment]:
 
 def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
     """Print the rows of one level; `linked` is the condition that ties them to the row above."""
-    source = fill("{0} AS {1}{2}", name(plan.collection.name), text(_t(level)), where(plan, level, linked))
+    source = fill("{0} AS {1}{2}", name(plan.collection.name), text(alias(level)), where(plan, level, linked))
     rest = window(plan.page)
     if plan.grouping:
         return fill(_ROWS, shown, source, grouping_tail(plan.grouping, level) + (rest or first(plan.page)))
@@ -69,12 +57,15 @@ def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPT
 def cut(ordered: Fragment, rest: Fragment, level: int) -> Fragment:
     """Cut a page out before its rows are dressed: what stands beside OFFSET is worked out for skipped rows too."""
     shape = "(SELECT {0}.* FROM (SELECT {0}.* FROM {1}) AS {0}{2}) AS {0}"
-    return fill(shape, text(_t(level)), ordered, rest)
+    return fill(shape, text(alias(level)), ordered, rest)
 
 
 def where(plan: ReadPlan, level: int, linked: Fragment = EMPTY) -> Fragment:
-    said = predicate(plan.where, level)
-    parts = [part for part in (linked, said) if part not in (EMPTY, _TRUE)]
+    return conditions(linked, predicate(plan.allowed, level), predicate(plan.where, level))
+
+
+def conditions(*said: Fragment) -> Fragment:
+    parts = [part for part in said if part not in (EMPTY, TRUE)]
     return concat(" WHERE ", join(" AND ", parts)) if parts else EMPTY
 
 
@@ -90,10 +81,9 @@ def window(page: Page | None) -> Fragment:
 
 
 def counts(plan: ReadPlan) -> Fragment:
-    conditions = {"total_count": EMPTY, "filter_count": where(plan, 0)}
+    counted = {"total_count": conditions(predicate(plan.allowed, 0)), "filter_count": where(plan, 0)}
     found = (
-        fill("(SELECT count(*) FROM {0} AS t0{1})", name(plan.collection.name), conditions[count])
-        for count in plan.counts
+        fill("(SELECT count(*) FROM {0} AS t0{1})", name(plan.collection.name), counted[count]) for count in plan.counts
     )
     return join("", (concat(", ", count) for count in found))
 
@@ -106,7 +96,7 @@ def output(item: Output, level: int) -> Fragment:
         case Shown(_, value, plain):
             return fill("{0}::text", expression(value, level)) if plain else shown(value, level)
         case Opened():
-            return many(item, level) if item.link.to_many else one(item, level)
+            return many(item, level) if item.step.link.to_many else one(item, level)
         case Either():
             return either(item, level)
         case _ as never:
@@ -141,7 +131,7 @@ def related(item: Opened, level: int) -> Fragment:
         keys = (f"c{n}" if plan.renamed else output.key for n, output in enumerate(plan.outputs))
         found = [(key, output(shown, level + 1)) for key, shown in zip(keys, plan.outputs, strict=True)]
     outputs = commas(concat(value, " AS ", name(key)) for key, value in found)
-    return rows(plan, outputs, level + 1, linked=tie(item.link, level))
+    return rows(plan, outputs, level + 1, linked=tie(item.step, level))
 
 
 def element(item: Opened) -> Fragment:
@@ -170,134 +160,6 @@ def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = 
     return fill("('{' || {0} || '}')::json", join(" || ',' || ", members))
 
 
-def tie(link: Link, level: int) -> Fragment:
-    """Print the condition that holds between a row and those that a link leads to."""
-    far, near = f"{_t(level + 1)}.{quoted(link.far)}", f"{_t(level)}.{quoted(link.near)}"
-    if link.told_by is None:
-        return text(f"{far} = {near}")
-    # The key is cast for the rows that it is meant for only: another collection's need not look like one.
-    shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"
-    cast = link.cast
-    far = f"{far}::text" if cast == "text" else far
-    told = text(f"{_t(level)}.{quoted(link.told_by)}")
-    return fill(shape, text(far), told, param(link.target, "text"), text(near), param(_LOOKS[cast], "text"), text(cast))
-
-
-_LOOKS = {
-    "bigint": r"^-?\d{1,18}$",
-    "uuid": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
-    "text": "",
-}
-"""What a key of a type looks like; one that does not belongs to no item, and would break the cast."""
-
-
-# Values
-
-
-def expression(value: Value, level: int) -> Fragment:
-    """Print a value as it is compared and sorted."""
-    if value.link:
-        counted = "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})"
-        return fill(counted, name(value.link.target), text(_t(level + 1)), tie(value.link, level))
-    column = column_of(value.field, level)
-    if value.function:
-        template = functions.template(value.function, value.field.type_name)
-        assert template, "the planner refuses functions that do not fit"
-        return fill(template, column)
-    return column
-
-
-def column_of(field: Field, level: int) -> Fragment:
-    column = text(f"{_t(level)}.{quoted(field.name)}")
-    return fill("{0}::text", column) if field.type_name == "unknown" else column
-
-
-def _t(level: int) -> str:
-    return f"t{level}"
-
-
-# Predicates
-
-_TRUE, _FALSE = text("TRUE"), text("FALSE")
-
-
-def predicate(said: Predicate, level: int) -> Fragment:
-    match said:
-        case All(items):
-            return together(items, level, " AND ", _TRUE)
-        case AnyOf(items):
-            return together(items, level, " OR ", _FALSE)
-        case Check():
-            return check(said, level)
-        case Exists():
-            return exists(said, level)
-        case Hit():
-            return hit(said, level)
-        case _ as never:
-            assert_never(never)
-
-
-def together(items: tuple[Predicate, ...], level: int, word: str, nothing: Fragment) -> Fragment:
-    """An empty AND is TRUE, an empty OR is FALSE: a rule that says nothing shows nothing."""
-    if not items:
-        return nothing
-    return concat("(", join(word, (predicate(item, level) for item in items)), ")")
-
-
-def check(said: Check, level: int) -> Fragment:
-    operator = said.operator
-    template = operator.json_sql if operator.json_sql and said.value.family is Family.JSON else operator.sql
-    operands = (operand(bind, operator.takes, said.value.cast, level) for bind in said.operands)
-    return fill(template, expression(said.value, level), *operands)
-
-
-def subject(found: Subject, level: int) -> Fragment:
-    """Print the values that a path from the caller leads to, each step the keys of the one before."""
-    depth = level + 1
-    rows = fill(
-        "{0} AS {1} WHERE {1}.id = {2}", name(found.collection.name), text(_t(depth)), param(found.start, "uuid")
-    )
-    for link in found.links:
-        keys = fill("ARRAY(SELECT {0} FROM {1})", text(f"{_t(depth)}.{quoted(link.near)}"), rows)
-        depth += 1
-        far = text(f"{_t(depth)}.{quoted(link.far)}")
-        rows = fill("{0} AS {1} WHERE {2} = ANY ({3})", name(link.target), text(_t(depth)), far, keys)
-    return fill("SELECT {0} FROM {1}", expression(found.value, depth), rows)
-
-
-def operand(bind: Bind | Subject, takes: Takes, cast: str, level: int) -> Fragment:
-    if isinstance(bind, Subject):
-        shape = "ARRAY({0})" if takes is Takes.LIST else "({0} LIMIT 1)"
-        return fill(shape, subject(bind, level))
-    match takes:
-        case Takes.LIST:
-            return param(bind, f"{cast}[]")
-        case Takes.PATTERN:
-            return param(bind, "text")
-        case Takes.SHAPE:
-            return fill("ST_GeomFromGeoJSON({0})", param(bind, "text"))
-        case _:
-            return param(bind, cast)
-
-
-def exists(said: Exists, level: int) -> Fragment:
-    inner = predicate(said.where, level + 1)
-    table = concat(name(said.link.target), f" AS {_t(level + 1)}")
-    shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3})"
-    return fill(shape, text("NOT " if said.negated else ""), table, tie(said.link, level), inner)
-
-
-# Folding can turn a letter into a metacharacter (those of full width), so the pattern is made after it.
-_FOLDED = "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
-
-
-def hit(said: Hit, level: int) -> Fragment:
-    column = expression(said.value, level)
-    if said.value.family is Family.TEXT:
-        return fill(_FOLDED, column, param(said.word, "text"))
-    return fill("{0} = {1}", column, param(said.word, said.value.cast))
-
-
 # Order
 
 
@@ -310,9 +172,9 @@ def sorted_value(term: Order, level: int) -> Fragment:
     """A value at the end of a path is a scalar sub-select: it neither drops nor multiplies rows."""
     path, depth = term.path, level + len(term.path)
     found = expression(term.value, depth)
-    for place, link in reversed(list(enumerate(path))):
-        table = concat(name(link.target), f" AS {_t(level + place + 1)}")
-        found = fill("(SELECT {0} FROM {1} WHERE {2})", found, table, tie(link, level + place))
+    for place, step in reversed(list(enumerate(path))):
+        table = concat(name(step.link.target), f" AS {alias(level + place + 1)}")
+        found = fill("(SELECT {0} FROM {1} WHERE {2})", found, table, tie(step, level + place))
     return found
 
 

@@ -16,13 +16,17 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What the plan cache holds. `paths` are the places of the columns in an item, in order."""
+    """What the plan cache holds. `paths` are the places of the columns in an item, in order.
+
+    `touched` are the collections that it reads.
+    """
 
     text: str
     values: tuple[object, ...]
     paths: tuple[Path, ...]
     counts: tuple[str, ...]
     grouped: bool = False
+    touched: frozenset[str] = frozenset()
 
     def version(self, rows: Sequence[Row]) -> Version:
         """Return the counters under which the rows were read."""
@@ -57,8 +61,8 @@ class Statement:
         return item
 
 
-def finish(plan: ReadPlan) -> Statement:
+def finish(plan: ReadPlan, touched: frozenset[str] = frozenset()) -> Statement:
     """Print a plan and number its parameters."""
     text, values = select(plan).numbered()
     paths = paths_of(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
-    return Statement(text, values, paths, plan.counts, grouped=plan.grouping is not None)
+    return Statement(text, values, paths, plan.counts, plan.grouping is not None, touched)

@@ -1,32 +1,47 @@
-"""What a read becomes: the statement, its parameters, PostgreSQL's plan (for finding a missing index)."""
+"""What a read becomes: the statement, its parameters, PostgreSQL's plan, and what each rule added to it."""
 
 from __future__ import annotations
 
+import uuid
 from urllib.parse import unquote, urlsplit
 
-from cms.errors import invalid_query
+from cms.access.guard import view_of
+from cms.access.views import View
+from cms.errors import Refused, invalid_query
+from cms.query.ast import Filter
 from cms.query.bind import Context, bound
+from cms.query.expressions import predicate
+from cms.query.plan import resolved
+from cms.schema.model import Catalogue
 from cms.store.reads import Ask, prepared
-from cms.store.store import Identity, Scene, Store, require_admin
+from cms.store.store import ANONYMOUS, Identity, Scene, Store, require_admin
 
 _PREFIX = "/items/"
+PUBLIC = "public"
+
+Json = dict[str, object]
 
 
-def explain(store: Store, identity: Identity, path: str) -> dict[str, object]:
-    """Return `statement`, `parameters` and `plan` of the read at a path such as /items/articles?limit=5.
+def explain(store: Store, identity: Identity, path: str, *, user: str | None = None) -> Json:
+    """Return `statement`, `parameters`, `plan` and `rules` of the read at a path such as /items/articles?limit=5.
 
-    Nothing is executed. For administrators; raises `Refused` as the read itself would.
+    Nothing is executed. For administrators, who may ask how it is for another `user`, or for "public". Raises
+    `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
     ask = _ask(path)
+    store.reading(identity, lambda scene: require_admin(scene.actor))
+    caller = identity if user is None else _caller(store, user)
 
-    def work(scene: Scene) -> dict[str, object]:
-        require_admin(scene.actor)
+    def work(scene: Scene) -> Json:
         statement, literals = prepared(store, scene, ask)
-        values = bound(statement.values, Context(literals, scene.actor.user, scene.actor.role))
+        context = Context(literals, scene.actor.user, scene.actor.role)
+        values = bound(statement.values, context)
         rows = store.database.fetch(f"EXPLAIN (FORMAT JSON) {statement.text}", values)
-        return {"statement": statement.text, "parameters": values, "plan": rows[0][0]}
+        views = [_view(scene, name) for name in sorted(statement.touched)]
+        rules = [told for view in views if view for told in _rules(view, scene.snapshot.catalogue, context)]
+        return {"statement": statement.text, "parameters": values, "plan": rows[0][0], "rules": rules}
 
-    return store.reading(identity, work)
+    return store.reading(caller, work)
 
 
 def _ask(path: str) -> Ask:
@@ -35,3 +50,35 @@ def _ask(path: str) -> Ask:
     if not parts.path.startswith(_PREFIX) or not collection or "/" in collection:
         raise invalid_query('path is the path of a list of items, such as "/items/articles?limit=5"', parameter="path")
     return Ask(collection, parts.query)
+
+
+def _caller(store: Store, user: str) -> Identity:
+    try:
+        found = ANONYMOUS if user == PUBLIC else Identity(user=str(uuid.UUID(user)))
+        store.reading(found, lambda scene: None)
+    except (ValueError, Refused):
+        raise invalid_query(f'user is the id of an active user, or "{PUBLIC}"', parameter="user") from None
+    return found
+
+
+def _view(scene: Scene, collection: str) -> View | None:
+    return view_of(collection, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
+
+
+def _rules(view: View, catalogue: Catalogue, context: Context) -> list[Json]:
+    """Tell each permission that takes part, with its rule in words and in SQL (the collection's rows are t0)."""
+    return [
+        {
+            "collection": grant.collection,
+            "permission": grant.id,
+            "rule": grant.said,
+            "fields": sorted(grant.fields),
+            **_printed(grant.rule, view, catalogue, context),
+        }
+        for grant in view.grants
+    ]
+
+
+def _printed(rule: Filter, view: View, catalogue: Catalogue, context: Context) -> Json:
+    text, values = predicate(resolved(rule, view.collection, catalogue), 0).numbered()
+    return {"sql": text, "parameters": bound(values, context)}

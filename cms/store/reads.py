@@ -9,7 +9,7 @@ from typing import Any
 from cms import jsontext
 from cms.access.guard import guard, readable
 from cms.errors import Problem, Refused, invalid_query, not_found
-from cms.query.ast import ONE_ROW, And, At, Name, Query, Said, Slot, Test
+from cms.query.ast import ONE_ROW, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
 from cms.query.parse import parse, parse_query_string
 from cms.query.plan import plan
@@ -53,7 +53,7 @@ def read_one(store: Store, identity: Identity, ask: Ask, *, key: str) -> bytes:
     def work(scene: Scene) -> bytes:
         collection = keyed(scene, ask.collection)
         parsed_key = parse_key(collection, key)
-        found, literals = prepared(store, scene, ask, keyed_by=collection.primary_key)
+        found, literals = prepared(store, scene, ask, keyed=True)
         items = found.items(_fetch(store, scene, found, (*literals, parsed_key)))
         if not items:
             raise not_found()
@@ -69,7 +69,7 @@ def read_me(store: Store, identity: Identity, query_string: str) -> bytes:
     ask = Ask("system_users", query_string)
 
     def work(scene: Scene) -> bytes:
-        found, literals = prepared(store, scene, ask, keyed_by="id")
+        found, literals = prepared(store, scene, ask, keyed=True)
         items = found.items(_fetch(store, scene, found, (*literals, scene.actor.user)))
         if not items:
             raise not_found()
@@ -101,7 +101,7 @@ def statement_for(store: Store, scene: Scene, collection: str, query: Query) -> 
 
     def make() -> Statement:
         guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=store.page.usual)
-        return finish(plan(guarded, catalogue))
+        return finish(plan(guarded, catalogue), guarded.touched)
 
     return scene.snapshot.plans.get((collection, query, policy), make)
 
@@ -121,29 +121,28 @@ def _default(field: Field | None) -> object:
     return MASK if field.secret else found
 
 
-def by_key(query: Query, key: str, slot: Slot) -> Query:
+def by_key(query: Query, slot: Slot) -> Query:
     """Return the query narrowed to the item whose key stands in the slot."""
     if query.aggregates or query.groups:
         raise invalid_query("Aggregates are of lists, not of one item", parameter="aggregate")
-    narrowed = At(Name(key), Test("_eq", (slot,)))
-    return replace(query, filter=And((query.filter, narrowed)), window=None, sort=())
+    return replace(query, only=Test("_eq", (slot,)), window=None, sort=())
 
 
-def prepared(store: Store, scene: Scene, ask: Ask, *, keyed_by: str | None = None) -> Plan:
+def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False) -> Plan:
     """Return the statement and literals of an ask; the same query string again is not even parsed."""
 
     def make() -> Plan:
         said = _parsed(store, ask)
-        if not keyed_by and _is_singleton(scene, ask.collection):
+        if not keyed and _is_singleton(scene, ask.collection):
             said = _only_row(said)
         query = said.query
-        if keyed_by:
-            query = by_key(query, keyed_by, Slot(len(said.literals)))
+        if keyed:
+            query = by_key(query, Slot(len(said.literals)))
         return statement_for(store, scene, ask.collection, query), said.literals
 
     if ask.params is not None:
         return make()
-    key = (ask.collection, ask.query_string, keyed_by is None, scene.actor.policy)
+    key = (ask.collection, ask.query_string, keyed, scene.actor.policy)
     return scene.snapshot.said.get(key, make)
 
 

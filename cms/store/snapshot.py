@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from cms.access.policy import Actor
+from cms.access.policy import Actor, Policy
 from cms.query.statement import Statement
 from cms.schema.build import build
 from cms.schema.model import Catalogue, Version
@@ -53,11 +53,12 @@ Plan = tuple[Statement, tuple[object, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalogue at one version, with the actors and plans that were made under it and go with it."""
+    """The catalogue at one version, with the actors, policies and plans that were made under it and go with it."""
 
     version: Version
     catalogue: Catalogue
     actors: Bounded[Hashable, Actor] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
+    policies: Bounded[str, Policy] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
     said: Bounded[Hashable, Plan] = field(default_factory=lambda: Bounded(PLANS_KEPT))
     plans: Bounded[Hashable, Statement] = field(default_factory=lambda: Bounded(PLANS_KEPT))
 

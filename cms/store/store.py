@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from cms.access.policy import PUBLIC, Actor, Policy
+from cms import jsontext
+from cms.access.policy import ADMIN, Actor, Policy, grant_of, policy_of
 from cms.config import Config
 from cms.errors import STATUS, Problem, Refused, forbidden, invalid_payload, unavailable
 from cms.query.parse import Page
@@ -150,23 +151,27 @@ Fetch = Callable[[str, Sequence[object]], list[Row]]
 
 def _actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
     """Return the caller, looked up at most once for a snapshot."""
-    if identity == ANONYMOUS:
-        return PUBLIC
 
     def find() -> Actor:
         rows = fetch(statement("find_actor"), identity.values)
         check_version(snapshot, Version(*rows[0][:2]))
-        return actor_of(rows)
+        return actor_of(snapshot, identity, rows)
 
     return snapshot.actors.get(identity, find)
 
 
-def actor_of(rows: list[Row]) -> Actor:
+def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     """Return the caller that `find_actor` found; raises `Refused` INVALID_TOKEN when it may not act."""
-    _, _, user, role, admin = rows[0]
-    if user is None:
+    _, _, user, role, admin, app, roles, permissions = rows[0]
+    if user is None and identity != ANONYMOUS:
         raise Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
-    return Actor(Policy(admin), user, role)
+
+    def policy() -> Policy:
+        found = jsontext.loads(permissions)
+        return policy_of(name, map(grant_of, found if isinstance(found, list) else []), app=app)
+
+    name = ",".join(roles) or "public"
+    return Actor(ADMIN if admin else snapshot.policies.get(name, policy), user, role)
 
 
 def require_admin(actor: Actor) -> None:
@@ -196,7 +201,8 @@ def _first_in_line(transaction: Transaction, identity: Identity) -> Scene:
     """Take the lock that orders changes of structure, and return what they start from."""
     transaction.execute(statement("move_structure"))
     found = transaction.execute(statement("find_actor"), identity.values)
-    scene = Scene(load_within(transaction), actor_of(found))
+    snapshot = load_within(transaction)
+    scene = Scene(snapshot, actor_of(snapshot, identity, found))
     require_admin(scene.actor)
     return scene
 

@@ -3,26 +3,55 @@
 -- An access token names its session, which must be there: a changed password deletes it and, because it changes
 -- system_users, moves the access counter as well, so that callers who were found before are looked up again.
 -- Logout and the end of old sessions move no counter: that would have every process load everything again.
+-- Roles add up along their parents; who has no role holds what the Public role holds.
+WITH RECURSIVE caller AS (
+    SELECT users.id, users.role
+    FROM system_users AS users
+    WHERE (users.id = $1::uuid OR users.token = $2::text)
+      AND users.status = 'active'
+      AND (
+          $3::uuid IS NULL
+          OR EXISTS (
+              SELECT
+              FROM system_sessions AS sessions
+              WHERE sessions.id = $3::uuid
+                AND sessions."user" = users.id
+          )
+      )
+),
+chain (id) AS (
+    SELECT role
+    FROM caller
+    UNION
+    SELECT roles.parent
+    FROM chain
+    JOIN system_roles AS roles ON roles.id = chain.id
+),
+held AS (
+    SELECT
+        coalesce(bool_or(roles.admin_access), FALSE) AS admin,
+        coalesce(bool_or(roles.app_access), FALSE) AS app,
+        coalesce(array_agg(roles.id ORDER BY roles.id), '{}') AS roles
+    FROM system_roles AS roles
+    JOIN chain ON chain.id = roles.id
+)
 SELECT
     version.structure,
     version.access,
-    users.id::text,
-    users.role::text,
-    coalesce(roles.admin_access, FALSE) AS admin
+    caller.id::text,
+    caller.role::text,
+    held.admin,
+    held.app,
+    held.roles::text[],
+    CASE WHEN held.admin THEN '[]' ELSE (
+        SELECT coalesce(json_agg(granted ORDER BY granted.id), '[]')::text
+        FROM system_permissions AS granted
+        WHERE granted.role = ANY (held.roles)
+           OR (granted.role IS NULL AND held.roles = '{}')
+    ) END AS permissions
 FROM system_version AS version
-LEFT JOIN system_users AS users
-    ON (users.id = $1::uuid OR users.token = $2::text)
-    AND users.status = 'active'
-    AND (
-        $3::uuid IS NULL
-        OR EXISTS (
-            SELECT
-            FROM system_sessions AS sessions
-            WHERE sessions.id = $3::uuid
-              AND sessions."user" = users.id
-        )
-    )
-LEFT JOIN system_roles AS roles ON roles.id = users.role;
+CROSS JOIN held
+LEFT JOIN caller ON TRUE;
 
 -- name: move_structure
 -- Takes the row lock that lets one change of structure run at a time, and tells every process of it.

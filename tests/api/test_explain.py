@@ -7,7 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from tests.client import Client
-from tests.things import Table, field, table
+from tests.members import may, member_of, new_role
+from tests.things import Stage, Table, field, table
 
 
 @pytest.fixture
@@ -31,3 +32,27 @@ def test_it_refuses_what_the_read_itself_would_refuse(things: Table) -> None:
 
 def test_it_is_for_administrators(things: Table, anonymous: Client) -> None:
     assert anonymous.get(f"/utils/explain?path={things.path}").codes == ["FORBIDDEN"]
+
+
+def test_it_tells_what_each_rule_adds_for_another_caller(things: Table, stage: Stage) -> None:
+    role = new_role(stage, may(things.name, "id", "size", permissions={"size": {"_gt": 5}}))
+    member_of(stage, role)
+    user = stage.value(f"SELECT id::text FROM system_users WHERE role = '{role}'")
+    found = things.api.get(f"/utils/explain?user={user}&path={things.path}?fields=id").data
+    assert found["parameters"] == ["5"]
+    (rule,) = found["rules"]
+    assert rule.pop("permission") > 0
+    assert rule == {
+        "collection": things.name,
+        "rule": {"size": {"_gt": 5}},
+        "fields": ["id", "size"],
+        "sql": 't0."size" > $1::bigint',
+        "parameters": ["5"],
+    }
+
+
+def test_it_refuses_a_caller_that_may_not_act(things: Table) -> None:
+    for user in ("nobody", "00000000-0000-4000-8000-000000000000"):
+        answer = things.api.get(f"/utils/explain?user={user}&path={things.path}")
+        assert (answer.status, answer.errors[0]["parameter"]) == (400, "user")
+    assert things.api.get(f"/utils/explain?user=public&path={things.path}").codes == ["FORBIDDEN"]

@@ -141,10 +141,10 @@ READS: list[tuple[str, str, list[object]]] = [
         "fields=id&meta=*&filter[id]=1",
         fresh(
             1,
-            f'{ID} FROM "books" AS t0 WHERE t0."id" = $2::bigint {ORDER.format("$3", "$4")}',
+            f'{ID} FROM "books" AS t0 WHERE t0."id" = $1::bigint {ORDER}',
             ', (SELECT count(*) FROM "books" AS t0), (SELECT count(*) FROM "books" AS t0 WHERE t0."id" = $1::bigint)',
         ),
-        ["1", "1"],
+        ["1"],
     ),
     ("aggregate[count]=*", grouped("count(*) AS c0", ""), []),
     (

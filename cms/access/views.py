@@ -1,0 +1,54 @@
+"""What a caller sees of a collection: which rows, and of each row which fields (decisions, section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cms.access.policy import Grant
+from cms.query.ast import EVERYTHING, Filter, Or
+from cms.schema.model import Collection
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The rows that fulfil `rule`, and of those the fields of `masks`; None is all fields, in every row.
+
+    A mask says in which rows its field is there, None in all of them.
+    """
+
+    collection: Collection
+    rule: Filter = EVERYTHING
+    masks: Mapping[str, Filter | None] | None = None
+    grants: tuple[Grant, ...] = ()
+
+    def sees(self, field: str) -> bool:
+        """Tell whether there is such a field for this caller."""
+        return field in (self.collection.fields if self.masks is None else self.masks)
+
+    def mask(self, field: str) -> Filter | None:
+        """Return in which rows the field is there."""
+        return None if self.masks is None else self.masks[field]
+
+
+def view_of(collection: Collection, grants: tuple[Grant, ...]) -> View:
+    """Unite grants: a row is seen when one of them allows it, and then that one's fields of it."""
+    rule = _any_of(grants)
+    masks: dict[str, Filter | None] = {}
+    for field in collection.fields:
+        fitting = tuple(grant for grant in grants if grant.covers(field))
+        if fitting:
+            mask = _any_of(fitting)
+            masks[field] = None if mask in (EVERYTHING, rule) else mask
+    return View(collection, rule, masks, grants)
+
+
+def _any_of(grants: tuple[Grant, ...]) -> Filter:
+    """Return the filter that holds where one of the rules does."""
+    rules: list[Filter] = []
+    for grant in grants:
+        if grant.rule not in rules:
+            rules.append(grant.rule)
+    if EVERYTHING in rules:
+        return EVERYTHING
+    return rules[0] if len(rules) == 1 else Or(tuple(rules))

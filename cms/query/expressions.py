@@ -1,0 +1,160 @@
+"""The printer of conditions: values, predicates, and the ties between rows. A function for each syntactic idea."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from cms.fragment import EMPTY, Fragment, concat, fill, join, name, param, quoted, text
+from cms.query import functions
+from cms.query.bind import Bind
+from cms.query.operators import Takes
+from cms.query.resolved import All, AnyOf, Check, Exists, Hit, Predicate, Step, Subject, Value
+from cms.query.walk import Link
+from cms.schema.model import Field
+from cms.schema.types import Family
+
+
+def tie(step: Step, level: int) -> Fragment:
+    """Print the condition between a row and those that a step leads to, with the rules on either side of it."""
+    rules = [predicate(rule, at) for rule, at in ((step.when, level), (step.allowed, level + 1)) if rule is not None]
+    return join(" AND ", [meeting(step.link, level), *(rule for rule in rules if rule != TRUE)])
+
+
+def meeting(link: Link, level: int) -> Fragment:
+    """Print which columns of the two rows are equal."""
+    far, near = f"{alias(level + 1)}.{quoted(link.far)}", f"{alias(level)}.{quoted(link.near)}"
+    if link.told_by is None:
+        return text(f"{far} = {near}")
+    # The key is cast for the rows that it is meant for only: another collection's need not look like one.
+    shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"
+    cast = link.cast
+    far = f"{far}::text" if cast == "text" else far
+    told = text(f"{alias(level)}.{quoted(link.told_by)}")
+    return fill(shape, text(far), told, param(link.target, "text"), text(near), param(_LOOKS[cast], "text"), text(cast))
+
+
+_LOOKS = {
+    "bigint": r"^-?\d{1,18}$",
+    "uuid": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
+    "text": "",
+}
+"""What a key of a type looks like; one that does not belongs to no item, and would break the cast."""
+
+
+# Values
+
+
+def expression(value: Value, level: int) -> Fragment:
+    """Print a value as it is compared and sorted."""
+    if value.step:
+        counted = "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})"
+        return fill(counted, name(value.step.link.target), text(alias(level + 1)), tie(value.step, level))
+    column = masked(column_of(value.field, level), value.when, level)
+    if value.function:
+        template = functions.template(value.function, value.field.type_name)
+        assert template, "the planner refuses functions that do not fit"
+        return fill(template, column)
+    return column
+
+
+def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:
+    """Print a value that is null in rows in which its field may not be read."""
+    return value if when is None else fill("CASE WHEN {0} THEN {1} END", predicate(when, level), value)
+
+
+def column_of(field: Field, level: int) -> Fragment:
+    column = text(f"{alias(level)}.{quoted(field.name)}")
+    return fill("{0}::text", column) if field.type_name == "unknown" else column
+
+
+def alias(level: int) -> str:
+    return f"t{level}"
+
+
+# Predicates
+
+TRUE, FALSE = text("TRUE"), text("FALSE")
+
+
+def predicate(said: Predicate, level: int) -> Fragment:
+    match said:
+        case All(items):
+            return together(items, level, " AND ", TRUE)
+        case AnyOf(items):
+            return together(items, level, " OR ", FALSE)
+        case Check():
+            return check(said, level)
+        case Exists():
+            return exists(said, level)
+        case Hit():
+            return hit(said, level)
+        case _ as never:
+            assert_never(never)
+
+
+def together(items: tuple[Predicate, ...], level: int, word: str, nothing: Fragment) -> Fragment:
+    """An empty AND is TRUE, an empty OR is FALSE: a rule that says nothing shows nothing."""
+    if not items:
+        return nothing
+    return concat("(", join(word, (predicate(item, level) for item in items)), ")")
+
+
+def check(said: Check, level: int) -> Fragment:
+    operator = said.operator
+    template = operator.json_sql if operator.json_sql and said.value.family is Family.JSON else operator.sql
+    operands = (operand(bind, operator.takes, said.value.cast, level) for bind in said.operands)
+    return fill(template, expression(said.value, level), *operands)
+
+
+def subject(found: Subject, level: int) -> Fragment:
+    """Print the values that a path from the caller leads to, each step the keys of the one before."""
+    depth = level + 1
+    rows = fill(
+        "{0} AS {1} WHERE {1}.id = {2}", name(found.collection.name), text(alias(depth)), param(found.start, "uuid")
+    )
+    rows += also(found.allowed, depth)
+    for step in found.steps:
+        near = text(f"{alias(depth)}.{quoted(step.link.near)}")
+        keys = fill("ARRAY(SELECT {0} FROM {1}{2})", near, rows, also(step.when, depth))
+        depth += 1
+        far = text(f"{alias(depth)}.{quoted(step.link.far)}")
+        rows = fill("{0} AS {1} WHERE {2} = ANY ({3})", name(step.link.target), text(alias(depth)), far, keys)
+        rows += also(step.allowed, depth)
+    return fill("SELECT {0} FROM {1}", expression(found.value, depth), rows)
+
+
+def also(rule: Predicate | None, level: int) -> Fragment:
+    return EMPTY if rule is None else concat(" AND ", predicate(rule, level))
+
+
+def operand(bind: Bind | Subject, takes: Takes, cast: str, level: int) -> Fragment:
+    if isinstance(bind, Subject):
+        shape = "ARRAY({0})" if takes is Takes.LIST else "({0} LIMIT 1)"
+        return fill(shape, subject(bind, level))
+    match takes:
+        case Takes.LIST:
+            return param(bind, f"{cast}[]")
+        case Takes.PATTERN:
+            return param(bind, "text")
+        case Takes.SHAPE:
+            return fill("ST_GeomFromGeoJSON({0})", param(bind, "text"))
+        case _:
+            return param(bind, cast)
+
+
+def exists(said: Exists, level: int) -> Fragment:
+    inner = predicate(said.where, level + 1)
+    table = concat(name(said.step.link.target), f" AS {alias(level + 1)}")
+    shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3})"
+    return fill(shape, text("NOT " if said.negated else ""), table, tie(said.step, level), inner)
+
+
+# Folding can turn a letter into a metacharacter (those of full width), so the pattern is made after it.
+_FOLDED = "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+
+
+def hit(said: Hit, level: int) -> Fragment:
+    column = expression(said.value, level)
+    if said.value.family is Family.TEXT:
+        return fill(_FOLDED, column, param(said.word, "text"))
+    return fill("{0} = {1}", column, param(said.word, said.value.cast))

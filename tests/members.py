@@ -1,0 +1,61 @@
+"""Callers that are no administrators: a role, its permissions, and a user with a static token."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+
+from cms.auth.tokens import digest, random_token
+from tests.client import Client
+from tests.things import Stage
+
+Json = dict[str, Any]
+
+
+def may(collection: str, *fields: str, action: str = "read", **said: object) -> Json:
+    """A permission: the fields (all when none is named), and `permissions`, `validation` or `presets`."""
+    return {"collection": collection, "action": action, "fields": list(fields) or ["*"], **said}
+
+
+def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
+    """Give permissions to a role; None is the Public role."""
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        for said in permissions:
+            columns = {"role": role, **{key: _json(value) for key, value in said.items()}}
+            names, places = ", ".join(columns), ", ".join(["%s"] * len(columns))
+            connection.execute(
+                f"INSERT INTO system_permissions ({names}) VALUES ({places})".encode(), list(columns.values())
+            )
+
+
+def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
+    """Make a role that has these permissions, and return its id."""
+    found = {"id": str(uuid4()), "name": "Members", **columns}
+    names, places = ", ".join(found), ", ".join(["%s"] * len(found))
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO system_roles ({names}) VALUES ({places})".encode(), list(found.values()))
+    grant(stage, str(found["id"]), permissions)
+    return str(found["id"])
+
+
+def member_of(stage: Stage, role: str | None, **columns: object) -> Client:
+    """Make a user of a role, and return a client that bears the user's static token."""
+    token, user = random_token(), str(uuid4())
+    found = {"id": user, "email": f"{user}@example.com", "role": role, "token": digest(token), **columns}
+    names, places = ", ".join(found), ", ".join(["%s"] * len(found))
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(found.values()))
+    return stage.anonymous.bearing(token)
+
+
+def member(stage: Stage, *permissions: Json) -> Client:
+    """Make a user of a new role that has these permissions."""
+    return member_of(stage, new_role(stage, *permissions))
+
+
+def _json(value: object) -> object:
+    return value if isinstance(value, str) else json.dumps(value)
