@@ -11,7 +11,7 @@ import falcon
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.errors import Refused
-from cms.http import auth, items, problems, server, structure
+from cms.http import auth, items, problems, rights, server, structure
 from cms.http.logs import start_logging
 from cms.http.middleware import Accounting, Identification
 from cms.http.request import Request
@@ -53,6 +53,9 @@ def create_app(config: Config) -> App:
     app.add_route("/auth/refresh", auth.Refresh(store, issuer, most))
     app.add_route("/auth/logout", auth.Logout(store, most))
     app.add_route("/users/me", auth.Me(store))
+
+    app.add_route("/permissions/me", rights.Mine(store))
+    app.add_route("/permissions/me/{collection}/{key}", rights.Mine(store), suffix="item")
 
     app.add_route("/collections", structure.Collections(store, most))
     app.add_route("/collections/{collection}", structure.Collection(store, most))

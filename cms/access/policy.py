@@ -66,10 +66,12 @@ class Actor:
 
 
 ADMIN = Policy(admin=True, name="admin")
+EVERYTHING_GRANTED = Grant("*", "*", frozenset({ALL_FIELDS}))
+"""What an administrator holds of every collection, for every action."""
 
 
 def policy_of(name: str, grants: Iterable[Grant], *, app: bool = False) -> Policy:
-    """Return the policy of a caller that is no administrator."""
+    """Return the policy of a caller that is no administrator, whose name stands for what is granted."""
     found: dict[Place, tuple[Grant, ...]] = {}
     for grant in grants:
         place = grant.collection, grant.action

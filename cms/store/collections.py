@@ -22,31 +22,29 @@ from cms.store import metadata
 from cms.store.database import Transaction
 from cms.store.fields import complete_column, insert_field_record, require_geometry
 from cms.store.indexes import keep_search_indexes
-from cms.store.lookup import alterable, known, require_table
+from cms.store.lookup import alterable, require_table, seen, structure_of
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
-from cms.store.store import Identity, Scene, Store, require_admin
+from cms.store.store import Identity, Scene, Store
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _RECORD_KEYS = ("collection", "meta", "schema")
 
 
 def list_collections(store: Store, identity: Identity) -> list[Record]:
-    """Return the records of all collections, by name."""
+    """Return the records of all collections that the caller may know of, by name."""
 
     def work(scene: Scene) -> list[Record]:
-        require_admin(scene.actor)
-        return [collection_record(found) for found in scene.snapshot.catalogue.collections.values()]
+        return [collection_record(found) for found in structure_of(scene).collections.values()]
 
     return store.at_rest(identity, work)
 
 
 def read_collection(store: Store, identity: Identity, name: str) -> Record:
-    """Return one record; raises `Refused` NOT_FOUND."""
+    """Return one record; raises `Refused` NOT_FOUND, or FORBIDDEN to who is no administrator."""
 
     def work(scene: Scene) -> Record:
-        require_admin(scene.actor)
-        return collection_record(known(scene.snapshot.catalogue, name))
+        return collection_record(seen(scene, name))
 
     return store.at_rest(identity, work)
 

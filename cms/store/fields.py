@@ -17,18 +17,16 @@ from cms.store.alterations import alter, rename
 from cms.store.border import nulls_told
 from cms.store.database import Transaction
 from cms.store.indexes import add_index, is_coming, keep_search_indexes
-from cms.store.lookup import alterable, known, known_field, require_table
+from cms.store.lookup import alterable, known_field, require_table, seen, seen_field, structure_of
 from cms.store.snapshot import load_within
-from cms.store.store import Identity, Scene, Store, require_admin
+from cms.store.store import Identity, Scene, Store
 
 
 def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
     """Return the records of the fields of one collection, or of all."""
 
     def work(scene: Scene) -> list[Record]:
-        require_admin(scene.actor)
-        catalogue = scene.snapshot.catalogue
-        found = catalogue.collections.values() if collection is None else [known(catalogue, collection)]
+        found = structure_of(scene).collections.values() if collection is None else [seen(scene, collection)]
         return [field_record(field) for owner in found for field in owner.fields.values()]
 
     return store.at_rest(identity, work)
@@ -38,8 +36,7 @@ def read_field(store: Store, identity: Identity, collection: str, field: str) ->
     """Return one field's record; raises `Refused` NOT_FOUND."""
 
     def work(scene: Scene) -> Record:
-        require_admin(scene.actor)
-        return field_record(known_field(known(scene.snapshot.catalogue, collection), field))
+        return field_record(seen_field(scene, collection, field))
 
     return store.at_rest(identity, work)
 

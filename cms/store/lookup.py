@@ -1,9 +1,32 @@
-"""Collections and fields by name, for work on structure by an administrator."""
+"""Collections and fields by name, for work on structure."""
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+from cms.access.structure import known_to
 from cms.errors import forbidden, invalid_payload, not_found
 from cms.schema.model import Catalogue, Collection, Field, Kind
+from cms.store.store import Scene
+
+
+def structure_of(scene: Scene) -> Catalogue:
+    """Return the structure that the caller may know of; raises `Refused` FORBIDDEN for none."""
+    return known_to(scene.actor.policy, scene.snapshot.catalogue)
+
+
+def seen(scene: Scene, name: str) -> Collection:
+    """Return a collection that the caller may know of; raises `Refused` as reads of its items do."""
+    return structure_of(scene).collections.get(name) or _missing(scene, "collection")
+
+
+def seen_field(scene: Scene, collection: str, name: str) -> Field:
+    """Return a field that the caller may know of; raises `Refused` as `seen` does."""
+    return seen(scene, collection).fields.get(name) or _missing(scene, "field")
+
+
+def _missing(scene: Scene, what: str) -> NoReturn:
+    raise not_found(what) if scene.actor.policy.admin else forbidden()
 
 
 def known(catalogue: Catalogue, name: str) -> Collection:

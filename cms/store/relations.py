@@ -33,10 +33,10 @@ from cms.store import metadata
 from cms.store.database import Transaction
 from cms.store.fields import add_column, insert_field_record
 from cms.store.indexes import add_index
-from cms.store.lookup import alterable, known
+from cms.store.lookup import alterable, known, seen, seen_field, structure_of
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
-from cms.store.store import Identity, Scene, Store, require_admin
+from cms.store.store import Identity, Scene, Store
 
 _RECORD: Mapping[str, Setting] = {**RELATION_META, "one_collection": Setting(TYPES["text"].parse, "text")}
 
@@ -45,11 +45,10 @@ def list_relations(store: Store, identity: Identity, collection: str | None = No
     """Return the records of all relations, or of those that have the collection on a side."""
 
     def work(scene: Scene) -> list[Record]:
-        require_admin(scene.actor)
-        catalogue = scene.snapshot.catalogue
+        catalogue = structure_of(scene)
         if collection is None:
             return [relation_record(found) for found in catalogue.relations]
-        return [relation_record(found) for found in catalogue.relations_of(known(catalogue, collection).name)]
+        return [relation_record(found) for found in catalogue.relations_of(seen(scene, collection).name)]
 
     return store.at_rest(identity, work)
 
@@ -58,8 +57,8 @@ def read_relation(store: Store, identity: Identity, collection: str, field: str)
     """Return the record of the relation that a field of either side belongs to; raises `Refused` NOT_FOUND."""
 
     def work(scene: Scene) -> Record:
-        require_admin(scene.actor)
-        return relation_record(_known(scene.snapshot.catalogue, collection, field))
+        seen_field(scene, collection, field)
+        return relation_record(_known(structure_of(scene), collection, field))
 
     return store.at_rest(identity, work)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cms import jsontext
+from cms.access.app import app_grants
 from cms.access.policy import ADMIN, Actor, Policy, grant_of, policy_of
 from cms.config import Config
 from cms.errors import STATUS, Problem, Refused, forbidden, invalid_payload, unavailable
@@ -168,7 +169,9 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
 
     def policy() -> Policy:
         found = jsontext.loads(permissions)
-        return policy_of(name, map(grant_of, found if isinstance(found, list) else []), app=app)
+        grants = [grant_of(row) for row in found] if isinstance(found, list) else []
+        listed = dict.fromkeys(grant.collection for grant in grants)
+        return policy_of(name, [*grants, *(app_grants(listed) if app else ())], app=app)
 
     name = ",".join(roles) or "public"
     return Actor(ADMIN if admin else snapshot.policies.get(name, policy), user, role)

@@ -1,0 +1,52 @@
+"""What a caller may do, told in words (decisions, section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from cms.access.policy import ALL_FIELDS, EVERYTHING_GRANTED, Grant, Policy
+from cms.access.rules import usable
+from cms.access.structure import ACTIONS
+from cms.query.ast import EVERYTHING
+from cms.schema.model import Catalogue, Collection
+
+Ability = dict[str, object]
+
+
+def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Ability]]:
+    """Return for each collection that some permission speaks of, and for each action, what the caller may do."""
+    return {
+        name: {action: ability(grants_of(policy, collection, action, catalogue)) for action in ACTIONS}
+        for name, collection in catalogue.collections.items()
+        if policy.admin or any(policy.granted(name, action) for action in ACTIONS)
+    }
+
+
+def grants_of(policy: Policy, collection: Collection, action: str, catalogue: Catalogue) -> tuple[Grant, ...]:
+    """Return what a caller holds of a collection: only permissions whose rules can be applied."""
+    if policy.admin:
+        return (EVERYTHING_GRANTED,)
+    return usable(policy.granted(collection.name, action), collection, catalogue)
+
+
+def ability(grants: tuple[Grant, ...]) -> Ability:
+    """Return `access` (full: every item; partial: those of a rule; none), and then `fields` and `presets`."""
+    if not grants:
+        return {"access": "none"}
+    whole = any(grant.rule == EVERYTHING for grant in grants)
+    return {"access": "full" if whole else "partial", "fields": fields_of(grants), "presets": presets_of(grants)}
+
+
+def fields_of(grants: Iterable[Grant]) -> list[str]:
+    """Return the fields that any of the grants speaks of."""
+    found = {name for grant in grants for name in grant.fields}
+    return [ALL_FIELDS] if ALL_FIELDS in found else sorted(found)
+
+
+def presets_of(grants: Iterable[Grant]) -> dict[str, object]:
+    """Return the presets of the grants together; of two for one field the first counts."""
+    found: dict[str, object] = {}
+    for grant in grants:
+        for name, value in grant.presets.items():
+            found.setdefault(name, value)
+    return found

@@ -1,0 +1,22 @@
+"""/permissions/me: what the caller may do."""
+
+from __future__ import annotations
+
+import falcon
+
+from cms.http.media import send
+from cms.store.rights import my_abilities, my_abilities_with
+from cms.store.store import Store
+
+
+class Mine:
+    """By collection and action, or of one item."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        send(response, my_abilities(self._store, request.context.identity))
+
+    def on_get_item(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
+        send(response, my_abilities_with(self._store, request.context.identity, collection, key=key))

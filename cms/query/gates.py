@@ -1,0 +1,28 @@
+"""The printer of questions about single items: which of several rules does each of them fulfil?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
+from cms.query.expressions import predicate
+from cms.query.resolved import Predicate
+from cms.schema.model import Collection
+
+
+def gate(collection: Collection, keys: Sequence[str], rules: Sequence[Predicate], *, lock: bool = False) -> Fragment:
+    """Print the question; each row is a key of those that are there, and a boolean for each rule.
+
+    With `lock` the items stay as they are until the transaction ends; they are locked in the order of their keys.
+    """
+    key = collection.fields[str(collection.primary_key)]
+    answers = (fill("coalesce({0}, FALSE)", predicate(rule, 0)) for rule in rules)
+    shape = "SELECT {0} FROM {1} AS t0 WHERE t0.{2} = ANY ({3}) ORDER BY t0.{2}{4}"
+    return fill(
+        shape,
+        commas([fill("t0.{0}::text", name(key.name)), *answers]),
+        name(collection.name),
+        name(key.name),
+        param(list(keys), f"{key.type.cast}[]"),
+        text(" FOR UPDATE") if lock else EMPTY,
+    )

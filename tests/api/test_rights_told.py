@@ -1,0 +1,93 @@
+"""What callers are told of rights and of structure: their own, and no more (decisions, section 11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client import Client
+from tests.members import grant, may, member, member_of, new_role
+from tests.things import Stage, Table, field, table
+
+
+@pytest.fixture(scope="module")
+def notes(admin: Client) -> Table:
+    found = table(admin, field("text", "string"), field("secret", "string"), field("owner", "uuid"))
+    found.add({"text": "one"}, {"text": "two"})
+    return found
+
+
+def test_a_caller_is_told_what_it_may_do_by_collection_and_action(stage: Stage, notes: Table) -> None:
+    caller = member(
+        stage,
+        may(notes.name, "id", "text"),
+        may(notes.name, "text", action="update", permissions={"id": 1}, presets={"owner": "$CURRENT_USER"}),
+        may(notes.name, action="delete", permissions={"gone": 1}),
+    )
+    found = caller.get("/permissions/me").data
+    assert found == {
+        notes.name: {
+            "read": {"access": "full", "fields": ["id", "text"], "presets": {}},
+            "update": {"access": "partial", "fields": ["text"], "presets": {"owner": "$CURRENT_USER"}},
+            **dict.fromkeys(("create", "delete", "share"), {"access": "none"}),
+        }
+    }
+
+
+def test_a_caller_is_told_what_it_may_do_with_one_item(stage: Stage, notes: Table, admin: Client) -> None:
+    caller = member(
+        stage,
+        may(notes.name, "id", permissions={"id": {"_lte": 2}}),
+        may(notes.name, "text", action="update", permissions={"id": 1}),
+        may(notes.name, action="delete", permissions={"id": 2}),
+    )
+    path = f"/permissions/me/{notes.name}"
+    assert caller.get(f"{path}/1").data == {
+        "update": {"access": True, "fields": ["text"], "presets": {}},
+        "delete": {"access": False},
+        "share": {"access": False},
+    }
+    assert caller.get(f"{path}/2").data["delete"] == {"access": True}
+    assert caller.get(f"{path}/3").status == caller.get(f"{path}/x").status == 404
+    assert caller.get("/permissions/me/nowhere/1").status == 403
+    assert admin.get(f"{path}/1").data["update"] == {"access": True, "fields": ["*"], "presets": {}}
+    assert admin.get(f"{path}/3").status == 404
+
+
+def test_nobody_is_told_what_the_public_role_may(stage: Stage, notes: Table) -> None:
+    assert stage.anonymous.get("/permissions/me").data == {}
+    grant(stage, None, [may(notes.name)])
+    assert list(stage.anonymous.get("/permissions/me").data) == [notes.name]
+    stage.execute("DELETE FROM system_permissions WHERE role IS NULL")
+
+
+def test_app_access_brings_the_reads_that_an_app_needs_and_no_more(stage: Stage, notes: Table) -> None:
+    role = new_role(stage, may(notes.name, "id", "text"), app_access=True, ip_access='["::/0", "0.0.0.0/0"]')
+    caller, other = member_of(stage, role), member_of(stage, role)
+    me = caller.get("/users/me").data
+    assert me["role"] == role
+    assert [user["id"] for user in caller.get("/items/system_users").data] == [me["id"]]
+    assert caller.get(f"/items/system_users/{other.get('/users/me').data['id']}").status == 404
+    (mine,) = caller.get("/items/system_roles").data
+    assert mine["id"] == role and "ip_access" not in mine
+    assert [row["collection"] for row in caller.get("/items/system_permissions").data] == [notes.name]
+    assert "project_name" in caller.get("/items/system_settings").data
+    assert caller.get("/items/system_settings", fields="auth_login_attempts").status == 403
+    assert caller.get("/items/system_activity").status == 403
+
+
+def test_structure_is_told_as_far_as_permissions_speak_of_it(stage: Stage, notes: Table, admin: Client) -> None:
+    other = table(admin, field("x", "string"))
+    caller = member_of(stage, new_role(stage, may(notes.name, "id", "text"), app_access=True))
+    listed = {found["collection"] for found in caller.get("/collections").data}
+    assert notes.name in listed and other.name not in listed
+    assert [found["field"] for found in caller.get(f"/fields/{notes.name}").data] == ["id", "text"]
+    assert {found["collection"] for found in caller.get("/fields").data} == listed - {
+        found["collection"] for found in caller.get("/collections").data if found["schema"] is None
+    }
+    for path in (f"/collections/{other.name}", "/collections/nowhere", f"/fields/{other.name}", "/fields/nowhere/x"):
+        assert (caller.get(path).status, caller.get(path).codes) == (403, ["FORBIDDEN"]), path
+    assert caller.get(f"/fields/{notes.name}/secret").text == caller.get(f"/fields/{notes.name}/nowhere").text
+    assert caller.get(f"/relations/{notes.name}/secret").status == 403
+    without = member(stage, may(notes.name))
+    assert without.get("/collections").status == without.get(f"/fields/{notes.name}").status == 403
+    assert caller.patch(f"/collections/{notes.name}", {"meta": {"note": "x"}}).status == 403
