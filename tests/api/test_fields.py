@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+from cms.config import Config
 from tests.client import Client
+from tests.things import furnished
 
 GEOMETRIES = ["Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon"]
 
@@ -45,11 +48,20 @@ COMPUTED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
+    with furnished(settings, make_database, template, furnish=make_things) as name:
+        yield name
+
+
+def make_things(admin: Client) -> None:
+    admin.post("/collections", {"collection": "things", "schema": {}})
+    admin.post("/items/things", {})
+
+
 @pytest.fixture
 def things(api: Client) -> Client:
     """The administrator's client, with a collection "things" that has an id and one item."""
-    api.post("/collections", {"collection": "things", "schema": {}})
-    api.post("/items/things", {})
     return api
 
 

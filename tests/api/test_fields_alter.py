@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+from cms.config import Config
 from cms.store import indexes
 from tests.client import Client
+from tests.things import furnished
 
 TYPES = "string text uuid integer bigInteger float decimal boolean date time datetime timestamp json csv hash binary"
+
+
+@pytest.fixture(scope="module")
+def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
+    with furnished(settings, make_database, template, furnish=make_things) as name:
+        yield name
+
+
+def make_things(admin: Client) -> None:
+    admin.post("/collections", {"collection": "things", "schema": {}})
 
 
 @pytest.fixture
 def things(api: Client) -> Client:
     """The administrator's client, with a collection "things"."""
-    api.post("/collections", {"collection": "things", "schema": {}})
     return api
 
 

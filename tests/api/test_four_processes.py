@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing as mp
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
@@ -17,6 +17,7 @@ from cms.config import Config
 from cms.query.ast import Query, Window
 from cms.store import snapshot
 from tests.client import Answer, Client
+from tests.things import Stage, admin_token
 
 PROCESSES = 4
 ROUNDS = 200
@@ -34,9 +35,6 @@ class Process:
         self.pipe.send((method, path, body))
         found: Answer = self.pipe.recv()
         return found
-
-    def get(self, path: str) -> Answer:
-        return self.send("GET", path)
 
 
 def serve(pipe: Connection, config: Config, token: str) -> None:
@@ -61,9 +59,10 @@ def running(config: Config, token: str) -> Iterator[list[Process]]:
             child.join(30)
 
 
-@pytest.fixture
-def processes(config: Config, admin_token: str) -> Iterator[list[Process]]:
-    with running(config, admin_token) as found:
+@pytest.fixture(scope="module")
+def processes(stage: Stage, settings: Config) -> Iterator[list[Process]]:
+    config = replace(settings, database_url=stage.dsn, database_pool_size=3)
+    with running(config, admin_token(config, stage.dsn)) as found:
         yield found
 
 
@@ -73,8 +72,19 @@ def make(process: Process, name: str) -> None:
     assert process.send("POST", f"/items/{name}", {"kept": "k", "old": "o"}).status == 200
 
 
+def get(processes: list[Process], path: str) -> list[Answer]:
+    """Ask every process, all at once, and return their answers."""
+    for process in processes:
+        process.pipe.send(("GET", path, None))
+    return [process.pipe.recv() for process in processes]
+
+
 def items(processes: list[Process], path: str) -> list[Any]:
-    return [process.get(path).data for process in processes]
+    return [answer.data for answer in get(processes, path)]
+
+
+def statuses(processes: list[Process], path: str) -> set[int]:
+    return {answer.status for answer in get(processes, path)}
 
 
 def test_fields_that_come_and_go_are_seen_by_the_next_request_of_every_process(processes: list[Process]) -> None:
@@ -87,25 +97,25 @@ def test_fields_that_come_and_go_are_seen_by_the_next_request_of_every_process(p
         assert items(processes, "/items/things") == [[{**before, "new": None}]] * PROCESSES
         assert changer.send("DELETE", "/fields/things/new").status == 204
         assert items(processes, "/items/things") == [[before]] * PROCESSES
-        assert {process.get("/items/things?fields=new").status for process in processes} == {400}
+        assert statuses(processes, "/items/things?fields=new") == {400}
 
 
 def test_a_dropped_table_is_gone_and_a_new_one_there_for_every_process(processes: list[Process]) -> None:
     for number in range(ROUNDS // 4):
         changer = processes[number % PROCESSES]
-        make(changer, "things")
-        assert items(processes, "/items/things?fields=old") == [[{"old": "o"}]] * PROCESSES
-        assert changer.send("DELETE", "/collections/things").status == 204
-        assert {process.get("/items/things").status for process in processes} == {404}
+        make(changer, "tables")
+        assert items(processes, "/items/tables?fields=old") == [[{"old": "o"}]] * PROCESSES
+        assert changer.send("DELETE", "/collections/tables").status == 204
+        assert statuses(processes, "/items/tables") == {404}
 
 
-def test_a_right_that_is_revoked_is_gone_for_every_process(processes: list[Process], dsn: str) -> None:
-    with psycopg.connect(dsn, autocommit=True) as connection:
+def test_a_right_that_is_revoked_is_gone_for_every_process(processes: list[Process], stage: Stage) -> None:
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
         for _ in range(ROUNDS):
             connection.execute("UPDATE system_roles SET admin_access = FALSE")
-            assert {process.get("/items/system_roles").status for process in processes} == {403}
+            assert statuses(processes, "/items/system_roles") == {403}
             connection.execute("UPDATE system_roles SET admin_access = TRUE")
-            assert {process.get("/items/system_roles").status for process in processes} == {200}
+            assert statuses(processes, "/items/system_roles") == {200}
 
 
 def test_a_cache_never_holds_more_than_its_bound() -> None:
@@ -116,16 +126,14 @@ def test_a_cache_never_holds_more_than_its_bound() -> None:
 
 
 def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
-    config: Config, admin_token: str, monkeypatch: pytest.MonkeyPatch
+    make_client: Callable[..., Client], admin_token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshot, "PLANS_KEPT", 20)
-    app = create_app(replace(config))
-    client = Client(app).bearing(admin_token)
+    client = make_client().bearing(admin_token)
     for number in range(100):
         assert (
             client.get(f"/items/system_roles?filter[name]={number}&fields=a{number}&alias[a{number}]=name").status
             == 200
         )
-    current = app.store.snapshots.current()
-    client.close()
+    current = client.app.store.snapshots.current()
     assert len(current.said) == len(current.plans) == 20

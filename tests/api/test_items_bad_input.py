@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from falcon import testing
 
-from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+from tests.client import Client
 from tests.things import Stage, Table, field, table
 
 
@@ -76,8 +76,8 @@ def test_every_kind_of_json_is_taken(notes: Table, content_type: str) -> None:
     assert answer.status == 200
 
 
-def test_a_body_over_the_limit_is_413(make_client: Callable[..., Client]) -> None:
-    admin = make_client(max_payload_size=1000).login(ADMIN_EMAIL, ADMIN_PASSWORD)
+def test_a_body_over_the_limit_is_413(make_client: Callable[..., Client], admin_token: str) -> None:
+    admin = make_client(max_payload_size=1000).bearing(admin_token)
     small = table(admin, field("t", "text"))
     fits = '{"t": "%s"}'
     assert admin.send("POST", small.path, raw=fits % ("x" * 991)).status == 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -129,9 +129,9 @@ def test_nobody_who_says_nothing_gets_more_than_a_hundred(admin: Client) -> None
     assert len(many.get(limit=120).data) == 120
 
 
-def test_the_settings_bound_a_page(make_client: Any) -> None:
-    client: Client = make_client(query_limit_default=2, query_limit_max=4)
-    admin = client.login("admin@example.com", "correct horse battery staple")
+def test_the_settings_bound_a_page(make_client: Callable[..., Client], admin_token: str) -> None:
+    client = make_client(query_limit_default=2, query_limit_max=4)
+    admin = client.bearing(admin_token)
     few = table(admin)
     few.add(*({} for _ in range(6)))
     assert few.column("id") == [1, 2]

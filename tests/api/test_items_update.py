@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 
 import psycopg
 import pytest
 
-from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
+from tests.client import Answer, Client
 from tests.things import Json, Stage, Table, field, table
 
 
@@ -152,14 +151,13 @@ def test_nobody_but_an_administrator_may_change(stage: Stage) -> None:
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
-def test_a_change_that_is_given_up_for_a_deadlock_is_made_again(make_client: Callable[..., Client], dsn: str) -> None:
+def test_a_change_that_is_given_up_for_a_deadlock_is_made_again(api: Client, dsn: str) -> None:
     """The other side asks for what the service holds, and waits longer than the service before it looks for a cycle."""
-    admin = make_client().login(ADMIN_EMAIL, ADMIN_PASSWORD)
-    pairs = table(admin, field("a", "integer"), field("b", "integer"))
+    pairs = table(api, field("a", "integer"), field("b", "integer"))
     pairs.add({}, {})
     answers: list[Answer] = []
     changes = [{"id": 1, "a": 5}, {"id": 2, "b": 6}]  # two statements: they set different columns
-    service = threading.Thread(target=lambda: answers.append(admin.patch(pairs.path, changes)))
+    service = threading.Thread(target=lambda: answers.append(api.patch(pairs.path, changes)))
     with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as watch:
         other.execute("SET deadlock_timeout = '30s'")
         other.execute(f"UPDATE {pairs.name} SET a = 0 WHERE id = 2".encode())

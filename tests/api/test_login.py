@@ -52,7 +52,7 @@ def test_a_token_of_another_key_or_algorithm_or_issuer_is_refused(api: Client, c
     secret = config.secret or ""
     forged = [
         jwt.encode(claims, "another-key" * 4, algorithm="HS256"),
-        jwt.encode(claims, None, algorithm="none"),
+        jwt.encode(claims, "", algorithm="none"),
         jwt.encode({**claims, "iss": "others"}, secret, algorithm="HS256"),
         jwt.encode({**claims, "id": "no uuid"}, secret, algorithm="HS256"),
     ]

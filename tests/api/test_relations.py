@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+from cms.config import Config
 from cms.store import indexes
 from tests.client import Client
+from tests.things import furnished
+
+
+@pytest.fixture(scope="module")
+def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
+    with furnished(settings, make_database, template, furnish=make_library) as name:
+        yield name
+
+
+def make_library(admin: Client) -> None:
+    admin.post("/collections", {"collection": "authors", "schema": {}})
+    fields = [{"field": "author", "type": "integer"}, {"field": "title", "type": "string"}]
+    admin.post("/collections", {"collection": "articles", "schema": {}, "fields": fields})
+    key = {"field": "id", "type": "uuid", "schema": {"is_primary_key": True}}
+    admin.post("/collections", {"collection": "tags", "schema": {}, "fields": [key]})
 
 
 @pytest.fixture
 def library(api: Client) -> Client:
     """The administrator's client, with authors, articles (whose `author` is an integer) and tags (keyed by uuid)."""
-    api.post("/collections", {"collection": "authors", "schema": {}})
-    fields = [{"field": "author", "type": "integer"}, {"field": "title", "type": "string"}]
-    api.post("/collections", {"collection": "articles", "schema": {}, "fields": fields})
-    key = {"field": "id", "type": "uuid", "schema": {"is_primary_key": True}}
-    api.post("/collections", {"collection": "tags", "schema": {}, "fields": [key]})
     return api
 
 

@@ -20,14 +20,16 @@ from cms.app import create_app, create_wsgi
 from cms.auth import accounts
 from cms.config import Config, ConfigError, secret_of
 from cms.http.logs import start_logging
+from cms.store import database
 from cms.store.database import Database, Row
 from cms.store.migrate import migrate
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 
 
 @pytest.fixture
-def homeless(config: Config, make_client: Callable[..., Client]) -> Client:
-    """A client of an application whose database does not answer."""
+def homeless(config: Config, make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A client of an application whose database does not answer; it waits for it shorter than it would."""
+    monkeypatch.setattr(database, "_BORROW_SECONDS", 0.2)
     return make_client(database_url="host=127.0.0.1 port=9 dbname=nowhere")
 
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
+from cms.config import Config
 from tests.client import Client
-from tests.things import field, table
+from tests.things import field, furnished, table
 
 NEW: dict[str, Any] = {"collection": "new", "schema": {}}
+
+
+@pytest.fixture(scope="module")
+def template(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
+    with furnished(settings, make_database, template, furnish=make_articles) as name:
+        yield name
+
+
+def make_articles(admin: Client) -> None:
+    fields = [{"field": "author", "type": "integer"}, {"field": "title", "type": "string"}]
+    admin.post("/collections", {"collection": "authors", "schema": {}})
+    admin.post("/collections", {"collection": "articles", "schema": {}, "fields": fields})
+    relation = {"collection": "articles", "field": "author", "related_collection": "authors"}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "articles"}}).status == 200
 
 
 @pytest.fixture
 def things(api: Client) -> Client:
     """The administrator's client, with articles that have an author."""
-    fields = [{"field": "author", "type": "integer"}, {"field": "title", "type": "string"}]
-    api.post("/collections", {"collection": "authors", "schema": {}})
-    api.post("/collections", {"collection": "articles", "schema": {}, "fields": fields})
-    relation = {"collection": "articles", "field": "author", "related_collection": "authors"}
-    assert api.post("/relations", {**relation, "meta": {"one_field": "articles"}}).status == 200
     return api
 
 

@@ -14,15 +14,15 @@ import pytest
 
 from cms.store import indexes
 from cms.store.snapshot import Snapshot, Snapshots
-from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
+from tests.client import Answer, Client
 
 Processes = list[Client]
 
 
 @pytest.fixture
-def processes(make_client: Callable[..., Client]) -> Processes:
+def processes(make_client: Callable[..., Client], admin_token: str) -> Processes:
     """The administrator's clients of four applications on one database."""
-    return [make_client().login(ADMIN_EMAIL, ADMIN_PASSWORD) for _ in range(4)]
+    return [make_client().bearing(admin_token) for _ in range(4)]
 
 
 def posts(clients: Processes, path: str, body: object) -> list[Answer]:
@@ -163,10 +163,10 @@ def test_a_stale_process_never_refuses_from_its_old_structure(processes: Process
 
 @pytest.mark.parametrize("connections", [1, 8])
 def test_a_changed_type_is_no_fault_for_those_who_had_prepared_their_statements(
-    make_client: Callable[..., Client], connections: int
+    make_client: Callable[..., Client], admin_token: str, connections: int
 ) -> None:
     """PostgreSQL refuses a prepared statement whose columns have other types now, on each connection that has one."""
-    changer, other = (make_client(database_pool_size=connections).login(ADMIN_EMAIL, ADMIN_PASSWORD) for _ in range(2))
+    changer, other = (make_client(database_pool_size=connections).bearing(admin_token) for _ in range(2))
     changer.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
     other.post("/items/a", {"x": 1})
     for type_name in ("bigInteger", "integer", "decimal"):

@@ -54,19 +54,25 @@ def all_rows(draw: st.DrawFn, shape: Shape) -> dict[str, list[Row]]:
         name: draw(st.permutations(KEYS_OF[found.columns[KEY]]))[: draw(st.sampled_from(SIZES))]
         for name, found in shape.items()
     }
-    return {name: [draw(_row(found, keys, key)) for key in keys[name]] for name, found in shape.items()}
+    rows = {name: _row(found, keys) for name, found in shape.items()}
+    return {name: [{KEY: key, **draw(row)} for key in keys[name]] for name, row in rows.items()}
 
 
-def _row(collection: Collection, keys: dict[str, list[Any]], key: Any) -> st.SearchStrategy[Row]:
+# A strategy that is made once and used often is quicker by far than one for each value.
+VALUES = {kind: st.sampled_from((None, *values)) for kind, values in ROWS.items()}
+
+
+def _row(collection: Collection, keys: dict[str, list[Any]]) -> st.SearchStrategy[Row]:
+    """Return what a row of a collection holds beside its key."""
     values: dict[str, st.SearchStrategy[Any]] = {}
     for name, kind in collection.columns.items():
         link = collection.links.get(name)
-        values[name] = st.sampled_from((None, *(keys[link.target] if link else ROWS[kind])))
+        values[name] = st.sampled_from((None, *keys[link.target])) if link else VALUES[kind]
     arms = [collection.links[name].target for name in collection.arms("any")]
     if arms:
         some = [str(other) for arm in arms for other in keys[arm]]
         values |= {"any": st.sampled_from((None, NOWHERE, "%s", *some)), "kind": st.sampled_from((None, "%s", *arms))}
-    return st.fixed_dictionaries({**values, KEY: st.just(key)})
+    return st.fixed_dictionaries({name: value for name, value in values.items() if name != KEY})
 
 
 # Queries
