@@ -105,9 +105,9 @@ def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings
     )
     store = Store(replace(settings, database_url=stage.dsn))
     identity = Identity(user=stage.admin.get("/users/me").data["id"])
+    before = resident()
     found = export(store, identity, Ask("many", "limit=-1"), form="jsonl")
     lines = size = peak = 0
-    before = resident()
     for chunk in found.chunks:
         lines += chunk.count(b"\n")
         size += len(chunk)
