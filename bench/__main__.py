@@ -10,10 +10,10 @@ from pathlib import Path
 import orjson
 
 from bench import bulk, data, first, growth, searching
-from bench.cases import READS, WRITES
+from bench.cases import READS, RULED_READS, WRITES
 from bench.chart import chart
 from bench.report import Report, as_data, table
-from bench.rounds import Length, compare
+from bench.rounds import Length, Tokens, compare
 from bench.stage import Stage, both, environment, login, prepared, sender, temporary_folder
 
 RESULTS = Path(__file__).with_name("results")
@@ -39,16 +39,17 @@ def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bo
         token = login(service)
         _say("Making the data")
         data.make(sender(service, token), stage.dsn)
+        tokens = Tokens(token, data.make_member(stage.dsn))
         results = []
-        for case in READS + WRITES:
+        for case in READS + RULED_READS + WRITES:
             _say(case.name)
-            results.append(compare(case, service, floor, token=token, length=length))
+            results.append(compare(case, service, floor, tokens=tokens, length=length))
         memory = bulk.memory(service.workers())
         _say(f"create {bulk.ROWS:,} in one POST")
         created = bulk.measure(service, stage.dsn, token=token, times=3 if quick else 7)
         _say("Growth by depth and by size")
         depths = growth.by_depth(service, token=token, length=length)
-        grown = growth.by_size(service, stage.dsn, token=token, sizes=sizes, length=length)
+        grown = growth.by_size(service, stage.dsn, tokens=tokens, sizes=sizes, length=length)
         _say("Search")
         searched = searching.measure(service, stage.dsn, token=token, rows=100_000 if quick else searching.ROWS)
     return Report(results, created, memory, grown, depths, searched, quick), token

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from bench.data import ARTICLES, ENTRIES, entry
@@ -24,7 +24,10 @@ Ask = Callable[[int], Asked]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`service` and `floor` make the request of a number below `numbers`; `target` is the least ratio."""
+    """`service` and `floor` make the request of a number below `numbers`; `target` is the least ratio.
+
+    A case of the `member` is asked of the service by a role with a rule and a list of fields.
+    """
 
     name: str
     target: float
@@ -33,6 +36,7 @@ class Case:
     floor: Ask
     rows: int = 1
     writes: bool = False
+    member: bool = False
 
     def asks(self, kind: str, token: str, *, seed: int) -> Callable[[], bytes]:
         """Return a maker of requests; the same seed gives both sides the same numbers."""
@@ -72,9 +76,9 @@ READS = (
     Case(
         "one item by key",
         0.7,
-        ARTICLES,
-        _get(f"/items/articles/{{}}?fields={_COLUMNS}", first=1),
-        _get("/one/{}", first=1),
+        ARTICLES // 4,
+        _get(f"/items/articles/{{}}?fields={_COLUMNS}", step=4, first=1),
+        _get("/one/{}", step=4, first=1),
     ),
     Case(
         "25 rows of 4 columns",
@@ -112,6 +116,19 @@ READS = (
         _get("/many/{}", step=1000),
     ),
 )
+
+
+def _ruled(case: Case) -> Case:
+    """The same for the member; the floor's statements hold the rule as one would write it by hand."""
+
+    def floor(number: int) -> Asked:
+        asked = case.floor(number)
+        return replace(asked, target=f"/ruled{asked.target}")
+
+    return replace(case, name=f"{case.name} · rule", floor=floor, member=True)
+
+
+RULED_READS = tuple(_ruled(case) for case in READS)
 CREATE_ONE = Case("create one", 0.6, 1_000_000, _post("/items/entries"), _post("/entries"), writes=True)
 CREATE_100 = Case(
     "create 100 in one POST",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from uuid import uuid4
 
 import psycopg
+
+from cms.auth.tokens import digest, random_token
 
 ARTICLES, AUTHORS, TAGS, LINKS = 100_000, 1_000, 50, 300_000
 ENTRIES = 20_000
@@ -50,6 +54,20 @@ _RELATIONS: list[dict[str, object]] = [
     },
 ]
 
+RULE = '{"status": {"_neq": "archived"}}'
+"""What the member sees of articles: of every four the fourth is archived."""
+
+_GRANT = (
+    "INSERT INTO system_permissions (role, collection, action, permissions, fields) "
+    "SELECT id, %s, 'read', %s, %s FROM system_roles WHERE name = 'Members'"
+)
+_MEMBERS = {
+    "articles": ["id", "title", "body", "status", "views", "rating", "published", "author", "tags"],
+    "authors": ["id", "name"],
+    "articles_tags": ["id", "articles_id", "tags_id"],
+    "tags": ["id", "name"],
+}
+
 # Every value follows from its row's number, so that two runs measure the same. 7919 is a prime: numbers that
 # follow one another are far apart after it, as in a table that has been written to for years.
 _AUTHORS = (
@@ -91,12 +109,26 @@ def make(send: Send, dsn: str) -> None:
         connection.execute("VACUUM (ANALYZE)")
 
 
+def make_member(dsn: str) -> str:
+    """Make a user of a role that sees what is not archived, and of that some fields; return its token."""
+    token, role = random_token(), str(uuid4())
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("INSERT INTO system_roles (id, name) VALUES (%s, 'Members')", (role,))
+        connection.execute(
+            "INSERT INTO system_users (email, role, token) VALUES ('member@example.com', %s, %s)", (role, digest(token))
+        )
+        for collection, fields in _MEMBERS.items():
+            connection.execute(_GRANT, (collection, RULE if collection == "articles" else None, json.dumps(fields)))
+    return token
+
+
 def make_grown(send: Send, dsn: str, rows: int) -> str:
     """Make and fill a collection like articles with so many rows; return its name."""
     name = f"grown_{rows}"
     send("/collections", {"collection": name, "schema": {}, "fields": [_KEY, *_ARTICLE]})
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(_ROWS.format(name, AUTHORS, rows).encode())
+        connection.execute(_GRANT, (name, RULE, json.dumps(_MEMBERS["articles"])))
         connection.execute(f"VACUUM (ANALYZE) {name}".encode())
     return name
 

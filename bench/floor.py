@@ -6,8 +6,9 @@ the service is what any sound service has: prepared statements, a pool, orjson, 
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,13 @@ from cms.store.statements import read_statements
 Row = tuple[Any, ...]
 
 SQL = read_statements(Path(__file__).parent)
+VISIBLE = "FROM (SELECT * FROM articles WHERE status <> 'archived') AS "
+RULED = {
+    name: re.sub(r"FROM articles(?: AS (a))?\b", lambda found: VISIBLE + (found[1] or "articles"), text)
+    for name, text in SQL.items()
+}
+"""The same under the member's rule, as one would write it by hand."""
+
 WRITTEN = ("title", "body", "status", "views", "author")
 ENTRY = ("id", *WRITTEN)
 CARD = ("id", "title", "status", "views")
@@ -79,11 +87,11 @@ def _send(response: falcon.Response, names: Sequence[str], rows: Sequence[Row]) 
 class One:
     NAMES = ("id", "title", "body", "status", "views", "rating", "published", "author")
 
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, rows: Rows, statement: str) -> None:
+        self._rows, self._statement = rows, statement
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
-        row = self._rows.fetch(SQL["one"], (key,))[0]
+        row = self._rows.fetch(self._statement, (key,))[0]
         response.data = orjson.dumps({"data": dict(zip(self.NAMES, row, strict=True))})
 
 
@@ -98,11 +106,11 @@ class List:
 
 
 class Groups:
-    def __init__(self, rows: Rows) -> None:
-        self._rows = rows
+    def __init__(self, rows: Rows, statement: str) -> None:
+        self._rows, self._statement = rows, statement
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        _send(response, ("status", "count"), self._rows.fetch(SQL["groups"]))
+        _send(response, ("status", "count"), self._rows.fetch(self._statement))
 
 
 class Entries:
@@ -138,12 +146,20 @@ def create_floor(config: Config) -> falcon.App[falcon.Request, falcon.Response]:
     """Make the floor's application."""
     app, rows = falcon.App(), Rows(config)
     app.add_route("/server/ping", Ping())
-    app.add_route("/one/{key:int}", One(rows))
-    app.add_route("/page/{number:int}", List(rows, SQL["page"], CARD))
-    app.add_route("/many/{number:int}", List(rows, SQL["many"], CARD))
-    app.add_route("/filtered/{number:int}", List(rows, SQL["filtered"], ("id", "title", "published", "author")))
-    app.add_route("/nested/{number:int}", List(rows, SQL["nested"], ("id", "title", "author", "tags")))
-    app.add_route("/groups", Groups(rows))
+    for prefix, statements in (("", SQL), ("/ruled", RULED)):
+        _add_reads(app, rows, prefix, statements)
     app.add_route("/entries", Entries(rows))
     app.add_route("/entries/{key:int}", Entry(rows))
     return app
+
+
+def _add_reads(
+    app: falcon.App[falcon.Request, falcon.Response], rows: Rows, prefix: str, statements: Mapping[str, str]
+) -> None:
+    filtered, nested = ("id", "title", "published", "author"), ("id", "title", "author", "tags")
+    app.add_route(prefix + "/one/{key:int}", One(rows, statements["one"]))
+    app.add_route(prefix + "/page/{number:int}", List(rows, statements["page"], CARD))
+    app.add_route(prefix + "/many/{number:int}", List(rows, statements["many"], CARD))
+    app.add_route(prefix + "/filtered/{number:int}", List(rows, statements["filtered"], filtered))
+    app.add_route(prefix + "/nested/{number:int}", List(rows, statements["nested"], nested))
+    app.add_route(prefix + "/groups", Groups(rows, statements["groups"]))

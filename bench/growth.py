@@ -12,7 +12,7 @@ import orjson
 
 from bench import data
 from bench.load import Round, run
-from bench.rounds import Length, middle
+from bench.rounds import Length, Tokens, middle
 from bench.serving import Running
 from bench.stage import sender
 from bench.wire import exchange, request
@@ -42,10 +42,10 @@ class Depth:
     took: float
 
 
-def by_size(service: Running, dsn: str, *, token: str, sizes: tuple[int, ...], length: Length) -> list[Size]:
-    """Measure one item and a page in collections of different sizes, in turns, one request at a time."""
-    names = [data.make_grown(sender(service, token), dsn, rows) for rows in sizes]
-    asks = [(_item(name, rows, token), _page(name, token)) for name, rows in zip(names, sizes, strict=True)]
+def by_size(service: Running, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...], length: Length) -> list[Size]:
+    """Measure one item and a page in collections of different sizes, in turns, one request of the member at a time."""
+    names = [data.make_grown(sender(service, tokens.admin), dsn, rows) for rows in sizes]
+    asks = [(_item(*made, tokens.member), _page(made[0], tokens.member)) for made in zip(names, sizes, strict=True)]
     rounds: list[tuple[list[Round], list[Round]]] = [([], []) for _ in sizes]
     for _ in range(length.rounds + 1):
         for found, both in zip(rounds, asks, strict=True):
@@ -80,7 +80,7 @@ def items_in(value: Any) -> int:
 def _item(name: str, rows: int, token: str) -> Callable[[], bytes]:
     random = Random(1)
     target = f"/items/{name}/{{}}?fields=id,title,status,views"
-    return lambda: request("GET", target.format(random.randrange(rows) + 1), token=token)
+    return lambda: request("GET", target.format(random.randrange(rows // 4) * 4 + 1), token=token)
 
 
 def _page(name: str, token: str) -> Callable[[], bytes]:

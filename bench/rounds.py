@@ -31,12 +31,21 @@ class Result:
     ratio: float
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The access tokens of both callers."""
+
+    admin: str
+    member: str
+
+
 class Different(Exception):
     """Service and floor did not answer the same."""
 
 
-def compare(case: Case, service: Running, floor: Running, *, token: str, length: Length) -> Result:
+def compare(case: Case, service: Running, floor: Running, *, tokens: Tokens, length: Length) -> Result:
     """Measure a case on both sides in turns."""
+    token = tokens.member if case.member else tokens.admin
     sides = {"service": service, "floor": floor}
     if not case.writes:
         _check_same(case, sides, token)
