@@ -20,9 +20,7 @@ def check(test: Test, value: Value, subject: Callable[[Current, str], Subject]) 
     """
     operator = OPERATORS[test.operator]
     field = value.field
-    if value.family not in operator.families:
-        fault = f'The operator {operator.name} does not fit the type {value.type.name} of "{field.name}"'
-        raise invalid_query(fault, collection=field.collection, field=field.name, operator=operator.name)
+    require_fit(operator, value)
     convert = _converter(operator, value)
     label = f"{field.collection}.{field.name} {operator.name}"
     operands = (
@@ -32,6 +30,14 @@ def check(test: Test, value: Value, subject: Callable[[Current, str], Subject]) 
         for operand in test.operands
     )
     return Check(value, operator, tuple(operands))
+
+
+def require_fit(operator: Operator, value: Value) -> None:
+    """Raise `Refused` INVALID_QUERY when operator and type do not fit."""
+    if value.family not in operator.families:
+        field = value.field
+        fault = f'The operator {operator.name} does not fit the type {value.type.name} of "{field.name}"'
+        raise invalid_query(fault, collection=field.collection, field=field.name, operator=operator.name)
 
 
 def _comparable(found: Subject, value: Value, operator: Operator) -> Subject:

@@ -11,7 +11,8 @@ from cms.query.ast import EVERYTHING, And, At, Current, Filter, Name, Operand, O
 from cms.query.brackets import listed
 from cms.query.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS
 from cms.query.literals import Literals, variable
-from cms.query.operators import NEGATED, OPERATORS, Takes
+from cms.query.operators import NEGATED, OPERATORS, Operator, Takes
+from cms.regex import compile_regex
 
 _CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
 _TRUE, _FALSE = ("", "true", "1"), ("false", "0")
@@ -19,12 +20,18 @@ _TRUE, _FALSE = ("", "true", "1"), ("false", "0")
 Path = tuple[str, ...]
 
 
-def parse_filter(value: object, literals: Literals, *, parameter: str = "filter") -> Filter:
+def parse_filter(
+    value: object,
+    literals: Literals,
+    *,
+    parameter: str = "filter",
+    operators: Mapping[str, Operator] = OPERATORS,
+) -> Filter:
     """Return the tree of a filter given as nested dicts or as JSON text; literals are set aside.
 
-    Raises `Refused` INVALID_QUERY with the path of the fault.
+    Rules that are tried on payloads take `RULE_OPERATORS`. Raises `Refused` INVALID_QUERY with the path of the fault.
     """
-    return _Parser(literals).group(decoded(value, parameter), (parameter,))
+    return _Parser(literals, operators).group(decoded(value, parameter), (parameter,))
 
 
 def parse_name(text: str) -> Name:
@@ -46,8 +53,9 @@ def decoded(value: object, parameter: str) -> object:
 class _Parser:
     """Counts nodes while it walks, so that no filter outgrows its limits."""
 
-    def __init__(self, literals: Literals) -> None:
+    def __init__(self, literals: Literals, operators: Mapping[str, Operator]) -> None:
         self.literals = literals
+        self.operators = operators
         self.nodes = 0
 
     def group(self, value: object, path: Path) -> Filter:
@@ -64,7 +72,7 @@ class _Parser:
             return And(items) if key == "_and" else Or(items)
         if key in ("_some", "_none"):
             return Some(self.group(value, path), negated=key == "_none")
-        if key in OPERATORS:
+        if key in self.operators:
             return self._test(key, value, path)
         if key.startswith("_") and _looks_like_operator(value):
             raise _wrong(path, f'there is no operator "{key}"')
@@ -81,13 +89,17 @@ class _Parser:
         self._count(path)
         if value is None and operator in ("_eq", "_neq"):
             return Test("_null" if operator == "_eq" else "_nnull")
-        match OPERATORS[operator].takes:
+        match self.operators[operator].takes:
             case Takes.NOTHING:
                 return Test(operator if _truth(value, path) else NEGATED[operator])
             case Takes.LIST:
                 return Test(operator, (self._several(_list(value, path), path),))
             case Takes.TWO:
                 return Test(operator, self._two(value, path))
+            case Takes.FLAG:
+                return Test(operator, (self.literals.slot(_truth(value, path)),))
+            case Takes.REGEX:
+                return Test(operator, (self.literals.slot(_pattern(value, path)),))
             case _:
                 return Test(operator, (self._one(value, path),))
 
@@ -159,6 +171,16 @@ def _truth(value: object, path: Path) -> bool:
     if said in _TRUE or said in _FALSE:
         return said in _TRUE
     raise _wrong(path, "it takes true or false")
+
+
+def _pattern(value: object, path: Path) -> str:
+    if not isinstance(value, str):
+        raise _wrong(path, "it takes a text")
+    try:
+        compile_regex(value)
+    except ValueError as error:
+        raise _wrong(path, str(error)) from None
+    return value
 
 
 def _looks_like_operator(value: object) -> bool:

@@ -19,6 +19,8 @@ class Takes(StrEnum):
     TWO = "two values"
     PATTERN = "a text"
     SHAPE = "a GeoJSON geometry"
+    REGEX = "a regular expression"
+    FLAG = "true or false, which it keeps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,16 @@ _ALL = (
 )
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType({found.name: found for found in _ALL})
+
+_ONLY_IN_RULES = (
+    Operator("_regex", Takes.REGEX, frozenset({Family.TEXT, Family.CSV, Family.NUMBER, Family.UUID, Family.HASH}), ""),
+    Operator("_submitted", Takes.FLAG, frozenset(Family), ""),
+)
+
+RULE_OPERATORS: Mapping[str, Operator] = MappingProxyType(
+    {found.name: found for found in (*_ALL, *_ONLY_IN_RULES) if found.takes is not Takes.SHAPE}
+)
+"""What validation rules and conditions take: they are tried on payloads, where there is no PostGIS."""
 
 NEGATED: Mapping[str, str] = MappingProxyType(
     {"_null": "_nnull", "_nnull": "_null", "_empty": "_nempty", "_nempty": "_empty"}

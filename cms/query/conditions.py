@@ -1,0 +1,52 @@
+"""Conditions of fields: what a form's other values make required, read only or hidden (decisions, section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cms.query.validation import Given, Rule, failures, parse_rule
+
+_SWITCHES = ("required", "readonly", "hidden")
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """While the rule holds, the switches that it names replace the field's own."""
+
+    rule: Rule
+    switches: Mapping[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a field is for one item."""
+
+    required: bool
+    readonly: bool
+    hidden: bool
+
+
+def parse_conditions(meta: Mapping[str, object] | None) -> tuple[Condition, ...]:
+    """Return the conditions of a field's meta; raises `Refused` INVALID_QUERY for a rule that is none.
+
+    An entry without a rule never holds.
+    """
+    said = meta.get("conditions") if meta else None
+    entries = said if isinstance(said, list) else []
+    return tuple(_condition(entry) for entry in entries if isinstance(entry, Mapping) and entry.get("rule"))
+
+
+def state_of(
+    meta: Mapping[str, object] | None, conditions: Sequence[Condition], values: Mapping[str, object], given: Given
+) -> State:
+    """Return the state of a field under the values of a whole item: the last condition that holds decides."""
+    own = {name: bool(meta and meta.get(name)) for name in _SWITCHES}
+    holding = (found for found in reversed(conditions) if not failures(found.rule, values, given))
+    last = next(holding, None)
+    return State(**(own | dict(last.switches if last else {})))
+
+
+def _condition(entry: Mapping[str, object]) -> Condition:
+    switches = {name: value for name in _SWITCHES if isinstance(value := entry.get(name), bool)}
+    return Condition(parse_rule(entry["rule"], parameter="conditions"), switches)

@@ -1,0 +1,33 @@
+"""Regular expressions of people: matched in time that grows with the text only, whatever the pattern."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import re2
+
+MAX_PATTERN = 1_000
+_MEMORY = 1 << 20
+
+
+@lru_cache(maxsize=256)
+def compile_regex(text: str) -> Any:
+    """Return a pattern with `search`, in the syntax of RE2; raises ValueError for one that does not compile.
+
+    `$` is the very end of the text. A pattern between slashes is meant without them.
+    """
+    if len(text) > MAX_PATTERN:
+        raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
+    bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "/" else text
+    options = re2.Options()
+    options.log_errors, options.max_mem = False, _MEMORY
+    try:
+        return re2.compile(bare, options)
+    except re2.error as error:
+        raise ValueError(f"it is not a pattern that RE2 knows: {_said(error)}") from None
+
+
+def _said(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)

@@ -1,0 +1,202 @@
+"""Rules tried on payloads: what is told of a broken one, what is left alone, and what depends on a condition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cms.errors import Refused
+from cms.query.ast import Current
+from cms.query.conditions import parse_conditions, state_of
+from cms.query.validation import Given, failures, parse_field_rule, parse_rule, paths_of
+from cms.regex import compile_regex
+from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
+
+Json = dict[str, Any]
+
+KINDS = {"id": "integer", "title": "string", "price": "decimal", "data": "json", "author": "integer", "day": "date"}
+
+
+def column(name: str, kind: str) -> Column:
+    return Column(name, kind, kind, None, None, None, None, True, False, False, None)
+
+
+def collection(name: str, kinds: Json, *aliases: str) -> Collection:
+    fields = {key: Field(name, key, kind, column=column(key, kind)) for key, kind in kinds.items()}
+    fields |= {key: Field(name, key, "alias") for key in aliases}
+    return Collection(name, Kind.TABLE, fields, "id")
+
+
+ARTICLES = collection("articles", KINDS)
+AUTHORS = collection("authors", {"id": "integer", "name": "string"}, "articles")
+CATALOGUE = Catalogue.of(
+    1,
+    {"articles": ARTICLES, "authors": AUTHORS},
+    (Relation("articles", "author", "authors", "articles"),),
+)
+NEW = Given(ARTICLES, CATALOGUE)
+CHANGE = Given(ARTICLES, CATALOGUE, creating=False)
+FREE = Given()
+
+
+def told(rule: Json, values: Json, given: Given = NEW) -> list[tuple[str, str]]:
+    """Return the path and the type of each failure."""
+    found = failures(parse_rule(rule), values, given)
+    assert all(problem.code == "FAILED_VALIDATION" for problem in found)
+    return [(".".join(problem.extensions["path"]), problem.extensions["type"]) for problem in found]  # type: ignore[arg-type,misc]
+
+
+@pytest.mark.parametrize(
+    ("test", "operand"),
+    [
+        ({"_eq": "b"}, {"type": "eq", "valid": "b"}),
+        ({"_nin": ["a", "b"]}, {"type": "nin", "invalid": ["a", "b"]}),
+        ({"_contains": "b"}, {"type": "contains", "substring": "b"}),
+        ({"_nstarts_with": "a"}, {"type": "nstarts_with", "substring": "a"}),
+        ({"_between": ["b", "c"]}, {"type": "between", "valid": ["b", "c"]}),
+        ({"_regex": "^b$"}, {"type": "regex", "valid": "^b$"}),
+        ({"_null": True}, {"type": "null"}),
+        ({"_submitted": False}, {"type": "submitted"}),
+    ],
+)
+def test_a_failure_tells_the_test_its_operand_and_its_place(test: Json, operand: Json) -> None:
+    (problem,) = failures(parse_rule({"title": test}), {"title": "a"}, NEW)
+    assert problem.extensions == {"collection": "articles", "field": "title", "path": ["title"], **operand}
+
+
+def test_every_failed_test_is_told() -> None:
+    rule = {"title": {"_contains": "b", "_starts_with": "a"}, "price": {"_gt": 5}}
+    assert told(rule, {"title": "x", "price": 5}) == [("title", "contains"), ("title", "starts_with"), ("price", "gt")]
+
+
+def test_of_alternatives_all_are_told_when_none_holds() -> None:
+    rule = {"_or": [{"title": {"_eq": "a"}}, {"price": {"_lt": 1}}]}
+    assert told(rule, {"title": "b", "price": 3}) == [("title", "eq"), ("price", "lt")]
+    assert told(rule, {"title": "b", "price": 0}) == []
+    assert told({"_or": []}, {}) == [("", "or")]
+    assert told({"_and": []}, {}) == []
+
+
+def test_the_fields_own_message_is_what_is_said() -> None:
+    rule = parse_field_rule("title", {"_regex": "^[a-z]+$"}, message="Small letters, please.")
+    (problem,) = failures(rule, {"title": "A"}, NEW)
+    assert problem.message == "Small letters, please."
+    assert failures(rule, {"title": "a"}, NEW) == []
+
+
+def test_a_field_that_is_not_there_is_null_in_a_new_item_and_untouched_in_a_change() -> None:
+    for rule in ({"title": {"_nnull": True}}, {"title": {"_eq": "a"}}):
+        assert told(rule, {}, NEW)
+        assert told(rule, {}, CHANGE) == []
+        assert told(rule, {"title": None}, CHANGE)
+    assert told({"title": {"_submitted": True}}, {}, CHANGE) == [("title", "submitted")]
+    assert told({"title": {"_submitted": True}}, {"title": None}, CHANGE) == []
+    assert told({"title": {"_submitted": False}}, {}, NEW) == []
+
+
+def test_numbers_and_dates_are_compared_as_such() -> None:
+    assert told({"price": {"_lt": "10"}}, {"price": "9"}) == []
+    assert told({"price": {"_gt": 1.5}}, {"price": "1.50"}) == [("price", "gt")]
+    assert told({"day": {"_lt": "$NOW"}}, {"day": "2020-01-01"}) == []
+    assert told({"day": {"_gt": "$NOW(-1 day)"}}, {"day": "2020-01-01"}) == [("day", "gt")]
+    assert told({"year(day)": {"_eq": 2020}}, {"day": "2020-01-01"}) == []
+
+
+def test_the_inside_of_a_json_value_is_told_by_its_path() -> None:
+    rule = {"data": {"size": {"width": {"_gt": 5}}, "tags": {"_contains": "a"}}}
+    assert told(rule, {"data": {"size": {"width": 6}, "tags": ["a"]}}) == []
+    assert told(rule, {"data": {"size": {"width": 5}}}, CHANGE) == [
+        ("data.size.width", "gt"),
+        ("data.tags", "contains"),
+    ]
+    assert told({"data": {"_some": {"n": {"_eq": 1}}}}, {"data": [{"n": 2}, {"n": 1}]}) == []
+    assert told({"data": {"n": {"_eq": 1}}}, {"data": [{"n": 2}]}) == [("data", "some")]
+    assert told({"data": {"_none": {"n": {"_eq": 1}}}}, {"data": [{"n": 1}]}) == [("data", "none")]
+
+
+def test_related_objects_of_a_payload_are_read_by_their_own_fields() -> None:
+    assert told({"author": {"name": {"_eq": "A"}}}, {"author": {"name": "B"}}) == [("author.name", "eq")]
+    assert told({"author": {"name": {"_eq": "A"}}}, {"author": 7}, CHANGE) == []
+    assert told({"author": {"_nnull": True}}, {"author": {"name": "B"}}) == []
+    own = Given(AUTHORS, CATALOGUE)
+    assert told({"articles": {"title": {"_eq": "a"}}}, {"articles": [{"title": "b"}, {"title": "a"}]}, own) == []
+    assert told({"articles": {"_nempty": True}, "count(articles)": {"_lt": 2}}, {"articles": [1, 2]}, own) == [
+        ("articles", "lt")
+    ]
+
+
+def test_without_fields_values_are_compared_by_what_they_are() -> None:
+    assert told({"a": {"_gt": 9}}, {"a": "10"}, FREE) == []
+    assert told({"a": {"_gt": "9"}}, {"a": "10"}, FREE) == [("a", "gt")]
+    assert told({"a": {"b": {"_eq": True}}}, {"a": {"b": True}}, FREE) == []
+    assert told({"a": {"_eq": 5}}, {"a": "x"}, FREE) == [("a", "eq")]
+    assert told({"at": {"_lt": "$NOW"}}, {"at": "2020-01-01T00:00:00Z"}, FREE) == []
+
+
+def test_variables_stand_for_the_caller() -> None:
+    rule = parse_rule({"title": {"_eq": "$CURRENT_USER.email"}, "author": {"_in": ["$CURRENT_USER.articles.id"]}})
+    paths = paths_of(rule)
+    assert paths == {Current("CURRENT_USER", ("email",)), Current("CURRENT_USER", ("articles", "id"))}
+    known = {path: ["a@b.c"] if path.path == ("email",) else [1, 2] for path in paths}
+    under = Given(ARTICLES, user="u", known=known)
+    assert failures(rule, {"title": "a@b.c", "author": 2}, under) == []
+    assert len(failures(rule, {"title": "x", "author": 3}, under)) == 2
+    assert len(failures(rule, {"title": "a@b.c", "author": 2}, Given(ARTICLES))) == 2
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"price": {"_contains": "a"}},
+        {"price": {"_gt": "a"}},
+        {"nowhere": {"_eq": 1}},
+        {"year(title)": {"_eq": 1}},
+        {"_eq": 1},
+    ],
+)
+def test_a_rule_that_does_not_fit_its_collection_is_told_as_such(rule: Json) -> None:
+    with pytest.raises(Refused) as refused:
+        failures(parse_rule(rule), {"title": "a", "price": 1}, NEW)
+    assert refused.value.problems[0].code == "INVALID_QUERY"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{"title": {"_regex": "("}}, {"title": {"_regex": 5}}, {"title": {"_what": 1}}, {"a": {"_intersects": {}}}, [1]],
+)
+def test_a_rule_that_is_none_is_refused(rule: Any) -> None:
+    with pytest.raises(Refused) as refused:
+        parse_rule(rule)
+    assert refused.value.problems[0].code == "INVALID_QUERY"
+
+
+def test_a_pattern_ends_at_the_very_end_and_takes_linear_time() -> None:
+    assert compile_regex("^a$").search("a")
+    assert not compile_regex("^a$").search("a\n")
+    assert compile_regex("/^a.c$/").search("abc")
+    assert not compile_regex("^(a+)+$").search("a" * 50_000 + "!")
+    for pattern in ("(", "(?=a)", r"(a)\1", "a" * 1_001):
+        with pytest.raises(ValueError):
+            compile_regex(pattern)
+
+
+CONDITIONS = [
+    {"rule": {"title": {"_eq": "draft"}}, "required": False, "hidden": True},
+    {"rule": {"price": {"_gt": 10}}, "required": True},
+    {"name": "without a rule", "readonly": True},
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "state"),
+    [
+        ({}, (False, False, False)),
+        ({"title": "draft"}, (False, False, True)),
+        ({"title": "draft", "price": 11}, (True, False, False)),
+    ],
+)
+def test_the_last_condition_that_holds_decides(values: Json, state: tuple[bool, bool, bool]) -> None:
+    meta = {"conditions": CONDITIONS, "required": False}
+    found = state_of(meta, parse_conditions(meta), values, NEW)
+    assert (found.required, found.readonly, found.hidden) == state
