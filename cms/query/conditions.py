@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from cms import jsontext
+from cms.errors import Refused, invalid_payload
 from cms.query.validation import Given, Rule, failures, parse_rule
 
 _SWITCHES = ("required", "readonly", "hidden")
@@ -45,6 +47,19 @@ def state_of(
     holding = (found for found in reversed(conditions) if not failures(found.rule, values, given))
     last = next(holding, None)
     return State(**(own | dict(last.switches if last else {})))
+
+
+def check_rules(meta: Mapping[str, object]) -> None:
+    """Raise `Refused` INVALID_PAYLOAD for rules of a field that nothing could keep; they come as JSON text."""
+    told = {
+        name: jsontext.loads(text) for name in ("validation", "conditions") if isinstance(text := meta.get(name), str)
+    }
+    try:
+        parse_rule(told.get("validation"))
+        parse_conditions(told)
+    except Refused as refused:
+        fault = refused.problems[0].extensions
+        raise invalid_payload(str(fault["reason"]), field=f"meta.{fault.get('parameter', 'validation')}") from None
 
 
 def _condition(entry: Mapping[str, object]) -> Condition:

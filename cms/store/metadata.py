@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
+from cms.query.conditions import check_rules
 from cms.schema.model import Catalogue
 from cms.schema.references import Change
 from cms.schema.settings import Setting
@@ -24,6 +25,8 @@ def save(
     known: Mapping[str, Setting],
 ) -> None:
     """Insert the row of these keys, or change what is given of it."""
+    if table == "system_fields":
+        check_rules(given)
     values = {key: param(value, known[key].cast) for key, value in given.items()}
     columns = {**{key: param(value, "text") for key, value in keys.items()}, **values}
     shape = "INSERT INTO {0} ({1}) VALUES ({2}) ON CONFLICT ({3}) DO {4}"

@@ -1,0 +1,38 @@
+"""A field's `validation` and `conditions` are looked at when they are saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client import Client
+from tests.things import field, table
+
+
+@pytest.mark.parametrize(
+    ("meta", "place"),
+    [
+        ({"validation": {"_regex": "("}}, "meta.validation"),
+        ({"validation": {"_and": [{"title": {"_what": 1}}]}}, "meta.validation"),
+        ({"validation": "x"}, "meta.validation"),
+        ({"conditions": [{"rule": {"title": {"_between": [1]}}}]}, "meta.conditions"),
+    ],
+)
+def test_a_rule_that_nothing_could_keep_is_refused_with_its_place(admin: Client, meta: Any, place: str) -> None:
+    found = table(admin, field("title", "string"))
+    answer = admin.patch(f"/fields/{found.name}/title", {"meta": meta})
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], place)
+    answer = admin.post(f"/fields/{found.name}", {"field": "other", "type": "string", "meta": meta})
+    assert (answer.status, answer.errors[0]["field"]) == (400, place)
+
+
+def test_sound_rules_are_kept_as_they_came(admin: Client) -> None:
+    found = table(admin, field("title", "string"))
+    meta = {
+        "validation": {"title": {"_regex": "^[a-z]+$", "_submitted": True}},
+        "conditions": [{"name": "short", "rule": {"title": {"_eq": "a"}}, "required": True}],
+    }
+    told = admin.patch(f"/fields/{found.name}/title", {"meta": meta}).data["meta"]
+    assert {name: told[name] for name in meta} == meta
+    assert admin.patch(f"/fields/{found.name}/title", {"meta": {"validation": None}}).status == 200
