@@ -11,7 +11,7 @@ import falcon
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.errors import Refused
-from cms.http import auth, items, problems, rights, server, structure
+from cms.http import auth, history, items, problems, rights, server, structure
 from cms.http.logs import start_logging
 from cms.http.middleware import Accounting, Identification
 from cms.http.request import Request
@@ -68,6 +68,18 @@ def create_app(config: Config) -> App:
 
     app.add_route("/items/{collection}", items.Items(store, most))
     app.add_route("/items/{collection}/{key}", items.Item(store, most))
+    app.add_route("/items/{collection}/{key}/revisions", history.ItemRevisions(store))
+    app.add_route("/items/{collection}/{key}/revisions/{revision}", history.ItemRevision(store))
+
+    app.add_route("/activity", history.Listing(store, most, "system_activity"))
+    app.add_route("/activity/{key}", history.Entry(store, "system_activity"))
+    app.add_route("/activity/comment", history.NewComment(store, most))
+    app.add_route("/activity/comment/{key}", history.Comment(store, most))
+    app.add_route("/comments", history.Comments(store, most))
+    app.add_route("/comments/{key}", history.OneComment(store, most))
+    app.add_route("/revisions", history.Listing(store, most, "system_revisions"))
+    app.add_route("/revisions/{key}", history.Entry(store, "system_revisions"))
+    app.add_route("/utils/revert/{revision}", history.Revert(store))
     return app
 
 

@@ -23,20 +23,12 @@ class Items:
         self._most = most
 
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        ask = Ask(collection, request.query_string)
-        form = form_of(request.query_string)
-        if form:
-            send_file(response, export(self._store, request.context.identity, ask, form=form))
-        else:
-            response.data = read_list(self._store, request.context.identity, ask)
+        send_list(self._store, request, response, Ask(collection, request.query_string))
 
     def on_query(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        payload = body(request, most=self._most)
-        params = payload.get("query", {}) if isinstance(payload, dict) else None
-        if not isinstance(params, dict):
-            raise invalid_payload('The body must be an object with the parameters under "query"')
-        response.data = read_list(self._store, request.context.identity, Ask(collection, params=params))
+        ask = Ask(collection, params=params_of(request, self._most))
+        response.data = read_list(self._store, request.context.identity, ask)
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload = body(request, most=self._most)
@@ -53,6 +45,24 @@ class Items:
         payload = body(request, most=self._most)
         writes.delete_many(self._store, request.context.identity, collection, payload)
         response.status = falcon.HTTP_204
+
+
+def send_list(store: Store, request: falcon.Request, response: falcon.Response, ask: Ask) -> None:
+    """Answer a list, or the file that the query string asks for."""
+    form = form_of(request.query_string)
+    if form:
+        send_file(response, export(store, request.context.identity, ask, form=form))
+    else:
+        response.data = read_list(store, request.context.identity, ask)
+
+
+def params_of(request: falcon.Request, most: int) -> dict[str, object]:
+    """Return the parameters of a SEARCH body; raises `Refused` INVALID_PAYLOAD."""
+    payload = body(request, most=most)
+    params = payload.get("query", {}) if isinstance(payload, dict) else None
+    if not isinstance(params, dict):
+        raise invalid_payload('The body must be an object with the parameters under "query"')
+    return params
 
 
 def form_of(query_string: str) -> str | None:

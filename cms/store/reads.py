@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,11 +25,15 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A read as it came: the raw query string, or the parameters of a SEARCH body."""
+    """A read as it came: the raw query string, or the parameters of a SEARCH body.
+
+    `only` are fields and the values that they must have, whatever else is asked.
+    """
 
     collection: str
     query_string: str = ""
     params: Mapping[str, object] | None = None
+    only: tuple[tuple[str, str], ...] = ()
 
 
 def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
@@ -132,7 +136,7 @@ def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False) -> Pl
     """Return the statement and literals of an ask; the same query string again is not even parsed."""
 
     def make() -> Plan:
-        said = _parsed(store, ask)
+        said = _narrowed(_parsed(store, ask), ask.only)
         if not keyed and _is_singleton(scene, ask.collection):
             said = _only_row(said)
         query = said.query
@@ -140,7 +144,7 @@ def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False) -> Pl
             query = by_key(query, Slot(len(said.literals)))
         return statement_for(store, scene, ask.collection, query), said.literals
 
-    if ask.params is not None:
+    if ask.params is not None or ask.only:
         return make()
     key = (ask.collection, ask.query_string, keyed, scene.actor.policy)
     return scene.snapshot.said.get(key, make)
@@ -150,6 +154,16 @@ def _parsed(store: Store, ask: Ask) -> Said:
     if ask.params is not None:
         return parse(ask.params, store.page)
     return parse_query_string(ask.query_string, store.page)
+
+
+def _narrowed(said: Said, only: Sequence[tuple[str, str]]) -> Said:
+    """Let a query speak of rows with these values only."""
+    if not only:
+        return said
+    slots = (Slot(len(said.literals) + n) for n in range(len(only)))
+    tests = tuple(At(Name(name), Test("_eq", (slot,))) for (name, _), slot in zip(only, slots, strict=True))
+    query = replace(said.query, filter=And((said.query.filter, *tests)))
+    return Said(query, (*said.literals, *(value for _, value in only)))
 
 
 def _only_row(said: Said) -> Said:

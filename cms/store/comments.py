@@ -1,0 +1,139 @@
+"""Comments on items: activity that people write (specification, section 4.10; decisions, sections 8 and 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cms import jsontext
+from cms.access.guard import readable
+from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
+from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
+from cms.query.bind import Context, bound
+from cms.query.parse import parse_query_string
+from cms.store.database import Transaction
+from cms.store.reads import Item, by_key, parse_key, statement_for
+from cms.store.statements import statement
+from cms.store.store import ANONYMOUS, Identity, Scene, Store
+
+ACTIVITY = "system_activity"
+MAX_COMMENT = 100_000
+
+
+def comment(store: Store, identity: Identity, query_string: str, payload: Mapping[str, object]) -> bytes | None:
+    """Add a comment to an item that the caller can read; returns it, or None when the caller may not read it."""
+    _require_user(identity)
+    told = _texts(payload, ("collection", "item", "comment"))
+
+    def work(transaction: Transaction, scene: Scene) -> bytes | None:
+        item = _key_of(store, transaction, scene, told["collection"], told["item"])
+        caller = identity.caller
+        values = (scene.actor.user, caller.ip, caller.user_agent, caller.origin)
+        rows = transaction.execute(statement("insert_comment"), (*values, told["collection"], item, told["comment"]))
+        return _answer(store, transaction, scene, query_string, key=str(rows[0][0]))
+
+    return store.writing(identity, work)
+
+
+def change_comment(
+    store: Store, identity: Identity, query_string: str, *, key: str, payload: Mapping[str, object]
+) -> bytes | None:
+    """Give a comment another text; its author may, and an administrator."""
+    _require_user(identity)
+    told = _texts(payload, ("comment",))
+
+    def work(transaction: Transaction, scene: Scene) -> bytes | None:
+        found = _own(store, transaction, scene, key)
+        transaction.execute(statement("change_comment"), (found, told["comment"]))
+        return _answer(store, transaction, scene, query_string, key=found)
+
+    return store.writing(identity, work)
+
+
+def delete_comment(store: Store, identity: Identity, *, key: str) -> None:
+    """Delete a comment; its author may, and an administrator."""
+    _require_user(identity)
+
+    def work(transaction: Transaction, scene: Scene) -> None:
+        transaction.execute(statement("delete_comment"), (_own(store, transaction, scene, key),))
+
+    store.writing(identity, work)
+
+
+def _require_user(identity: Identity) -> None:
+    if identity == ANONYMOUS:
+        raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
+
+
+def _texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
+    """Return what a body says, all of which must be there; a key may be a number."""
+    problems = [_fault(name, "there is no such field") for name in payload.keys() - {*names}]
+    found: dict[str, str] = {}
+    for name in names:
+        value = payload.get(name)
+        if name == "item" and isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if isinstance(value, str) and value.strip() and len(value) <= MAX_COMMENT:
+            found[name] = value
+        else:
+            problems.append(_fault(name, f"it must be a text of 1 to {MAX_COMMENT} characters"))
+    if problems:
+        raise Refused(problems)
+    return found
+
+
+def _fault(name: str, reason: str) -> Problem:
+    return invalid_payload(f'"{name}": {reason}', field=name).problems[0]
+
+
+def _own(store: Store, transaction: Transaction, scene: Scene, key: str) -> str:
+    """Return the key of a comment that the caller may change, locked.
+
+    Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it cannot.
+    """
+    found = parse_key(scene.snapshot.catalogue.collections[ACTIVITY], key)
+    rows = transaction.execute(statement("lock_comment"), (found,))
+    actor = scene.actor
+    if rows and (actor.policy.admin or str(rows[0][0]) == actor.user):
+        return found
+    _key_of(store, transaction, scene, ACTIVITY, found)
+    raise forbidden() if rows else not_found()
+
+
+def _key_of(store: Store, transaction: Transaction, scene: Scene, collection: str, key: str) -> str:
+    """Return the key of an item that the caller can read, as PostgreSQL writes it; raises `Refused`."""
+    owner = readable(collection, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
+    if owner.primary_key is None:
+        raise not_found()
+    pick = Pick(KEY, Name(owner.primary_key))
+    query = Query(picks=(pick,), filter=At(Name(owner.primary_key), Test("_eq", (Slot(0),))))
+    items = _select(store, transaction, scene, collection, query, literals=(parse_key(owner, key),))
+    if not items:
+        raise not_found()
+    return str(items[0][KEY])
+
+
+def _answer(store: Store, transaction: Transaction, scene: Scene, query_string: str, *, key: str) -> bytes | None:
+    """Return a comment as the caller may read it, or None where it may not."""
+    said = parse_query_string(query_string, store.page)
+    query = by_key(Query(picks=said.query.picks, deep=said.query.deep), "id", Slot(len(said.literals)))
+    try:
+        items = _select(store, transaction, scene, ACTIVITY, query, literals=(*said.literals, key))
+    except Refused as refused:
+        if refused.problems[0].code != "FORBIDDEN":
+            raise
+        return None
+    return jsontext.dumps({"data": items[0]}) if items else None
+
+
+def _select(
+    store: Store,
+    transaction: Transaction,
+    scene: Scene,
+    collection: str,
+    query: Query,
+    *,
+    literals: tuple[object, ...],
+) -> list[Item]:
+    found = statement_for(store, scene, collection, query)
+    context = Context(literals, scene.actor.user, scene.actor.role)
+    return found.items(transaction.execute(found.text, bound(found.values, context)))
