@@ -23,6 +23,7 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "ROUTE_NOT_FOUND": 404,
         "NOT_FOUND": 404,
         "METHOD_NOT_ALLOWED": 405,
+        "PRECONDITION_FAILED": 412,
         "CONTENT_TOO_LARGE": 413,
         "UNSUPPORTED_MEDIA_TYPE": 415,
         "FAILED_VALIDATION": 422,

@@ -10,6 +10,7 @@ from cms.errors import Refused, forbidden, invalid_query, not_found
 from cms.query.ast import (
     KEY,
     STAR,
+    VERSION,
     Aggregate,
     And,
     At,
@@ -87,7 +88,7 @@ class Walker:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
         if self.fields > MAX_FIELDS_IN_ALL:
             raise invalid_query(f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields")
-        return tuple(pick if pick.key == KEY else self._pick(pick, view, level) for pick in asked.values())
+        return tuple(pick if _is_stores(pick, view) else self._pick(pick, view, level) for pick in asked.values())
 
     def _written_out(self, query: Query, view: View) -> list[Pick]:
         """Write `*` out: the own columns and the keys of to-many fields; `*.*` opens every relation.
@@ -318,6 +319,11 @@ class Walker:
     def _secret(self, found: Field) -> Refused:
         reason = f'The field "{found.name}" of "{found.collection}" is secret and can only be tested for null and empty'
         return invalid_query(reason, collection=found.collection, field=found.name)
+
+
+def _is_stores(pick: Pick, view: View) -> bool:
+    """Tell whether the store itself asks: a client's pick of such a key would be of a field of that name."""
+    return pick.key in (KEY, VERSION) and pick.name.field == view.collection.primary_key
 
 
 def _far_mask(link: Link, target: View) -> Filter | None:

@@ -12,6 +12,7 @@ from cms.auth.sessions import Issuer
 from cms.errors import invalid_payload
 from cms.http.media import fields, send
 from cms.http.request import caller_of
+from cms.http.tags import send_one
 from cms.store.reads import read_me
 from cms.store.store import Store
 
@@ -63,7 +64,7 @@ class Me:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        response.data = read_me(self._store, request.context.identity, request.query_string)
+        send_one(request, response, read_me(self._store, request.context.identity, request.query_string))
 
 
 def text_of(payload: Mapping[str, object], key: str) -> str:

@@ -6,6 +6,7 @@ import falcon
 
 from cms.http.items import params_of, send_list
 from cms.http.media import fields
+from cms.http.tags import send_body, send_one
 from cms.store import comments, history
 from cms.store.reads import Ask, read_list, read_one
 from cms.store.store import Store
@@ -42,7 +43,7 @@ class Entry:
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         ask = Ask(self._collection, request.query_string)
-        response.data = read_one(self._store, request.context.identity, ask, key=key)
+        send_one(request, response, read_one(self._store, request.context.identity, ask, key=key))
 
 
 class ItemRevisions:
@@ -51,7 +52,7 @@ class ItemRevisions:
 
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         ask = collection, request.query_string
-        response.data = history.read_revisions(self._store, request.context.identity, ask, key=key)
+        send_body(request, response, history.read_revisions(self._store, request.context.identity, ask, key=key))
 
 
 class ItemRevision:
@@ -63,7 +64,7 @@ class ItemRevision:
     ) -> None:
         ask = collection, request.query_string
         found = history.read_revision(self._store, request.context.identity, ask, key=key, revision=revision)
-        response.data = found
+        send_one(request, response, found)
 
 
 class Revert:
@@ -115,7 +116,7 @@ class OneComment(Comment):
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         ask = Ask("system_activity", request.query_string, only=COMMENTS)
-        response.data = read_one(self._store, request.context.identity, ask, key=key)
+        send_one(request, response, read_one(self._store, request.context.identity, ask, key=key))
 
 
 def send_or_not(response: falcon.Response, found: bytes | None) -> None:

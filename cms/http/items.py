@@ -8,6 +8,7 @@ import falcon
 
 from cms.errors import invalid_payload
 from cms.http.media import body
+from cms.http.tags import send_body, send_one
 from cms.query.brackets import nested
 from cms.store import writes
 from cms.store.export import Export, export
@@ -53,7 +54,7 @@ def send_list(store: Store, request: falcon.Request, response: falcon.Response, 
     if form:
         send_file(response, export(store, request.context.identity, ask, form=form))
     else:
-        response.data = read_list(store, request.context.identity, ask)
+        send_body(request, response, read_list(store, request.context.identity, ask))
 
 
 def params_of(request: falcon.Request, most: int) -> dict[str, object]:
@@ -90,12 +91,20 @@ class Item:
 
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         ask = Ask(collection, request.query_string)
-        response.data = read_one(self._store, request.context.identity, ask, key=key)
+        send_one(request, response, read_one(self._store, request.context.identity, ask, key=key))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         payload, ask = body(request, most=self._most), (collection, request.query_string)
-        response.data = writes.update_one(self._store, request.context.identity, ask, key=key, payload=payload)
+        response.data = writes.update_one(
+            self._store,
+            request.context.identity,
+            ask,
+            key=key,
+            payload=payload,
+            if_match=request.get_header("If-Match"),
+        )
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
-        writes.delete_one(self._store, request.context.identity, collection, key=key)
+        if_match = request.get_header("If-Match")
+        writes.delete_one(self._store, request.context.identity, collection, key=key, if_match=if_match)
         response.status = falcon.HTTP_204

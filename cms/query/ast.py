@@ -156,6 +156,8 @@ class Pick:
 STAR = Pick("*", Name("*"))
 KEY = ""
 """The key under which the store itself picks a primary key, as PostgreSQL's text; no client can name it."""
+VERSION = "\0"
+"""The key under which it picks what tells one version of a table's row from the next; beside a primary key only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from cms.query import functions
 from cms.query.ast import (
     EVERYTHING,
     KEY,
+    VERSION,
     Aggregate,
     And,
     At,
@@ -46,7 +47,7 @@ from cms.query.resolved import (
     Value,
 )
 from cms.query.walk import leads_on, link_of
-from cms.schema.model import Catalogue, Collection
+from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.types import Family
 
 LONGEST_NAME = 63
@@ -92,6 +93,8 @@ class _Planner:
         return tuple(_either(found) for found in alike.values())
 
     def _output(self, pick: Pick, collection: Collection) -> Output:
+        if pick.key == VERSION:
+            return Shown(VERSION, Value(_row_version(collection)), plain=True)
         if pick.nested is None:
             return Shown(pick.key, self.value(pick.name, collection), plain=pick.key == KEY)
         link = link_of(self.catalogue, collection, pick.name.field)
@@ -240,6 +243,11 @@ class _Planner:
             else:
                 raise invalid_query("Groups are sorted by what they are grouped by or an aggregate", parameter="sort")
         return (*found, *(Order(group.value) for group in groups))
+
+
+def _row_version(collection: Collection) -> Field:
+    """PostgreSQL's own column: the transaction that wrote the row."""
+    return Field(collection.name, "xmin", "unknown")
 
 
 def _is_renamed(pick: Pick) -> bool:

@@ -46,8 +46,7 @@ def update(collection: Collection, columns: Columns, rows: Matrix) -> Fragment:
 def delete(collection: Collection, keys: Sequence[str]) -> Fragment:
     """Print the deletion of rows by key; returns the keys that were found."""
     shape = "DELETE FROM {0} WHERE {1} = ANY ({2}) RETURNING {1}::text"
-    key = collection.fields[str(collection.primary_key)]
-    cast = key.column.data_type if key.type_name == "unknown" and key.column else _element(key)
+    cast = _cast(collection.fields[str(collection.primary_key)])
     return fill(shape, name(collection.name), _key(collection), param(list(keys), f"{cast}[]"))
 
 
@@ -63,6 +62,13 @@ def first(collection: Collection) -> Fragment:
     return fill("SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1", name(collection.name), _key(collection))
 
 
+def lock_row(collection: Collection, key: str) -> Fragment:
+    """Print the lock of one row, for the transaction."""
+    column = collection.fields[str(collection.primary_key)]
+    shape = "SELECT FROM {0} WHERE {1} = {2} FOR UPDATE"
+    return fill(shape, name(collection.name), _key(collection), param(key, _cast(column)))
+
+
 def lock_of(collection: Collection) -> Fragment:
     """Print the lock under which a singleton gets its one row."""
     return fill("SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text"))
@@ -76,6 +82,10 @@ def _unnested(columns: Columns, rows: Matrix) -> Fragment:
     arrays = (param([row[place] for row in rows], f"{_element(field)}[]") for place, field in enumerate(columns))
     names = commas(text(f"c{place}") for place in range(len(columns)))
     return fill("unnest({0}) WITH ORDINALITY AS r ({1}, n)", commas(arrays), names)
+
+
+def _cast(key: Field) -> str:
+    return key.column.data_type if key.type_name == "unknown" and key.column else _element(key)
 
 
 def _element(field: Field) -> str:

@@ -11,7 +11,7 @@ from cms.query.ast import Name, Pick, Query, Slot
 from cms.query.bind import Context, bound
 from cms.schema.model import Collection, Field
 from cms.store import writes
-from cms.store.reads import Ask, Item, by_key, parse_key, read_list, read_one, statement_for
+from cms.store.reads import Answer, Ask, Item, by_key, parse_key, read_list, read_one, statement_for
 from cms.store.store import Identity, Scene, Store, check_version
 
 REVISIONS = "system_revisions"
@@ -24,7 +24,7 @@ def read_revisions(store: Store, identity: Identity, ask: tuple[str, str], *, ke
     return read_list(store, identity, _of_item(store, identity, ask, key=key))
 
 
-def read_revision(store: Store, identity: Identity, ask: tuple[str, str], *, key: str, revision: str) -> bytes:
+def read_revision(store: Store, identity: Identity, ask: tuple[str, str], *, key: str, revision: str) -> Answer:
     """Return one revision of an item; raises `Refused` NOT_FOUND for another item's."""
     return read_one(store, identity, _of_item(store, identity, ask, key=key), key=revision)
 

@@ -9,13 +9,13 @@ from typing import Any
 from cms import jsontext
 from cms.access.guard import guard, readable
 from cms.errors import Problem, Refused, invalid_query, not_found
-from cms.query.ast import ONE_ROW, Query, Said, Slot, Test
+from cms.query.ast import ONE_ROW, VERSION, And, At, Name, Pick, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
 from cms.query.parse import parse, parse_query_string
 from cms.query.plan import plan
 from cms.query.statement import Statement, finish
 from cms.schema.defaults import default_of
-from cms.schema.model import Collection, Field
+from cms.schema.model import Collection, Field, Kind
 from cms.schema.types import MASK, Family
 from cms.store.snapshot import Plan
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version
@@ -51,33 +51,42 @@ def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
     return store.reading(identity, work)
 
 
-def read_one(store: Store, identity: Identity, ask: Ask, *, key: str) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The body of the answer of one item, and the version of its row: None where rows have none, as in views."""
+
+    body: bytes
+    version: str | None
+
+
+def read_one(store: Store, identity: Identity, ask: Ask, *, key: str) -> Answer:
     """Return the answer of the read of one item; NOT_FOUND when there is none for this caller."""
 
-    def work(scene: Scene) -> bytes:
+    def work(scene: Scene) -> Answer:
         collection = keyed(scene, ask.collection)
         parsed_key = parse_key(collection, key)
         found, literals = prepared(store, scene, ask, keyed=True)
-        items = found.items(_fetch(store, scene, found, (*literals, parsed_key)))
-        if not items:
-            raise not_found()
-        return jsontext.dumps({"data": items[0]})
+        return _answer(found.items(_fetch(store, scene, found, (*literals, parsed_key))))
 
     return store.reading(identity, work)
 
 
-def read_me(store: Store, identity: Identity, query_string: str) -> bytes:
+def _answer(items: list[Item]) -> Answer:
+    if not items:
+        raise not_found()
+    version = items[0].pop(VERSION, None)
+    return Answer(jsontext.dumps({"data": items[0]}), version)
+
+
+def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials."""
     if identity == ANONYMOUS:
         raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
     ask = Ask("system_users", query_string)
 
-    def work(scene: Scene) -> bytes:
+    def work(scene: Scene) -> Answer:
         found, literals = prepared(store, scene, ask, keyed=True)
-        items = found.items(_fetch(store, scene, found, (*literals, scene.actor.user)))
-        if not items:
-            raise not_found()
-        return jsontext.dumps({"data": items[0]})
+        return _answer(found.items(_fetch(store, scene, found, (*literals, scene.actor.user))))
 
     return store.reading(identity, work)
 
@@ -132,6 +141,13 @@ def by_key(query: Query, slot: Slot) -> Query:
     return replace(query, only=Test("_eq", (slot,)), window=None, sort=())
 
 
+def _with_version(query: Query, scene: Scene, name: str) -> Query:
+    collection = scene.snapshot.catalogue.collections[name]
+    if collection.kind is not Kind.TABLE:
+        return query
+    return replace(query, picks=(*query.picks, Pick(VERSION, Name(str(collection.primary_key)))))
+
+
 def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False) -> Plan:
     """Return the statement and literals of an ask; the same query string again is not even parsed."""
 
@@ -141,7 +157,7 @@ def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False) -> Pl
             said = _only_row(said)
         query = said.query
         if keyed:
-            query = by_key(query, Slot(len(said.literals)))
+            query = _with_version(by_key(query, Slot(len(said.literals))), scene, ask.collection)
         return statement_for(store, scene, ask.collection, query), said.literals
 
     if ask.params is not None or ask.only:

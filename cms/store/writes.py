@@ -15,6 +15,7 @@ from cms.query.parse import PARAMETERS, Page, parse, parse_query_string
 from cms.schema.model import Collection
 from cms.schema.payload import Values, Writer, values_of_change, values_of_new
 from cms.store.database import Transaction
+from cms.store.matching import check_match
 from cms.store.reads import Item, parse_key, statement_for
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
@@ -36,13 +37,23 @@ def create(store: Store, identity: Identity, ask: tuple[str, str], payload: obje
     return store.writing(identity, work)
 
 
-def update_one(store: Store, identity: Identity, ask: tuple[str, str], *, key: str, payload: object) -> bytes:
+def update_one(
+    store: Store,
+    identity: Identity,
+    ask: tuple[str, str],
+    *,
+    key: str,
+    payload: object,
+    if_match: str | None = None,
+) -> bytes:
     """Change one item; raises `Refused` NOT_FOUND when there is none for this caller."""
     name, query_string = ask
 
     def work(transaction: Transaction, scene: Scene) -> bytes:
         collection = _writable(scene, name, singleton=False)
-        keys = _change(transaction, scene, collection, [parse_key(collection, key)], payload)
+        parsed_key = parse_key(collection, key)
+        check_match(store, transaction, scene, collection, key=parsed_key, if_match=if_match)
+        keys = _change(transaction, scene, collection, [parsed_key], payload)
         found = _read_back(store, transaction, scene, collection, keys, query_string=query_string)
         return jsontext.dumps({"data": found[0]})
 
@@ -70,12 +81,14 @@ def update_many(store: Store, identity: Identity, ask: tuple[str, str], payload:
     return store.writing(identity, work)
 
 
-def delete_one(store: Store, identity: Identity, collection: str, *, key: str) -> None:
+def delete_one(store: Store, identity: Identity, collection: str, *, key: str, if_match: str | None = None) -> None:
     """Delete one item."""
 
     def work(transaction: Transaction, scene: Scene) -> None:
         found = _writable(scene, collection, singleton=False)
-        _delete(transaction, found, [parse_key(found, key)])
+        parsed_key = parse_key(found, key)
+        check_match(store, transaction, scene, found, key=parsed_key, if_match=if_match)
+        _delete(transaction, found, [parsed_key])
 
     store.writing(identity, work)
 

@@ -1,0 +1,36 @@
+"""If-Match: a change of one item by somebody who has seen its present version (decisions, section 5)."""
+
+from __future__ import annotations
+
+from cms.errors import Problem, Refused, not_found
+from cms.query import write
+from cms.query.ast import VERSION, Name, Pick, Query, Slot
+from cms.query.bind import Context, bound
+from cms.schema.model import Collection
+from cms.store.database import Transaction
+from cms.store.reads import by_key, statement_for
+from cms.store.store import Scene, Store
+from cms.tags import names_version
+
+
+def check_match(
+    store: Store, transaction: Transaction, scene: Scene, collection: Collection, *, key: str, if_match: str | None
+) -> None:
+    """Lock an item and compare its version with what an If-Match header names, when there is one.
+
+    The lock stays until the transaction ends, so that of several who name the same version one is let through.
+    Raises `Refused`: PRECONDITION_FAILED, and NOT_FOUND for an item that the caller cannot see.
+    """
+    if if_match is None:
+        return
+    transaction.run(write.lock_row(collection, key))
+    name = str(collection.primary_key)
+    found = statement_for(
+        store, scene, collection.name, by_key(Query(picks=(Pick(VERSION, Name(name)),)), name, Slot(0))
+    )
+    context = Context((key,), scene.actor.user, scene.actor.role)
+    items = found.items(transaction.execute(found.text, bound(found.values, context)))
+    if not items:
+        raise not_found()
+    if not names_version(if_match, items[0][VERSION]):
+        raise Refused(Problem("PRECONDITION_FAILED", "The item has changed since.", {"collection": collection.name}))

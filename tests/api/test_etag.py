@@ -1,0 +1,116 @@
+"""ETag, If-None-Match and If-Match (decisions, section 5)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from tests.client import Answer, Client
+from tests.things import Stage, Table, field, table
+
+EDITORS, ROUNDS = 50, 4
+
+
+@pytest.fixture
+def things(admin: Client) -> Table:
+    found = table(admin, field("title", "string"), field("other", "string"))
+    found.add({"title": "a"}, {"title": "b"})
+    return found
+
+
+def tag(api: Client, path: str) -> str:
+    return api.get(path).headers["etag"]
+
+
+def patch(things: Table, title: str, if_match: str, key: object = 1) -> Answer:
+    return things.api.send("PATCH", f"{things.path}/{key}", {"title": title}, **{"If-Match": if_match})
+
+
+def test_the_version_stands_for_the_row_and_the_rest_for_the_answer(things: Table) -> None:
+    whole, part = (tag(things.api, f"{things.path}/1{query}") for query in ("", "?fields=title"))
+    assert whole != part
+    assert whole.split("-")[0] == part.split("-")[0]
+    assert tag(things.api, f"{things.path}/1") == whole
+    things.api.patch(f"{things.path}/1", {"other": "x"})
+    changed = tag(things.api, f"{things.path}/1?fields=title")
+    assert changed.split("-")[0] != part.split("-")[0]
+    assert changed.split("-")[1] == part.split("-")[1]
+
+
+def test_a_client_that_holds_the_answer_gets_304_without_a_body(things: Table) -> None:
+    for path in (f"{things.path}/1", things.path, "/users/me?fields=id", f"{things.path}/1/revisions", "/comments"):
+        held = tag(things.api, path)
+        for said in (held, f'"other", {held}', f"W/{held}", "*"):
+            answer = things.api.send("GET", path, **{"If-None-Match": said})
+            assert (answer.status, answer.text, answer.headers["etag"]) == (304, "", held)
+        for said in ('"other"', "", "other", held.strip('"')):
+            assert things.api.send("GET", path, **{"If-None-Match": said}).status == 200
+    assert things.api.send("HEAD", things.path, **{"If-None-Match": tag(things.api, things.path)}).status == 304
+
+
+def test_an_answer_that_changed_is_sent_again(things: Table) -> None:
+    for path in (f"{things.path}/1", things.path):
+        held = tag(things.api, path)
+        things.api.patch(f"{things.path}/1", {"title": f"new for {path}"})
+        assert things.api.send("GET", path, **{"If-None-Match": held}).status == 200
+
+
+def test_a_change_is_made_by_who_has_seen_the_present_version_only(things: Table) -> None:
+    seen = tag(things.api, f"{things.path}/1?fields=id")
+    assert patch(things, "mine", seen).status == 200
+    late = patch(things, "theirs", seen)
+    assert (late.status, late.codes) == (412, ["PRECONDITION_FAILED"])
+    assert things.api.send("DELETE", f"{things.path}/1", **{"If-Match": seen}).status == 412
+    assert things.api.get(f"{things.path}/1").data["title"] == "mine"
+    assert (
+        things.api.send("DELETE", f"{things.path}/1", **{"If-Match": tag(things.api, f"{things.path}/1")}).status == 204
+    )
+
+
+@pytest.mark.parametrize("form", ["{0}", "W/{0}", '"x-y", {0}', "*"])
+def test_several_tags_weak_ones_and_any(things: Table, form: str) -> None:
+    assert patch(things, "new", form.format(tag(things.api, f"{things.path}/1"))).status == 200
+
+
+@pytest.mark.parametrize("said", ["", "x", '""', '"x"', '"-"', '"a-b-c"', "**"])
+def test_what_names_no_version_matches_none(things: Table, said: str) -> None:
+    assert patch(things, "new", said).status == 412
+
+
+def test_another_items_version_does_not_do_and_a_missing_item_is_missing(things: Table) -> None:
+    things.api.patch(f"{things.path}/2", {"title": "later"})
+    assert patch(things, "new", tag(things.api, f"{things.path}/2")).status == 412
+    assert patch(things, "new", "*", key=99).status == 404
+    assert patch(things, "new", '"x"', key=99).status == 404
+
+
+def test_a_view_has_an_answer_and_no_version(stage: Stage, things: Table) -> None:
+    stage.execute(f"CREATE VIEW seen_{things.name} AS SELECT * FROM {things.name}")
+    held = tag(things.api, f"/items/seen_{things.name}/1")
+    assert "-" not in held
+    assert things.api.send("GET", f"/items/seen_{things.name}/1", **{"If-None-Match": held}).status == 304
+
+
+def test_of_fifty_editors_with_the_same_tag_one_wins(make_client: Callable[..., Client], admin_token: str) -> None:
+    """Of two processes, a connection for each editor; only the first round finds those still to be opened."""
+    apps = [make_client(database_pool_size=25).bearing(admin_token) for _ in range(2)]
+    found = table(apps[0], field("title", "string"))
+    found.add({"title": "first"})
+    start = Barrier(EDITORS)
+
+    def edit(number: int, seen: str) -> Answer:
+        start.wait()
+        path, body = f"{found.path}/1", {"title": f"{seen} {number}"}
+        return apps[number % 2].send("PATCH", path, body, **{"If-Match": seen})
+
+    with ThreadPoolExecutor(EDITORS) as threads:
+        for _ in range(ROUNDS):
+            seen = tag(apps[0], f"{found.path}/1")
+            answers = list(threads.map(edit, range(EDITORS), [seen] * EDITORS))
+            assert Counter(answer.status for answer in answers) == {200: 1, 412: EDITORS - 1}
+            won = next(answer for answer in answers if answer.status == 200)
+            assert apps[0].get(f"{found.path}/1").data == won.data
