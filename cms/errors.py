@@ -27,6 +27,7 @@ STATUS: Mapping[str, int] = MappingProxyType(
         "CONTENT_TOO_LARGE": 413,
         "UNSUPPORTED_MEDIA_TYPE": 415,
         "FAILED_VALIDATION": 422,
+        "UNPROCESSABLE_CONTENT": 422,
         "INTERNAL_SERVER_ERROR": 500,
         "SERVICE_UNAVAILABLE": 503,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import falcon
 
 from cms.http.items import params_of, send_list
-from cms.http.media import fields
+from cms.http.media import fields, once_of
 from cms.http.tags import send_body, send_one
 from cms.store import comments, history
 from cms.store.reads import Ask, read_list, read_one
@@ -84,7 +84,8 @@ class NewComment:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload, identity = fields(request, most=self._most), request.context.identity
-        send_or_not(response, comments.comment(self._store, identity, request.query_string, payload))
+        once = once_of(request)
+        send_or_not(response, comments.comment(self._store, identity, request.query_string, payload, once=once))
 
 
 class Comment:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.media import body
+from cms.http.media import body, once_of
 from cms.http.tags import send_body, send_one
 from cms.query.brackets import nested
 from cms.store import writes
@@ -36,7 +36,8 @@ class Items:
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
         ask = collection, request.query_string
-        response.data = writes.create(self._store, request.context.identity, ask, payload)
+        once = once_of(request)
+        response.data = writes.create(self._store, request.context.identity, ask, payload, once=once)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload, ask = body(request, most=self._most), (collection, request.query_string)

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 
 import falcon
 
 from cms import jsontext
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import Problem, Refused, invalid_payload, invalid_query
+from cms.store.once import Once
+
+MAX_KEY = 255
 
 
 def body(request: falcon.Request, *, most: int) -> object:
     """Return the JSON body; raises `Refused` for a wrong type, size or text. No body at all is null."""
     raw = _raw(request, most)
+    if request.get_header("Idempotency-Key") is not None:
+        request.context.digest = sha256(raw).digest()
     if raw and not _is_json(request.content_type):
         raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", "Send JSON with the header Content-Type: application/json."))
     try:
@@ -27,6 +33,17 @@ def fields(request: falcon.Request, *, most: int) -> Mapping[str, object]:
     if not isinstance(found, dict):
         raise invalid_payload("The body must be an object")
     return found
+
+
+def once_of(request: falcon.Request) -> Once | None:
+    """Return what an Idempotency-Key asks for, after the body was read; raises `Refused` for a key that is none."""
+    key = request.get_header("Idempotency-Key")
+    if key is None:
+        return None
+    if not 1 <= len(key) <= MAX_KEY:
+        raise invalid_query(f"The header Idempotency-Key takes 1 to {MAX_KEY} characters", header="Idempotency-Key")
+    said = b"\0".join((request.method.encode(), request.relative_uri.encode(), request.context.digest))
+    return Once(sha256(key.encode()).hexdigest(), sha256(said).hexdigest())
 
 
 def send(response: falcon.Response, data: object) -> None:

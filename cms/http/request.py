@@ -20,14 +20,15 @@ _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
 
 class Context:
-    """What belongs to one request; `method` is the one that the client named."""
+    """What belongs to one request; `method` is the one that the client named, `digest` that of a body that was read."""
 
-    __slots__ = ("_identify", "began", "id", "method")
+    __slots__ = ("_identify", "began", "digest", "id", "method")
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
         self.began = time.perf_counter()
         self.method = ""
+        self.digest = b""
         self._identify: Callable[[], Identity] | None = None
 
     def identified_by(self, identify: Callable[[], Identity]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.media import body, fields, send
+from cms.http.media import body, fields, once_of, send
 from cms.store import collections, relations
 from cms.store import fields as columns
 from cms.store.store import Store
@@ -27,7 +27,10 @@ class Collections(Structure):
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
-        send(response, collections.create_collection(self._store, request.context.identity, payload))
+        send(
+            response,
+            collections.create_collection(self._store, request.context.identity, payload, once=once_of(request)),
+        )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         changes = _named(body(request, most=self._most), "collection")
@@ -58,7 +61,8 @@ class Fields(Structure):
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload = fields(request, most=self._most)
-        send(response, columns.create_field(self._store, request.context.identity, collection, payload))
+        identity, once = request.context.identity, once_of(request)
+        send(response, columns.create_field(self._store, identity, collection, payload, once=once))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         changes = [
@@ -87,7 +91,7 @@ class Relations(Structure):
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
-        send(response, relations.create_relation(self._store, request.context.identity, payload))
+        send(response, relations.create_relation(self._store, request.context.identity, payload, once=once_of(request)))
 
 
 class CollectionRelations(Structure):

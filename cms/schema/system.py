@@ -43,7 +43,7 @@ SYSTEM_COLLECTIONS = frozenset(
 )
 """The collections that the service lists."""
 
-UNLISTED_TABLES = frozenset({"system_migrations", "system_sessions", "system_version"})
+UNLISTED_TABLES = frozenset({"system_idempotency", "system_migrations", "system_sessions", "system_version"})
 """System tables that no request ever sees."""
 
 SINGLETONS = frozenset({"system_settings"})

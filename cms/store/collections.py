@@ -23,6 +23,7 @@ from cms.store.database import Transaction
 from cms.store.fields import complete_column, insert_field_record, require_geometry
 from cms.store.indexes import keep_search_indexes
 from cms.store.lookup import alterable, require_table, seen, structure_of
+from cms.store.once import Once
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
@@ -49,7 +50,9 @@ def read_collection(store: Store, identity: Identity, name: str) -> Record:
     return store.at_rest(identity, work)
 
 
-def create_collection(store: Store, identity: Identity, payload: Mapping[str, object]) -> Record:
+def create_collection(
+    store: Store, identity: Identity, payload: Mapping[str, object], *, once: Once | None = None
+) -> Record:
     """Create a table, or a folder without one, with its fields; return its record."""
 
     def work(transaction: Transaction, scene: Scene) -> Record:
@@ -66,7 +69,7 @@ def create_collection(store: Store, identity: Identity, payload: Mapping[str, ob
         keep_search_indexes(transaction, after.collections[definition.name], after.extensions)
         return collection_record(after.collections[definition.name])
 
-    return store.restructuring(identity, work)
+    return store.restructuring(identity, work, once=once)
 
 
 def update_collections(

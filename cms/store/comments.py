@@ -11,6 +11,7 @@ from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
 from cms.query.bind import Context, bound
 from cms.query.parse import parse_query_string
 from cms.store.database import Transaction
+from cms.store.once import Once
 from cms.store.reads import Item, by_key, parse_key, statement_for
 from cms.store.statements import statement
 from cms.store.store import ANONYMOUS, Identity, Scene, Store
@@ -19,7 +20,14 @@ ACTIVITY = "system_activity"
 MAX_COMMENT = 100_000
 
 
-def comment(store: Store, identity: Identity, query_string: str, payload: Mapping[str, object]) -> bytes | None:
+def comment(
+    store: Store,
+    identity: Identity,
+    query_string: str,
+    payload: Mapping[str, object],
+    *,
+    once: Once | None = None,
+) -> bytes | None:
     """Add a comment to an item that the caller can read; returns it, or None when the caller may not read it."""
     _require_user(identity)
     told = _texts(payload, ("collection", "item", "comment"))
@@ -31,7 +39,7 @@ def comment(store: Store, identity: Identity, query_string: str, payload: Mappin
         rows = transaction.execute(statement("insert_comment"), (*values, told["collection"], item, told["comment"]))
         return _answer(store, transaction, scene, query_string, key=str(rows[0][0]))
 
-    return store.writing(identity, work)
+    return store.writing(identity, work, once=once)
 
 
 def change_comment(

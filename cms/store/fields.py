@@ -18,6 +18,7 @@ from cms.store.border import nulls_told
 from cms.store.database import Transaction
 from cms.store.indexes import add_index, is_coming, keep_search_indexes
 from cms.store.lookup import alterable, known_field, require_table, seen, seen_field, structure_of
+from cms.store.once import Once
 from cms.store.snapshot import load_within
 from cms.store.store import Identity, Scene, Store
 
@@ -41,7 +42,9 @@ def read_field(store: Store, identity: Identity, collection: str, field: str) ->
     return store.at_rest(identity, work)
 
 
-def create_field(store: Store, identity: Identity, collection: str, payload: Mapping[str, object]) -> Record:
+def create_field(
+    store: Store, identity: Identity, collection: str, payload: Mapping[str, object], *, once: Once | None = None
+) -> Record:
     """Add a column, or an alias without one; return its record."""
 
     def work(transaction: Transaction, scene: Scene) -> Record:
@@ -56,7 +59,7 @@ def create_field(store: Store, identity: Identity, collection: str, payload: Map
         insert_field_record(transaction, collection, item)
         return _after(transaction, collection, [item.name])[0]
 
-    return store.restructuring(identity, work)
+    return store.restructuring(identity, work, once=once)
 
 
 def update_fields(

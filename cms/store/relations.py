@@ -34,6 +34,7 @@ from cms.store.database import Transaction
 from cms.store.fields import add_column, insert_field_record
 from cms.store.indexes import add_index
 from cms.store.lookup import alterable, known, seen, seen_field, structure_of
+from cms.store.once import Once
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
@@ -63,7 +64,9 @@ def read_relation(store: Store, identity: Identity, collection: str, field: str)
     return store.at_rest(identity, work)
 
 
-def create_relation(store: Store, identity: Identity, payload: Mapping[str, object]) -> Record:
+def create_relation(
+    store: Store, identity: Identity, payload: Mapping[str, object], *, once: Once | None = None
+) -> Record:
     """Make a relation and return its record: many-to-one and many-to-any, or a whole many-to-many."""
 
     def work(transaction: Transaction, scene: Scene) -> Record:
@@ -74,7 +77,7 @@ def create_relation(store: Store, identity: Identity, payload: Mapping[str, obje
         _relate(transaction, definition, catalogue)
         return _after(transaction, definition.collection, definition.field)
 
-    return store.restructuring(identity, work)
+    return store.restructuring(identity, work, once=once)
 
 
 def update_relation(store: Store, identity: Identity, place: tuple[str, str], payload: Mapping[str, object]) -> Record:

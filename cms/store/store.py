@@ -15,6 +15,7 @@ from cms.query.parse import Page
 from cms.schema.model import Version
 from cms.store.border import Deadlock, Misfit, Stale
 from cms.store.database import Database, Row, Transaction
+from cms.store.once import Once, done_once, take_turn
 from cms.store.snapshot import Snapshot, Snapshots, load_within
 from cms.store.statements import statement
 
@@ -43,6 +44,11 @@ class Identity:
     token: str | None = None
     session: str | None = None
     caller: Caller = field(default=Caller(), compare=False)
+
+    @property
+    def name(self) -> str:
+        """What tells one caller from another; those without credentials are told apart by their address."""
+        return self.user or self.token or f"public at {self.caller.ip}"
 
     @property
     def values(self) -> tuple[str | None, ...]:
@@ -91,25 +97,29 @@ class Store:
                 self.snapshots.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
-    def writing(self, identity: Identity, work: Callable[[Transaction, Scene], T]) -> T:
+    def writing(self, identity: Identity, work: Callable[[Transaction, Scene], T], *, once: Once | None = None) -> T:
         """Do the work of a write in one transaction, all of it again when it raises `Stale`.
 
         The first attempt holds up no change of structure or rights; a later one does, so that a run of them does
-        not starve it.
+        not starve it. With `once` a call that was answered before gets that answer, and does nothing.
         """
         before: _Fault | None = None
         for attempt in range(self._attempts):
             snapshot = self._primary.current()
             try:
                 with self.database.transaction() as transaction:
+                    take_turn(transaction, identity.name, once)
                     used = _held(transaction, snapshot) if attempt else _checked(transaction, snapshot)
-                    return work(transaction, Scene(used, _actor(used, identity, transaction.execute)))
+                    scene = Scene(used, _actor(used, identity, transaction.execute))
+                    return done_once(transaction, identity.name, once, lambda: work(transaction, scene))  # noqa: B023
             except Stale as stale:
                 before = _passing(stale, snapshot, before)
                 self._primary.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
-    def restructuring(self, identity: Identity, work: Callable[[Transaction, Scene], T]) -> T:
+    def restructuring(
+        self, identity: Identity, work: Callable[[Transaction, Scene], T], *, once: Once | None = None
+    ) -> T:
         """Do the work of a change of structure: by admins, one at a time over all machines, whole or not at all.
 
         Moving the counter first takes the lock that orders these changes, so that what is validated is what is
@@ -120,7 +130,9 @@ class Store:
         for _ in range(ATTEMPTS):
             try:
                 with self.database.transaction() as transaction:
-                    return work(transaction, _first_in_line(transaction, identity))
+                    take_turn(transaction, identity.name, once)
+                    scene = _first_in_line(transaction, identity)
+                    return done_once(transaction, identity.name, once, lambda: work(transaction, scene))  # noqa: B023
             except Deadlock:
                 continue
             except Stale as conflict:

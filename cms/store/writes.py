@@ -16,6 +16,7 @@ from cms.schema.model import Collection
 from cms.schema.payload import Values, Writer, values_of_change, values_of_new
 from cms.store.database import Transaction
 from cms.store.matching import check_match
+from cms.store.once import Once
 from cms.store.reads import Item, parse_key, statement_for
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
@@ -23,7 +24,9 @@ from cms.store.store import Identity, Scene, Store
 _EVERY_ROW = Page(default=None)
 
 
-def create(store: Store, identity: Identity, ask: tuple[str, str], payload: object) -> bytes:
+def create(
+    store: Store, identity: Identity, ask: tuple[str, str], payload: object, *, once: Once | None = None
+) -> bytes:
     """Create one item, or several of an array, and answer them as the query string asks."""
     name, query_string = ask
 
@@ -34,7 +37,7 @@ def create(store: Store, identity: Identity, ask: tuple[str, str], payload: obje
         found = _read_back(store, transaction, scene, collection, keys, query_string=query_string)
         return jsontext.dumps({"data": found if isinstance(payload, list) else found[0]})
 
-    return store.writing(identity, work)
+    return store.writing(identity, work, once=once)
 
 
 def update_one(

@@ -12,7 +12,7 @@ import pytest
 from tests.client import Answer, Client
 from tests.things import Stage, Table, field, table
 
-EDITORS, ROUNDS = 50, 4
+EDITORS, ROUNDS = 50, 2
 
 
 @pytest.fixture
