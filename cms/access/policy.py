@@ -10,6 +10,7 @@ from cms.errors import Refused
 from cms.query.ast import EVERYTHING, Filter
 from cms.query.filters import parse_filter
 from cms.query.literals import Constants
+from cms.query.validation import Rule, parse_rule
 
 ALL_FIELDS = "*"
 
@@ -28,7 +29,7 @@ class Grant:
     action: str
     fields: frozenset[str]
     rule: Filter = EVERYTHING
-    validation: Filter = EVERYTHING
+    validation: Rule | None = None
     presets: Mapping[str, object] = field(default_factory=dict)
     id: int | None = None
     said: object = None
@@ -82,7 +83,7 @@ def policy_of(name: str, grants: Iterable[Grant], *, app: bool = False) -> Polic
 def grant_of(row: Mapping[str, object]) -> Grant:
     """Return the grant that a row of `system_permissions` is."""
     rule, fault = _filter(row["permissions"], "permissions")
-    validation, wrong = _filter(row["validation"], "validation")
+    validation, wrong = _validation(row["validation"])
     fields, presets = row["fields"], row["presets"]
     number = row["id"]
     return Grant(
@@ -106,3 +107,10 @@ def _filter(said: object, parameter: str) -> tuple[Filter, str | None]:
         return parse_filter(said, Constants(), parameter=parameter), None
     except Refused as refused:
         return EVERYTHING, refused.problems[0].message
+
+
+def _validation(said: object) -> tuple[Rule | None, str | None]:
+    try:
+        return parse_rule(said) if said else None, None
+    except Refused as refused:
+        return None, refused.problems[0].message

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cms import jsontext
 from cms.access.guard import readable
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
-from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
+from cms.query.ast import KEY, Name, Pick, Query, Slot
 from cms.query.bind import Context, bound
 from cms.query.parse import parse_query_string
 from cms.store.database import Transaction
@@ -113,7 +113,7 @@ def _key_of(store: Store, transaction: Transaction, scene: Scene, collection: st
     if owner.primary_key is None:
         raise not_found()
     pick = Pick(KEY, Name(owner.primary_key))
-    query = Query(picks=(pick,), filter=At(Name(owner.primary_key), Test("_eq", (Slot(0),))))
+    query = by_key(Query(picks=(pick,)), Slot(0))
     items = _select(store, transaction, scene, collection, query, literals=(parse_key(owner, key),))
     if not items:
         raise not_found()
@@ -123,7 +123,7 @@ def _key_of(store: Store, transaction: Transaction, scene: Scene, collection: st
 def _answer(store: Store, transaction: Transaction, scene: Scene, query_string: str, *, key: str) -> bytes | None:
     """Return a comment as the caller may read it, or None where it may not."""
     said = parse_query_string(query_string, store.page)
-    query = by_key(Query(picks=said.query.picks, deep=said.query.deep), "id", Slot(len(said.literals)))
+    query = by_key(Query(picks=said.query.picks, deep=said.query.deep), Slot(len(said.literals)))
     try:
         items = _select(store, transaction, scene, ACTIVITY, query, literals=(*said.literals, key))
     except Refused as refused:

@@ -82,7 +82,7 @@ def _goes_back(collection: Collection, field: Field | None) -> bool:
 
 def _by_key(store: Store, scene: Scene, collection: Collection, names: tuple[str, ...], *, key: str) -> list[Item]:
     picks = tuple(Pick(name, Name(name)) for name in names)
-    query = by_key(Query(picks=picks), str(collection.primary_key), Slot(0))
+    query = by_key(Query(picks=picks), Slot(0))
     found = statement_for(store, scene, collection.name, query)
     context = Context((key,), scene.actor.user, scene.actor.role)
     rows = store.database.fetch(found.text, bound(found.values, context))

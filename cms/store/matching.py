@@ -25,9 +25,8 @@ def check_match(
         return
     transaction.run(write.lock_row(collection, key))
     name = str(collection.primary_key)
-    found = statement_for(
-        store, scene, collection.name, by_key(Query(picks=(Pick(VERSION, Name(name)),)), name, Slot(0))
-    )
+    query = by_key(Query(picks=(Pick(VERSION, Name(name)),)), Slot(0))
+    found = statement_for(store, scene, collection.name, query)
     context = Context((key,), scene.actor.user, scene.actor.role)
     items = found.items(transaction.execute(found.text, bound(found.values, context)))
     if not items:

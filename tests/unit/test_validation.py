@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cms.errors import Refused
-from cms.query.ast import Current
+from cms.query.ast import Current, Name
 from cms.query.conditions import parse_conditions, state_of
 from cms.query.validation import Given, failures, parse_field_rule, parse_rule, paths_of
 from cms.regex import compile_regex
@@ -137,8 +137,9 @@ def test_without_fields_values_are_compared_by_what_they_are() -> None:
 def test_variables_stand_for_the_caller() -> None:
     rule = parse_rule({"title": {"_eq": "$CURRENT_USER.email"}, "author": {"_in": ["$CURRENT_USER.articles.id"]}})
     paths = paths_of(rule)
-    assert paths == {Current("CURRENT_USER", ("email",)), Current("CURRENT_USER", ("articles", "id"))}
-    known = {path: ["a@b.c"] if path.path == ("email",) else [1, 2] for path in paths}
+    email, articles = (Name("email"),), (Name("articles"), Name("id"))
+    assert paths == {Current("CURRENT_USER", email), Current("CURRENT_USER", articles)}
+    known = {path: ["a@b.c"] if path.path == email else [1, 2] for path in paths}
     under = Given(ARTICLES, user="u", known=known)
     assert failures(rule, {"title": "a@b.c", "author": 2}, under) == []
     assert len(failures(rule, {"title": "x", "author": 3}, under)) == 2
