@@ -1,4 +1,4 @@
-"""10,000 items in one POST, beside COPY of the same rows; and what memory that and all the rest took."""
+"""10,000 items in one POST, beside COPY of the same rows with their history; and what memory it all took."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import median
 
+import orjson
 import psutil
 import psycopg
 
 from bench.data import entry
-from bench.floor import WRITTEN
+from bench.floor import SOMEBODY, WRITTEN
 from bench.serving import Running
 from bench.wire import exchange, request
 
 ROWS = 10_000
 MEBIBYTE = 1 << 20
 
-_COPY = f"COPY entries ({', '.join(WRITTEN)}) FROM STDIN"
+_COPIES = (
+    f"COPY entries ({', '.join(WRITTEN)}) FROM STDIN",
+    'COPY system_activity (action, "user", ip, collection, item) FROM STDIN',
+    "COPY system_revisions (activity, collection, item, data, delta) FROM STDIN",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,7 @@ def measure(service: Running, dsn: str, *, token: str, times: int) -> Bulk:
     """Create 10,000 items by one POST and by one COPY, in turns."""
     items = [entry(number) for number in range(ROWS)]
     message = request("POST", "/items/entries?fields=id", token=token, payload=items)
-    rows = [[item[name] for name in WRITTEN] for item in items]
+    rows = _rows(items)
     posts, copies = [], []
     before = memory(service.workers())
     with watched(service) as peak, psycopg.connect(dsn, autocommit=True) as connection:
@@ -79,9 +84,20 @@ def watched(service: Running) -> Iterator[Peak]:
         thread.join()
 
 
-def _timed_copy(connection: psycopg.Connection[tuple[object, ...]], rows: list[list[object]]) -> float:
+def _rows(items: list[dict[str, object]]) -> tuple[list[list[object]], ...]:
+    """Return the rows of the three tables; what they hold is as long as what the service writes."""
+    written = [[item[name] for name in WRITTEN] for item in items]
+    acts: list[list[object]] = [["create", SOMEBODY, "127.0.0.1", "entries", str(n)] for n in range(len(items))]
+    data = [orjson.dumps({"id": n, **item}).decode() for n, item in enumerate(items)]
+    revisions: list[list[object]] = [[n, "entries", str(n), found, found] for n, found in enumerate(data)]
+    return written, acts, revisions
+
+
+def _timed_copy(connection: psycopg.Connection[tuple[object, ...]], tables: tuple[list[list[object]], ...]) -> float:
     began = time.perf_counter()
-    with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
-        for row in rows:
-            copy.write_row(row)
+    with connection.transaction(), connection.cursor() as cursor:
+        for statement, rows in zip(_COPIES, tables, strict=True):
+            with cursor.copy(statement) as copy:
+                for row in rows:
+                    copy.write_row(row)
     return time.perf_counter() - began

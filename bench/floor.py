@@ -33,6 +33,7 @@ RULED = {
 
 WRITTEN = ("title", "body", "status", "views", "author")
 ENTRY = ("id", *WRITTEN)
+SOMEBODY = "6b1f0c1e-8f57-4f5e-9d3a-0d4f6a3c2b11"
 CARD = ("id", "title", "status", "views")
 
 
@@ -113,6 +114,10 @@ class Groups:
         _send(response, ("status", "count"), self._rows.fetch(self._statement))
 
 
+def _author(request: falcon.Request) -> tuple[str | None, ...]:
+    return SOMEBODY, request.remote_addr, request.user_agent, request.get_header("Origin")
+
+
 class Entries:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
@@ -121,9 +126,9 @@ class Entries:
         payload = orjson.loads(request.bounded_stream.read())
         if isinstance(payload, list):
             columns = [[item[name] for item in payload] for name in WRITTEN]
-            _send(response, ENTRY, self._rows.fetch(SQL["create_many"], columns))
+            _send(response, ENTRY, self._rows.fetch(SQL["create_many"], [*_author(request), *columns]))
         else:
-            row = self._rows.fetch(SQL["create"], [payload[name] for name in WRITTEN])[0]
+            row = self._rows.fetch(SQL["create"], [*_author(request), *(payload[name] for name in WRITTEN)])[0]
             response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
 
 
@@ -133,7 +138,7 @@ class Entry:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
         payload = orjson.loads(request.bounded_stream.read())
-        row = self._rows.fetch(SQL["update"], (key, payload["title"], payload["views"]))[0]
+        row = self._rows.fetch(SQL["update"], (*_author(request), key, payload["title"], payload["views"]))[0]
         response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
 
 

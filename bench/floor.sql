@@ -56,20 +56,79 @@ GROUP BY status
 ORDER BY status
 
 -- name: create
--- One row.
-INSERT INTO entries (title, body, status, views, author)
-VALUES ($1, $2, $3, $4, $5)
-RETURNING id, title, body, status, views, author
+-- One row with its activity and revision.
+WITH entry AS (
+    INSERT INTO entries (title, body, status, views, author)
+    VALUES ($5, $6, $7, $8, $9)
+    RETURNING id, title, body, status, views, author,
+              nextval('system_activity_id_seq') AS activity, nextval('system_revisions_id_seq') AS revision,
+              (SELECT row_to_json(d.*) FROM (SELECT id, title, body, status, views, author) AS d) AS data
+),
+activity AS (
+    INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item)
+    SELECT activity, 'create', $1::uuid, $2, $3, $4, 'entries', id::text
+    FROM entry
+),
+revision AS (
+    INSERT INTO system_revisions (id, activity, collection, item, data, delta)
+    SELECT revision, activity, 'entries', id::text, data, data
+    FROM entry
+)
+SELECT id, title, body, status, views, author
+FROM entry
 
 -- name: create_many
--- Rows as one array for each column.
-INSERT INTO entries (title, body, status, views, author)
-SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::integer[])
-RETURNING id, title, body, status, views, author
+-- Rows as one array for each column, with their activity and revisions.
+WITH entry AS (
+    INSERT INTO entries (title, body, status, views, author)
+    SELECT * FROM unnest($5::text[], $6::text[], $7::text[], $8::integer[], $9::integer[])
+    RETURNING id, title, body, status, views, author,
+              nextval('system_activity_id_seq') AS activity, nextval('system_revisions_id_seq') AS revision,
+              (SELECT row_to_json(d.*) FROM (SELECT id, title, body, status, views, author) AS d) AS data
+),
+activity AS (
+    INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item)
+    SELECT activity, 'create', $1::uuid, $2, $3, $4, 'entries', id::text
+    FROM entry
+),
+revision AS (
+    INSERT INTO system_revisions (id, activity, collection, item, data, delta)
+    SELECT revision, activity, 'entries', id::text, data, data
+    FROM entry
+)
+SELECT id, title, body, status, views, author
+FROM entry
 
 -- name: update
--- Two columns of one row.
-UPDATE entries
-SET title = $2, views = $3
-WHERE id = $1
-RETURNING id, title, body, status, views, author
+-- Two columns of one row, with activity and the revision of what changed.
+WITH old AS (
+    SELECT id, title, views
+    FROM entries
+    WHERE id = $5
+    FOR NO KEY UPDATE
+),
+entry AS (
+    UPDATE entries AS e
+    SET title = $6, views = $7
+    FROM old
+    WHERE e.id = old.id
+    RETURNING e.id, e.title, e.body, e.status, e.views, e.author,
+              nextval('system_activity_id_seq') AS activity, nextval('system_revisions_id_seq') AS revision,
+              (SELECT row_to_json(d.*) FROM (SELECT e.id, e.title, e.body, e.status, e.views, e.author) AS d) AS data,
+              json_strip_nulls(json_build_object(
+                  'title', CASE WHEN e.title IS DISTINCT FROM old.title THEN e.title END,
+                  'views', CASE WHEN e.views IS DISTINCT FROM old.views THEN e.views END
+              )) AS delta
+),
+activity AS (
+    INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item)
+    SELECT activity, 'update', $1::uuid, $2, $3, $4, 'entries', id::text
+    FROM entry
+),
+revision AS (
+    INSERT INTO system_revisions (id, activity, collection, item, data, delta)
+    SELECT revision, activity, 'entries', id::text, data, delta
+    FROM entry
+)
+SELECT id, title, body, status, views, author
+FROM entry

@@ -1,72 +1,193 @@
-"""The printer of writes: arrays of values in, one statement for any number of rows.
+"""The printer of writes: arrays of values in, one statement for any number of rows and for their history.
 
-Values travel as one array for each column, so that ten rows and ten thousand are the same short text, prepared once.
+Every statement has the form
+
+    WITH [v AS (the counters),] [old AS (the rows as they were, locked in the order of their keys),]
+    rows AS (INSERT, UPDATE or DELETE … RETURNING key, history, answer),
+    activities AS (INSERT …), revisions AS (INSERT …)
+    SELECT … FROM rows
+
+Values travel as one array for each column, so that two rows and ten thousand are the same short text, prepared once.
+Ids of the history are drawn where the rows are written: joining it to them afterwards would take a hash or worse.
+Parameters are symbolic (`Arguments`), so that a statement is printed once for all writes of its shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from cms.fragment import Fragment, commas, concat, fill, name, param, text
-from cms.schema.model import Collection, Field
+from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, quoted, text
+from cms.query.ast import Slot
+from cms.query.bind import Bind
+from cms.schema.model import Collection, Field, Version
+from cms.schema.types import Family
 
 Columns = Sequence[Field]
-Matrix = Sequence[Sequence[str | None]]
 
 
-def insert(collection: Collection, columns: Columns, rows: Matrix) -> Fragment:
-    """Print the insertion of rows in their order; returns their keys in that order."""
-    if not columns:
-        shape = "INSERT INTO {0} SELECT FROM generate_series(1, {1}) RETURNING {2}::text"
-        return fill(shape, name(collection.name), param(str(len(rows)), "integer"), _key(collection))
-    shape = "INSERT INTO {0} ({1}) SELECT {2} FROM {3} ORDER BY r.n RETURNING {4}::text"
-    return fill(
-        shape,
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Where a statement finds its values among the literals: the author's four, then an array for each column.
+
+    With `single` there is a plain value for each column instead, which is what PostgreSQL is fastest with.
+    """
+
+    first: int = 0
+    single: bool = False
+
+    def author(self) -> Fragment:
+        """Print user, address, user agent and origin."""
+        return commas(param(_slot(self.first + n), cast) for n, cast in enumerate(("uuid", "text", "text", "text")))
+
+    def column(self, place: int, element: str) -> Fragment:
+        return param(_slot(self.first + AUTHOR + place), element if self.single else f"{element}[]")
+
+
+AUTHOR = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Direct:
+    """For a statement that stands alone: the counters that it holds under, and the columns of its answer."""
+
+    version: Version
+    outputs: tuple[Fragment, ...] = ()
+
+
+def insert(collection: Collection, columns: Columns, arguments: Arguments, *, direct: Direct | None = None) -> Fragment:
+    """Print the insertion of rows in their order; its rows are key and revision, or a direct statement's answer."""
+    placed = placed_by(collection)
+    filled = [placed] if placed and placed not in columns else []
+    names = [name(found.name) for found in (*columns, *filled)]
+    cells = [*(_cell(found, f"r.c{place}") for place, found in enumerate(columns)), *(_next(found) for found in filled)]
+    rows = fill(
+        "INSERT INTO {0} AS t0{1} SELECT {2} FROM {3}{4} ORDER BY r.n RETURNING {5}",
         name(collection.name),
-        commas(name(field.name) for field in columns),
-        commas(_cell(field, place) for place, field in enumerate(columns)),
-        _unnested(columns, rows),
-        _key(collection),
+        fill(" ({0})", commas(names)) if names else EMPTY,
+        commas(cells),
+        _source(columns, arguments),
+        _only_under(direct, " WHERE "),
+        _returning(collection, "all", direct),
     )
+    return _statement(collection, arguments, (("rows", rows),), History("create", "rows.data"), direct)
 
 
-def update(collection: Collection, columns: Columns, rows: Matrix) -> Fragment:
+def update(collection: Collection, columns: Columns, arguments: Arguments, *, direct: Direct | None = None) -> Fragment:
     """Print the change of rows; the first column is the primary key.
 
-    Returns the number of each row that was found, from 1, and its key.
+    Its rows are the number of each row that was found, from 1, its key, and its revision when anything changed.
     """
     key, *others = columns
-    shape = "UPDATE {0} AS t SET {1} FROM {2} WHERE t.{3} = {4} RETURNING r.n, t.{3}::text"
-    assignments = commas(
-        concat(name(field.name), " = ", _cell(field, place)) for place, field in enumerate(others, start=1)
+    watched = _watched(collection, others)
+    old = fill(
+        "SELECT r.n, t.{0} AS k{1} FROM {2} AS t JOIN {3} ON t.{0} = {4}{5} ORDER BY t.{0} FOR NO KEY UPDATE OF t",
+        name(key.name),
+        join(
+            "",
+            [
+                *(text(f", r.c{place}") for place in range(1, len(columns))),
+                *(concat(", t.", name(found.name), f" AS w{place}") for place, found in enumerate(watched)),
+            ],
+        ),
+        name(collection.name),
+        _source(columns, arguments),
+        _cell(key, "r.c0"),
+        _only_under(direct, " AND "),
     )
-    return fill(shape, name(collection.name), assignments, _unnested(columns, rows), _key(collection), _cell(key, 0))
+    delta = concat(", old.n, ", _delta(watched), " AS delta") if collection.accountability == "all" else text(", old.n")
+    rows = fill(
+        "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
+        name(collection.name),
+        commas(
+            concat(name(found.name), " = ", _cell(found, f"old.c{place}"))
+            for place, found in enumerate(others, start=1)
+        ),
+        name(key.name),
+        _returning(collection, "all", direct),
+        delta,
+    )
+    history = History("update", "rows.delta", only_when="rows.delta IS NOT NULL")
+    return _statement(collection, arguments, (("old", old), ("rows", rows)), history, direct)
 
 
-def delete(collection: Collection, keys: Sequence[str]) -> Fragment:
-    """Print the deletion of rows by key; returns the keys that were found."""
-    shape = "DELETE FROM {0} WHERE {1} = ANY ({2}) RETURNING {1}::text"
-    cast = _cast(collection.fields[str(collection.primary_key)])
-    return fill(shape, name(collection.name), _key(collection), param(list(keys), f"{cast}[]"))
+def touch(collection: Collection, arguments: Arguments) -> Fragment:
+    """Print a change that names no column, of which the history tells the act only; answers as `update`."""
+    rows = fill(
+        "SELECT r.n, t.{0}::text AS item, {1} AS activity FROM {2} AS t JOIN {3} ON t.{0} = {4}",
+        name(collection.key.name),
+        _ACTIVITY,
+        name(collection.name),
+        _source([collection.key], arguments),
+        _cell(collection.key, "r.c0"),
+    )
+    return _statement(collection, arguments, (("rows", rows),), History("update"), None)
 
 
-def present(collection: Collection, rows: Matrix) -> Fragment:
-    """Print the question which of the keys are there, for a change that names no column; answers as `update`."""
-    shape = "SELECT r.n, t.{1}::text FROM {0} AS t JOIN {2} ON t.{1} = {3}"
-    key = collection.fields[str(collection.primary_key)]
-    return fill(shape, name(collection.name), _key(collection), _unnested([key], rows), _cell(key, 0))
+def delete(collection: Collection, arguments: Arguments, *, direct: Direct | None = None) -> Fragment:
+    """Print the deletion of rows by key; its rows are key and last revision of those that were found."""
+    key = collection.key
+    old = fill(
+        "SELECT t.{0} AS k FROM {1} AS t WHERE t.{0} {2}{3} ORDER BY t.{0} FOR UPDATE",
+        name(key.name),
+        name(collection.name),
+        fill("= {0}" if arguments.single else "= ANY ({0})", arguments.column(0, _key_type(key))),
+        _only_under(direct, " AND "),
+    )
+    rows = fill(
+        "DELETE FROM {0} AS t0 USING old WHERE t0.{1} = old.k RETURNING {2}",
+        name(collection.name),
+        name(key.name),
+        _returning(collection, "all", direct),
+    )
+    history = History("delete", "NULL::json")
+    return _statement(collection, arguments, (("old", old), ("rows", rows)), history, direct)
+
+
+def lock(collection: Collection, arguments: Arguments) -> Fragment:
+    """Print the lock of rows in the order of their keys, which keeps writes of several statements from deadlocks."""
+    return fill(
+        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) ORDER BY t.{0} FOR NO KEY UPDATE",
+        name(collection.key.name),
+        name(collection.name),
+        arguments.column(0, _key_type(collection.key)),
+    )
+
+
+def column_by_key(collection: Collection, column: str, arguments: Arguments) -> Fragment:
+    """Print the question what rows hold in a column; its rows are the key and the value, as text."""
+    return fill(
+        "SELECT t.{0}::text, t.{1}::text FROM {2} AS t WHERE t.{0} = ANY ({3})",
+        name(collection.key.name),
+        name(column),
+        name(collection.name),
+        arguments.column(0, _key_type(collection.key)),
+    )
+
+
+def placed_by(collection: Collection) -> Field | None:
+    """Return the field of manual sorting where new rows get the next place by themselves."""
+    found = collection.fields.get(collection.sort_field or "")
+    if found is None or found.column is None or found.type.family is not Family.NUMBER:
+        return None
+    fills_itself = found.column.default is not None or found.column.auto_increment or found.column.generated
+    return None if fills_itself else found
+
+
+def last_place(placed: Field) -> Fragment:
+    """Print the last place that is taken."""
+    return fill("SELECT coalesce(max(s.{0}), 0)::bigint FROM {1} AS s", name(placed.name), name(placed.collection))
 
 
 def first(collection: Collection) -> Fragment:
     """Print the key of a singleton's row."""
-    return fill("SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1", name(collection.name), _key(collection))
+    return fill("SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1", name(collection.name), name(collection.key.name))
 
 
 def lock_row(collection: Collection, key: str) -> Fragment:
     """Print the lock of one row, for the transaction."""
-    column = collection.fields[str(collection.primary_key)]
     shape = "SELECT FROM {0} WHERE {1} = {2} FOR UPDATE"
-    return fill(shape, name(collection.name), _key(collection), param(key, _cast(column)))
+    return fill(shape, name(collection.name), name(collection.key.name), param(key, _key_type(collection.key)))
 
 
 def lock_of(collection: Collection) -> Fragment:
@@ -74,29 +195,183 @@ def lock_of(collection: Collection) -> Fragment:
     return fill("SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text"))
 
 
-def _key(collection: Collection) -> Fragment:
-    return name(str(collection.primary_key))
+def array(values: Iterable[str | None]) -> str:
+    """Return PostgreSQL's text of an array, which the driver would put together far more slowly."""
+    return "{" + ",".join(["NULL" if value is None else _element(value) for value in values]) + "}"
 
 
-def _unnested(columns: Columns, rows: Matrix) -> Fragment:
-    arrays = (param([row[place] for row in rows], f"{_element(field)}[]") for place, field in enumerate(columns))
-    names = commas(text(f"c{place}") for place in range(len(columns)))
-    return fill("unnest({0}) WITH ORDINALITY AS r ({1}, n)", commas(arrays), names)
+def _element(value: str) -> str:
+    if '"' in value or "\\" in value:
+        value = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{value}"'
 
 
-def _cast(key: Field) -> str:
-    return key.column.data_type if key.type_name == "unknown" and key.column else _element(key)
+# What a statement is put together of
 
 
-def _element(field: Field) -> str:
+@dataclass(frozen=True, slots=True)
+class History:
+    """What an action leaves: the delta of its revision as SQL (no revision without one), and when there is one."""
+
+    action: str
+    delta: str | None = None
+    only_when: str | None = None
+
+
+_ACTIVITY = text("nextval('system_activity_id_seq')")
+_REVISION = text("nextval('system_revisions_id_seq')")
+_TELL_ACTIVITY = (
+    'INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item) '
+    "SELECT rows.activity, {0}, {1}, {2}, rows.item FROM rows"
+)
+_TELL_REVISION = (
+    "INSERT INTO system_revisions (id, activity, collection, item, data, delta) "
+    "SELECT rows.revision, rows.activity, {0}, rows.item, rows.data, {1} FROM rows{2}"
+)
+
+
+def _statement(
+    collection: Collection,
+    arguments: Arguments,
+    steps: tuple[tuple[str, Fragment], ...],
+    history: History,
+    direct: Direct | None,
+) -> Fragment:
+    """Print the steps, the history of `rows`, and what is answered."""
+    parts = [*steps, *_told(collection, arguments, history)]
+    if direct:
+        parts.insert(0, ("v", text("SELECT structure, access FROM system_version")))
+    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in parts)
+    return fill("WITH {0} {1}", queries, _answer(collection, history, direct))
+
+
+def _told(collection: Collection, arguments: Arguments, history: History) -> Iterable[tuple[str, Fragment]]:
+    if not collection.accountability:
+        return
+    action, place = param(history.action, "text"), param(collection.name, "text")
+    yield "activities", fill(_TELL_ACTIVITY, action, arguments.author(), place)
+    if history.delta and collection.accountability == "all":
+        condition = text(f" WHERE {history.only_when}" if history.only_when else "")
+        yield "revisions", fill(_TELL_REVISION, place, text(history.delta), condition)
+
+
+def _answer(collection: Collection, history: History, direct: Direct | None) -> Fragment:
+    if direct:
+        columns = commas(text(f"rows.c{n}") for n in range(len(direct.outputs))) if direct.outputs else text("NULL")
+        return fill("SELECT {0}, v.structure, v.access, rows.found FROM v LEFT JOIN rows ON TRUE", columns)
+    recorded = history.delta and collection.accountability == "all"
+    revision = "NULL" if not recorded else "rows.revision"
+    if recorded and history.only_when:
+        revision = f"CASE WHEN {history.only_when} THEN rows.revision END"
+    number = text("rows.n, " if history.action == "update" else "")
+    return fill("SELECT {0}rows.item, {1} FROM rows", number, text(revision))
+
+
+def _returning(collection: Collection, level: str, direct: Direct | None) -> Fragment:
+    """Print what a written row (t0) is asked for: its key, what the history takes of it, and the answer."""
+    found = [fill("t0.{0}::text AS item", name(collection.key.name))]
+    if collection.accountability:
+        found.append(concat(_ACTIVITY, " AS activity"))
+    if collection.accountability == level:
+        found += [concat(_REVISION, " AS revision"), concat(_data(collection), " AS data")]
+    if direct:
+        found += [text("TRUE AS found"), *(concat(shown, f" AS c{n}") for n, shown in enumerate(direct.outputs))]
+    return commas(found)
+
+
+def _data(collection: Collection) -> Fragment:
+    """Print the whole row as the history keeps it: as reads show it, and never a secret."""
+    kept = [found for found in collection.columns if not found.secret]
+    shown = commas(fill("{0} AS {1}", _shown(found), name(found.name)) for found in kept)
+    return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", shown)
+
+
+def _shown(found: Field) -> Fragment:
+    column = text(f"t0.{quoted(found.name)}")
+    return fill(found.show, fill("{0}::text", column) if found.type_name == "unknown" else column)
+
+
+def _watched(collection: Collection, columns: Columns) -> list[Field]:
+    """Return the columns that may change: those that are written, what is computed, all where triggers interfere."""
+    if collection.accountability != "all":
+        return []
+    written = {found.name for found in columns}
+    return [
+        found
+        for found in collection.columns
+        if not found.secret
+        and (collection.triggers or found.name in written or (found.column and found.column.generated))
+    ]
+
+
+def _delta(watched: list[Field]) -> Fragment:
+    """Print what changed, or NULL when nothing did."""
+    if not watched:
+        return text("NULL::json")
+    shape = "({0}, to_json({1}), {2} IS DISTINCT FROM {3})"
+    entries = (
+        fill(shape, param(found.name, "text"), _shown(found), _compared(found, f"old.w{place}"), _compared(found))
+        for place, found in enumerate(watched)
+    )
+    rows = "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, changed) WHERE d.changed)"
+    return fill(rows, commas(entries))
+
+
+def _compared(found: Field, column: str | None = None) -> Fragment:
+    """Types without an equality of their own are compared as text."""
+    plain = found.type_name != "unknown" and found.type.family not in (Family.JSON, Family.GEOMETRY)
+    return text((column or f"t0.{quoted(found.name)}") + ("" if plain else "::text"))
+
+
+def _only_under(direct: Direct | None, word: str) -> Fragment:
+    """Print the condition that structure and rights are those that the statement was made under."""
+    if direct is None:
+        return EMPTY
+    shape = "(SELECT v.structure = {0} AND v.access = {1} FROM v)"
+    version = direct.version
+    return concat(word, fill(shape, param(version.structure, "bigint"), param(version.access, "bigint")))
+
+
+# Values
+
+
+def _source(columns: Columns, arguments: Arguments) -> Fragment:
+    """Print the rows that were sent, as r (c0 …, n)."""
+    places = list(enumerate(columns))
+    labels = commas(text(label) for label in (*(f"c{place}" for place, _ in places), "n"))
+    values = [arguments.column(place, _array_type(found)) for place, found in places]
+    if arguments.single:
+        return fill("(VALUES ({0})) AS r ({1})", commas([*values, text("1")]), labels)
+    if not columns:
+        return fill("generate_series(1, {0}) AS r (n)", param(_slot(arguments.first + AUTHOR), "integer"))
+    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), labels)
+
+
+def _next(placed: Field) -> Fragment:
+    return fill("({0}) + r.n", last_place(placed))
+
+
+def _array_type(found: Field) -> str:
     """The type of the array's elements: text where the column's own type has no plain array."""
-    return "text" if field.type_name == "unknown" or field.type.cast == "json" else field.type.cast
+    return "text" if found.type_name == "unknown" or found.type.cast == "json" else found.type.cast
 
 
-def _cell(field: Field, place: int) -> Fragment:
-    assert field.column
-    if field.type_name.startswith("geometry"):
-        return text(f"ST_GeomFromGeoJSON(r.c{place})")
-    if (_element(field) == "text" and field.type.cast != "text") or field.type_name == "unknown":
-        return text(f"r.c{place}::{field.column.data_type}")
-    return text(f"r.c{place}")
+def _key_type(key: Field) -> str:
+    return key.column.data_type if key.type_name == "unknown" and key.column else _array_type(key)
+
+
+def _cell(found: Field, column: str) -> Fragment:
+    assert found.column
+    if found.type_name.startswith("geometry"):
+        return text(f"ST_GeomFromGeoJSON({column})")
+    if (_array_type(found) == "text" and found.type.cast != "text") or found.type_name == "unknown":
+        return text(f"{column}::{found.column.data_type}")
+    return text(column)
+
+
+def _slot(index: int) -> Bind:
+    return Bind(Slot(index), _as_it_is, "")
+
+
+def _as_it_is(value: object) -> object:
+    return value

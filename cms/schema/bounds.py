@@ -13,6 +13,11 @@ _LARGEST_SINGLE, _SMALLEST_SINGLE = 3.4028235677973366e38, 7.006492321624085e-46
 _MOST_SCALE = 1_000
 
 
+def bounded(column: Column) -> bool:
+    """Whether there is anything for `holds` to look at."""
+    return column.base_type in _WHOLE or column.base_type == "float4" or bool(column.precision)
+
+
 def holds(column: Column, text: str) -> bool:
     """Whether a value, parsed by the column's type, is in the column's own range."""
     if most := _WHOLE.get(column.base_type):

@@ -140,6 +140,7 @@ def _collection(
         meta=meta,
         comment=table["comment"] if table else None,
         system=is_system(name),
+        triggers=bool(table and table["has_triggers"]),
     )
 
 

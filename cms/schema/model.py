@@ -85,6 +85,19 @@ class Collection:
     meta: Json | None = None
     comment: str | None = None
     system: bool = False
+    triggers: bool = False
+    """Whether the database does more at a write than what it says."""
+
+    @property
+    def key(self) -> Field:
+        """The field of the primary key; only for collections that have one."""
+        return self.fields[str(self.primary_key)]
+
+    @property
+    def accountability(self) -> str | None:
+        """What a write leaves in the history: `all`, `activity` (no revision) or nothing."""
+        found = self.meta.get("accountability", "all") if self.meta else "all"
+        return found if isinstance(found, str) else None
 
     @property
     def singleton(self) -> bool:

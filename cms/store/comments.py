@@ -14,7 +14,7 @@ from cms.store.database import Transaction
 from cms.store.once import Once
 from cms.store.reads import Item, by_key, parse_key, statement_for
 from cms.store.statements import statement
-from cms.store.store import ANONYMOUS, Identity, Scene, Store
+from cms.store.store import ANONYMOUS, Identity, Job, Scene, Store
 
 ACTIVITY = "system_activity"
 MAX_COMMENT = 100_000
@@ -39,7 +39,7 @@ def comment(
         rows = transaction.execute(statement("insert_comment"), (*values, told["collection"], item, told["comment"]))
         return _answer(store, transaction, scene, query_string, key=str(rows[0][0]))
 
-    return store.writing(identity, work, once=once)
+    return store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)), once=once)
 
 
 def change_comment(
@@ -54,7 +54,7 @@ def change_comment(
         transaction.execute(statement("change_comment"), (found, told["comment"]))
         return _answer(store, transaction, scene, query_string, key=found)
 
-    return store.writing(identity, work)
+    return store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
 
 
 def delete_comment(store: Store, identity: Identity, *, key: str) -> None:
@@ -64,7 +64,7 @@ def delete_comment(store: Store, identity: Identity, *, key: str) -> None:
     def work(transaction: Transaction, scene: Scene) -> None:
         transaction.execute(statement("delete_comment"), (_own(store, transaction, scene, key),))
 
-    store.writing(identity, work)
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
 
 
 def _require_user(identity: Identity) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from cms import jsontext
 from cms.access.app import app_grants
@@ -20,6 +20,7 @@ from cms.store.snapshot import Snapshot, Snapshots, load_within
 from cms.store.statements import statement
 
 ATTEMPTS = 5
+ATTEMPTS_AT_EASE = 2
 
 T = TypeVar("T")
 
@@ -67,6 +68,17 @@ class Scene:
     actor: Actor
 
 
+@dataclass(frozen=True, slots=True)
+class Job(Generic[T]):
+    """What a write comes to: work in a transaction, or one statement that does as well.
+
+    `at_once` checks the counters itself.
+    """
+
+    within: Callable[[Transaction], T]
+    at_once: Callable[[], T] | None = None
+
+
 class Store:
     """The database of one application, with what its process remembers of it."""
 
@@ -97,25 +109,47 @@ class Store:
                 self.snapshots.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
-    def writing(self, identity: Identity, work: Callable[[Transaction, Scene], T], *, once: Once | None = None) -> T:
-        """Do the work of a write in one transaction, all of it again when it raises `Stale`.
+    def writing(self, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None = None) -> T:
+        """Plan a write outside any transaction, then do it in one, all of it again when it raises `Stale`.
 
-        The first attempt holds up no change of structure or rights; a later one does, so that a run of them does
-        not starve it. With `once` a call that was answered before gets that answer, and does nothing.
+        The first attempts hold up no change of structure or rights; later ones do, so that a run of them does not
+        starve it. With `once` a call that was answered before gets that answer, and does nothing.
         """
         before: _Fault | None = None
         for attempt in range(self._attempts):
-            snapshot = self._primary.current()
+            snapshot, hold = self._primary.current(), attempt >= ATTEMPTS_AT_EASE
             try:
-                with self.database.transaction() as transaction:
-                    take_turn(transaction, identity.name, once)
-                    used = _held(transaction, snapshot) if attempt else _checked(transaction, snapshot)
-                    scene = Scene(used, _actor(used, identity, transaction.execute))
-                    return done_once(transaction, identity.name, once, lambda: work(transaction, scene))  # noqa: B023
+                if hold or once:
+                    return self._write_within(snapshot, identity, plan, once=once, hold=hold)
+                return self._write(snapshot, identity, plan)
             except Stale as stale:
                 before = _passing(stale, snapshot, before)
                 self._primary.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
+
+    def _write(self, snapshot: Snapshot, identity: Identity, plan: Callable[[Scene], Job[T]]) -> T:
+        fetch = self.database.fetch_primary
+        try:
+            scene = Scene(snapshot, _actor(snapshot, identity, fetch))
+            job = plan(scene)
+        except Refused:
+            # A refusal needs no statement, so nothing has told yet whether it rests on what still holds.
+            check_version(snapshot, _version(fetch))
+            raise
+        if job.at_once:
+            return job.at_once()
+        with self.database.transaction() as transaction:
+            check_version(snapshot, _version(transaction.execute))
+            return job.within(transaction)
+
+    def _write_within(
+        self, snapshot: Snapshot, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None, hold: bool
+    ) -> T:
+        with self.database.transaction() as transaction:
+            take_turn(transaction, identity.name, once)
+            used = _held(transaction, snapshot) if hold else _checked(transaction, snapshot)
+            scene = Scene(used, _actor(used, identity, transaction.execute))
+            return done_once(transaction, identity.name, once, lambda: plan(scene).within(transaction))
 
     def restructuring(
         self, identity: Identity, work: Callable[[Transaction, Scene], T], *, once: Once | None = None
@@ -202,7 +236,7 @@ def check_version(snapshot: Snapshot, seen: Version) -> None:
 
 
 def _checked(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
-    check_version(snapshot, Version(*transaction.execute(statement("find_version"))[0]))
+    check_version(snapshot, _version(transaction.execute))
     return snapshot
 
 
@@ -210,6 +244,10 @@ def _held(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
     """Return a snapshot that holds until the transaction ends: loaded within it when the one at hand is old again."""
     held = Version(*transaction.execute(statement("hold_version"))[0])
     return snapshot if snapshot.version == held else load_within(transaction)
+
+
+def _version(fetch: Fetch) -> Version:
+    return Version(*fetch(statement("find_version"), ())[0])
 
 
 def _first_in_line(transaction: Transaction, identity: Identity) -> Scene:

@@ -1,43 +1,85 @@
-"""Writes of items: everything in one call is one transaction, and rows travel in sets (decisions, section 5)."""
+"""Writes of items: everything in one call is one transaction, and rows travel in sets (decisions, section 5).
+
+A call is planned before its transaction opens: the payload becomes a tree of drafts (cms/query/drafts.py), whose
+passwords are hashed by then. A single statement does what speaks of no related item (cms/store/direct.py); anything
+else is settled (cms/store/settling.py) and written batch by batch (cms/store/nested.py), always through the three
+functions of cms/store/rows.py, and read back as the caller may read it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from cms import jsontext
 from cms.access.guard import writable
-from cms.errors import invalid_payload, not_found
+from cms.errors import Problem, invalid_payload, not_found
 from cms.query import write
-from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
+from cms.query.ast import KEY, At, Name, Pick, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
+from cms.query.drafts import Batch, Drafter, Expects, Place
 from cms.query.parse import PARAMETERS, Page, parse, parse_query_string
 from cms.schema.model import Collection
-from cms.schema.payload import Values, Writer, values_of_change, values_of_new
+from cms.schema.payload import invalid
+from cms.store import direct
 from cms.store.database import Transaction
+from cms.store.direct import Short
 from cms.store.matching import check_match
+from cms.store.nested import write_tree
 from cms.store.once import Once
 from cms.store.reads import Item, parse_key, statement_for
-from cms.store.statements import statement
-from cms.store.store import Identity, Scene, Store
+from cms.store.rows import Session, delete_rows, writer
+from cms.store.settling import complete
+from cms.store.store import Caller, Identity, Job, Scene, Store
 
 _EVERY_ROW = Page(default=None)
+_NOTHING_ASKED = Said(Query())
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call, under the structure and rights that it was planned under."""
+
+    store: Store
+    scene: Scene
+    caller: Caller
+    collection: Collection
+    said: Said = _NOTHING_ASKED
+
+    @property
+    def short(self) -> Short:
+        return Short(self.store, self.scene, self.caller, self.said)
+
+    def session(self, transaction: Transaction) -> Session:
+        return Session(self.store, transaction, self.scene, self.caller)
+
+    def drafter(self) -> Drafter:
+        return Drafter(self.scene.snapshot.catalogue, depth=self.store.depth, admin=self.scene.actor.policy.admin)
+
+    def completed(self, drafter: Drafter, root: Batch) -> None:
+        """Complete the rows of a root; refuse at once when nothing else is to be looked at."""
+        complete(root, writer(self.scene), drafter.faults)
+        if root.flat:
+            drafter.faults.refuse()
 
 
 def create(
     store: Store, identity: Identity, ask: tuple[str, str], payload: object, *, once: Once | None = None
 ) -> bytes:
     """Create one item, or several of an array, and answer them as the query string asks."""
-    name, query_string = ask
+    items = payload if isinstance(payload, list) else [payload]
 
-    def work(transaction: Transaction, scene: Scene) -> bytes:
-        collection = _writable(scene, name, singleton=False)
-        items = payload if isinstance(payload, list) else [payload]
-        keys = _insert(transaction, collection, values_of_new(collection, items, _writer(scene)))
-        found = _read_back(store, transaction, scene, collection, keys, query_string=query_string)
-        return jsontext.dumps({"data": found if isinstance(payload, list) else found[0]})
+    def plan(call: Call) -> Job[bytes]:
+        drafter = call.drafter()
+        root = drafter.root(call.collection, items, Expects.ABSENT)
+        call.completed(drafter, root)
+        at_once = root.flat and direct.inserted(call.short, call.collection, [draft.values for draft in root.drafts])
+        return _shown(Job(_writing(call, drafter, root), at_once or None), single=not isinstance(payload, list))
 
-    return store.writing(identity, work, once=once)
+    return _call(store, identity, ask, plan, singleton=False, once=once)
 
 
 def update_one(
@@ -50,17 +92,15 @@ def update_one(
     if_match: str | None = None,
 ) -> bytes:
     """Change one item; raises `Refused` NOT_FOUND when there is none for this caller."""
-    name, query_string = ask
 
-    def work(transaction: Transaction, scene: Scene) -> bytes:
-        collection = _writable(scene, name, singleton=False)
-        parsed_key = parse_key(collection, key)
-        check_match(store, transaction, scene, collection, key=parsed_key, if_match=if_match)
-        keys = _change(transaction, scene, collection, [parsed_key], payload)
-        found = _read_back(store, transaction, scene, collection, keys, query_string=query_string)
-        return jsontext.dumps({"data": found[0]})
+    def plan(call: Call) -> Job[bytes]:
+        drafter, keys = call.drafter(), [parse_key(call.collection, key)]
+        root = _changed(call, drafter, drafter.root(call.collection, [payload], Expects.PRESENT), keys)
+        at_once = root.flat and direct.changed(call.short, call.collection, keys[0], root.drafts[0].values)
+        job = Job(_writing(call, drafter, root), at_once or None)
+        return _shown(_matched(call, job, key=keys[0], if_match=if_match), single=True)
 
-    return store.writing(identity, work)
+    return _call(store, identity, ask, plan, singleton=False)
 
 
 def update_many(store: Store, identity: Identity, ask: tuple[str, str], payload: object) -> bytes:
@@ -68,178 +108,177 @@ def update_many(store: Store, identity: Identity, ask: tuple[str, str], payload:
 
     On a singleton the payload is the object itself, which is made when it is not there.
     """
-    name, query_string = ask
 
-    def work(transaction: Transaction, scene: Scene) -> bytes:
-        collection = _writable(scene, name)
-        if collection.singleton:
-            keys = _put_singleton(transaction, scene, collection, payload)
-            found = _read_back(store, transaction, scene, collection, keys, query_string=query_string)
-            return jsontext.dumps({"data": found[0]})
-        keys = _change_many(store, transaction, scene, collection, payload)
-        return jsontext.dumps(
-            {"data": _read_back(store, transaction, scene, collection, keys, query_string=query_string)}
-        )
+    def plan(call: Call) -> Job[object]:
+        if call.collection.singleton:
+            return Job(_put_singleton(call, payload))
+        if isinstance(payload, list):
+            return Job(_change_each(call, payload))
+        if not isinstance(payload, Mapping) or "data" not in payload:
+            raise invalid_payload("The body must be an array of items with their keys, or hold data with keys or query")
+        return Job(_change_named(call, payload))
 
-    return store.writing(identity, work)
+    return jsontext.dumps({"data": _call(store, identity, ask, plan)})
 
 
 def delete_one(store: Store, identity: Identity, collection: str, *, key: str, if_match: str | None = None) -> None:
     """Delete one item."""
 
-    def work(transaction: Transaction, scene: Scene) -> None:
-        found = _writable(scene, collection, singleton=False)
-        parsed_key = parse_key(found, key)
-        check_match(store, transaction, scene, found, key=parsed_key, if_match=if_match)
-        _delete(transaction, found, [parsed_key])
+    def plan(call: Call) -> Job[object]:
+        keys = [parse_key(call.collection, key)]
+        job: Job[object] = Job(
+            lambda transaction: delete_rows(call.session(transaction), call.collection, keys),
+            direct.deleted(call.short, call.collection, keys[0]),
+        )
+        return _matched(call, job, key=keys[0], if_match=if_match)
 
-    store.writing(identity, work)
+    _call(store, identity, (collection, ""), plan, singleton=False)
 
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
+    given = payload if isinstance(payload, Mapping) else {"keys": payload}
 
-    def work(transaction: Transaction, scene: Scene) -> None:
-        found = _writable(scene, collection, singleton=False)
-        given = payload if isinstance(payload, Mapping) else {"keys": payload}
-        _delete(transaction, found, _named(store, transaction, scene, found, given))
+    def plan(call: Call) -> Job[object]:
+        def within(transaction: Transaction) -> object:
+            session = call.session(transaction)
+            return delete_rows(session, call.collection, _named(session, call.collection, given))
 
-    store.writing(identity, work)
+        return Job(within)
 
-
-def _writable(scene: Scene, name: str, *, singleton: bool | None = None) -> Collection:
-    """Return the collection; one that is a singleton has no items to create or to name by key."""
-    found = writable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
-    if found.singleton and singleton is False:
-        raise not_found()
-    return found
+    _call(store, identity, (collection, ""), plan, singleton=False)
 
 
-def _writer(scene: Scene) -> Writer:
-    actor = scene.actor
-    return Writer.now(actor.user, actor.role, admin=actor.policy.admin)
+def _call(
+    store: Store,
+    identity: Identity,
+    ask: tuple[str, str],
+    plan: Callable[[Call], Job[T]],
+    *,
+    singleton: bool | None = None,
+    once: Once | None = None,
+) -> T:
+    """Plan and do a call; a collection that is a singleton has no items to create or to name by key."""
+    name, query_string = ask
 
-
-# Rows in
-
-
-def _insert(transaction: Transaction, collection: Collection, rows: Sequence[Values]) -> list[str]:
-    """Insert rows, those with the same columns in one statement, and return the keys in the rows' order."""
-    keys: dict[int, str] = {}
-    groups = _alike(rows)
-    if len(groups) > 1:
-        groups = _alike(rows := _numbered(transaction, collection, rows))
-    for names, places in groups.items():
-        columns = [collection.fields[name] for name in names]
-        matrix = [[rows[place][name] for name in names] for place in places]
-        returned = transaction.run(write.insert(collection, columns, matrix))
-        if len(returned) != len(places):  # a trigger of the table may turn rows away
-            raise invalid_payload("The database did not take every item", collection=collection.name)
-        keys.update(zip(places, (key for (key,) in returned), strict=True))
-    return [keys[place] for place in range(len(rows))]
-
-
-def _numbered(transaction: Transaction, collection: Collection, rows: Sequence[Values]) -> Sequence[Values]:
-    """Give rows that go in by several statements their automatic keys beforehand, in the order of the rows."""
-    key = collection.fields[str(collection.primary_key)]
-    if not key.column or not key.column.auto_increment or key.column.generated:
-        return rows
-    bare = [place for place, row in enumerate(rows) if row.get(key.name) is None]
-    found = transaction.execute(statement("next_keys"), (collection.name, key.name, str(len(bare))))
-    numbers = dict(zip(bare, (number for (number,) in found), strict=False))
-    return [{**row, key.name: numbers[place]} if place in numbers else row for place, row in enumerate(rows)]
-
-
-def _alike(rows: Sequence[Values]) -> dict[tuple[str, ...], list[int]]:
-    """Group the places of rows by their columns: a column that is not named gets its default."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for place, row in enumerate(rows):
-        groups.setdefault(tuple(sorted(row)), []).append(place)
-    return groups
-
-
-def _change_many(
-    store: Store, transaction: Transaction, scene: Scene, collection: Collection, payload: object
-) -> list[str]:
-    if isinstance(payload, list):
-        return _change_each(transaction, scene, collection, payload)
-    if not isinstance(payload, Mapping) or "data" not in payload:
-        raise invalid_payload("The body must be an array of items with their keys, or hold data with keys or query")
-    keys = _named(store, transaction, scene, collection, payload)
-    return _change(transaction, scene, collection, keys, payload["data"])
-
-
-def _change(
-    transaction: Transaction, scene: Scene, collection: Collection, keys: list[str], payload: object
-) -> list[str]:
-    """Give all items of the keys the same values."""
-    values = values_of_change(collection, [payload], _writer(scene))[0]
-    key = str(collection.primary_key)
-    if values.pop(key, None) not in (None, *keys) or (len(keys) > 1 and _names_key(payload, key)):
-        raise invalid_payload("The primary key of an item cannot be changed", field=key)
-    return _update(transaction, collection, [{key: found, **values} for found in keys])
-
-
-def _names_key(payload: object, key: str) -> bool:
-    return isinstance(payload, Mapping) and key in payload
-
-
-def _change_each(transaction: Transaction, scene: Scene, collection: Collection, payload: list[object]) -> list[str]:
-    key = str(collection.primary_key)
-    rows = values_of_change(collection, payload, _writer(scene))
-    keys = [row.get(key) for row in rows]
-    if None in keys:
-        raise invalid_payload(f'Each item must hold its primary key "{key}"', field=key)
-    if len(set(keys)) < len(keys):
-        raise invalid_payload("An item is there twice", field=key)
-    return _update(transaction, collection, rows)
-
-
-def _update(transaction: Transaction, collection: Collection, rows: Sequence[Values]) -> list[str]:
-    """Change rows, those with the same columns in one statement; one unknown key refuses them all.
-
-    Returns the keys in the rows' order, as PostgreSQL writes them.
-    """
-    key = str(collection.primary_key)
-    keys: dict[int, str] = {}
-    for names, places in _alike(rows).items():
-        columns = [collection.fields[key], *(collection.fields[name] for name in names if name != key)]
-        matrix = [[rows[place][field.name] for field in columns] for place in places]
-        if len(columns) == 1:
-            found = transaction.run(write.present(collection, matrix))
-        else:
-            found = transaction.run(write.update(collection, columns, matrix))
-        if len(found) < len(places):
+    def planned(scene: Scene) -> Job[T]:
+        collection = writable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
+        if collection.singleton and singleton is False:
             raise not_found()
-        keys.update((places[number - 1], text) for number, text in found)
-    return [keys[place] for place in range(len(rows))]
+        said = parse_query_string(query_string, store.page) if query_string else _NOTHING_ASKED
+        return plan(Call(store, scene, identity.caller, collection, said))
+
+    return store.writing(identity, planned, once=once)
 
 
-def _put_singleton(transaction: Transaction, scene: Scene, collection: Collection, payload: object) -> list[str]:
-    transaction.run(write.lock_of(collection))
-    present = transaction.run(write.first(collection))
-    if present:
-        return _change(transaction, scene, collection, [str(key) for (key,) in present], payload)
-    return _insert(transaction, collection, values_of_new(collection, [payload], _writer(scene)))
+def _shown(job: Job[list[Item]], *, single: bool) -> Job[bytes]:
+    """Return the job with its items as the body of an answer."""
+
+    def show(found: list[Item]) -> bytes:
+        return jsontext.dumps({"data": found[0] if single else found})
+
+    at_once = job.at_once
+    return Job(lambda transaction: show(job.within(transaction)), at_once and (lambda: show(at_once())))
 
 
-def _delete(transaction: Transaction, collection: Collection, keys: list[str]) -> None:
-    if len(transaction.run(write.delete(collection, keys))) < len(keys):
-        raise not_found()
+def _matched(call: Call, job: Job[T], *, key: str, if_match: str | None) -> Job[T]:
+    """Let a job be done only while the item is the one that an If-Match header names."""
+    if if_match is None:
+        return job
+
+    def within(transaction: Transaction) -> T:
+        check_match(call.store, transaction, call.scene, call.collection, key=key, if_match=if_match)
+        return job.within(transaction)
+
+    return Job(within)
+
+
+# Changes
+
+
+def _changed(call: Call, drafter: Drafter, root: Batch, keys: Sequence[str]) -> Batch:
+    """Return the complete tree of a change that gives all items of the keys the values of the one in the root."""
+    if len(keys) != len(root.drafts):  # an item of the wrong shape has made no draft
+        root = _spread(call, drafter, root, len(keys))
+    named = [draft.values.pop(root.key_field, None) for draft in root.drafts]
+    if any(found not in (None, key) for found, key in zip(named, keys, strict=True)) or (len(keys) > 1 and any(named)):
+        drafter.faults.add(_unchangeable(call.collection), Place())
+    for draft, key in zip(root.drafts, keys, strict=True):
+        draft.key = key
+    call.completed(drafter, root)
+    return root
+
+
+def _spread(call: Call, drafter: Drafter, root: Batch, number: int) -> Batch:
+    """Return the tree with one item for each key; what is nested is written for each of them."""
+    drafter.faults.refuse()
+    if not root.flat:
+        return drafter.root(call.collection, [root.drafts[0].sent] * number, Expects.PRESENT)
+    root.drafts = [replace(draft, values=draft.values.copy()) for draft in root.drafts for _ in range(number)]
+    return root
+
+
+def _unchangeable(collection: Collection) -> Problem:
+    return invalid("the primary key of an item cannot be changed", collection.name, collection.primary_key)
+
+
+def _change_each(call: Call, payload: list[object]) -> Callable[[Transaction], list[Item]]:
+    drafter = call.drafter()
+    root = drafter.root(call.collection, payload, Expects.PRESENT)
+    seen: set[str] = set()
+    for draft in root.drafts:
+        draft.key = draft.values.pop(root.key_field, None)
+        if draft.key is None and root.key_field not in draft.refused:
+            drafter.faults.add(
+                invalid("it must hold its primary key", call.collection.name, root.key_field), draft.place
+            )
+        elif draft.key in seen:
+            drafter.faults.add(invalid("it is there twice", call.collection.name, root.key_field), draft.place)
+        seen.add(str(draft.key))
+    call.completed(drafter, root)
+    return _writing(call, drafter, root)
+
+
+def _change_named(call: Call, payload: Mapping[str, object]) -> Callable[[Transaction], list[Item]]:
+    """Change the items that `keys` or `query` name."""
+    drafter = call.drafter()
+    root = drafter.root(call.collection, [payload["data"]], Expects.PRESENT)
+
+    def within(transaction: Transaction) -> list[Item]:
+        session = call.session(transaction)
+        keys = _named(session, call.collection, payload)
+        return _written(session, call, drafter, _changed(call, drafter, root, keys))
+
+    return within
+
+
+def _put_singleton(call: Call, payload: object) -> Callable[[Transaction], Item]:
+    drafter = call.drafter()
+    root = drafter.root(call.collection, [payload], Expects.EITHER)
+
+    def within(transaction: Transaction) -> Item:
+        transaction.run(write.lock_of(call.collection))
+        present = transaction.run(write.first(call.collection))
+        for draft in root.drafts if present else ():
+            draft.new, draft.key = False, str(present[0][0])
+            if draft.values.pop(root.key_field, None) not in (None, draft.key):
+                drafter.faults.add(_unchangeable(call.collection), draft.place)
+        call.completed(drafter, root)
+        return _written(call.session(transaction), call, drafter, root)[0]
+
+    return within
 
 
 # Keys
 
 
-def _named(
-    store: Store, transaction: Transaction, scene: Scene, collection: Collection, payload: Mapping[str, object]
-) -> list[str]:
+def _named(session: Session, collection: Collection, payload: Mapping[str, object]) -> list[str]:
     """Return the keys of the items that a batch names: by `keys` or by `query`, and never by both."""
     if len({"keys", "query"} & payload.keys()) != 1:
         raise invalid_payload("It takes either keys or query", field="keys")
     if "keys" in payload:
         return _keys(collection, payload["keys"])
-    return _keys_by_query(store, transaction, scene, collection, payload["query"])
+    return _keys_by_query(session, collection, payload["query"])
 
 
 def _keys(collection: Collection, given: object) -> list[str]:
@@ -249,9 +288,7 @@ def _keys(collection: Collection, given: object) -> list[str]:
     return list(dict.fromkeys(parse_key(collection, key) for key in given))
 
 
-def _keys_by_query(
-    store: Store, transaction: Transaction, scene: Scene, collection: Collection, params: object
-) -> list[str]:
+def _keys_by_query(session: Session, collection: Collection, params: object) -> list[str]:
     """Return the keys of the items that a query finds; no default limit applies to it."""
     if not isinstance(params, Mapping):
         raise invalid_payload("query must be an object", field="query")
@@ -259,8 +296,7 @@ def _keys_by_query(
         raise invalid_payload(f'query does not take "{name}"; there are {", ".join(sorted(PARAMETERS))}', field="query")
     said = parse(params, _EVERY_ROW)
     query = replace(said.query, picks=(_key_pick(collection),), aggregates=(), groups=(), counts=())
-    items = _select(store, transaction, scene, collection, query, literals=said.literals)
-    return [str(item[KEY]) for item in items]
+    return [str(item[KEY]) for item in _select(session, collection, query, said.literals)]
 
 
 def _key_pick(collection: Collection) -> Pick:
@@ -270,37 +306,26 @@ def _key_pick(collection: Collection) -> Pick:
 # Rows out
 
 
-def _read_back(
-    store: Store,
-    transaction: Transaction,
-    scene: Scene,
-    collection: Collection,
-    keys: list[str],
-    *,
-    query_string: str,
-) -> list[Item]:
-    """Return the items of the keys, in that order, as this caller may read them."""
+def _writing(call: Call, drafter: Drafter, root: Batch) -> Callable[[Transaction], list[Item]]:
+    return lambda transaction: _written(call.session(transaction), call, drafter, root)
+
+
+def _written(session: Session, call: Call, drafter: Drafter, root: Batch) -> list[Item]:
+    """Write a tree and return its items, in their order, as this caller may read them."""
+    keys, said = write_tree(session, drafter, root), call.said
     if not keys:
         return []
-    said = parse_query_string(query_string, store.page)
-    narrowed = At(Name(str(collection.primary_key)), Test("_in", (Slot(len(said.literals)),)))
-    query = Query(picks=(*said.query.picks, _key_pick(collection)), deep=said.query.deep, filter=narrowed)
-    items = _select(store, transaction, scene, collection, query, literals=(*said.literals, tuple(keys)))
+    narrowed = At(Name(root.key_field), Test("_in", (Slot(len(said.literals)),)))
+    picks = (*said.query.picks, _key_pick(root.collection))
+    query = Query(picks=picks, deep=said.query.deep, filter=narrowed)
+    items = _select(session, root.collection, query, (*said.literals, tuple(keys)))
     by_key = {str(item.pop(KEY)): item for item in items}
     if len(by_key) < len(keys):  # a trigger of the table may have moved or removed them
         raise not_found()
     return [by_key[key] for key in keys]
 
 
-def _select(
-    store: Store,
-    transaction: Transaction,
-    scene: Scene,
-    collection: Collection,
-    query: Query,
-    *,
-    literals: tuple[object, ...],
-) -> list[Item]:
-    found = statement_for(store, scene, collection.name, query)
-    context = Context(literals, scene.actor.user, scene.actor.role)
-    return found.items(transaction.execute(found.text, bound(found.values, context)))
+def _select(session: Session, collection: Collection, query: Query, literals: tuple[object, ...]) -> list[Item]:
+    found = statement_for(session.store, session.scene, collection.name, query)
+    context = Context(literals, session.scene.actor.user, session.scene.actor.role)
+    return found.items(session.transaction.execute(found.text, bound(found.values, context)))

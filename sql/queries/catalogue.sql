@@ -5,6 +5,7 @@ WITH tables AS (
         class.oid,
         class.relname AS name,
         class.relkind IN ('v', 'm') AS is_view,
+        EXISTS (SELECT FROM pg_trigger WHERE tgrelid = class.oid AND NOT tgisinternal) AS has_triggers,
         obj_description(class.oid, 'pg_class') AS comment
     FROM pg_class AS class
     WHERE class.relnamespace = current_schema()::regnamespace

@@ -5,27 +5,44 @@ from __future__ import annotations
 import pytest
 
 from cms.schema.model import Collection, Column, Field, Kind
-from cms.schema.payload import Values, Writer, values_of_change, values_of_new
+from cms.schema.payload import Reader, Values
+from cms.schema.specials import Writer, complete_change, complete_new, duties_of_change, duties_of_new
 
 SOMEBODY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
-NOBODY = Writer.now(None, None, admin=True)
+NOBODY = Writer.now(None, None)
+
+
+def column(name: str, kind: str, base: str, *, nullable: bool = True) -> Column:
+    return Column(name, kind, base, None, None, None, None, nullable, False, False, None)
 
 
 def marked(special: str, *, nullable: bool = True) -> Collection:
-    column = Column("by", "uuid", "uuid", None, None, None, None, nullable, False, False, None)
-    return Collection("things", Kind.TABLE, {"by": Field("things", "by", "uuid", (special,), column)}, None)
+    fields = {
+        "by": Field("things", "by", "uuid", (special,), column("by", "uuid", "uuid", nullable=nullable)),
+        "title": Field("things", "title", "text", (), column("title", "text", "text")),
+    }
+    return Collection("things", Kind.TABLE, fields, None)
 
 
-def written(special: str, item: dict[str, object]) -> Values:
-    make = values_of_new if special.endswith("created") else values_of_change
-    return make(marked(special), [item], NOBODY)[0]
+def written(collection: Collection, item: dict[str, object], *, new: bool) -> Values:
+    values = Reader(collection, lambda name: False, admin=True).read(item).values
+    if new:
+        complete_new(values, duties_of_new(collection, NOBODY))
+    else:
+        complete_change(values, duties_of_change(collection, NOBODY))
+    return values
 
 
 @pytest.mark.parametrize("special", ["user-created", "role-created", "user-updated", "role-updated"])
 def test_nobody_writes_in_anothers_name(special: str) -> None:
-    assert written(special, {"by": SOMEBODY}) == {"by": None}
-    assert written(special, {}) == {"by": None}
+    new = special.endswith("created")
+    assert written(marked(special), {"by": SOMEBODY}, new=new) == {"by": None}
+    assert written(marked(special), {"title": "a"}, new=new) == {"by": None, "title": "a"}
 
 
 def test_a_change_by_nobody_leaves_a_name_that_must_be_there() -> None:
-    assert values_of_change(marked("user-updated", nullable=False), [{}], NOBODY) == [{}]
+    assert written(marked("user-updated", nullable=False), {"title": "a"}, new=False) == {"title": "a"}
+
+
+def test_a_change_that_writes_nothing_stamps_nothing() -> None:
+    assert written(marked("user-updated"), {}, new=False) == {}

@@ -1,0 +1,150 @@
+"""What the service sees to in every row: fields that fill themselves, and what must be there (decisions, section 5)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cms.errors import Problem
+from cms.schema.model import Collection, Field
+from cms.schema.payload import Values, invalid
+from cms.schema.types import Family
+
+AWAITED = ""
+"""Stands in a row for the key of a related item that is still to be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes, and when: what the special fields are filled with."""
+
+    user: str | None
+    role: str | None
+    moment: datetime
+
+    @classmethod
+    def now(cls, user: str | None, role: str | None) -> Writer:
+        return cls(user, role, datetime.now(UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class Duties:
+    """What is to be seen to in every row of a batch, found once: most fields have nothing of it."""
+
+    key: Field | None
+    stamps: Values
+    optional_stamps: Values
+    uuids: tuple[str, ...]
+    counting: tuple[str, ...]
+    required: tuple[Field, ...]
+    not_null: tuple[Field, ...]
+
+
+def duties_of_new(collection: Collection, writer: Writer) -> Duties:
+    """Return what new rows need."""
+    return _duties(collection, writer, _ON_CREATE)
+
+
+def duties_of_change(collection: Collection, writer: Writer) -> Duties:
+    """Return what rows need that change."""
+    return _duties(collection, writer, _ON_UPDATE)
+
+
+def complete_new(values: Values, duties: Duties) -> list[Problem]:
+    """Fill what a new row gets by itself, and return which required fields are missing."""
+    _fill(values, duties)
+    for name in duties.uuids:
+        if values.get(name) is None:
+            values[name] = str(uuid.uuid4())
+    for name in duties.counting:
+        if values.get(name, "") is None:
+            del values[name]  # null is how clients say that a key is not theirs to choose
+    if duties.key and duties.key.column and duties.key.column.generated and duties.key.name in values:
+        return [invalid("the database fills it", duties.key.collection, duties.key.name)]
+    lacking = [found for found in duties.required if values.get(found.name) is None]
+    nulls = [found for found in duties.not_null if values.get(found.name, "") is None]
+    return [_missing(found) for found in {found.name: found for found in (*lacking, *nulls)}.values()]
+
+
+def complete_change(values: Values, duties: Duties) -> list[Problem]:
+    """Stamp a row that changes, and return which fields are null that must not be."""
+    if len(values) > (duties.key is not None and duties.key.name in values):
+        _fill(values, duties)
+    return [_missing(found) for found in duties.not_null if values.get(found.name, "") is None]
+
+
+def _fill(values: Values, duties: Duties) -> None:
+    """Write what is the service's to write, whatever the client sent: nobody can write in another's name."""
+    values.update(duties.stamps)
+    for name in duties.optional_stamps.keys() & values.keys():
+        values[name] = duties.optional_stamps[name]
+
+
+def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> Duties:
+    key = collection.key if collection.primary_key else None
+    fields = [found for found in collection.columns if found is key or not (found.column and found.column.generated)]
+    stamped = [(found, _stamp(found, writer, markers)) for found in fields if markers.intersection(found.special)]
+    always = {found.name: said for found, said in stamped if said is not None or _is_nullable(found)}
+    return Duties(
+        key=key,
+        stamps=always,
+        optional_stamps={found.name: said for found, said in stamped if found.name not in always},
+        uuids=_names(fields, lambda found: "uuid" in found.special),
+        counting=_names(fields, _counts_up),
+        required=tuple(found for found in fields if _is_required(found)),
+        not_null=tuple(found for found in fields if not _takes_null(found)),
+    )
+
+
+def _names(fields: list[Field], wanted: Callable[[Field], bool]) -> tuple[str, ...]:
+    return tuple(found.name for found in fields if wanted(found))
+
+
+# Special fields
+
+_ON_CREATE = frozenset({"date-created", "user-created", "role-created"})
+_ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
+
+
+def _stamp(found: Field, writer: Writer, markers: frozenset[str]) -> str | None:
+    kind = next(iter(markers.intersection(found.special))).partition("-")[0]
+    if kind == "date":
+        return _moment(found, writer.moment)
+    return writer.user if kind == "user" else writer.role
+
+
+def _moment(found: Field, moment: datetime) -> str:
+    return found.type.parse(moment if found.type.family is Family.MOMENT else moment.isoformat())
+
+
+# What must be there
+
+
+def _is_required(found: Field) -> bool:
+    column = found.column
+    assert column
+    fills_itself = column.default is not None or column.auto_increment or column.generated
+    return bool(found.meta and found.meta.get("required")) or not (column.nullable or fills_itself)
+
+
+def _is_nullable(found: Field) -> bool:
+    return found.column is not None and found.column.nullable
+
+
+def _counts_up(found: Field) -> bool:
+    return found.column is not None and found.column.auto_increment and not found.column.nullable
+
+
+def _takes_null(found: Field) -> bool:
+    assert found.column
+    return found.column.nullable and not (found.meta and found.meta.get("required"))
+
+
+def _missing(found: Field) -> Problem:
+    return Problem(
+        "FAILED_VALIDATION",
+        f'Validation failed for "{found.name}": it is required.',
+        {"collection": found.collection, "field": found.name, "path": [found.name], "type": "required"},
+    )

@@ -1,0 +1,103 @@
+"""A settled tree, written batch by batch: what is pointed to first, then the rows, then what belongs to them."""
+
+from __future__ import annotations
+
+from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne
+from cms.store.rows import Session, Written, change_rows, column_by_key, delete_rows, insert_rows, lock_rows
+from cms.store.settling import Settler
+from cms.store.statements import statement
+
+Parents = list[tuple[int, Draft]]
+"""Revisions, each beside the row whose write they were part of."""
+
+
+def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
+    """Write a tree whose root is complete, and return the keys of its items in their order.
+
+    Raises `Refused` with everything that is wrong with the payload before anything is written.
+    """
+    if not root.flat:
+        present = [draft.key for draft in root.drafts if draft.key and not draft.new]
+        if present:
+            lock_rows(session, root.collection, present)  # of two new states of one list, one comes after the other
+        Settler(session, drafter).settle(root)
+    drafter.faults.refuse()
+    parents: Parents = []
+    _write(session, root, parents)
+    _link_revisions(session, parents)
+    return [str(draft.key) for draft in root.drafts]
+
+
+def _write(session: Session, batch: Batch, parents: Parents) -> None:
+    for one in batch.ones.values():
+        _write_one(session, one, parents)
+    _write_rows(session, batch, parents)
+    for many in batch.manys.values():
+        _write_many(session, batch, many, parents)
+
+
+def _write_one(session: Session, one: ToOne, parents: Parents) -> None:
+    _write(session, one.batch, parents)
+    fars = _column(session, one.batch, one.link.far, [found for _, found in one.pairs])
+    for draft, found in one.pairs:
+        draft.values[one.name] = fars[found]
+        if one.link.told_by and draft.values.get(one.link.told_by) is None and draft.new:
+            draft.values[one.link.told_by] = one.link.target
+
+
+def _write_rows(session: Session, batch: Batch, parents: Parents) -> None:
+    """Write the rows themselves; below the root one that only stands for its key is left alone."""
+    new = [draft for draft in batch.drafts if draft.new]
+    changed = [draft for draft in batch.drafts if not draft.new and (draft.values or not batch.level)]
+    _note(new, insert_rows(session, batch.collection, [draft.values for draft in new]), parents)
+    rows = [(str(draft.key), draft.values) for draft in changed]
+    _note(changed, change_rows(session, batch.collection, rows), parents)
+
+
+def _note(drafts: list[Draft], written: list[Written], parents: Parents) -> None:
+    for draft, (key, revision) in zip(drafts, written, strict=True):
+        draft.key, draft.revision = key, revision
+        if draft.above and revision is not None:
+            parents.append((revision, draft.above))
+
+
+def _write_many(session: Session, batch: Batch, many: ToMany, parents: Parents) -> None:
+    """Write what belongs to the rows; what leaves goes first, so that it is in nobody's way."""
+    _drop(session, many, parents)
+    nears = _column(session, batch, many.link.near, [owner for owner, _ in many.pairs])
+    for owner, draft in many.pairs:
+        if many.link.far in draft.values:
+            draft.values[many.link.far] = nears[owner]
+    _write(session, many.batch, parents)
+
+
+def _drop(session: Session, many: ToMany, parents: Parents) -> None:
+    keys = list(many.dropped)
+    if many.deletes:
+        gone = delete_rows(session, many.batch.collection, keys)
+    else:
+        gone = change_rows(session, many.batch.collection, [(key, {many.link.far: None}) for key in keys])
+    parents += [(revision, many.dropped[key]) for key, revision in gone if revision is not None]
+
+
+def _column(session: Session, batch: Batch, column: str, drafts: list[Draft]) -> dict[Draft, str | None]:
+    """Return what rows that have been written hold in the column that others point to."""
+    if column == batch.key_field:
+        return {draft: draft.key for draft in drafts}
+    found = column_by_key(session, batch.collection, column, [str(draft.key) for draft in drafts])
+    return {draft: found[str(draft.key)] for draft in drafts}
+
+
+def _link_revisions(session: Session, parents: Parents) -> None:
+    """Name the revision of the enclosing write, which for to-one objects came after theirs."""
+    linked = [(revision, parent) for revision, above in parents if (parent := _nearest(above))]
+    if linked:
+        revisions, above = zip(*linked, strict=True)
+        session.transaction.execute(statement("link_revisions"), (list(revisions), list(above)))
+
+
+def _nearest(draft: Draft | None) -> int | None:
+    """A write that left no revision passes what it encloses on to the one that encloses it."""
+    while draft and draft.revision is None:
+        draft = draft.above
+    return draft.revision if draft else None

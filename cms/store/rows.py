@@ -1,0 +1,191 @@
+"""The three functions through which every row is written, at any depth and of any collection, with its history.
+
+`insert_rows`, `change_rows` and `delete_rows` take many rows of one collection and run one statement for each set of
+equal columns (cms/query/write.py). What may be written has been decided before they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cms.errors import invalid_payload, not_found
+from cms.fragment import Fragment
+from cms.query import write
+from cms.query.bind import Context, bound
+from cms.query.statement import Statement
+from cms.query.write import Arguments
+from cms.schema.model import Collection
+from cms.schema.payload import Values
+from cms.schema.specials import Writer
+from cms.store.database import Row, Transaction
+from cms.store.statements import statement
+from cms.store.store import Caller, Scene, Store
+
+Columns = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Everything that one write goes by: its transaction, structure and rights, and who it is for."""
+
+    store: Store
+    transaction: Transaction
+    scene: Scene
+    caller: Caller
+
+    @property
+    def author(self) -> tuple[str | None, ...]:
+        """What the history says of who did it."""
+        return author(self.scene, self.caller)
+
+
+class Written(NamedTuple):
+    """A row as it was written: its key, and its revision where it left one."""
+
+    key: str
+    revision: int | None
+
+
+def author(scene: Scene, caller: Caller) -> tuple[str | None, ...]:
+    """Return the author's values of `Arguments`."""
+    return scene.actor.user, caller.ip, caller.user_agent, caller.origin
+
+
+def writer(scene: Scene) -> Writer:
+    """Return what special fields are filled with."""
+    return Writer.now(scene.actor.user, scene.actor.role)
+
+
+def insert_rows(session: Session, collection: Collection, rows: Sequence[Values]) -> list[Written]:
+    """Insert rows and return them in their order."""
+    groups = alike(rows)
+    if len(groups) > 1:
+        groups = alike(rows := _placed(session, collection, _numbered(session, collection, rows)))
+    found: dict[int, Written] = {}
+    for names, places in groups.items():
+        returned = _run(session, "insert", collection, names, [rows[place] for place in places])
+        if len(returned) != len(places):  # a trigger of the table may turn rows away
+            raise invalid_payload("The database did not take every item", collection=collection.name)
+        found.update(zip(places, (Written(*row) for row in returned), strict=True))
+    return [found[place] for place in range(len(rows))]
+
+
+def change_rows(session: Session, collection: Collection, rows: Sequence[tuple[str, Values]]) -> list[Written]:
+    """Change rows by their keys and return them in their order; one unknown key refuses them all.
+
+    A row without values stays as it is; the history tells the act.
+    """
+    key = str(collection.primary_key)
+    values = [{key: found, **given} for found, given in rows]
+    groups = alike(values)
+    if len(groups) > 1:
+        lock_rows(session, collection, [found for found, _ in rows])
+    written: dict[int, Written] = {}
+    for names, places in groups.items():
+        columns = (key, *(name for name in names if name != key))
+        action = "update" if len(columns) > 1 else "touch"
+        returned = _run(session, action, collection, columns, [values[place] for place in places])
+        if len(returned) < len(places):
+            raise not_found()
+        written.update((places[number - 1], Written(*rest)) for number, *rest in returned)
+    return [written[place] for place in range(len(rows))]
+
+
+def delete_rows(session: Session, collection: Collection, keys: Sequence[str]) -> list[Written]:
+    """Delete rows by their keys; one unknown key refuses them all."""
+    if not keys:
+        return []
+    rows: list[Values] = [{str(collection.primary_key): key} for key in keys]
+    returned = _run(session, "delete", collection, (str(collection.primary_key),), rows)
+    if len(returned) < len(keys):
+        raise not_found()
+    return [Written(*row) for row in returned]
+
+
+def lock_rows(session: Session, collection: Collection, keys: Sequence[str]) -> None:
+    """Hold rows until the transaction ends, taken in the order of their keys as by everybody else."""
+    key = str(collection.primary_key)
+    rows: list[Values] = [{key: found} for found in keys]
+    _run(session, "lock", collection, (key,), rows)
+
+
+def column_by_key(session: Session, collection: Collection, column: str, keys: Sequence[str]) -> dict[str, str | None]:
+    """Return what rows hold in one column, by their keys."""
+
+    def make() -> Statement:
+        return finished(write.column_by_key(collection, column, Arguments()))
+
+    found = session.scene.snapshot.plans.get(("column", collection.name, column), make)
+    return dict(_execute(session, found, (session.author, [write.array(keys)])))
+
+
+def alike(rows: Sequence[Values]) -> dict[Columns, list[int]]:
+    """Group the places of rows by their columns: a column that is not named gets its default."""
+    groups: dict[Columns, list[int]] = {}
+    by_order: dict[Columns, list[int]] = {}
+    for place, row in enumerate(rows):
+        by_order.setdefault(tuple(row), []).append(place)
+    for names, places in by_order.items():
+        groups.setdefault(tuple(sorted(names)), []).extend(places)
+    return {names: sorted(places) for names, places in groups.items()} if len(by_order) > len(groups) else groups
+
+
+def finished(fragment: Fragment) -> Statement:
+    """Number a statement's parameters, for the cache of plans."""
+    text, values = fragment.numbered()
+    return Statement(text, values, (), ())
+
+
+def arrays(columns: Columns, rows: Sequence[Values], *, single: bool) -> list[object]:
+    """Return the values of the columns: of one row as they are, of several as one array for each column."""
+    if single:
+        return [rows[0][name] for name in columns]
+    if not columns:
+        return [str(len(rows))]
+    return [write.array([row[name] for row in rows]) for name in columns]
+
+
+_PRINTERS = {"insert": write.insert, "update": write.update}
+_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": write.lock}
+
+
+def _run(session: Session, action: str, collection: Collection, columns: Columns, rows: Sequence[Values]) -> list[Row]:
+    """Run a statement, printed once for all writes of its shape."""
+    single = len(rows) == 1 and action != "lock"
+
+    def make() -> Statement:
+        arguments = Arguments(single=single)
+        if action in _BY_KEY:
+            return finished(_BY_KEY[action](collection, arguments))
+        fields = [collection.fields[name] for name in columns]
+        return finished(_PRINTERS[action](collection, fields, arguments))
+
+    found = session.scene.snapshot.plans.get((action, collection.name, columns, single), make)
+    return _execute(session, found, (session.author, arrays(columns, rows, single=single)))
+
+
+def _execute(session: Session, found: Statement, literals: Sequence[Sequence[object]]) -> list[Row]:
+    values = bound(found.values, Context([value for part in literals for value in part]))
+    return session.transaction.execute(found.text, values)
+
+
+def _numbered(session: Session, collection: Collection, rows: Sequence[Values]) -> Sequence[Values]:
+    """Give rows that go in by several statements their automatic keys beforehand, in the order of the rows."""
+    key = collection.key
+    if not key.column or not key.column.auto_increment or key.column.generated:
+        return rows
+    bare = [place for place, row in enumerate(rows) if row.get(key.name) is None]
+    found = session.transaction.execute(statement("next_keys"), (collection.name, key.name, str(len(bare))))
+    numbers = dict(zip(bare, (number for (number,) in found), strict=False))
+    return [{**row, key.name: numbers[place]} if place in numbers else row for place, row in enumerate(rows)]
+
+
+def _placed(session: Session, collection: Collection, rows: Sequence[Values]) -> Sequence[Values]:
+    """Give rows that go in by several statements their places in the manual order, in the order of the rows."""
+    placed = write.placed_by(collection)
+    if placed is None:
+        return rows
+    ((last,),) = session.transaction.run(write.last_place(placed))
+    return [{placed.name: str(last + number), **row} for number, row in enumerate(rows, start=1)]

@@ -1,0 +1,74 @@
+"""Collections with every kind of relation, for the tests of nested writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from cms.store.database import Transaction
+from tests.client import Client
+from tests.things import Json, field
+
+COLLECTIONS = {
+    "people": [field("name", "string", is_unique=True), field("boss", "integer"), field("pin", "string")],
+    "posts": [
+        field("title", "string"),
+        field("author", "integer"),
+        field("changed", "timestamp", special="date-updated"),
+    ],
+    "tags": [field("name", "string", is_nullable=False), field("size", "integer")],
+    "comments": [field("text", "string"), field("post", "integer")],
+    "steps": [field("text", "string"), field("post", "integer", is_nullable=False), field("place", "integer")],
+    "headings": [field("title", "string")],
+    "notes": [{"field": "code", "type": "uuid", "schema": {"is_primary_key": True}}, field("text", "string")],
+    "sections": [
+        field("post", "integer"),
+        field("item", "string"),
+        field("kind", "string"),
+        field("sort", "integer"),
+    ],
+}
+RELATIONS: list[tuple[str, str, str | None, Json]] = [
+    ("people", "boss", "people", {"one_field": "staff"}),
+    ("posts", "author", "people", {"one_field": "posts"}),
+    ("posts", "tags", "tags", {"junction_collection": "posts_tags", "one_field": "posts"}),
+    ("comments", "post", "posts", {"one_field": "comments", "one_deselect_action": "delete"}),
+    ("steps", "post", "posts", {"one_field": "steps", "sort_field": "place"}),
+    ("sections", "post", "posts", {"one_field": "sections", "sort_field": "sort"}),
+    ("sections", "item", None, {"one_collection_field": "kind", "one_allowed_collections": ["headings", "notes"]}),
+]
+
+
+def make_relations(admin: Client) -> None:
+    for name, fields in COLLECTIONS.items():
+        assert admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+    for collection, name, related, meta in RELATIONS:
+        body = {"collection": collection, "field": name, "related_collection": related, "meta": meta}
+        assert admin.post("/relations", body).status == 200
+
+
+def item(admin: Client, path: str, fields: str) -> Any:
+    return admin.get(f"/items/{path}?fields={fields}").data
+
+
+def count(admin: Client, collection: str) -> int:
+    found: int = admin.get(f"/items/{collection}?aggregate[count]=*").data[0]["count"]
+    return found
+
+
+@contextmanager
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Yield the statements that transactions run, as they run them."""
+    seen: list[str] = []
+    execute: Callable[..., Any] = Transaction.execute
+
+    def spy(self: Transaction, text: str, values: Any = ()) -> Any:
+        seen.append(text)
+        return execute(self, text, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "execute", spy)
+        yield seen

@@ -1,0 +1,188 @@
+"""What writes leave in the history (specification, sections 2.7 and 2.8; decisions, section 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cms.config import Config
+from tests.api.nesting import make_relations
+from tests.client import Client
+from tests.things import Json, Stage, Table, field, staged, table
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        make_relations(found.admin)
+        yield found
+
+
+def acts(admin: Client, collection: str) -> list[Json]:
+    found: list[Json] = admin.get(
+        "/items/system_activity", **{"filter[collection]": collection, "sort": "id", "limit": -1}
+    ).data
+    return found
+
+
+def revisions(admin: Client, collection: str) -> list[Json]:
+    found: list[Json] = admin.get(
+        "/items/system_revisions", **{"filter[collection]": collection, "sort": "id", "limit": -1}
+    ).data
+    return found
+
+
+def test_a_create_leaves_an_activity_and_a_revision_with_the_new_row(admin: Client) -> None:
+    books = table(admin, field("title", "string"), field("price", "decimal"), field("made", "timestamp"))
+    me = admin.get("/users/me").data["id"]
+    sent = {"title": 'a "b"', "made": "2024-01-02T03:04:05Z"}
+    made = admin.send("POST", books.path, sent, **{"User-Agent": "tests/1", "Origin": "http://here"}).data
+    (act,), (revision,) = acts(admin, books.name), revisions(admin, books.name)
+    assert (act["action"], act["user"], act["item"], act["comment"]) == ("create", me, "1", None)
+    assert (act["ip"], act["user_agent"], act["origin"]) == ("127.0.0.1", "tests/1", "http://here")
+    assert act["timestamp"] > "2020"
+    assert revision["data"] == revision["delta"] == made
+    assert (revision["activity"], revision["item"], revision["parent"]) == (act["id"], "1", None)
+
+
+def test_an_update_leaves_the_whole_row_and_what_changed(admin: Client) -> None:
+    books = table(admin, field("title", "string"), field("tags", "json"), field("words", "csv"), field("n", "float"))
+    books.add({"title": "a", "tags": {"x": 1}, "words": ["p"], "n": 1})
+    changed = admin.patch(f"{books.path}/1", {"title": "b", "tags": {"x": 1}, "words": ["p", "q"], "n": 1.0}).data
+    last = revisions(admin, books.name)[-1]
+    assert last["data"] == changed
+    assert last["delta"] == {"title": "b", "words": ["p", "q"]}
+    assert [act["action"] for act in acts(admin, books.name)] == ["create", "update"]
+
+
+def test_an_update_that_changes_nothing_leaves_the_act_but_no_revision(admin: Client) -> None:
+    books = table(admin, field("title", "string"))
+    books.add({"title": "a"})
+    for body in ({"title": "a"}, {}):
+        assert admin.patch(f"{books.path}/1", body).status == 200
+    assert [act["action"] for act in acts(admin, books.name)] == ["create", "update", "update"]
+    assert len(revisions(admin, books.name)) == 1
+
+
+def test_a_delete_leaves_a_last_revision_with_the_row(admin: Client) -> None:
+    books = table(admin, field("title", "string"))
+    one, *_ = books.add({"title": "a"}, {"title": "b"}, {"title": "c"})
+    admin.delete(f"{books.path}/1")
+    admin.delete(books.path, [2, 3])
+    assert sorted(act["item"] for act in acts(admin, books.name) if act["action"] == "delete") == ["1", "2", "3"]
+    last = {found["item"]: found for found in revisions(admin, books.name)[3:]}
+    assert last["1"]["data"] == one
+    assert {found["data"]["title"] for found in last.values()} == {"a", "b", "c"}
+    assert {found["delta"] for found in last.values()} == {None}
+
+
+def test_every_row_of_a_batch_is_in_the_history_with_its_own_row(admin: Client) -> None:
+    numbers = table(admin, field("n", "integer"), field("m", "integer"))
+    numbers.add(*({"n": n} for n in range(500)), {"m": 1})
+    assert [found["data"]["n"] for found in revisions(admin, numbers.name)] == [*range(500), None]
+    admin.patch(numbers.path, [{"id": n, "n": -n} for n in range(1, 501)])
+    changed = revisions(admin, numbers.name)[501:]
+    assert {found["item"]: found["delta"] for found in changed} == {str(n): {"n": -n} for n in range(1, 501)}
+    told = {act["id"]: act["item"] for act in acts(admin, numbers.name)}
+    assert all(told[found["activity"]] == found["item"] for found in revisions(admin, numbers.name))
+
+
+def test_a_secret_never_enters_the_history(stage: Stage, admin: Client) -> None:
+    users = table(admin, field("name", "string"), field("pass", "hash", special="hash"), field("pin", "string"))
+    admin.patch(f"/fields/{users.name}/pin", {"meta": {"special": ["conceal"]}})
+    users.add({"name": "a", "pass": "swordfish", "pin": "4711"})
+    admin.patch(f"{users.path}/1", {"pass": "trout", "pin": "0815"})
+    admin.patch(f"{users.path}/1", {"pin": "1234", "name": "b"})
+    admin.delete(f"{users.path}/1")
+    found = revisions(admin, users.name)
+    assert [revision["delta"] for revision in found] == [{"id": 1, "name": "a"}, {"name": "b"}, None]
+    kept = stage.value("SELECT string_agg(concat(data, delta), ' ') FROM system_revisions")
+    assert not any(word in kept for word in ("swordfish", "4711", "trout", "0815", "1234", "argon2"))
+
+
+@pytest.mark.parametrize(("accountability", "told"), [("all", (4, 3)), ("activity", (4, 0)), (None, (0, 0))])
+def test_a_collection_says_what_is_kept_of_it(admin: Client, accountability: str | None, told: tuple[int, int]) -> None:
+    books = table(admin, field("title", "string"), accountability=accountability)
+    books.add({"title": "a"})
+    admin.patch(f"{books.path}/1", {"title": "b"})
+    admin.patch(books.path, {"keys": [1], "data": {}})
+    admin.delete(f"{books.path}/1")
+    assert (len(acts(admin, books.name)), len(revisions(admin, books.name))) == told
+
+
+def test_tables_that_nobody_spoke_of_have_a_history(stage: Stage, admin: Client) -> None:
+    stage.execute('CREATE TABLE odd (code text PRIMARY KEY, "n%{0}" integer, "item" text, "data" text)')
+    made = admin.post("/items/odd", {"code": "x y", "n%{0}": 5, "item": "i", "data": "d"}).data
+    admin.patch("/items/odd/x%20y", {"item": "j"})
+    first, second = revisions(admin, "odd")
+    assert (first["item"], first["data"]) == ("x y", made)
+    assert second["delta"] == {"item": "j"}
+
+
+def test_what_triggers_and_expressions_change_is_in_the_delta(stage: Stage, admin: Client) -> None:
+    stage.execute(
+        "CREATE TABLE shouted (id serial PRIMARY KEY, a text, b text, c text GENERATED ALWAYS AS (a || '?') STORED);"
+        "CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN NEW.b := NEW.a || '!'; RETURN NEW; END$$;"
+        "CREATE TRIGGER shout BEFORE INSERT OR UPDATE ON shouted FOR EACH ROW EXECUTE FUNCTION shout()"
+    )
+    assert admin.post("/items/shouted", {"a": "x"}).data == {"id": 1, "a": "x", "b": "x!", "c": "x?"}
+    admin.patch("/items/shouted/1", {"a": "y"})
+    assert revisions(admin, "shouted")[-1]["delta"] == {"a": "y", "b": "y!", "c": "y?"}
+
+
+def test_a_refused_write_leaves_nothing(admin: Client) -> None:
+    books = table(admin, field("title", "string", is_unique=True))
+    books.add({"title": "a"})
+    for answer in (
+        admin.post(books.path, {"title": "a"}),
+        admin.post(books.path, [{"title": "b"}, {"title": "a"}]),
+        admin.patch(f"{books.path}/9", {"title": "c"}),
+        admin.delete(books.path, [1, 9]),
+        admin.delete(f"{books.path}/9"),
+    ):
+        assert answer.status in (400, 404)
+    assert (len(acts(admin, books.name)), len(revisions(admin, books.name))) == (1, 1)
+
+
+def test_nested_writes_name_the_revision_of_the_write_around_them(admin: Client) -> None:
+    sent = {
+        "title": "p",
+        "author": {"name": "Ann", "boss": {"name": "Bob"}},
+        "comments": [{"text": "a"}, {"text": "b"}],
+        "tags": [{"tags_id": {"name": "t"}}],
+    }
+    key = admin.post("/items/posts", sent).data["id"]
+    (root,) = revisions(admin, "posts")
+    bob, ann = revisions(admin, "people")
+    (link,), (tag,) = revisions(admin, "posts_tags"), revisions(admin, "tags")
+    assert root["parent"] is None
+    assert [found["parent"] for found in (ann, link, *revisions(admin, "comments"))] == [root["id"]] * 4
+    assert (bob["parent"], tag["parent"]) == (ann["id"], link["id"])
+    assert bob["data"]["name"] == "Bob"
+    admin.patch(f"/items/posts/{key}", {"title": "q", "comments": []})
+    update = revisions(admin, "posts")[-1]
+    assert [found["parent"] for found in revisions(admin, "comments")[2:]] == [update["id"]] * 2
+
+
+def test_a_list_that_stays_as_it_is_leaves_nothing(admin: Client) -> None:
+    made = admin.post("/items/posts", {"title": "p", "steps": [{"text": "a"}, {"text": "b"}]}).data
+    before = len(acts(admin, "steps"))
+    admin.patch(f"/items/posts/{made['id']}", {"steps": made["steps"]})
+    assert len(acts(admin, "steps")) == before
+
+
+def test_a_singleton_has_a_history(admin: Client) -> None:
+    site = table(admin, field("title", "string"), singleton=True)
+    for title in ("a", "b"):
+        admin.patch(site.path, {"title": title})
+    assert [found["delta"] for found in revisions(admin, site.name)] == [{"id": 1, "title": "a"}, {"title": "b"}]
+
+
+def test_a_revision_can_be_sent_back(admin: Client) -> None:
+    books = table(admin, field("title", "string"), field("made", "timestamp"), field("tags", "json"))
+    books.add({"title": "a", "made": "2024-01-01T00:00:00Z", "tags": [1, "x"]})
+    admin.patch(f"{books.path}/1", {"title": "b", "tags": None})
+    first = revisions(admin, books.name)[0]["data"]
+    assert admin.patch(f"{books.path}/1", first).data == first
+    assert Table(admin, books.name).get().data == [first]

@@ -1,0 +1,138 @@
+"""Fields that fill themselves, places in a manual order, and what is hashed (decisions, section 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cms import passwords
+from cms.store.database import Database, Transaction
+from tests.client import Client
+from tests.things import Json, Stage, field, table
+
+
+def test_new_items_get_the_next_places_in_the_manual_order(admin: Client) -> None:
+    things = table(admin, field("rank", "integer"), field("a", "string"), sort_field="rank")
+    assert [made["rank"] for made in things.add({"a": "x"})] == [1]
+    assert [made["rank"] for made in things.add({"a": "y"}, {"a": "z"})] == [2, 3]
+    assert [made["rank"] for made in things.add({"rank": 10}, {"a": "w"}, {})] == [10, 5, 6]
+    assert admin.post(things.path, {}).data["rank"] == 11
+    assert admin.post(things.path, {"rank": None}).data["rank"] is None
+
+
+def test_a_change_stamps_only_when_it_writes_anything(admin: Client) -> None:
+    me = admin.get("/users/me").data
+    things = table(
+        admin,
+        field("a", "string"),
+        field("at", "timestamp", special="date-updated"),
+        field("who", "uuid", special="user-updated"),
+        field("role", "uuid", special="role-updated"),
+    )
+    things.add({"a": "x"})
+    assert admin.patch(f"{things.path}/1", {}).data == {"id": 1, "a": "x", "at": None, "who": None, "role": None}
+    changed = admin.patch(f"{things.path}/1", {"a": "y", "who": None}).data
+    assert changed["at"] > "2020"
+    assert changed["who"] == me["id"]
+    assert changed["role"] is not None
+
+
+def test_whoever_makes_an_item_and_their_role_are_written_down(admin: Client) -> None:
+    me = admin.get("/users/me").data
+    things = table(admin, field("who", "uuid", special="user-created"), field("role", "uuid", special="role-created"))
+    assert things.add({}, {"who": None})[1] == {"id": 2, "who": me["id"], "role": me["role"]}
+
+
+def test_an_object_that_only_holds_the_key_of_a_user_is_a_link(stage: Stage, admin: Client) -> None:
+    me = admin.get("/users/me").data["id"]
+    things = table(admin, field("owner", "uuid"))
+    relation = {"collection": things.name, "field": "owner", "related_collection": "system_users"}
+    assert admin.post("/relations", relation).status == 200
+    assert admin.post(things.path, {"owner": {"id": me}}).data["owner"] == me
+    for owner in ({"id": me, "first_name": "x"}, {"email": "x@example.com"}):
+        answer = admin.post(things.path, {"owner": owner})
+        assert (answer.status, answer.codes[0]) == (403, "FORBIDDEN")
+    unknown = admin.post(things.path, {"owner": {"id": me[:-4] + "0000"}})
+    assert (unknown.status, unknown.codes) == (400, ["INVALID_FOREIGN_KEY"])
+
+
+def test_passwords_are_hashed_before_the_transaction_opens(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    doors = table(admin, field("code", "hash", special="hash"), field("next", "integer"))
+    body = {"collection": doors.name, "field": "next", "related_collection": doors.name}
+    assert admin.post("/relations", body).status == 200
+    happened: list[str] = []
+    hashed, transaction = passwords.hashed, Database.transaction
+
+    def hashed_told(text: str) -> str:
+        happened.append("hashed")
+        return hashed(text)
+
+    def transaction_told(self: Database) -> Any:
+        happened.append("opened")
+        return transaction(self)
+
+    monkeypatch.setattr(passwords, "hashed", hashed_told)
+    monkeypatch.setattr(Database, "transaction", transaction_told)
+    sent: Json = {"code": "a", "next": {"code": "b"}}
+    assert admin.post(f"{doors.path}?fields=code", sent).data == {"code": "**********"}
+    assert admin.patch(doors.path, {"keys": [1], "data": sent}).status == 200
+    assert admin.post(f"{doors.path}?fields=code", {"code": "c"}).data == {"code": "**********"}
+    assert happened == [*["hashed", "hashed", "opened"] * 2, "hashed"]
+
+
+def test_one_item_is_one_statement_and_no_transaction(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    things = table(admin, field("a", "string"))
+    seen: list[str] = []
+    fetch = Database.fetch_primary
+    admin.post(things.path, {"a": "w"})  # the first request of a process loads structure and caller
+
+    def spy(self: Database, text: str, values: Any = ()) -> Any:
+        seen.append(text)
+        return fetch(self, text, values)
+
+    monkeypatch.setattr(Database, "fetch_primary", spy)
+    monkeypatch.delattr(Transaction, "execute")
+    admin.post(things.path, {"a": "x"})
+    admin.post(things.path, [{"a": "y"}, {"a": "z"}])
+    assert admin.patch(f"{things.path}/2", {"a": "X"}).data == {"id": 2, "a": "X"}
+    assert admin.delete(f"{things.path}/3").status == 204
+    assert len(seen) == 4
+    assert things.column("a") == ["w", "X", "z"]
+
+
+def test_an_answer_that_leads_back_shows_what_was_written(stage: Stage, admin: Client) -> None:
+    nodes = table(admin, field("name", "string"), field("above", "integer"))
+    relation = {
+        "collection": nodes.name,
+        "field": "above",
+        "related_collection": nodes.name,
+        "meta": {"one_field": "below"},
+    }
+    assert admin.post("/relations", relation).status == 200
+    nodes.add({"name": "a"})
+    path = f"{nodes.path}?fields=name,above.name,above.below.name"
+    assert admin.post(path, {"name": "b", "above": 1}).data == {
+        "name": "b",
+        "above": {"name": "a", "below": [{"name": "b"}]},
+    }
+    itself = admin.patch(f"{nodes.path}/1?fields=name,above.name", {"name": "A", "above": 1}).data
+    assert itself == {"name": "A", "above": {"name": "A"}}
+
+
+def test_a_trigger_after_the_statement_is_seen_in_the_answer(stage: Stage, admin: Client) -> None:
+    stage.execute(
+        "CREATE TABLE late (id serial PRIMARY KEY, a text);"
+        "CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$BEGIN UPDATE late SET a = NEW.a || '!' WHERE id = NEW.id AND a NOT LIKE '%!'; RETURN NULL; END$$;"
+        "CREATE TRIGGER late AFTER INSERT ON late FOR EACH ROW EXECUTE FUNCTION late()"
+    )
+    assert admin.post("/items/late", {"a": "x"}).data == {"id": 1, "a": "x!"}
+
+
+def test_a_key_that_only_the_database_makes_can_name_an_item_but_not_be_chosen(stage: Stage, admin: Client) -> None:
+    stage.execute("CREATE TABLE strict (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a text)")
+    assert admin.post("/items/strict", [{"a": "x"}, {"id": None, "a": "y"}]).data[1] == {"id": 2, "a": "y"}
+    assert admin.patch("/items/strict", [{"id": 2, "a": "z"}]).data == [{"id": 2, "a": "z"}]
+    answer = admin.post("/items/strict", {"id": 5})
+    assert (answer.status, answer.errors[0]["field"]) == (400, "id")

@@ -1,0 +1,321 @@
+"""Related items written with an item, in one call (decisions, sections 5 and 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cms.config import Config
+from tests.api.nesting import count, counted, item, make_relations
+from tests.client import Client
+from tests.things import Json, Stage, staged
+
+NOTE = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        make_relations(found.admin)
+        yield found
+
+
+def post(admin: Client, **values: object) -> int:
+    found: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
+    return found
+
+
+def refused(admin: Client, path: str, body: object, *, method: str = "PATCH") -> list[tuple[str, object]]:
+    """Send what is refused, and return what is told: code and path of each fault."""
+    answer = admin.send(method, path, body)
+    assert 400 <= answer.status < 500, answer.text
+    return [(fault["code"], fault.get("path")) for fault in answer.errors]
+
+
+# To-one
+
+
+def test_an_object_at_a_to_one_field_is_created(admin: Client) -> None:
+    made = admin.post("/items/posts?fields=title,author.name", {"title": "a", "author": {"name": "Ann"}}).data
+    assert made == {"title": "a", "author": {"name": "Ann"}}
+
+
+def test_an_object_with_a_key_that_is_there_is_changed_and_linked(admin: Client) -> None:
+    ann = admin.post("/items/people", {"name": "Bea", "pin": "1"}).data["id"]
+    made = admin.post("/items/posts?fields=author.*", {"author": {"id": ann, "name": "Beata"}}).data["author"]
+    assert (made["id"], made["name"], made["pin"]) == (ann, "Beata", "1")
+
+
+def test_an_object_with_a_key_that_is_not_there_is_created_with_it(admin: Client) -> None:
+    made = admin.post("/items/posts?fields=author.id", {"author": {"id": 7001, "name": "Chosen"}}).data
+    assert made == {"author": {"id": 7001}}
+
+
+def test_a_key_and_null_are_what_they_always_were(admin: Client) -> None:
+    key = admin.post("/items/people", {"name": "Cy"}).data["id"]
+    made = post(admin, author=key)
+    assert item(admin, f"posts/{made}", "author") == {"author": key}
+    assert admin.patch(f"/items/posts/{made}", {"author": None}).data["author"] is None
+
+
+def test_the_same_object_for_several_rows_is_one_row(admin: Client) -> None:
+    key = admin.post("/items/people", {"name": "Di"}).data["id"]
+    sent = [{"author": {"id": key, "name": "D1"}}, {"author": {"id": key, "name": "D2"}}]
+    made = admin.post("/items/posts?fields=author.id,author.name", sent).data
+    assert made == [{"author": {"id": key, "name": "D2"}}] * 2
+
+
+def test_self_relations_go_up_and_down(admin: Client) -> None:
+    sent = {"name": "mid", "boss": {"name": "top", "boss": {"name": "very top"}}, "staff": [{"name": "low"}]}
+    made = admin.post("/items/people?fields=name,boss.name,boss.boss.name,staff.name", sent).data
+    assert made == {"name": "mid", "boss": {"name": "top", "boss": {"name": "very top"}}, "staff": [{"name": "low"}]}
+
+
+# To-many
+
+
+def test_an_array_is_the_whole_new_state(admin: Client) -> None:
+    key = post(admin, comments=[{"text": "a"}, {"text": "b"}, {"text": "c"}])
+    a, b, c = (found["id"] for found in item(admin, f"posts/{key}", "comments.id")["comments"])
+    changed = admin.patch(
+        f"/items/posts/{key}?fields=comments.id,comments.text", {"comments": [c, {"id": a, "text": "A"}, {"text": "d"}]}
+    ).data["comments"]
+    assert [(found["id"], found["text"]) for found in changed[:2]] == [(a, "A"), (c, "c")]
+    assert [found["text"] for found in changed[2:]] == ["d"]
+    assert admin.get(f"/items/comments/{b}").status == 404  # one_deselect_action is delete
+    assert admin.patch(f"/items/posts/{key}", {"comments": []}).data["comments"] == []
+    assert admin.get(f"/items/comments/{a}").status == 404
+
+
+def test_what_is_left_out_is_unlinked_where_the_relation_says_so(admin: Client) -> None:
+    boss = admin.post("/items/people?fields=id,staff", {"name": "Ed", "staff": [{"name": "E1"}, {"name": "E2"}]}).data
+    first, second = boss["staff"]
+    assert admin.patch(f"/items/people/{boss['id']}", {"staff": [second]}).data["staff"] == [second]
+    assert item(admin, f"people/{first}", "boss") == {"boss": None}
+
+
+def test_changes_create_update_and_delete(admin: Client) -> None:
+    key = post(admin, comments=[{"text": "a"}, {"text": "b"}, {"text": "c"}])
+    a, b, c = item(admin, f"posts/{key}", "comments")["comments"]
+    changes = {"create": [{"text": "d"}], "update": [{"id": a, "text": "A"}], "delete": [b]}
+    changed = admin.patch(f"/items/posts/{key}?fields=comments.text", {"comments": changes}).data
+    assert [found["text"] for found in changed["comments"]] == ["A", "c", "d"]
+    assert item(admin, f"comments/{c}", "text") == {"text": "c"}
+
+
+def test_update_may_bring_a_row_over(admin: Client) -> None:
+    here, there = post(admin, comments=[{"text": "a"}]), post(admin)
+    (comment,) = item(admin, f"posts/{here}", "comments")["comments"]
+    moved = admin.patch(f"/items/posts/{there}", {"comments": {"update": [{"id": comment}]}}).data
+    assert moved["comments"] == [comment]
+    assert item(admin, f"posts/{here}", "comments") == {"comments": []}
+    assert admin.patch(f"/items/posts/{here}", {"comments": [comment]}).data["comments"] == [comment]
+
+
+@pytest.mark.parametrize("word", ["delete", "update"])
+def test_what_is_not_there_refuses_the_whole_write(admin: Client, word: str) -> None:
+    key, before = post(admin), count(admin, "comments")
+    changes: Json = {"create": [{"text": "x"}], word: [99999] if word == "delete" else [{"id": 99999}]}
+    assert refused(admin, f"/items/posts/{key}", {"comments": changes}) == [
+        ("INVALID_FOREIGN_KEY", ["comments", word, 0])
+    ]
+    assert count(admin, "comments") == before
+
+
+def test_delete_names_rows_of_this_list_only(admin: Client) -> None:
+    here, there = post(admin, comments=[{"text": "a"}]), post(admin)
+    comments = item(admin, f"posts/{here}", "comments")["comments"]
+    body = {"title": "changed", "comments": {"delete": comments}}
+    assert refused(admin, f"/items/posts/{there}", body) == [("INVALID_FOREIGN_KEY", ["comments", "delete", 0])]
+    assert item(admin, f"posts/{there}", "title") == {"title": "p"}
+    assert item(admin, f"posts/{here}", "comments") == {"comments": comments}
+
+
+def test_an_unknown_key_in_an_array_is_refused(admin: Client) -> None:
+    assert refused(admin, "/items/posts", {"comments": [99999]}, method="POST") == [
+        ("INVALID_FOREIGN_KEY", ["comments", 0])
+    ]
+
+
+def test_unlinking_from_a_column_that_takes_no_null_is_refused(admin: Client) -> None:
+    key = post(admin, steps=[{"text": "a"}, {"text": "b"}])
+    told = refused(admin, f"/items/posts/{key}", {"steps": []})
+    assert told == [("INVALID_PAYLOAD", ["steps"])]
+    assert len(item(admin, f"posts/{key}", "steps")["steps"]) == 2
+
+
+def test_a_place_in_the_array_is_a_place_in_the_order(admin: Client) -> None:
+    key = post(admin, steps=[{"text": "a"}, {"text": "b"}, {"text": "c", "place": 9}])
+    found = item(admin, f"posts/{key}", "steps.id,steps.place")["steps"]
+    assert [step["place"] for step in found] == [1, 2, 9]
+    a, b, c = (step["id"] for step in found)
+    changed = admin.patch(
+        f"/items/posts/{key}?fields=steps.id,steps.place&deep[steps][_sort]=place", {"steps": [c, b, a]}
+    ).data["steps"]
+    assert [(step["id"], step["place"]) for step in changed] == [(c, 1), (b, 2), (a, 3)]
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        (None, ["comments"]),
+        (5, ["comments"]),
+        ({"make": []}, ["comments"]),
+        ({"create": {}}, ["comments", "create"]),
+        ({"create": [5]}, ["comments", "create", 0]),
+        ({"update": [None]}, ["comments", "update", 0]),
+        ({"update": [{"text": "x"}]}, ["comments", "update", 0]),
+        ({"delete": [{}]}, ["comments", "delete", 0]),
+        ({"delete": ["x"]}, ["comments", "delete", 0]),
+        ([None], ["comments", 0]),
+        ([[1]], ["comments", 0]),
+        ([{"text": {}}], ["comments", 0, "text"]),
+        ([{"colour": "red"}], ["comments", 0, "colour"]),
+        ([{"text": "x", "post": {"title": "no"}}], ["comments", 0]),
+    ],
+)
+def test_a_wrong_value_of_a_to_many_field_is_told_with_its_path(admin: Client, value: object, path: object) -> None:
+    key = post(admin)
+    assert ("INVALID_PAYLOAD", path) in refused(admin, f"/items/posts/{key}", {"comments": value})
+    assert item(admin, f"posts/{key}", "comments") == {"comments": []}
+
+
+def test_the_same_row_twice_is_refused(admin: Client) -> None:
+    key = post(admin, comments=[{"text": "a"}])
+    (comment,) = item(admin, f"posts/{key}", "comments")["comments"]
+    for value, path in (
+        ([comment, comment], ["comments", 1]),
+        ([comment, {"id": comment}], ["comments", 1]),
+        ({"update": [comment], "delete": [comment]}, ["comments", "delete", 0]),
+    ):
+        assert ("INVALID_PAYLOAD", path) in refused(admin, f"/items/posts/{key}", {"comments": value})
+    two = [{"comments": [comment]}, {"comments": [comment]}]
+    assert refused(admin, "/items/posts", two, method="POST") == [("INVALID_PAYLOAD", ["comments", 0])]
+
+
+# Many-to-many and many-to-any
+
+
+def test_many_to_many_rows_hold_to_one_objects(admin: Client) -> None:
+    tag = admin.post("/items/tags", {"name": "old"}).data["id"]
+    sent = {
+        "tags": [{"tags_id": tag}, {"tags_id": {"name": "new"}}, {"tags_id": {"id": tag + 50_000, "name": "keyed"}}]
+    }
+    made = admin.post("/items/posts?fields=id,tags.id,tags.tags_id.name", sent).data
+    assert [found["tags_id"]["name"] for found in made["tags"]] == ["old", "new", "keyed"]
+    first, second, _ = (found["id"] for found in made["tags"])
+    path = f"/items/posts/{made['id']}?fields=tags.id,tags.tags_id.name"
+    changed = admin.patch(path, {"tags": [second, {"id": first, "tags_id": {"id": tag, "name": "renamed"}}]}).data
+    assert changed == {
+        "tags": [{"id": first, "tags_id": {"name": "renamed"}}, {"id": second, "tags_id": {"name": "new"}}]
+    }
+    assert item(admin, f"tags/{tag + 50_000}", "name") == {"name": "keyed"}  # the tag stays, only its link goes
+
+
+def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> None:
+    sections = [
+        {"kind": "headings", "item": {"title": "H"}},
+        {"kind": "notes", "item": {"code": NOTE, "text": "N"}},
+        {"kind": "notes", "item": NOTE},
+    ]
+    fields = "id,sections.id,sections.kind,sections.sort,sections.item:headings.title,sections.item:notes.text"
+    made = admin.post(f"/items/posts?fields={fields}", {"sections": sections}).data
+    assert [found["item"] for found in made["sections"]] == [{"title": "H"}, {"text": "N"}, {"text": "N"}]
+    assert [found["sort"] for found in made["sections"]] == [1, 2, 3]
+    changes = {"update": [{"id": made["sections"][1]["id"], "item": {"code": NOTE, "text": "changed"}}]}
+    changed = admin.patch(f"/items/posts/{made['id']}?fields={fields}", {"sections": changes}).data
+    assert [found["item"].get("text") for found in changed["sections"]] == [None, "changed", "changed"]
+    section = made["sections"][0]["id"]
+    assert admin.patch(f"/items/sections/{section}?fields=item:headings.title", {"item": {"title": "own"}}).data == {
+        "item": {"title": "own"}
+    }
+
+
+@pytest.mark.parametrize("kind", [None, "posts", "nowhere"])
+def test_many_to_any_without_a_fitting_collection_is_refused(admin: Client, kind: str | None) -> None:
+    section = {"item": {"title": "H"}, **({"kind": kind} if kind else {})}
+    told = refused(admin, "/items/posts", {"sections": [section]}, method="POST")
+    assert told == [("INVALID_PAYLOAD", ["sections", 0, "item"])]
+
+
+# All of it together
+
+
+def test_every_fault_at_every_depth_is_told_at_once(admin: Client) -> None:
+    sent = [
+        {"title": "x" * 256, "tags": [{"tags_id": {"size": "big"}}, {"tags_id": {"name": None}}]},
+        {"author": {"boss": {"name": []}}},
+    ]
+    answer = admin.post("/items/posts", sent)
+    assert [(fault["code"], fault["index"], fault["path"]) for fault in answer.errors] == [
+        ("VALUE_TOO_LONG", 0, ["title"]),
+        ("INVALID_PAYLOAD", 0, ["tags", 0, "tags_id", "size"]),
+        ("FAILED_VALIDATION", 0, ["tags", 0, "tags_id", "name"]),
+        ("FAILED_VALIDATION", 0, ["tags", 1, "tags_id", "name"]),
+        ("INVALID_PAYLOAD", 1, ["author", "boss", "name"]),
+    ]
+    assert answer.status == 400
+
+
+def test_a_fault_in_the_depth_leaves_no_trace(admin: Client) -> None:
+    before = [count(admin, name) for name in ("posts", "people", "tags", "system_activity", "system_revisions")]
+    sent = {"author": {"name": "Fay"}, "comments": [{"text": "a"}], "tags": [{"tags_id": {"id": 9001}}]}
+    assert refused(admin, "/items/posts", sent, method="POST") == [
+        ("FAILED_VALIDATION", ["tags", 0, "tags_id", "name"])
+    ]
+    after = [count(admin, name) for name in ("posts", "people", "tags", "system_activity", "system_revisions")]
+    assert after == before
+
+
+def test_it_goes_ten_relations_deep_and_no_deeper(admin: Client) -> None:
+    def nest(depth: int, label: str) -> Json:
+        return {"name": f"{label} {depth}", **({"boss": nest(depth - 1, label)} if depth else {})}
+
+    assert admin.post("/items/people", nest(10, "deep")).status == 200
+    before = count(admin, "people")
+    answer = admin.post("/items/people", nest(11, "deeper"))
+    assert (answer.status, answer.codes, count(admin, "people")) == (400, ["INVALID_PAYLOAD"], before)
+
+
+def test_several_items_get_related_items_of_their_own_by_keys(admin: Client) -> None:
+    keys = [post(admin), post(admin)]
+    changed = admin.patch(
+        "/items/posts?fields=comments.text", {"keys": keys, "data": {"comments": [{"text": "each"}]}}
+    ).data
+    assert changed == [{"comments": [{"text": "each"}]}] * 2
+
+
+def test_an_array_of_items_with_keys_takes_related_items(admin: Client) -> None:
+    one, two = post(admin, comments=[{"text": "a"}]), post(admin, comments=[{"text": "b"}])
+    sent = [{"id": two, "comments": [{"text": "B"}]}, {"id": one, "author": {"name": "Gil"}}]
+    changed = admin.patch("/items/posts?fields=author.name,comments.text", sent).data
+    assert changed == [
+        {"author": None, "comments": [{"text": "B"}]},
+        {"author": {"name": "Gil"}, "comments": [{"text": "a"}]},
+    ]
+
+
+def test_a_write_of_lists_only_does_not_stamp_the_item(admin: Client) -> None:
+    key = post(admin)
+    assert admin.patch(f"/items/posts/{key}", {"comments": [{"text": "a"}]}).data["changed"] is None
+    assert admin.patch(f"/items/posts/{key}", {}).data["changed"] is None
+    assert admin.patch(f"/items/posts/{key}", {"author": {"name": "Hal"}}).data["changed"] > "2020"
+
+
+def test_a_thousand_tags_are_a_handful_of_statements(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sent(number: int) -> Json:
+        return {"tags": [{"tags_id": {"name": f"t{n}"}} for n in range(number)], "author": {"name": f"many {number}"}}
+
+    with counted(monkeypatch) as few:
+        admin.post("/items/posts?fields=id", sent(2))
+    with counted(monkeypatch) as many:
+        made = admin.post("/items/posts?fields=id", sent(1000)).data["id"]
+    assert len(many) == len(few) <= 7
+    rows = item(admin, f"posts/{made}", "tags.id&deep[tags][_limit]=-1")["tags"]
+    assert len(rows) == 1000
+    renamed = [{"id": row["id"], "tags_id": {"name": "again"}} for row in rows[:900]]
+    with counted(monkeypatch) as changes:
+        admin.patch(f"/items/posts/{made}?fields=id", {"tags": renamed})
+    assert len(changes) <= 10
+    assert len(item(admin, f"posts/{made}", "tags.id&deep[tags][_limit]=-1")["tags"]) == 900
