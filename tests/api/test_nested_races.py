@@ -1,0 +1,124 @@
+"""Clients that write the same rows at once: nobody gets a 5xx, and what stands afterwards is what somebody meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from cms.app import create_app
+from cms.config import Config
+from tests.api.nesting import item, make_relations
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
+from tests.databases import drop_database
+from tests.things import Json, Table
+
+CLIENTS = 6
+
+
+@pytest.fixture(scope="module")
+def admin(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Client]:
+    """An application with a connection for every client."""
+    dsn = make_database(template)
+    client = Client(create_app(replace(settings, database_url=dsn, database_pool_size=CLIENTS)))
+    admin = client.login(ADMIN_EMAIL, ADMIN_PASSWORD)
+    make_relations(admin)
+    yield admin
+    client.close()
+    drop_database(dsn)
+
+
+def together(work: Callable[[int], list[Answer]]) -> list[Answer]:
+    """Let every client do its work at once."""
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        return [answer for answers in pool.map(work, range(CLIENTS)) for answer in answers]
+
+
+def test_batches_over_the_same_rows_in_any_order_all_pass(admin: Client) -> None:
+    tags = Table(admin, "tags").add(*({"name": f"t{n}"} for n in range(8)))
+    keys = [tag["id"] for tag in tags]
+
+    def work(client: int) -> list[Answer]:
+        random, answers = Random(client), []
+        for round_number in range(6):
+            random.shuffle(keys_here := keys.copy())
+            changes: list[Json] = [
+                {"id": key, **({"name": f"{client}"} if random.random() < 0.5 else {"size": round_number})}
+                for key in keys_here
+            ]
+            answers.append(admin.patch("/items/tags", changes))
+        return answers
+
+    assert {answer.status for answer in together(work)} == {200}
+
+
+def test_nested_writes_over_the_same_rows_all_pass(admin: Client) -> None:
+    people = [person["id"] for person in Table(admin, "people").add({"name": "p1"}, {"name": "p2"})]
+    tags = [tag["id"] for tag in Table(admin, "tags").add({"name": "a"}, {"name": "b"}, {"name": "c"})]
+    posts = [made["id"] for made in Table(admin, "posts").add({"title": "x"}, {"title": "y"})]
+
+    def work(client: int) -> list[Answer]:
+        random, answers = Random(client), []
+        for number in range(5):
+            chosen = random.sample(tags, 2)
+            body: Json = {
+                "title": f"{client} {number}",
+                "author": {"id": random.choice(people), "pin": str(client)},
+                "tags": [{"tags_id": {"id": tag, "size": client}} for tag in chosen],
+                "comments": [{"text": f"{client} {number} {n}"} for n in range(2)],
+            }
+            answers.append(admin.patch(f"/items/posts/{random.choice(posts)}", body))
+        return answers
+
+    assert {answer.status for answer in together(work)} == {200}
+    for post in posts:
+        found = item(admin, f"posts/{post}", "title,tags.tags_id,comments.text")
+        assert len(found["tags"]) in (0, 2)
+        assert [comment["text"][:-2] for comment in found["comments"]] in ([], [found["title"]] * 2)
+
+
+def test_rows_taken_to_and_fro_end_up_with_somebody(admin: Client) -> None:
+    posts = [made["id"] for made in Table(admin, "posts").add({}, {})]
+    comments = [made["id"] for made in Table(admin, "comments").add(*({"text": str(n)} for n in range(4)))]
+
+    def work(client: int) -> list[Answer]:
+        random = Random(client)
+        return [
+            admin.patch(f"/items/posts/{random.choice(posts)}", {"comments": {"update": random.sample(comments, 3)}})
+            for _ in range(6)
+        ]
+
+    assert {answer.status for answer in together(work)} == {200}
+    assert {
+        found["post"]
+        for found in Table(admin, "comments").get(**{"filter[id][_in]": ",".join(map(str, comments))}).data
+    } <= set(posts)
+
+
+def test_of_equal_unique_values_one_gets_in(admin: Client) -> None:
+    def work(client: int) -> list[Answer]:
+        return [
+            admin.post("/items/people", {"name": "only"}),
+            admin.post("/items/posts", {"author": {"name": "nested only"}}),
+            admin.post("/items/people", [{"name": f"own {client}"}, {"name": "batch only"}]),
+        ]
+
+    answers = together(work)
+    assert sorted(answer.status for answer in answers) == [200] * 3 + [400] * (3 * CLIENTS - 3)
+    told = {(answer.codes[0], answer.errors[0]["field"]) for answer in answers if answer.status == 400}
+    assert told == {("RECORD_NOT_UNIQUE", "name")}
+
+
+def test_deletes_beside_changes_are_found_or_not_found(admin: Client) -> None:
+    tags = [tag["id"] for tag in Table(admin, "tags").add(*({"name": "x"} for _ in range(12)))]
+
+    def work(client: int) -> list[Answer]:
+        order = Random(client).sample(tags, 6)
+        if client % 2:
+            return [admin.delete("/items/tags", order[:2]), admin.delete(f"/items/tags/{order[2]}")]
+        return [admin.patch("/items/tags", {"keys": order, "data": {"size": client}})]
+
+    assert {answer.status for answer in together(work)} <= {200, 204, 404}
