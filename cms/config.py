@@ -45,6 +45,7 @@ class Config:
     postgres_bin: Path | None
     access_token_ttl: timedelta
     refresh_token_ttl: timedelta
+    activity_retention: str | None
     query_limit_default: int
     query_limit_max: int | None
     max_payload_size: int

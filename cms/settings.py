@@ -102,6 +102,11 @@ def _duration(most: timedelta) -> Kind:
     return Kind(f"a time such as 500ms, 30s, 15m, 12h, 7d or 2w, at most {most.days}d", parse, show)
 
 
+def _span(text: str) -> str:
+    """Months are no fixed time, so the text itself is the value."""
+    return _matched("[1-9][0-9]{0,3}(d|w|mo)|[1-9][0-9]{0,2}y")(text.lower().replace(" ", ""))
+
+
 def _size(text: str) -> int:
     value = _measured(text, SIZE_UNITS, plain="b")
     if not 0 < value <= 2**31:
@@ -148,6 +153,7 @@ DATABASE = Kind(
 FOLDER = Kind("a folder", _folder)
 FLAG = Kind("true or false", _truth, lambda value: "true" if value else "false")
 SIZE = Kind("a size such as 512kb, 1mb or 1048576, at most 2gb", _size, lambda value: _in_largest(value, SIZE_UNITS))
+SPAN = Kind("a span such as 90d, 8w, 12mo or 2y", _span)
 LIFE = _duration(timedelta(days=3650))
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
 
@@ -205,6 +211,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("ACCESS_TOKEN_TTL", LIFE, "how long an access token lives", "15m"),
     Setting("REFRESH_TOKEN_TTL", LIFE, "how long a refresh token lives", "7d"),
+    Setting("ACTIVITY_RETENTION", SPAN, "how long activity and revisions are kept, in whole months", unset="for ever"),
     Setting("QUERY_LIMIT_DEFAULT", _whole(1, 2**31 - 1), "rows of a page that names no limit", "100"),
     Setting("QUERY_LIMIT_MAX", _whole(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"),
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),

@@ -66,6 +66,18 @@ def bootstrap() -> None:
 
 
 @cms.command()
+def maintain() -> None:
+    """Do the upkeep that a database needs once a day.
+
+    It makes the partitions of activity and revisions for the months ahead, drops those older than
+    ACTIVITY_RETENTION, and deletes expired sessions and idempotent answers. `cms serve` does it when it starts.
+    """
+    from cms.cli.setup import maintain
+
+    maintain(settings())
+
+
+@cms.command()
 def config() -> None:
     """Print the settings in effect, with secrets masked."""
     from cms.config import effective

@@ -1,12 +1,12 @@
-"""`cms migrate` and `cms bootstrap`: what a database needs before it can be served."""
+"""`cms migrate`, `cms bootstrap` and `cms maintain`: what a database needs to be served, and to stay well."""
 
 from __future__ import annotations
 
 from cms.auth.accounts import first_admin
-from cms.cli.session import database, say
+from cms.cli.session import database, present_database, say
 from cms.config import Config
 from cms.store.migrate import migrate as apply_migrations
-from cms.store.upkeep import keep_up
+from cms.store.upkeep import Upkeep, keep_up
 
 
 def migrate(config: Config) -> None:
@@ -24,10 +24,27 @@ def bootstrap(config: Config) -> None:
     say("The database is ready.")
 
 
+def maintain(config: Config) -> None:
+    with present_database(config) as dsn:
+        done = keep_up(dsn, retention=config.activity_retention)
+    for name in done.dropped:
+        say(f"Dropped {name}.")
+    for count, what in (
+        (done.made, "partitions made"),
+        (done.deleted, "old rows of history without a partition deleted"),
+        (done.sessions, "expired sessions deleted"),
+        (done.answers, "expired idempotent answers deleted"),
+    ):
+        if count:
+            say(f"{count} {what}.")
+    if done == Upkeep(made=0, sessions=0, answers=0):
+        say("There is nothing to do.")
+
+
 def prepare(dsn: str, *, config: Config) -> None:
     """Migrate, tidy up and see to the first admin; a password that had to be made up is printed, this once."""
     apply_migrations(dsn)
-    keep_up(dsn)
+    keep_up(dsn, retention=config.activity_retention)
     password = first_admin(dsn, email=config.admin_email, password=config.admin_password)
     if password is not None:
         say(f"The first admin is {config.admin_email} with the password {password} (it is not shown again).")

@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import MappingProxyType
+
 from cms.store.database import direct_transaction
 from cms.store.statements import statement
 
 MONTHS_AHEAD = 3
 
+_UNITS = MappingProxyType({"d": "days", "w": "weeks", "mo": "months", "y": "years"})
 
-def keep_up(dsn: str) -> None:
-    """Delete the sessions that have expired, and make the partitions of the coming months."""
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What was done: how many partitions were made, which were dropped, and how many rows were deleted of what."""
+
+    made: int
+    sessions: int
+    answers: int
+    dropped: tuple[str, ...] = ()
+    deleted: int = 0
+
+
+def keep_up(dsn: str, *, retention: str | None) -> Upkeep:
+    """Delete expired sessions and idempotent answers, make the partitions of the coming months, drop those too old.
+
+    `retention` is a number and one of d, w, mo, y; a month is dropped once all of it is older. Without it history
+    is kept. To do it again does nothing, and any number of processes may do it at once.
+    """
     with direct_transaction(dsn) as transaction:
-        transaction.execute(statement("end_expired_sessions"))
-        transaction.execute(statement("make_partitions"), (MONTHS_AHEAD,))
+        sessions = transaction.execute(statement("end_expired_sessions"))[0][0]
+        answers = transaction.execute(statement("end_expired_answers"))[0][0]
+        made = transaction.execute(statement("make_partitions"), (MONTHS_AHEAD,))[0][0]
+        if retention is None:
+            return Upkeep(made, sessions, answers)
+        dropped, deleted = transaction.execute(statement("prune_history"), (_interval(retention),))[0]
+        return Upkeep(made, sessions, answers, tuple(dropped), deleted)
+
+
+def _interval(retention: str) -> str:
+    digits = retention.rstrip("dwmoy")
+    return f"{digits} {_UNITS[retention.removeprefix(digits)]}"

@@ -21,6 +21,11 @@ SET request = EXCLUDED.request,
     created = EXCLUDED.created;
 
 -- name: end_expired_answers
--- What nobody can ask for again.
-DELETE FROM system_idempotency
-WHERE created <= now() - interval '24 hours';
+-- What nobody can ask for again; returns how many.
+WITH ended AS (
+    DELETE FROM system_idempotency
+    WHERE created <= now() - interval '24 hours'
+    RETURNING key
+)
+SELECT count(*)
+FROM ended;

@@ -11,3 +11,8 @@ FROM system_settings;
 -- name: make_partitions
 -- Activity and revisions of the coming months have their place before they come.
 SELECT system_make_partitions($1::integer);
+
+-- name: prune_history
+-- Activity and revisions of months that ended before so long ago are no longer kept.
+SELECT dropped, deleted
+FROM system_prune_history($1::interval);

@@ -34,9 +34,14 @@ WHERE "user" = $1::uuid
   AND expires < now();
 
 -- name: end_expired_sessions
--- Before the service starts: those of users who never came back.
-DELETE FROM system_sessions
-WHERE expires < now();
+-- Those of users who never came back; returns how many.
+WITH ended AS (
+    DELETE FROM system_sessions
+    WHERE expires < now()
+    RETURNING id
+)
+SELECT count(*)
+FROM ended;
 
 -- name: lock_session
 -- A session with its user, locked so that of two refreshes at once one sees the other's token.
