@@ -79,6 +79,7 @@ def create_app(config: Config) -> App:
     app.add_route("/comments/{key}", history.OneComment(store, most))
     app.add_route("/revisions", history.Listing(store, most, "system_revisions"))
     app.add_route("/revisions/{key}", history.Entry(store, "system_revisions"))
+    app.add_route("/utils/sort/{collection}", items.Sort(store, most))
     app.add_route("/utils/revert/{revision}", history.Revert(store))
     return app
 

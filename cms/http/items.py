@@ -7,12 +7,13 @@ from urllib.parse import quote
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.media import body, once_of
+from cms.http.media import body, fields, once_of
 from cms.http.tags import send_body, send_one
 from cms.query.brackets import nested
 from cms.store import writes
 from cms.store.export import Export, export
 from cms.store.reads import Ask, read_list, read_one
+from cms.store.sorting import move_item
 from cms.store.store import Store
 
 
@@ -108,4 +109,17 @@ class Item:
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         if_match = request.get_header("If-Match")
         writes.delete_one(self._store, request.context.identity, collection, key=key, if_match=if_match)
+        response.status = falcon.HTTP_204
+
+
+class Sort:
+    """Manual sorting."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._store = store
+        self._most = most
+
+    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+        """Move `item` to the place of `to`."""
+        move_item(self._store, request.context.identity, collection, fields(request, most=self._most))
         response.status = falcon.HTTP_204

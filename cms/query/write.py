@@ -131,7 +131,7 @@ def delete(collection: Collection, arguments: Arguments, *, direct: Direct | Non
         "SELECT t.{0} AS k FROM {1} AS t WHERE t.{0} {2}{3} ORDER BY t.{0} FOR UPDATE",
         name(key.name),
         name(collection.name),
-        fill("= {0}" if arguments.single else "= ANY ({0})", arguments.column(0, _key_type(key))),
+        fill("= {0}" if arguments.single else "= ANY ({0})", arguments.column(0, cast_of(key))),
         _only_under(direct, " AND "),
     )
     rows = fill(
@@ -150,7 +150,7 @@ def lock(collection: Collection, arguments: Arguments) -> Fragment:
         "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) ORDER BY t.{0} FOR NO KEY UPDATE",
         name(collection.key.name),
         name(collection.name),
-        arguments.column(0, _key_type(collection.key)),
+        arguments.column(0, cast_of(collection.key)),
     )
 
 
@@ -161,7 +161,7 @@ def column_by_key(collection: Collection, column: str, arguments: Arguments) -> 
         name(collection.key.name),
         name(column),
         name(collection.name),
-        arguments.column(0, _key_type(collection.key)),
+        arguments.column(0, cast_of(collection.key)),
     )
 
 
@@ -187,7 +187,7 @@ def first(collection: Collection) -> Fragment:
 def lock_row(collection: Collection, key: str) -> Fragment:
     """Print the lock of one row, for the transaction."""
     shape = "SELECT FROM {0} WHERE {1} = {2} FOR UPDATE"
-    return fill(shape, name(collection.name), name(collection.key.name), param(key, _key_type(collection.key)))
+    return fill(shape, name(collection.name), name(collection.key.name), param(key, cast_of(collection.key)))
 
 
 def lock_of(collection: Collection) -> Fragment:
@@ -356,7 +356,8 @@ def _array_type(found: Field) -> str:
     return "text" if found.type_name == "unknown" or found.type.cast == "json" else found.type.cast
 
 
-def _key_type(key: Field) -> str:
+def cast_of(key: Field) -> str:
+    """Return what a key is cast to."""
     return key.column.data_type if key.type_name == "unknown" and key.column else _array_type(key)
 
 

@@ -1,0 +1,111 @@
+"""POST /utils/sort/{collection}: an item takes the place of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.client import Client
+from tests.things import Stage, Table, field, table
+
+
+def make(api: Client, places: list[int | None], kind: str = "integer") -> Table:
+    """Make a collection with items 1, 2, 3 … that have these places."""
+    found = table(api, field("sort", kind), field("title", "string"), sort_field="sort")
+    found.add(*({"sort": place} for place in places))
+    return found
+
+
+def move(things: Table, item: object, to: object) -> int:
+    return things.api.post(f"/utils/sort/{things.name}", {"item": item, "to": to}).status
+
+
+def order(things: Table) -> list[int]:
+    return things.column("id")
+
+
+@pytest.mark.parametrize(
+    "places", [[1, 2, 3, 4, 5], [10, 20, 30, 40, 50], [None] * 5, [7] * 5, [-3, 0, None, None, None]]
+)
+@pytest.mark.parametrize(
+    ("item", "to", "expected"),
+    [
+        (1, 3, [2, 3, 1, 4, 5]),
+        (4, 2, [1, 4, 2, 3, 5]),
+        (5, 1, [5, 1, 2, 3, 4]),
+        (1, 5, [2, 3, 4, 5, 1]),
+        (3, 3, [1, 2, 3, 4, 5]),
+    ],
+)
+def test_an_item_takes_the_place_of_another(
+    admin: Client, places: list[int | None], item: int, to: int, expected: list[int]
+) -> None:
+    things = make(admin, places)
+    assert move(things, item, to) == 204
+    assert order(things) == expected
+    found = things.column("sort")
+    assert len(set(found)) == 5
+    assert None not in found
+
+
+def test_only_what_lies_between_is_written(stage: Stage, admin: Client) -> None:
+    things = make(admin, [1, 2, 3, 4, 5])
+    before = stage.value(f"SELECT array_agg(xmin::text ORDER BY id) FROM {things.name}")
+    assert move(things, 2, 3) == 204
+    after = stage.value(f"SELECT array_agg(xmin::text ORDER BY id) FROM {things.name}")
+    assert [number for number, (old, new) in enumerate(zip(before, after, strict=True), 1) if old != new] == [2, 3]
+
+
+def test_many_moves_are_those_of_a_list(admin: Client) -> None:
+    random, things = Random(7), make(admin, Random(3).choices([None, 1, 2, 5, 9], k=12))
+    model = order(things)
+    for _ in range(40):
+        item, to = random.choice(model), random.choice(model)
+        place = model.index(to)
+        model.remove(item)
+        model.insert(place, item)
+        assert move(things, item, to) == 204
+        assert order(things) == model
+
+
+def test_moves_at_once_leave_every_item_a_place_of_its_own(
+    make_client: Callable[..., Client], admin_token: str
+) -> None:
+    things = make(make_client(database_pool_size=8).bearing(admin_token), [None] * 10)
+    moves = [(n % 10 + 1, n * 3 % 10 + 1) for n in range(40)]
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(lambda pair: move(things, *pair), moves)) == {204}
+    assert sorted(things.column("sort")) == list(range(1, 11))
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, ["item", "to"]),
+        ({"item": 1}, ["to"]),
+        ({"item": True, "to": []}, ["item", "to"]),
+        ({"item": 1, "to": 2, "x": 3}, ["x"]),
+    ],
+)
+def test_a_body_without_both_keys_is_refused(admin: Client, body: Any, fields: list[str]) -> None:
+    things = make(admin, [1, 2])
+    answer = admin.post(f"/utils/sort/{things.name}", body)
+    assert (answer.status, [error["field"] for error in answer.errors]) == (400, fields)
+
+
+def test_what_cannot_be_sorted_is_told(stage: Stage, admin: Client) -> None:
+    things = make(admin, [1, 2])
+    assert move(things, 1, 99) == 404
+    assert move(things, "x", 1) == 404
+    assert admin.post("/utils/sort/nowhere", {"item": 1, "to": 2}).status == 404
+    assert stage.anonymous.post(f"/utils/sort/{things.name}", {"item": 1, "to": 2}).status == 403
+    assert admin.post("/utils/sort/system_fields", {"item": 1, "to": 2}).status == 403
+    unsorted = table(admin, field("title", "string"))
+    unsorted.add({}, {})
+    answer = admin.post(f"/utils/sort/{unsorted.name}", {"item": 1, "to": 2})
+    assert (answer.status, answer.codes, answer.errors[0]["collection"]) == (400, ["INVALID_PAYLOAD"], unsorted.name)
+    assert move(make(admin, [None], kind="decimal"), 1, 1) == 400
