@@ -8,13 +8,13 @@ from cms import jsontext
 from cms.access.guard import readable
 from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.query.ast import KEY, Name, Pick, Query, Slot
-from cms.query.bind import Context, bound
 from cms.query.parse import parse_query_string
 from cms.store.database import Transaction
 from cms.store.once import Once
-from cms.store.reads import Item, by_key, parse_key, statement_for
+from cms.store.reads import by_key, parse_key
 from cms.store.statements import statement
 from cms.store.store import ANONYMOUS, Identity, Job, Scene, Store
+from cms.store.within import find
 
 ACTIVITY = "system_activity"
 MAX_COMMENT = 100_000
@@ -114,7 +114,7 @@ def _key_of(store: Store, transaction: Transaction, scene: Scene, collection: st
         raise not_found()
     pick = Pick(KEY, Name(owner.primary_key))
     query = by_key(Query(picks=(pick,)), Slot(0))
-    items = _select(store, transaction, scene, collection, query, literals=(parse_key(owner, key),))
+    items = find(store, transaction, scene, collection, query, literals=(parse_key(owner, key),))
     if not items:
         raise not_found()
     return str(items[0][KEY])
@@ -125,23 +125,9 @@ def _answer(store: Store, transaction: Transaction, scene: Scene, query_string: 
     said = parse_query_string(query_string, store.page)
     query = by_key(Query(picks=said.query.picks, deep=said.query.deep), Slot(len(said.literals)))
     try:
-        items = _select(store, transaction, scene, ACTIVITY, query, literals=(*said.literals, key))
+        items = find(store, transaction, scene, ACTIVITY, query, literals=(*said.literals, key))
     except Refused as refused:
         if refused.problems[0].code != "FORBIDDEN":
             raise
         return None
     return jsontext.dumps({"data": items[0]}) if items else None
-
-
-def _select(
-    store: Store,
-    transaction: Transaction,
-    scene: Scene,
-    collection: str,
-    query: Query,
-    *,
-    literals: tuple[object, ...],
-) -> list[Item]:
-    found = statement_for(store, scene, collection, query)
-    context = Context(literals, scene.actor.user, scene.actor.role)
-    return found.items(transaction.execute(found.text, bound(found.values, context)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from cms.errors import Problem, Refused, not_found
 from cms.query import write
 from cms.query.ast import VERSION, Name, Pick, Query, Slot
-from cms.query.bind import Context, bound
 from cms.schema.model import Collection
 from cms.store.database import Transaction
-from cms.store.reads import by_key, statement_for
+from cms.store.reads import by_key
 from cms.store.store import Scene, Store
+from cms.store.within import find
 from cms.tags import names_version
 
 
@@ -26,9 +26,7 @@ def check_match(
     transaction.run(write.lock_row(collection, key))
     name = str(collection.primary_key)
     query = by_key(Query(picks=(Pick(VERSION, Name(name)),)), Slot(0))
-    found = statement_for(store, scene, collection.name, query)
-    context = Context((key,), scene.actor.user, scene.actor.role)
-    items = found.items(transaction.execute(found.text, bound(found.values, context)))
+    items = find(store, transaction, scene, collection.name, query, literals=(key,))
     if not items:
         raise not_found()
     if not names_version(if_match, items[0][VERSION]):

@@ -10,7 +10,7 @@ from cms.query import manual, write
 from cms.schema.model import Collection, Field
 from cms.store.database import Transaction
 from cms.store.reads import parse_key
-from cms.store.store import Identity, Scene, Store
+from cms.store.store import Identity, Job, Scene, Store
 
 _WHOLE = frozenset({"integer", "bigInteger"})
 
@@ -28,7 +28,7 @@ def move_item(store: Store, identity: Identity, name: str, payload: Mapping[str,
             raise not_found()
         _move(transaction, collection, _sort_field(collection), *_keys(collection, payload))
 
-    store.writing(identity, work)
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
 
 
 def _sort_field(collection: Collection) -> Field:
