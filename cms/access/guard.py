@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cms.access.names import Walker
 from cms.access.policy import Policy
 from cms.access.rules import sight_of
 from cms.access.views import View
-from cms.errors import Problem, Refused
+from cms.errors import Problem, Refused, forbidden, not_found
 from cms.query.ast import Query, Window
 from cms.query.guarded import Guarded
-from cms.schema.model import Catalogue, Collection
+from cms.schema.model import Catalogue, Collection, Kind
 
 
 def guard(
@@ -42,9 +44,15 @@ def readable(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collec
     return Walker(catalogue, sight_of(policy, catalogue), told=policy.admin, depth=0).view(collection).collection
 
 
-def writable(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
+def writable(
+    collection: str, *, catalogue: Catalogue, policy: Policy, actions: Sequence[str] = ("create", "update", "delete")
+) -> Collection:
     """Return the collection when the caller may write its items; raises `Refused` FORBIDDEN or NOT_FOUND."""
-    found = readable(collection, catalogue=catalogue, policy=policy)
-    if not policy.admin or found.system or not found.writable:
+    if not policy.admin and not any(policy.granted(collection, action) for action in actions):
+        raise forbidden()
+    found = catalogue.collections.get(collection)
+    if found is None or found.kind is Kind.FOLDER:
+        raise not_found("collection") if policy.admin else forbidden()
+    if found.system or not found.writable:
         raise Refused(Problem("FORBIDDEN", f'The items of "{collection}" can only be read here.'))
     return found

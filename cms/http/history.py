@@ -5,7 +5,7 @@ from __future__ import annotations
 import falcon
 
 from cms.http.items import params_of, send_list
-from cms.http.media import fields, once_of
+from cms.http.media import fields, once_of, send_written
 from cms.http.tags import send_body, send_one
 from cms.store import comments, history
 from cms.store.reads import Ask, read_list, read_one
@@ -74,7 +74,7 @@ class Revert:
     def on_post(self, request: falcon.Request, response: falcon.Response, revision: str) -> None:
         """Give an item back what it held at a revision."""
         identity = request.context.identity
-        response.data = history.revert(self._store, identity, request.query_string, revision=revision)
+        send_written(response, history.revert(self._store, identity, request.query_string, revision=revision))
 
 
 class NewComment:
@@ -85,7 +85,7 @@ class NewComment:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload, identity = fields(request, most=self._most), request.context.identity
         once = once_of(request)
-        send_or_not(response, comments.comment(self._store, identity, request.query_string, payload, once=once))
+        send_written(response, comments.comment(self._store, identity, request.query_string, payload, once=once))
 
 
 class Comment:
@@ -98,7 +98,7 @@ class Comment:
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         payload, identity = fields(request, most=self._most), request.context.identity
         found = comments.change_comment(self._store, identity, request.query_string, key=key, payload=payload)
-        send_or_not(response, found)
+        send_written(response, found)
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         comments.delete_comment(self._store, request.context.identity, key=key)
@@ -118,11 +118,3 @@ class OneComment(Comment):
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         ask = Ask("system_activity", request.query_string, only=COMMENTS)
         send_one(request, response, read_one(self._store, request.context.identity, ask, key=key))
-
-
-def send_or_not(response: falcon.Response, found: bytes | None) -> None:
-    """Answer what was written, or 204 to a caller that may write but not read it."""
-    if found is None:
-        response.status = falcon.HTTP_204
-    else:
-        response.data = found

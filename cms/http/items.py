@@ -7,7 +7,7 @@ from urllib.parse import quote
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.media import body, fields, once_of
+from cms.http.media import body, fields, once_of, send_written
 from cms.http.tags import send_body, send_one
 from cms.query.brackets import nested
 from cms.store import writes
@@ -38,11 +38,11 @@ class Items:
             raise invalid_payload("The body must be an item or an array of items")
         ask = collection, request.query_string
         once = once_of(request)
-        response.data = writes.create(self._store, request.context.identity, ask, payload, once=once)
+        send_written(response, writes.create(self._store, request.context.identity, ask, payload, once=once))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload, ask = body(request, most=self._most), (collection, request.query_string)
-        response.data = writes.update_many(self._store, request.context.identity, ask, payload)
+        send_written(response, writes.update_many(self._store, request.context.identity, ask, payload))
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload = body(request, most=self._most)
@@ -97,7 +97,7 @@ class Item:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         payload, ask = body(request, most=self._most), (collection, request.query_string)
-        response.data = writes.update_one(
+        found = writes.update_one(
             self._store,
             request.context.identity,
             ask,
@@ -105,6 +105,7 @@ class Item:
             payload=payload,
             if_match=request.get_header("If-Match"),
         )
+        send_written(response, found)
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         if_match = request.get_header("If-Match")

@@ -51,6 +51,14 @@ def send(response: falcon.Response, data: object) -> None:
     response.data = jsontext.dumps({"data": data})
 
 
+def send_written(response: falcon.Response, found: bytes | None) -> None:
+    """Answer what was written, or 204 to a caller that may write but not read it."""
+    if found is None:
+        response.status = falcon.HTTP_204
+    else:
+        response.data = found
+
+
 def _raw(request: falcon.Request, most: int) -> bytes:
     if (request.content_length or 0) > most:
         raise _too_large(most)

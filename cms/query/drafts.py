@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from cms.errors import Problem, Refused, invalid_payload
+from cms.query.ast import Filter
 from cms.query.walk import Link, arms_of, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import Entry, Reader, Values, invalid
@@ -47,7 +48,8 @@ class Place:
 class Draft:
     """One row to be written. `key`, `new` and `revision` become known on the way.
 
-    `above` is the row in whose payload it stands, `refused` the fields whose values are no good.
+    `above` is the row in whose payload it stands, `tied` its field that points there, `refused` the fields whose
+    values are no good, `rule` what it must fulfil once it is written.
     """
 
     sent: Mapping[str, object]
@@ -56,6 +58,8 @@ class Draft:
     expects: Expects = Expects.ABSENT
     refused: frozenset[object] = frozenset()
     above: Draft | None = None
+    tied: str | None = None
+    rule: Filter | None = None
     key: str | None = None
     new: bool = True
     revision: int | None = None
@@ -154,14 +158,18 @@ class Faults:
             raise Refused(problem for _, problem in sorted(self.found, key=lambda fault: fault[0]))
 
 
+Names = Callable[[Collection, Expects], frozenset[str] | None]
+"""The fields of a collection that the caller may name for a row; None is all, for who is told which there are."""
+
+
 class Drafter:
     """Reads one payload; raises `Refused` at once only for what is hidden, or goes too deep."""
 
-    def __init__(self, catalogue: Catalogue, *, depth: int, admin: bool) -> None:
+    def __init__(self, catalogue: Catalogue, *, depth: int, names: Names) -> None:
         self._catalogue = catalogue
         self._depth = depth
-        self._admin = admin
-        self._readers: dict[str, Reader] = {}
+        self._names = names
+        self._readers: dict[tuple[str, Expects], Reader] = {}
         self.faults = Faults()
 
     def root(self, collection: Collection, items: Sequence[object], expects: Expects) -> Batch:
@@ -181,7 +189,7 @@ class Drafter:
             self.faults.add(invalid(reason, batch.collection.name, told.field), told.draft.place)
 
     def _draft(self, batch: Batch, item: object, place: Place, expects: Expects) -> Draft:
-        entry = self._reader(batch.collection).read(item)
+        entry = self._reader(batch.collection, expects).read(item)
         for problem in entry.problems:
             self.faults.add(problem, place)
         if not isinstance(item, Mapping):
@@ -204,15 +212,17 @@ class Drafter:
             batch.drafts.append(draft)
             return draft
         first.values.update(draft.values)
+        first.sent = {**first.sent, **draft.sent}
         if any(not isinstance(value, Mapping) or value.keys() <= _CHANGES.keys() for value in entry.nested.values()):
             self.faults.add(invalid("it is there twice", batch.collection.name), draft.place)
         return first
 
-    def _reader(self, collection: Collection) -> Reader:
-        if collection.name not in self._readers:
-            relates = self._relates(collection)
-            self._readers[collection.name] = Reader(collection, relates, admin=self._admin)
-        return self._readers[collection.name]
+    def _reader(self, collection: Collection, expects: Expects) -> Reader:
+        place = collection.name, expects
+        if place not in self._readers:
+            names = self._names(collection, expects)
+            self._readers[place] = Reader(collection, self._relates(collection), names=names)
+        return self._readers[place]
 
     def _relates(self, collection: Collection) -> Callable[[str], bool]:
         catalogue = self._catalogue
@@ -317,7 +327,7 @@ class Drafter:
 
     def _tie(self, many: ToMany, draft: Draft, number: int | None) -> None:
         """Let a row belong to its owner, at its place in the array where a field keeps the order."""
-        draft.values[many.link.far] = AWAITED
+        draft.values[many.link.far], draft.tied = AWAITED, many.link.far
         sort = many.link.relation.sort_field
         if sort and number and draft.values.get(sort) is None:
             draft.values[sort] = str(number)

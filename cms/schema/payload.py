@@ -36,13 +36,16 @@ class TooLong(ValueError):
 class Reader:
     """Reads items of one collection; what its fields need is found once for all of them.
 
-    `relates` tells whether a field leads to other items.
+    `relates` tells whether a field leads to other items. `names` are the fields that may be named: any other is
+    hidden, whether it is there or not. None is all of them, for a caller who is told what is not there.
     """
 
-    def __init__(self, collection: Collection, relates: Callable[[str], bool], *, admin: bool) -> None:
+    def __init__(
+        self, collection: Collection, relates: Callable[[str], bool], *, names: frozenset[str] | None = None
+    ) -> None:
         self._collection = collection
         self._relates = relates
-        self._admin = admin
+        self._names = names
         self._converters: dict[str, Converter] = {}
 
     def read(self, item: object) -> Entry:
@@ -65,7 +68,7 @@ class Reader:
     def _converter(self, entry: Entry, name: str, value: object) -> Converter | None:
         """Return what turns values of a field into text, or None when there is nothing to turn."""
         found = self._collection.fields.get(name)
-        if found is None and not self._admin:
+        if self._names is not None and name not in self._names:
             raise forbidden()
         if found and found.column is None and self._relates(name):
             entry.nested[name] = value

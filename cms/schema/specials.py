@@ -65,14 +65,14 @@ def complete_new(values: Values, duties: Duties) -> list[Problem]:
         return [invalid("the database fills it", duties.key.collection, duties.key.name)]
     lacking = [found for found in duties.required if values.get(found.name) is None]
     nulls = [found for found in duties.not_null if values.get(found.name, "") is None]
-    return [_missing(found) for found in {found.name: found for found in (*lacking, *nulls)}.values()]
+    return [missing(found) for found in {found.name: found for found in (*lacking, *nulls)}.values()]
 
 
 def complete_change(values: Values, duties: Duties) -> list[Problem]:
     """Stamp a row that changes, and return which fields are null that must not be."""
     if len(values) > (duties.key is not None and duties.key.name in values):
         _fill(values, duties)
-    return [_missing(found) for found in duties.not_null if values.get(found.name, "") is None]
+    return [missing(found) for found in duties.not_null if values.get(found.name, "") is None]
 
 
 def _fill(values: Values, duties: Duties) -> None:
@@ -142,7 +142,8 @@ def _takes_null(found: Field) -> bool:
     return found.column.nullable and not (found.meta and found.meta.get("required"))
 
 
-def _missing(found: Field) -> Problem:
+def missing(found: Field) -> Problem:
+    """Return the problem of a field that must be there."""
     return Problem(
         "FAILED_VALIDATION",
         f'Validation failed for "{found.name}": it is required.',

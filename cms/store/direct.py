@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 
-from cms.access.guard import guard
+from cms.access.guard import guard, view_of
 from cms.errors import not_found
 from cms.query import write
 from cms.query.ast import Query, Said
@@ -93,9 +93,11 @@ def _statement(short: Short, action: str, collection: Collection, columns: Colum
         arguments, version = Arguments(first, single), short.scene.snapshot.version
         if action == "delete":
             return finished(write.delete(collection, arguments, direct=Direct(version)))
+        if collection.triggers or not _is_readable(short, collection):
+            return _NEVER
         printer = write.insert if action == "insert" else write.update
         found = _planned(short, collection)
-        if collection.triggers or not _stands_alone(short, found):
+        if not _stands_alone(short, found):
             return _NEVER
         chosen = [collection.fields[name] for name in columns]
         fragment = printer(collection, chosen, arguments, direct=Direct(version, tuple(top_outputs(found))))
@@ -103,6 +105,11 @@ def _statement(short: Short, action: str, collection: Collection, columns: Colum
         return Statement(text, values, tuple((output.key,) for output in found.outputs), ())
 
     return short.scene.snapshot.plans.get(key, make)
+
+
+def _is_readable(short: Short, collection: Collection) -> bool:
+    scene = short.scene
+    return view_of(collection.name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy) is not None
 
 
 def _planned(short: Short, collection: Collection) -> ReadPlan:
@@ -124,7 +131,8 @@ def _stands_alone(short: Short, found: ReadPlan) -> bool:
     collections = short.scene.snapshot.catalogue.collections
     targets = {link.target for link in _links(found)}
     views = any(collections[target].kind is Kind.VIEW for target in targets)
-    return found.where == All(()) and found.collection.name not in targets and not views
+    alone = found.where == All(()) and found.allowed == All(())
+    return alone and found.collection.name not in targets and not views
 
 
 def _links(value: object) -> Iterator[Link]:

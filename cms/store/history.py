@@ -29,7 +29,7 @@ def read_revision(store: Store, identity: Identity, ask: tuple[str, str], *, key
     return read_one(store, identity, _of_item(store, identity, ask, key=key), key=revision)
 
 
-def revert(store: Store, identity: Identity, query_string: str, *, revision: str) -> bytes:
+def revert(store: Store, identity: Identity, query_string: str, *, revision: str) -> bytes | None:
     """Give an item back what it held at a revision, and return it.
 
     What the service or the database fills in, secrets, and fields that are no longer there are left as they are.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne
 from cms.store.rows import Session, Written, change_rows, column_by_key, delete_rows, insert_rows, lock_rows
 from cms.store.settling import Settler
@@ -21,11 +23,38 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
         if present:
             lock_rows(session, root.collection, present)  # of two new states of one list, one comes after the other
         Settler(session, drafter).settle(root)
+    _permit(session, drafter, root)
     drafter.faults.refuse()
     parents: Parents = []
     _write(session, root, parents)
     _link_revisions(session, parents)
+    for batch in _batches(root):
+        session.judge.check(batch, session.transaction.execute)
     return [str(draft.key) for draft in root.drafts]
+
+
+def _permit(session: Session, drafter: Drafter, root: Batch) -> None:
+    """Check everything that is to be done against the rows that are there, before any of it."""
+    judge, fetch = session.judge, session.transaction.execute
+    for batch in _batches(root):
+        judge.permit(batch, _changed(batch), fetch, drafter.faults)
+        for many in batch.manys.values():
+            keys, collection = list(many.dropped), many.batch.collection
+            if many.deletes and keys:
+                judge.permit_removal(collection, keys, fetch)
+            else:
+                judge.permit_unlinking(collection, keys, many.link.far, fetch)
+
+
+def _batches(batch: Batch) -> Iterator[Batch]:
+    yield batch
+    for below in [*(one.batch for one in batch.ones.values()), *(many.batch for many in batch.manys.values())]:
+        yield from _batches(below)
+
+
+def _changed(batch: Batch) -> list[Draft]:
+    """Return the rows that change; below the root one that only stands for its key is left alone."""
+    return [draft for draft in batch.drafts if not draft.new and (draft.values or not batch.level)]
 
 
 def _write(session: Session, batch: Batch, parents: Parents) -> None:
@@ -46,9 +75,7 @@ def _write_one(session: Session, one: ToOne, parents: Parents) -> None:
 
 
 def _write_rows(session: Session, batch: Batch, parents: Parents) -> None:
-    """Write the rows themselves; below the root one that only stands for its key is left alone."""
-    new = [draft for draft in batch.drafts if draft.new]
-    changed = [draft for draft in batch.drafts if not draft.new and (draft.values or not batch.level)]
+    new, changed = [draft for draft in batch.drafts if draft.new], _changed(batch)
     _note(new, insert_rows(session, batch.collection, [draft.values for draft in new]), parents)
     rows = [(str(draft.key), draft.values) for draft in changed]
     _note(changed, change_rows(session, batch.collection, rows), parents)

@@ -18,8 +18,8 @@ from cms.query.statement import Statement
 from cms.query.write import Arguments
 from cms.schema.model import Collection
 from cms.schema.payload import Values
-from cms.schema.specials import Writer
 from cms.store.database import Row, Transaction
+from cms.store.judging import Judge
 from cms.store.statements import statement
 from cms.store.store import Caller, Scene, Store
 
@@ -34,6 +34,7 @@ class Session:
     transaction: Transaction
     scene: Scene
     caller: Caller
+    judge: Judge
 
     @property
     def author(self) -> tuple[str | None, ...]:
@@ -51,11 +52,6 @@ class Written(NamedTuple):
 def author(scene: Scene, caller: Caller) -> tuple[str | None, ...]:
     """Return the author's values of `Arguments`."""
     return scene.actor.user, caller.ip, caller.user_agent, caller.origin
-
-
-def writer(scene: Scene) -> Writer:
-    """Return what special fields are filled with."""
-    return Writer.now(scene.actor.user, scene.actor.role)
 
 
 def insert_rows(session: Session, collection: Collection, rows: Sequence[Values]) -> list[Written]:

@@ -10,38 +10,14 @@ from collections.abc import Mapping, Sequence
 from cms.errors import Problem
 from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
 from cms.query.bind import Context, bound
-from cms.query.drafts import Batch, Draft, Drafter, Expects, Faults, Place, ToMany
+from cms.query.drafts import Batch, Draft, Drafter, Expects, Place, ToMany
 from cms.schema.model import Collection
 from cms.schema.payload import invalid
-from cms.schema.specials import (
-    Writer,
-    complete_change,
-    complete_new,
-    duties_of_change,
-    duties_of_new,
-)
 from cms.store.reads import statement_for
-from cms.store.rows import Session, column_by_key, writer
+from cms.store.rows import Session, column_by_key
 
 Stored = Mapping[str, Mapping[str, str | None]]
 """What rows hold in some of their fields, as text, by their keys."""
-
-
-def complete(batch: Batch, author: Writer, faults: Faults) -> None:
-    """Fill and check the rows of a batch whose `new` is known: the one place where rules look at a payload.
-
-    Rights, presets, and the rules and conditions of fields belong here: `draft.sent` is what the client said of the
-    row, `draft.values` the columns as they will be written.
-    """
-    of_new, of_change = (duties(batch.collection, author) for duties in (duties_of_new, duties_of_change))
-    for draft in batch.drafts:
-        if draft.new:
-            problems = complete_new(draft.values, of_new)
-        else:
-            problems = complete_change(draft.values, of_change)
-        for problem in problems:
-            if problem.extensions.get("field") not in draft.refused:
-                faults.add(problem, draft.place)
 
 
 class Settler:
@@ -51,7 +27,6 @@ class Settler:
         self._session = session
         self._drafter = drafter
         self._faults = drafter.faults
-        self._writer = writer(session.scene)
 
     def settle(self, batch: Batch) -> None:
         """Settle what is below a batch that is complete itself."""
@@ -64,7 +39,7 @@ class Settler:
             self._descend(many.batch)
 
     def _descend(self, batch: Batch) -> None:
-        complete(batch, self._writer, self._faults)
+        self._session.judge.complete(batch, self._faults)
         self.settle(batch)
 
     def _resolve(self, batch: Batch) -> None:

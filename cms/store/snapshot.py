@@ -61,6 +61,7 @@ class Snapshot:
     policies: Bounded[str, Policy] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
     said: Bounded[Hashable, Plan] = field(default_factory=lambda: Bounded(PLANS_KEPT))
     plans: Bounded[Hashable, Statement] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+    rules: Bounded[str, Any] = field(default_factory=lambda: Bounded(PLANS_KEPT))
 
 
 class Snapshots:

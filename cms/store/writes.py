@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cms import jsontext
-from cms.access.guard import writable
+from cms.access.guard import view_of, writable
 from cms.errors import Problem, invalid_payload, not_found
 from cms.query import write
-from cms.query.ast import KEY, At, Name, Pick, Query, Said, Slot, Test
-from cms.query.bind import Context, bound
+from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
 from cms.query.drafts import Batch, Drafter, Expects, Place
 from cms.query.parse import PARAMETERS, Page, parse, parse_query_string
 from cms.schema.model import Collection
@@ -25,18 +24,40 @@ from cms.schema.payload import invalid
 from cms.store import direct
 from cms.store.database import Transaction
 from cms.store.direct import Short
+from cms.store.judging import Judge
 from cms.store.matching import check_match
 from cms.store.nested import write_tree
 from cms.store.once import Once
-from cms.store.reads import Item, parse_key, statement_for
-from cms.store.rows import Session, delete_rows, writer
-from cms.store.settling import complete
+from cms.store.reads import Item, parse_key
+from cms.store.rows import Session, delete_rows
 from cms.store.store import Caller, Identity, Job, Scene, Store
+from cms.store.within import find
 
 _EVERY_ROW = Page(default=None)
 _NOTHING_ASKED = Said(Query())
 
+_ACTIONS = {
+    Expects.ABSENT: ("create",),
+    Expects.PRESENT: ("update",),
+    Expects.EITHER: ("create", "update"),
+}
+
+Written = list[Item] | None
+"""Items as their caller may read them; None when it may not."""
+
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What a call is out to do, and whether it may do it to a singleton."""
+
+    actions: tuple[str, ...]
+    singletons: bool = False
+
+
+_CREATE, _CHANGE, _DELETE = Aim(("create",)), Aim(("update",)), Aim(("delete",))
+_PUT = Aim(("create", "update"), singletons=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,39 +68,44 @@ class Call:
     scene: Scene
     caller: Caller
     collection: Collection
-    said: Said = _NOTHING_ASKED
+    said: Said
+    judge: Judge
 
     @property
     def short(self) -> Short:
         return Short(self.store, self.scene, self.caller, self.said)
 
     def session(self, transaction: Transaction) -> Session:
-        return Session(self.store, transaction, self.scene, self.caller)
+        return Session(self.store, transaction, self.scene, self.caller, self.judge)
 
     def drafter(self) -> Drafter:
-        return Drafter(self.scene.snapshot.catalogue, depth=self.store.depth, admin=self.scene.actor.policy.admin)
+        def names(collection: Collection, expects: Expects) -> frozenset[str] | None:
+            return self.judge.licence.names(collection, _ACTIONS[expects])
+
+        return Drafter(self.scene.snapshot.catalogue, depth=self.store.depth, names=names)
 
     def completed(self, drafter: Drafter, root: Batch) -> None:
         """Complete the rows of a root; refuse at once when nothing else is to be looked at."""
-        complete(root, writer(self.scene), drafter.faults)
+        self.judge.complete(root, drafter.faults)
         if root.flat:
             drafter.faults.refuse()
 
 
 def create(
     store: Store, identity: Identity, ask: tuple[str, str], payload: object, *, once: Once | None = None
-) -> bytes:
+) -> bytes | None:
     """Create one item, or several of an array, and answer them as the query string asks."""
     items = payload if isinstance(payload, list) else [payload]
 
-    def plan(call: Call) -> Job[bytes]:
+    def plan(call: Call) -> Job[bytes | None]:
         drafter = call.drafter()
         root = drafter.root(call.collection, items, Expects.ABSENT)
         call.completed(drafter, root)
-        at_once = root.flat and direct.inserted(call.short, call.collection, [draft.values for draft in root.drafts])
+        free = root.flat and all(draft.rule is None for draft in root.drafts)
+        at_once = free and direct.inserted(call.short, call.collection, [draft.values for draft in root.drafts])
         return _shown(Job(_writing(call, drafter, root), at_once or None), single=not isinstance(payload, list))
 
-    return _call(store, identity, ask, plan, singleton=False, once=once)
+    return _call(store, identity, ask, plan, aim=_CREATE, once=once)
 
 
 def update_one(
@@ -90,35 +116,37 @@ def update_one(
     key: str,
     payload: object,
     if_match: str | None = None,
-) -> bytes:
+) -> bytes | None:
     """Change one item; raises `Refused` NOT_FOUND when there is none for this caller."""
 
-    def plan(call: Call) -> Job[bytes]:
+    def plan(call: Call) -> Job[bytes | None]:
         drafter, keys = call.drafter(), [parse_key(call.collection, key)]
         root = _changed(call, drafter, drafter.root(call.collection, [payload], Expects.PRESENT), keys)
-        at_once = root.flat and direct.changed(call.short, call.collection, keys[0], root.drafts[0].values)
-        job = Job(_writing(call, drafter, root), at_once or None)
+        at_once = _free_change(call, drafter, root) and direct.changed(
+            call.short, call.collection, keys[0], root.drafts[0].values
+        )
+        job: Job[Written] = Job(_writing(call, drafter, root), at_once or None)
         return _shown(_matched(call, job, key=keys[0], if_match=if_match), single=True)
 
-    return _call(store, identity, ask, plan, singleton=False)
+    return _call(store, identity, ask, plan, aim=_CHANGE)
 
 
-def update_many(store: Store, identity: Identity, ask: tuple[str, str], payload: object) -> bytes:
+def update_many(store: Store, identity: Identity, ask: tuple[str, str], payload: object) -> bytes | None:
     """Change items by an array of objects with their keys, by `keys` and `data`, or by `query` and `data`.
 
     On a singleton the payload is the object itself, which is made when it is not there.
     """
 
-    def plan(call: Call) -> Job[object]:
+    def plan(call: Call) -> Job[bytes | None]:
         if call.collection.singleton:
-            return Job(_put_singleton(call, payload))
+            return _shown(Job(_put_singleton(call, payload)), single=True)
         if isinstance(payload, list):
-            return Job(_change_each(call, payload))
+            return _shown(Job(_change_each(call, payload)), single=False)
         if not isinstance(payload, Mapping) or "data" not in payload:
             raise invalid_payload("The body must be an array of items with their keys, or hold data with keys or query")
-        return Job(_change_named(call, payload))
+        return _shown(Job(_change_named(call, payload)), single=False)
 
-    return jsontext.dumps({"data": _call(store, identity, ask, plan)})
+    return _call(store, identity, ask, plan, aim=_PUT)
 
 
 def delete_one(store: Store, identity: Identity, collection: str, *, key: str, if_match: str | None = None) -> None:
@@ -127,12 +155,16 @@ def delete_one(store: Store, identity: Identity, collection: str, *, key: str, i
     def plan(call: Call) -> Job[object]:
         keys = [parse_key(call.collection, key)]
         job: Job[object] = Job(
-            lambda transaction: delete_rows(call.session(transaction), call.collection, keys),
-            direct.deleted(call.short, call.collection, keys[0]),
+            lambda transaction: _delete(call.session(transaction), call.collection, keys),
+            (
+                call.judge.licence.is_free(call.collection, "delete")
+                and direct.deleted(call.short, call.collection, keys[0])
+            )
+            or None,
         )
         return _matched(call, job, key=keys[0], if_match=if_match)
 
-    _call(store, identity, (collection, ""), plan, singleton=False)
+    _call(store, identity, (collection, ""), plan, aim=_DELETE)
 
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
@@ -142,11 +174,11 @@ def delete_many(store: Store, identity: Identity, collection: str, payload: obje
     def plan(call: Call) -> Job[object]:
         def within(transaction: Transaction) -> object:
             session = call.session(transaction)
-            return delete_rows(session, call.collection, _named(session, call.collection, given))
+            return _delete(session, call.collection, _named(session, call.collection, given))
 
         return Job(within)
 
-    _call(store, identity, (collection, ""), plan, singleton=False)
+    _call(store, identity, (collection, ""), plan, aim=_DELETE)
 
 
 def _call(
@@ -155,27 +187,27 @@ def _call(
     ask: tuple[str, str],
     plan: Callable[[Call], Job[T]],
     *,
-    singleton: bool | None = None,
+    aim: Aim,
     once: Once | None = None,
 ) -> T:
     """Plan and do a call; a collection that is a singleton has no items to create or to name by key."""
     name, query_string = ask
 
     def planned(scene: Scene) -> Job[T]:
-        collection = writable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
-        if collection.singleton and singleton is False:
+        collection = writable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy, actions=aim.actions)
+        if collection.singleton and not aim.singletons:
             raise not_found()
         said = parse_query_string(query_string, store.page) if query_string else _NOTHING_ASKED
-        return plan(Call(store, scene, identity.caller, collection, said))
+        return plan(Call(store, scene, identity.caller, collection, said, Judge(store, scene, store.database.fetch)))
 
     return store.writing(identity, planned, once=once)
 
 
-def _shown(job: Job[list[Item]], *, single: bool) -> Job[bytes]:
-    """Return the job with its items as the body of an answer."""
+def _shown(job: Job[Written], *, single: bool) -> Job[bytes | None]:
+    """Return the job with its items as the body of an answer; None is no body at all."""
 
-    def show(found: list[Item]) -> bytes:
-        return jsontext.dumps({"data": found[0] if single else found})
+    def show(found: Written) -> bytes | None:
+        return None if found is None else jsontext.dumps({"data": found[0] if single else found})
 
     at_once = job.at_once
     return Job(lambda transaction: show(job.within(transaction)), at_once and (lambda: show(at_once())))
@@ -194,6 +226,25 @@ def _matched(call: Call, job: Job[T], *, key: str, if_match: str | None) -> Job[
 
 
 # Changes
+
+
+def _free_change(call: Call, drafter: Drafter, root: Batch) -> bool:
+    """Tell whether a change depends on nothing that is there: neither related items nor rules."""
+    if not root.flat or not call.judge.licence.is_free(call.collection, "update"):
+        return False
+    call.judge.permit_unseen(root, drafter.faults)
+    drafter.faults.refuse()
+    return True
+
+
+def _at_once_deleted(call: Call, key: str) -> Callable[[], object] | None:
+    free = call.judge.licence.is_free(call.collection, "delete")
+    return direct.deleted(call.short, call.collection, key) if free else None
+
+
+def _delete(session: Session, collection: Collection, keys: Sequence[str]) -> object:
+    session.judge.permit_removal(collection, keys, session.transaction.execute)
+    return delete_rows(session, collection, keys)
 
 
 def _changed(call: Call, drafter: Drafter, root: Batch, keys: Sequence[str]) -> Batch:
@@ -222,7 +273,7 @@ def _unchangeable(collection: Collection) -> Problem:
     return invalid("the primary key of an item cannot be changed", collection.name, collection.primary_key)
 
 
-def _change_each(call: Call, payload: list[object]) -> Callable[[Transaction], list[Item]]:
+def _change_each(call: Call, payload: list[object]) -> Callable[[Transaction], Written]:
     drafter = call.drafter()
     root = drafter.root(call.collection, payload, Expects.PRESENT)
     seen: set[str] = set()
@@ -239,12 +290,12 @@ def _change_each(call: Call, payload: list[object]) -> Callable[[Transaction], l
     return _writing(call, drafter, root)
 
 
-def _change_named(call: Call, payload: Mapping[str, object]) -> Callable[[Transaction], list[Item]]:
+def _change_named(call: Call, payload: Mapping[str, object]) -> Callable[[Transaction], Written]:
     """Change the items that `keys` or `query` name."""
     drafter = call.drafter()
     root = drafter.root(call.collection, [payload["data"]], Expects.PRESENT)
 
-    def within(transaction: Transaction) -> list[Item]:
+    def within(transaction: Transaction) -> Written:
         session = call.session(transaction)
         keys = _named(session, call.collection, payload)
         return _written(session, call, drafter, _changed(call, drafter, root, keys))
@@ -252,11 +303,11 @@ def _change_named(call: Call, payload: Mapping[str, object]) -> Callable[[Transa
     return within
 
 
-def _put_singleton(call: Call, payload: object) -> Callable[[Transaction], Item]:
+def _put_singleton(call: Call, payload: object) -> Callable[[Transaction], Written]:
     drafter = call.drafter()
     root = drafter.root(call.collection, [payload], Expects.EITHER)
 
-    def within(transaction: Transaction) -> Item:
+    def within(transaction: Transaction) -> Written:
         transaction.run(write.lock_of(call.collection))
         present = transaction.run(write.first(call.collection))
         for draft in root.drafts if present else ():
@@ -264,7 +315,7 @@ def _put_singleton(call: Call, payload: object) -> Callable[[Transaction], Item]
             if draft.values.pop(root.key_field, None) not in (None, draft.key):
                 drafter.faults.add(_unchangeable(call.collection), draft.place)
         call.completed(drafter, root)
-        return _written(call.session(transaction), call, drafter, root)[0]
+        return _written(call.session(transaction), call, drafter, root)
 
     return within
 
@@ -296,7 +347,7 @@ def _keys_by_query(session: Session, collection: Collection, params: object) -> 
         raise invalid_payload(f'query does not take "{name}"; there are {", ".join(sorted(PARAMETERS))}', field="query")
     said = parse(params, _EVERY_ROW)
     query = replace(said.query, picks=(_key_pick(collection),), aggregates=(), groups=(), counts=())
-    return [str(item[KEY]) for item in _select(session, collection, query, said.literals)]
+    return [str(item[KEY]) for item in _find(session, collection, query, said.literals)]
 
 
 def _key_pick(collection: Collection) -> Pick:
@@ -306,26 +357,26 @@ def _key_pick(collection: Collection) -> Pick:
 # Rows out
 
 
-def _writing(call: Call, drafter: Drafter, root: Batch) -> Callable[[Transaction], list[Item]]:
+def _writing(call: Call, drafter: Drafter, root: Batch) -> Callable[[Transaction], Written]:
     return lambda transaction: _written(call.session(transaction), call, drafter, root)
 
 
-def _written(session: Session, call: Call, drafter: Drafter, root: Batch) -> list[Item]:
-    """Write a tree and return its items, in their order, as this caller may read them."""
+def _written(session: Session, call: Call, drafter: Drafter, root: Batch) -> Written:
+    """Write a tree and return its items, in their order, as this caller may read them; None where it may not."""
     keys, said = write_tree(session, drafter, root), call.said
     if not keys:
         return []
-    narrowed = At(Name(root.key_field), Test("_in", (Slot(len(said.literals)),)))
+    name, policy = root.collection.name, session.scene.actor.policy
+    if view_of(name, catalogue=session.scene.snapshot.catalogue, policy=policy) is None:
+        return None
     picks = (*said.query.picks, _key_pick(root.collection))
-    query = Query(picks=picks, deep=said.query.deep, filter=narrowed)
-    items = _select(session, root.collection, query, (*said.literals, tuple(keys)))
+    query = Query(picks=picks, deep=said.query.deep, only=Test("_in", (Slot(len(said.literals)),)))
+    items = _find(session, root.collection, query, (*said.literals, tuple(keys)))
     by_key = {str(item.pop(KEY)): item for item in items}
-    if len(by_key) < len(keys):  # a trigger of the table may have moved or removed them
+    if len(by_key) < len(keys) and policy.admin:  # a trigger of the table may have moved or removed them
         raise not_found()
-    return [by_key[key] for key in keys]
+    return [by_key[key] for key in keys if key in by_key] or None
 
 
-def _select(session: Session, collection: Collection, query: Query, literals: tuple[object, ...]) -> list[Item]:
-    found = statement_for(session.store, session.scene, collection.name, query)
-    context = Context(literals, session.scene.actor.user, session.scene.actor.role)
-    return found.items(session.transaction.execute(found.text, bound(found.values, context)))
+def _find(session: Session, collection: Collection, query: Query, literals: tuple[object, ...]) -> list[Item]:
+    return find(session.store, session.transaction, session.scene, collection.name, query, literals=literals)

@@ -25,7 +25,7 @@ def marked(special: str, *, nullable: bool = True) -> Collection:
 
 
 def written(collection: Collection, item: dict[str, object], *, new: bool) -> Values:
-    values = Reader(collection, lambda name: False, admin=True).read(item).values
+    values = Reader(collection, lambda name: False).read(item).values
     if new:
         complete_new(values, duties_of_new(collection, NOBODY))
     else:

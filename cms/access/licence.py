@@ -1,0 +1,57 @@
+"""What a caller may write: the permissions that speak for an item (decisions, section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from cms.access.abilities import grants_of
+from cms.access.policy import Grant, Place, Policy
+from cms.errors import forbidden
+from cms.query.ast import EVERYTHING, Filter, Or
+from cms.schema.model import Catalogue, Collection
+
+
+@dataclass(slots=True)
+class Licence:
+    """The permissions of one caller to write, each settled once."""
+
+    policy: Policy
+    catalogue: Catalogue
+    _held: dict[Place, tuple[Grant, ...]] = field(default_factory=dict)
+
+    def grants(self, collection: Collection, action: str) -> tuple[Grant, ...]:
+        """Return what the caller holds for an action; raises `Refused` FORBIDDEN for nothing."""
+        place = collection.name, action
+        if place not in self._held:
+            self._held[place] = grants_of(self.policy, collection, action, self.catalogue)
+        if not self._held[place]:
+            raise forbidden()
+        return self._held[place]
+
+    def names(self, collection: Collection, actions: Iterable[str]) -> frozenset[str] | None:
+        """Return the fields that some permission for one of the actions speaks of; None is for administrators."""
+        if self.policy.admin:
+            return None
+        grants = [grant for action in actions for grant in self.policy.granted(collection.name, action)]
+        return frozenset(name for name in collection.fields if any(grant.covers(name) for grant in grants))
+
+    def is_free(self, collection: Collection, action: str) -> bool:
+        """Tell whether every permission for the action holds for every item."""
+        return all(grant.rule == EVERYTHING for grant in self.grants(collection, action))
+
+
+def covering(grants: Iterable[Grant], names: Iterable[str]) -> tuple[Grant, ...]:
+    """Return the grants that speak of all the fields."""
+    return tuple(grant for grant in grants if all(grant.covers(name) for name in names))
+
+
+def covered(grants: tuple[Grant, ...], names: Iterable[str]) -> bool:
+    """Tell whether each field is spoken of by some grant."""
+    return all(any(grant.covers(name) for grant in grants) for name in names)
+
+
+def rule_of(grants: Iterable[Grant]) -> Filter | None:
+    """Return what an item must fulfil after the write; None is nothing."""
+    rules = tuple(grant.rule for grant in grants)
+    return None if EVERYTHING in rules else Or(rules)

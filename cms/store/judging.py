@@ -1,0 +1,254 @@
+"""What permissions and the rules of fields say of rows that are to be written (decisions, sections 5, 6 and 11).
+
+What needs nothing but the payload is judged while the call is planned, for all rows and all their faults at once
+(`complete`). What depends on the rows that are there is judged inside the transaction, before anything is written
+(`permit`, `permit_removal`), and what they have become after it (`check`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cms.access.guard import view_of
+from cms.access.licence import Licence, covered, covering, rule_of
+from cms.access.policy import Grant
+from cms.errors import Problem, forbidden, not_found
+from cms.query.ast import NOTHING, Current, Filter, Fixed, Now, Operand
+from cms.query.bind import Bind, Context, bound
+from cms.query.conditions import Condition, parse_conditions, state_of
+from cms.query.drafts import Batch, Draft, Faults
+from cms.query.gates import gate
+from cms.query.literals import variable
+from cms.query.plan import resolved
+from cms.query.validation import Given, Rule, failures, parse_field_rule, paths_of
+from cms.schema.defaults import default_of
+from cms.schema.model import Collection, Field
+from cms.schema.payload import converter
+from cms.schema.specials import Writer, complete_change, complete_new, duties_of_change, duties_of_new, missing
+from cms.store.callers import values_of
+from cms.store.store import Fetch, Scene, Store
+
+Json = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRules:
+    """The rules that the fields of a collection bring, and the defaults that they see."""
+
+    validations: tuple[Rule, ...]
+    conditions: tuple[tuple[Field, tuple[Condition, ...]], ...]
+    defaults: Json
+
+
+class Judge:
+    """Judges the rows of one call for one caller; `fetch` looks up what rules need to know of it."""
+
+    def __init__(self, store: Store, scene: Scene, fetch: Fetch) -> None:
+        self._store = store
+        self._scene = scene
+        self._fetch = fetch
+        self._writer = Writer.now(scene.actor.user, scene.actor.role)
+        self.licence = Licence(scene.actor.policy, scene.snapshot.catalogue)
+
+    # The payload
+
+    def complete(self, batch: Batch, faults: Faults) -> None:
+        """Fill and check the rows of a batch whose `new` is known."""
+        of_new, of_change = (duties(batch.collection, self._writer) for duties in (duties_of_new, duties_of_change))
+        rules = self._field_rules(batch.collection)
+        for draft in batch.drafts:
+            if draft.new:
+                problems = [*self._permit_new(batch, draft), *complete_new(draft.values, of_new)]
+            else:
+                problems = complete_change(draft.values, of_change)
+            if rules.validations or rules.conditions:
+                problems += self._against(rules, batch.collection, draft)
+            for problem in problems:
+                if problem.extensions.get("field") not in draft.refused:
+                    faults.add(problem, draft.place)
+
+    def _permit_new(self, batch: Batch, draft: Draft) -> list[Problem]:
+        """Take the presets of the first permission that lets the item be; it must fulfil the rule of one that does."""
+        if self.licence.policy.admin:
+            return []
+        grants = covering(self.licence.grants(batch.collection, "create"), _named(batch, draft))
+        if not grants:
+            raise forbidden()
+        passing, failed = self._tried(grants, batch.collection, draft)
+        if not passing:
+            return failed
+        self._preset(passing[0], batch.collection, draft)
+        draft.rule = rule_of(passing)
+        return []
+
+    def _tried(
+        self, grants: tuple[Grant, ...], collection: Collection, draft: Draft
+    ) -> tuple[tuple[Grant, ...], list[Problem]]:
+        """Return the grants whose validation passes, and what is wrong with the item by the first that does not."""
+        failed = [self._failed(grant, collection, draft) for grant in grants]
+        passing = tuple(grant for grant, problems in zip(grants, failed, strict=True) if not problems)
+        return passing, next(filter(None, failed), [])
+
+    def _failed(self, grant: Grant, collection: Collection, draft: Draft) -> list[Problem]:
+        if grant.validation is None:
+            return []
+        values = {**self._presets(grant), **draft.sent}
+        return failures(grant.validation, values, self._given(collection, [grant.validation], draft))
+
+    def _preset(self, grant: Grant, collection: Collection, draft: Draft) -> None:
+        """Merge presets under the payload."""
+        for name, value in self._presets(grant).items():
+            found = collection.fields.get(name)
+            if found and found.column and name not in draft.sent:
+                draft.values[name] = None if value is None else converter(found)(value)
+
+    def _presets(self, grant: Grant) -> dict[str, object]:
+        names, context = list(grant.presets), Context((), self._scene.actor.user, self._scene.actor.role)
+        values = [Bind(_operand(grant.presets[name]), _as_it_is, name) for name in names]
+        return dict(zip(names, bound(values, context), strict=True))
+
+    # The rules of fields
+
+    def _field_rules(self, collection: Collection) -> FieldRules:
+        found: FieldRules = self._scene.snapshot.rules.get(collection.name, lambda: _field_rules(collection))
+        return found
+
+    def _against(self, rules: FieldRules, collection: Collection, draft: Draft) -> list[Problem]:
+        values = {**(rules.defaults if draft.new else {}), **draft.sent}
+        tried = [*rules.validations, *(found.rule for _, conditions in rules.conditions for found in conditions)]
+        given = self._given(collection, tried, draft)
+        problems = [problem for rule in rules.validations for problem in failures(rule, values, given)]
+        for found, conditions in rules.conditions:
+            if found.name not in draft.sent and not draft.new:
+                continue
+            if values.get(found.name) is None and state_of(found.meta, conditions, values, given).required:
+                problems.append(missing(found))
+        return problems
+
+    def _given(self, collection: Collection, rules: Iterable[Rule], draft: Draft) -> Given:
+        actor, catalogue = self._scene.actor, self._scene.snapshot.catalogue
+        paths = frozenset(path for rule in rules for path in paths_of(rule))
+        known = values_of(self._store, self._scene, self._fetch, paths)
+        return Given(collection, catalogue, creating=draft.new, user=actor.user, role=actor.role, known=known)
+
+    # The rows that are there
+
+    def permit(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:
+        """Check changes against the rows as they are; raises `Refused` NOT_FOUND or FORBIDDEN."""
+        if self.licence.policy.admin or not drafts:
+            return
+        grants = self.licence.grants(batch.collection, "update")
+        held = self._held(batch.collection, [str(draft.key) for draft in drafts], grants, fetch)
+        for draft in drafts:
+            self._permit_change(batch, draft, held[str(draft.key)], faults)
+            draft.rule = rule_of(grants)
+
+    def permit_unseen(self, batch: Batch, faults: Faults) -> None:
+        """Check changes that every permission allows of every row: which row it is does not matter."""
+        if not self.licence.policy.admin:
+            for draft in batch.drafts:
+                self._permit_change(batch, draft, self.licence.grants(batch.collection, "update"), faults)
+
+    def _permit_change(self, batch: Batch, draft: Draft, held: tuple[Grant, ...], faults: Faults) -> None:
+        if not covered(held, _named(batch, draft) - {batch.key_field}):
+            raise forbidden()
+        passing, failed = self._tried(held, batch.collection, draft)
+        for problem in failed if not passing else ():
+            faults.add(problem, draft.place)
+        for grant in passing:
+            self._preset(grant, batch.collection, draft)
+
+    def permit_removal(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
+        """Check that rows may be deleted."""
+        if not self.licence.policy.admin:
+            self._held(collection, keys, self.licence.grants(collection, "delete"), fetch)
+
+    def permit_unlinking(self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch) -> None:
+        """Check that rows may lose what they hold in a column."""
+        if self.licence.policy.admin or not keys:
+            return
+        held = self._held(collection, keys, self.licence.grants(collection, "update"), fetch)
+        if not all(covered(grants, [column]) for grants in held.values()):
+            raise forbidden()
+
+    def _held(
+        self, collection: Collection, keys: Sequence[str], grants: tuple[Grant, ...], fetch: Fetch
+    ) -> dict[str, tuple[Grant, ...]]:
+        """Return which of the grants hold for each row, all of which are locked."""
+        if not keys:
+            return {}
+        catalogue, policy = self._scene.snapshot.catalogue, self._scene.actor.policy
+        view = view_of(collection.name, catalogue=catalogue, policy=policy)
+        rules = [view.rule if view else NOTHING, *(grant.rule for grant in grants)]
+        rows = self._asked(collection, keys, rules, fetch, lock=True)
+        answers = {str(key): (seen, said) for key, seen, *said in rows}
+        held = {
+            key: tuple(grant for grant, holds in zip(grants, said, strict=True) if holds)
+            for key, (_, said) in answers.items()
+        }
+        missing = [key for key in keys if not held.get(key)]
+        if any(key not in answers or not answers[key][0] for key in missing):
+            raise not_found()
+        if missing:
+            raise forbidden()
+        return held
+
+    # What they have become
+
+    def check(self, batch: Batch, fetch: Fetch) -> None:
+        """Check rows that were written against the rules that let them be; raises `Refused` FORBIDDEN."""
+        by_rule: list[tuple[Filter, list[str]]] = []
+        for draft in batch.drafts:
+            if draft.rule is None or draft.key is None:
+                continue
+            if not by_rule or by_rule[-1][0] is not draft.rule:
+                by_rule.append((draft.rule, []))
+            by_rule[-1][1].append(draft.key)
+        for rule, keys in by_rule:
+            rows = self._asked(batch.collection, keys, [rule], fetch)
+            if len(rows) < len(keys) or not all(holds for _, holds in rows):
+                raise forbidden()
+
+    def _asked(
+        self, collection: Collection, keys: Sequence[str], rules: Sequence[Filter], fetch: Fetch, *, lock: bool = False
+    ) -> list[tuple[object, ...]]:
+        catalogue, actor = self._scene.snapshot.catalogue, self._scene.actor
+        predicates = [resolved(rule, collection, catalogue) for rule in rules]
+        text, values = gate(collection, list(dict.fromkeys(keys)), predicates, lock=lock).numbered()
+        return fetch(text, bound(values, Context((), actor.user, actor.role)))
+
+
+def _named(batch: Batch, draft: Draft) -> set[str]:
+    """Return the fields that a row was sent with, and the one that ties it to the row above."""
+    tied = {draft.tied} if draft.tied and draft.tied in draft.values else set()
+    return {str(name) for name in draft.sent} | tied
+
+
+def _field_rules(collection: Collection) -> FieldRules:
+    told = [(found, found.meta) for found in collection.fields.values() if found.meta]
+    validations = [
+        parse_field_rule(found.name, meta["validation"], message=_message(meta))
+        for found, meta in told
+        if meta.get("validation")
+    ]
+    conditions = [(found, parse_conditions(meta)) for found, meta in told if meta.get("conditions")]
+    defaults = {found.name: default_of(found, found.column) for found in collection.columns if found.column}
+    return FieldRules(tuple(validations), tuple(conditions), defaults)
+
+
+def _message(meta: Json) -> str | None:
+    said = meta.get("validation_message")
+    return said if isinstance(said, str) and said else None
+
+
+def _operand(value: object) -> Operand:
+    try:
+        found = variable(value)
+    except ValueError:
+        return Fixed(value)
+    return found if isinstance(found, Now | Current) else Fixed(value)
+
+
+def _as_it_is(value: object) -> object:
+    return value

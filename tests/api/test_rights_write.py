@@ -1,0 +1,244 @@
+"""What a role's permissions let it write: which fields of which items, before and after (decisions, section 11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.client import Answer, Client
+from tests.members import may, member
+from tests.things import Stage, Table, field, table
+
+MINE = {"status": {"_eq": "draft"}}
+
+
+@dataclass(frozen=True)
+class Desk:
+    stage: Stage
+    posts: Table
+    tags: Table
+
+    def member(self, *permissions: dict[str, Any]) -> Client:
+        return member(self.stage, *permissions)
+
+    def count(self, collection: str) -> int:
+        found: int = self.stage.value(f'SELECT count(*) FROM "{collection}"')
+        return found
+
+    def traces(self) -> int:
+        found: int = self.stage.value(
+            "SELECT (SELECT count(*) FROM system_activity WHERE action <> 'login') + count(*) FROM system_revisions"
+        )
+        return found
+
+    def refused(self, answer: Answer, status: int = 403) -> None:
+        assert answer.status == status, answer.text
+
+
+@pytest.fixture(scope="module")
+def desk(stage: Stage, admin: Client) -> Desk:
+    posts = table(
+        admin, field("title", "string"), field("status", "string"), field("note", "string"), field("owner", "uuid")
+    )
+    tags = table(admin, field("name", "string"), field("post", "integer"))
+    relation = {
+        "collection": tags.name,
+        "field": "post",
+        "related_collection": posts.name,
+        "meta": {"one_field": "tags"},
+    }
+    assert admin.post("/relations", relation).status == 200
+    return Desk(stage, posts, tags)
+
+
+@pytest.fixture
+def rows(desk: Desk) -> list[int]:
+    found = desk.posts.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
+    return [row["id"] for row in found]
+
+
+def test_only_allowed_fields_are_created_and_a_hidden_field_is_as_one_that_is_not_there(desk: Desk) -> None:
+    posts, caller = desk.posts, desk.member(may(desk.posts.name, "title", action="create"), may(desk.posts.name))
+    before = desk.count(posts.name), desk.traces()
+    hidden, missing = (caller.post(posts.path, {"title": "x", name: "y"}) for name in ("note", "nowhere"))
+    assert (hidden.status, hidden.text) == (missing.status, missing.text)
+    desk.refused(hidden)
+    desk.refused(caller.post(posts.path, [{"title": "x"}, {"note": "x"}]))
+    assert (desk.count(posts.name), desk.traces()) == before
+    assert caller.post(posts.path, {"title": "x"}).data["title"] == "x"
+
+
+def test_presets_stand_under_the_payload(desk: Desk) -> None:
+    presets = {"status": "draft", "owner": "$CURRENT_USER", "note": None}
+    caller = desk.member(
+        may(desk.posts.name, "title", "status", action="create", presets=presets),
+        may(desk.posts.name),
+        may("system_users", "id"),
+    )
+    me = caller.get("/users/me", fields="id").data["id"]
+    made = caller.post(desk.posts.path, [{"title": "x"}, {"title": "y", "status": "live"}]).data
+    assert [(row["status"], row["owner"]) for row in made] == [("draft", me), ("live", me)]
+
+
+def test_validation_looks_at_the_payload_with_its_presets(desk: Desk) -> None:
+    rule = {"_and": [{"title": {"_starts_with": "ok"}}, {"status": {"_eq": "draft"}}]}
+    caller = desk.member(
+        may(desk.posts.name, action="create", validation=rule, presets={"status": "draft"}), may(desk.posts.name)
+    )
+    assert caller.post(desk.posts.path, {"title": "ok 1"}).status == 200
+    refused = caller.post(desk.posts.path, {"title": "bad"})
+    assert (refused.status, refused.codes) == (422, ["FAILED_VALIDATION"])
+    assert refused.errors[0]["field"] == "title"
+    assert caller.post(desk.posts.path, {"title": "ok", "status": "live"}).status == 422
+
+
+def test_a_new_item_must_fulfil_the_rule_as_it_was_written(desk: Desk) -> None:
+    caller = desk.member(may(desk.posts.name, action="create", permissions=MINE), may(desk.posts.name))
+    before = desk.count(desk.posts.name), desk.traces()
+    desk.refused(caller.post(desk.posts.path, {"title": "x", "status": "live"}))
+    desk.refused(caller.post(desk.posts.path, [{"status": "draft"}, {"status": "live"}]))
+    desk.refused(caller.post(desk.posts.path, {"title": "no status"}))
+    assert (desk.count(desk.posts.name), desk.traces()) == before
+    assert caller.post(desk.posts.path, {"status": "draft"}).status == 200
+
+
+def test_one_of_several_permissions_lets_an_item_be(desk: Desk) -> None:
+    caller = desk.member(
+        may(desk.posts.name, "title", "status", action="create", permissions=MINE),
+        may(desk.posts.name, "status", "note", action="create", permissions={"status": {"_eq": "live"}}),
+        may(desk.posts.name),
+    )
+    assert caller.post(desk.posts.path, {"title": "x", "status": "draft"}).status == 200
+    assert caller.post(desk.posts.path, {"note": "x", "status": "live"}).status == 200
+    desk.refused(caller.post(desk.posts.path, {"title": "x", "note": "x", "status": "live"}))
+    desk.refused(caller.post(desk.posts.path, {"title": "x", "status": "live"}))
+
+
+def test_a_changed_item_fulfils_the_rule_before_and_after(desk: Desk, rows: list[int]) -> None:
+    draft, live = rows
+    caller = desk.member(may(desk.posts.name, action="update", permissions=MINE), may(desk.posts.name))
+    path = desk.posts.path
+    before = desk.traces()
+    desk.refused(caller.patch(f"{path}/{live}", {"title": "x"}))
+    desk.refused(caller.patch(f"{path}/{draft}", {"status": "live"}))
+    desk.refused(caller.patch(path, {"keys": rows, "data": {"title": "x"}}))
+    desk.refused(caller.patch(path, [{"id": draft, "title": "x"}, {"id": live, "title": "x"}]))
+    desk.refused(caller.patch(path, {"query": {"filter": {"id": {"_in": rows}}}, "data": {"title": "x"}}))
+    desk.refused(caller.patch(f"{path}/999999", {"title": "x"}), 404)
+    assert desk.traces() == before
+    assert caller.patch(f"{path}/{draft}", {"title": "x"}).data["title"] == "x"
+
+
+def test_hidden_items_are_not_there_for_writes(desk: Desk, rows: list[int]) -> None:
+    draft, live = rows
+    caller = desk.member(
+        may(desk.posts.name, permissions=MINE),
+        may(desk.posts.name, action="update", permissions=MINE),
+        may(desk.posts.name, action="delete", permissions=MINE),
+    )
+    path = desk.posts.path
+    for key in (live, 999999):
+        assert caller.patch(f"{path}/{key}", {"title": "x"}).status == 404
+        assert caller.delete(f"{path}/{key}").status == 404
+    assert caller.patch(f"{path}/{live}", {"title": "x"}).text == caller.patch(f"{path}/999999", {"title": "x"}).text
+    assert caller.delete(path, rows).status == 404
+    assert caller.delete(path, {"query": {"limit": -1}}).status == 204
+    assert [row["id"] for row in desk.posts.get(**{"filter[id][_in]": f"{draft},{live}"}).data] == [live]
+
+
+def test_fields_of_a_change_are_those_of_the_permissions_that_hold_for_the_item(desk: Desk, rows: list[int]) -> None:
+    draft, live = rows
+    caller = desk.member(
+        may(desk.posts.name, "title", action="update"),
+        may(desk.posts.name, "note", action="update", permissions=MINE),
+        may(desk.posts.name),
+    )
+    path = desk.posts.path
+    assert caller.patch(f"{path}/{draft}", {"title": "x", "note": "y"}).data["note"] == "y"
+    desk.refused(caller.patch(f"{path}/{live}", {"title": "x", "note": "y"}))
+    assert caller.patch(f"{path}/{live}", {"title": "x"}).data["title"] == "x"
+    desk.refused(caller.patch(f"{path}/{draft}", {"status": "x"}))
+
+
+def test_presets_and_validation_of_changes(desk: Desk, rows: list[int]) -> None:
+    caller = desk.member(
+        may(desk.posts.name, "title", action="update", presets={"note": "set"}, validation={"title": {"_neq": "bad"}}),
+        may(desk.posts.name),
+    )
+    path = f"{desk.posts.path}/{rows[0]}"
+    assert caller.patch(path, {"title": "bad"}).codes == ["FAILED_VALIDATION"]
+    changed = caller.patch(path, {"title": "good"}).data
+    assert (changed["title"], changed["note"]) == ("good", "set")
+
+
+def test_who_may_write_but_not_read_is_answered_nothing(desk: Desk, rows: list[int]) -> None:
+    caller = desk.member(may(desk.posts.name, action="create"), may(desk.posts.name, "title", action="update"))
+    assert caller.post(desk.posts.path, {"title": "blind"}).status == 204
+    assert caller.patch(f"{desk.posts.path}/{rows[0]}", {"title": "blind"}).status == 204
+    hiding = desk.member(may(desk.posts.name, action="create"), may(desk.posts.name, permissions=MINE))
+    assert hiding.post(desk.posts.path, {"status": "live"}).status == 204
+    answered = hiding.post(desk.posts.path, [{"status": "draft"}, {"status": "live"}]).data
+    assert [row["status"] for row in answered] == ["draft"]
+
+
+def test_nested_writes_take_the_rights_of_the_other_collection(desk: Desk, rows: list[int]) -> None:
+    posts, tags, draft = desk.posts, desk.tags, rows[0]
+    reading = [may(posts.name), may(tags.name)]
+    writing = [may(posts.name, action="create"), may(posts.name, action="update")]
+    path, before = f"{posts.path}/{draft}", (desk.count(tags.name), desk.traces())
+    caller = desk.member(*reading, *writing)
+    desk.refused(caller.patch(path, {"tags": [{"name": "x"}]}))
+    desk.refused(caller.post(posts.path, {"title": "x", "tags": [{"name": "x"}]}))
+    named = desk.member(*reading, *writing, may(tags.name, "name", action="create"))
+    desk.refused(named.patch(path, {"tags": [{"name": "x"}]}))  # the column that ties it is written as well
+    ruled = desk.member(*reading, *writing, may(tags.name, action="create", permissions={"name": {"_eq": "ok"}}))
+    desk.refused(ruled.patch(path, {"tags": [{"name": "x"}]}))
+    assert (desk.count(tags.name), desk.traces()) == before
+    assert ruled.patch(f"{path}?fields=tags.name", {"tags": [{"name": "ok"}]}).data == {"tags": [{"name": "ok"}]}
+    desk.refused(ruled.patch(path, {"tags": []}))  # to unlink is to change
+    unlinking = desk.member(*reading, *writing, may(tags.name, "post", action="update"))
+    assert unlinking.patch(path, {"tags": []}).data["tags"] == []
+
+
+def test_what_a_caller_cannot_see_is_never_unlinked(desk: Desk, rows: list[int]) -> None:
+    posts, tags, draft = desk.posts, desk.tags, rows[0]
+    tags.add({"name": "seen", "post": draft}, {"name": "hidden", "post": draft})
+    seen = {"name": {"_eq": "seen"}}
+    caller = desk.member(
+        may(posts.name),
+        may(posts.name, action="update"),
+        may(tags.name, permissions=seen),
+        may(tags.name, action="update"),
+    )
+    assert caller.patch(f"{posts.path}/{draft}", {"tags": []}).data["tags"] == []
+    assert tags.column("name", f"filter[post]={draft}") == ["hidden"]
+
+
+def test_rules_see_variables_of_the_caller(desk: Desk) -> None:
+    own = {"owner": {"_eq": "$CURRENT_USER"}}
+    caller = desk.member(
+        may(desk.posts.name),
+        may(desk.posts.name, action="create", validation={"title": {"_eq": "$CURRENT_USER.email"}}),
+        may(desk.posts.name, action="update", permissions=own),
+        may("system_users", "id", "email"),
+    )
+    me = caller.get("/users/me").data
+    assert caller.post(desk.posts.path, {"title": "x"}).status == 422
+    made = caller.post(desk.posts.path, {"title": me["email"], "owner": me["id"]}).data
+    assert caller.patch(f"{desk.posts.path}/{made['id']}", {"note": "mine"}).status == 200
+
+
+def test_nobody_writes_without_permission(desk: Desk, rows: list[int]) -> None:
+    for caller in (desk.member(may(desk.posts.name)), desk.member(), desk.stage.anonymous):
+        for name in (desk.posts.name, "nowhere", "system_users"):
+            path = f"/items/{name}"
+            answers = (
+                caller.post(path, {"title": "x"}),
+                caller.patch(f"{path}/{rows[0]}", {"title": "x"}),
+                caller.patch(path, {"keys": rows, "data": {}}),
+                caller.delete(f"{path}/{rows[0]}"),
+                caller.delete(path, rows),
+            )
+            assert {(answer.status, answer.text) for answer in answers} == {(403, answers[0].text)}
