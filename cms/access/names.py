@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from cms.access.views import View
@@ -88,6 +88,7 @@ class Walker:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
         if self.fields > MAX_FIELDS_IN_ALL:
             raise invalid_query(f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields")
+        _refuse_namesakes(asked.values())
         return tuple(pick if _is_stores(pick, view) else self._pick(pick, view, level) for pick in asked.values())
 
     def _written_out(self, query: Query, view: View) -> list[Pick]:
@@ -209,7 +210,7 @@ class Walker:
         found = self._field(view, name.bare)
         link = link_of(self.catalogue, view.collection, name.field)
         if link is None or name.function or not leads_on(inner):
-            return At(self._named(name, view), self._own(inner, found))
+            return At(self._tested(name, view), self._own(inner, found))
         if isinstance(inner, And | Or) and not link.to_many and _tests_key(inner):
             return self.filter(_distributed(name, inner), view, level)
         if isinstance(inner, And | Or) and any(isinstance(item, Some) for item in inner.items):
@@ -217,6 +218,10 @@ class Walker:
         self._check_depth(level + 1)
         name, target = self._through(name, link, view)
         return At(name, self._beyond(inner, target, level + 1))
+
+    def _tested(self, name: Name, view: View) -> Name:
+        """A function sees what its field shows; a collection behind a field's name is there to be followed only."""
+        return self._named(name, view) if name == Name(name.bare) else self._comparable(name, view)
 
     def _beyond(self, inner: Filter, target: View, level: int) -> Filter:
         if isinstance(inner, Some):
@@ -253,7 +258,11 @@ class Walker:
         usual = () if said else usual_sort(view.collection)
         last = tie_breakers(view.collection)
         seen = [name for name in (*usual, *last) if name.field == view.collection.primary_key or view.sees(name.field)]
-        return (*said, *(Term((self._named(name, view),)) for name in seen))
+        return (*said, *(Term((self._ordering(name, view),)) for name in seen))
+
+    def _ordering(self, name: Name, view: View) -> Name:
+        """The primary key orders every row, even those in which it is not there for the caller."""
+        return name if name.field == view.collection.primary_key else self._named(name, view)
 
     def _term(self, term: Term, view: View, level: int) -> Term:
         if term.aggregate:
@@ -276,8 +285,8 @@ class Walker:
     # Names
 
     def _named(self, name: Name, view: View) -> Name:
-        """Return a name with the rule under which its field is there; the primary key orders every row."""
-        return replace(name, when=view.mask(name.bare)) if view.sees(name.bare) else name
+        """Return a name with the rule under which its field is there."""
+        return replace(name, when=view.mask(name.bare))
 
     def _comparable(self, name: Name, view: View) -> Name:
         found = self._field(view, name.field)
@@ -349,6 +358,15 @@ def _united(one: Pick, other: Pick) -> Pick:
     if one.nested.aggregates or one.nested.groups:
         return one
     return replace(one, nested=replace(one.nested, picks=(*other.nested.picks, *one.nested.picks)))
+
+
+def _refuse_namesakes(picks: Iterable[Pick]) -> None:
+    """One key holds one field, or what the collections behind a many-to-any field show of it."""
+    meant: dict[str, Name] = {}
+    for pick in picks:
+        name = replace(pick.name, field=pick.name.bare)
+        if meant.setdefault(pick.key, name) != name:
+            raise invalid_query(f'Two fields would both be called "{pick.key}"', parameter="fields")
 
 
 def _distributed(name: Name, inner: And | Or) -> Filter:

@@ -9,7 +9,6 @@ from cms.query.ast import Current, Slot, Test
 from cms.query.bind import Bind
 from cms.query.operators import OPERATORS, Operator, Takes
 from cms.query.resolved import AnyOf, Check, Hit, Predicate, Subject, Value
-from cms.schema.model import Field
 from cms.schema.types import Family, parse_geometry, parse_text
 
 
@@ -50,7 +49,7 @@ def _comparable(found: Subject, value: Value, operator: Operator) -> Subject:
 
 
 def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
-    parse = value.type.parse
+    parse = value.parse
     match operator.takes:
         case Takes.LIST:
             return lambda found: [parse(item) for item in found]  # type: ignore[attr-defined]
@@ -69,13 +68,13 @@ def escaped(text: str) -> str:
 
 def hits(values: Sequence[Value], word: Slot) -> Predicate:
     """Return the search for a word in the values; in none it finds nothing."""
-    return AnyOf(tuple(Hit(value, _word(value.field, word)) for value in values))
+    return AnyOf(tuple(Hit(value, _word(value, word)) for value in values))
 
 
-def _word(field: Field, word: Slot) -> Bind:
-    if field.type.family is Family.TEXT:
+def _word(value: Value, word: Slot) -> Bind:
+    if value.family is Family.TEXT:
         return Bind(word, parse_text, "search")
-    return Bind(word, lambda found: _or_null(field.type.parse, found), "search")
+    return Bind(word, lambda found: _or_null(value.parse, found), "search")
 
 
 def _or_null(parse: Callable[[object], str], found: object) -> str | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import assert_never
 
 from cms.fragment import EMPTY, Fragment, concat, fill, join, name, param, quoted, text
 from cms.query import functions
+from cms.query.ast import Fixed
 from cms.query.bind import Bind
 from cms.query.operators import Takes
 from cms.query.resolved import All, AnyOf, Check, Exists, Hit, Predicate, Step, Subject, Value
@@ -30,7 +32,14 @@ def meeting(link: Link, level: int) -> Fragment:
     cast = link.cast
     far = f"{far}::text" if cast == "text" else far
     told = text(f"{alias(level)}.{quoted(link.told_by)}")
-    return fill(shape, text(far), told, param(link.target, "text"), text(near), param(_LOOKS[cast], "text"), text(cast))
+    target, looks = param(_constant(link.target), "text"), param(_constant(_LOOKS[cast]), "text")
+    return fill(shape, text(far), told, target, text(near), looks, text(cast))
+
+
+@lru_cache(maxsize=1024)
+def _constant(value: str) -> Bind:
+    """Return one parameter for a text, however often it is printed: so GROUP BY knows the expression of SELECT."""
+    return Bind(Fixed(value), str, "")
 
 
 _LOOKS = {

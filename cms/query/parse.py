@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cms.errors import invalid_query
 from cms.query import limits
-from cms.query.ast import EVERYTHING, Aggregate, Name, Pick, Query, Said, Slot, Term, Window
+from cms.query.ast import EVERYTHING, KEY, Aggregate, Name, Pick, Query, Said, Slot, Term, Window
 from cms.query.brackets import listed, nested
 from cms.query.filters import decoded, parse_filter, parse_name
 from cms.query.literals import Literals
@@ -115,6 +115,8 @@ class _Parser:
         if scope:
             name = replace(name, field=f"{name.field}:{scope}")
         key = segment if segment in aliases else name.key
+        if key == KEY:
+            raise invalid_query("fields holds an empty name", parameter="fields")
         opened = [rest for rest in rests if rest]
         place = head if deep.get(head) is not None else segment
         if deep.get(place) is None and not opened:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cms.query.bind import Bind
 from cms.query.operators import Operator
 from cms.query.walk import Link
 from cms.schema.model import Collection, Field
-from cms.schema.types import TYPES, Family, Type
+from cms.schema.types import TYPES, Family, Type, parse_real
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,11 @@ class Value:
         column = self.field.column
         single = column and column.base_type == "float4" and not self.function
         return "real" if single else self.type.cast
+
+    @property
+    def parse(self) -> Callable[[object], str]:
+        """What makes an operand a parameter; what the cast would refuse is refused before any row is looked at."""
+        return parse_real if self.cast == "real" else self.type.parse
 
 
 @dataclass(frozen=True, slots=True)

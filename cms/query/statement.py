@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cms.query.resolved import ReadPlan, paths_of
+from cms.query.resolved import Output, ReadPlan, Shown, paths_of
 from cms.query.select import select
-from cms.schema.model import Version
+from cms.schema.model import Field, Version
 
 Row = Sequence[Any]
 Path = tuple[str, ...]
@@ -18,7 +18,8 @@ Path = tuple[str, ...]
 class Statement:
     """What the plan cache holds. `paths` are the places of the columns in an item, in order.
 
-    `touched` are the collections that it reads.
+    `fields` are the fields that stand there as they are, None for anything else; `touched` are the collections that
+    it reads.
     """
 
     text: str
@@ -27,6 +28,7 @@ class Statement:
     counts: tuple[str, ...]
     grouped: bool = False
     touched: frozenset[str] = frozenset()
+    fields: tuple[Field | None, ...] = ()
 
     def version(self, rows: Sequence[Row]) -> Version:
         """Return the counters under which the rows were read."""
@@ -65,4 +67,9 @@ def finish(plan: ReadPlan, touched: frozenset[str] = frozenset()) -> Statement:
     """Print a plan and number its parameters."""
     text, values = select(plan).numbered()
     paths = paths_of(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
-    return Statement(text, values, paths, plan.counts, plan.grouping is not None, touched)
+    fields = tuple(_field(item) for item in plan.outputs)
+    return Statement(text, values, paths, plan.counts, plan.grouping is not None, touched, fields)
+
+
+def _field(item: Output) -> Field | None:
+    return item.value.field if isinstance(item, Shown) and item.value.function is None else None

@@ -34,8 +34,8 @@ def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | 
     """
     field, _, scope = field.partition(":")
     many = catalogue.by_many.get((collection.name, field))
-    if many and scope:
-        return _arm(catalogue, many, scope)
+    if scope:
+        return _arm(catalogue, many, scope) if many else None
     if many and many.one_collection:
         far = many.constraint.foreign_column if many.constraint else _key(catalogue, many.one_collection)
         return Link(many, many.one_collection, field, far, to_many=False) if far else None

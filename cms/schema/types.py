@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import re
+import struct
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -94,6 +95,18 @@ def parse_float(value: object) -> str:
     if math.isinf(nearest) or (nearest == 0 and number != 0):
         raise OutOfRange("it is out of range")
     return str(number)
+
+
+def parse_real(value: object) -> str:
+    """Take what single precision can hold."""
+    found = parse_float(value)
+    try:
+        (nearest,) = struct.unpack("<f", struct.pack("<f", float(found)))
+    except OverflowError:
+        raise OutOfRange("it is out of range") from None
+    if nearest == 0 and float(found) != 0:
+        raise OutOfRange("it is out of range")
+    return found
 
 
 def parse_decimal(value: object) -> str:

@@ -44,7 +44,7 @@ def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
         rows = _fetch(store, scene, found, literals)
         items: Any = found.items(rows)
         if _is_singleton(scene, ask.collection) and not found.grouped:
-            items = items[0] if items else defaults(scene.snapshot.catalogue.collections[ask.collection], found)
+            items = items[0] if items else defaults(found)
         meta = {"meta": found.meta(rows)} if found.counts else {}
         return jsontext.dumps({"data": items, **meta})
 
@@ -119,9 +119,9 @@ def statement_for(store: Store, scene: Scene, collection: str, query: Query) -> 
     return scene.snapshot.plans.get((collection, query, policy), make)
 
 
-def defaults(collection: Collection, asked: Statement) -> Item:
+def defaults(asked: Statement) -> Item:
     """Return a singleton that has no row yet: of what was asked for, the columns' defaults, else null."""
-    return {path[0]: _default(collection.fields.get(path[0])) for path in asked.paths}
+    return {path[0]: _default(field) for path, field in zip(asked.paths, asked.fields, strict=True)}
 
 
 def _default(field: Field | None) -> object:

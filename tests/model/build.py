@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -13,7 +13,7 @@ import psycopg
 from tests.client import Client
 from tests.model.pools import CSVS, KEYS, NOWHERE, ROWS, TEXTS
 from tests.model.shape import KEY, Collection, Link, Row, Shape, World
-from tests.model.values import read
+from tests.model.values import rank, read
 
 NAMES = {kind: (kind,) for kind in ROWS} | {"string": ("title", "order"), "integer": ("n", "Rank")}
 
@@ -116,12 +116,20 @@ def load(connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[R
 
 def world_of(connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[Row]]) -> World:
     """Return the model's view of rows that are drawn in the form of JSON."""
-    found = {
-        name: [{column: _value(shape[name].columns[column], value) for column, value in row.items()} for row in items]
-        for name, items in rows.items()
-    }
     keys = [str(row[KEY]) for items in rows.values() for row in items]
-    return World(shape, found, *dialect(connection, [*shape, *keys]))
+    return peopled(World(shape, {}, *dialect(connection, [*shape, *keys])), rows)
+
+
+def peopled(world: World, rows: Mapping[str, list[Row]]) -> World:
+    """Return a world with these rows instead of its own, in the order of their keys."""
+    found = {name: [_typed(world.shape[name], row) for row in items] for name, items in rows.items()}
+    for name, items in found.items():
+        items.sort(key=lambda row, kind=world.shape[name].columns[KEY]: rank(world, kind, row[KEY]))  # type: ignore[misc]
+    return replace(world, rows=found)
+
+
+def _typed(collection: Collection, row: Row) -> Row:
+    return {column: _value(collection.columns[column], value) for column, value in row.items()}
 
 
 def _value(kind: str, said: Any) -> Any:

@@ -57,9 +57,9 @@ def paged(items: list[Any], params: Params) -> list[Any]:
 
 
 def ordered(world: World, collection: Collection, rows: list[Row], sort: Sequence[str]) -> list[Row]:
-    """Sort by each term, the last one first: a stable sort leaves ties as they were."""
+    """Sort by each term, the last one first: a stable sort leaves ties as they were, in the order of their keys."""
     usual = [collection.sort_field] if collection.sort_field else []
-    for term in reversed([*(sort or usual), KEY]):
+    for term in reversed(sort or usual):
         path = term.removeprefix("-").split(".")
         rows = sorted(rows, key=lambda row: _sorted_by(world, collection, row, path), reverse=term.startswith("-"))
     return rows
@@ -85,29 +85,30 @@ def item(
 ) -> dict[str, Any]:
     """Return one item with what its paths ask for."""
     shows: dict[str, Any] = {}
-    for name, rests in _asked(collection, paths).items():
+    for name, rests in asked(collection, paths).items():
         meant = aliases.get(name, name)
         key = name if name in aliases else key_of(name)
         link = collection.links.get(meant)
         if link and link.told_by:
             shows[link.near] = shows.get(link.near) or _opened(world, row, link, paths=rests, deep={})
-        elif link is None:
+        elif link is None or not (link.many or rests):  # a to-one that is not opened shows its key
             shows[key] = shown(*value_of(world, collection, row, meant))
         else:
             shows[key] = _opened(world, row, link, paths=rests, deep=deep.get(name, {}))
     return shows
 
 
-def _asked(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
+def asked(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
     """Return what is asked of each field; `*` is every column and every list, `*.*` all that either may lead to."""
-    asked: dict[str, list[Path]] = {}
+    found: dict[str, list[Path]] = {}
     for head, *rest in paths:
-        every = [*collection.columns, *(name for name, link in collection.links.items() if link.many)]
+        lists = (name for name, link in collection.links.items() if link.many and (rest or link.listed))
+        every = [*collection.columns, *lists]
         for name in every if head == "*" else [head]:
             for meant in (collection.arms(name) if rest else []) or [name]:
-                asked.setdefault(meant, []).extend([rest] if rest else [])
-    opened = {name.partition(":")[0] for name in asked if ":" in name}
-    return {name: rests for name, rests in asked.items() if name not in opened}
+                found.setdefault(meant, []).extend([rest] if rest else [])
+    opened = {name.partition(":")[0] for name in found if ":" in name}
+    return {name: rests for name, rests in found.items() if name not in opened}
 
 
 def _opened(world: World, row: Row, link: Link, *, paths: list[Path], deep: Params) -> Any:

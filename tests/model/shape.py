@@ -16,7 +16,7 @@ class Link:
     """One step of a relation: the rows of `target` whose column `far` equals this side's column `near`.
 
     `told_by` is this side's column with the name of the collection that the step leads to (many-to-any); such a link
-    is named `item:headings`, and its key is held as text.
+    is named `item:headings`, and its key is held as text. Of lists `*` names those that are `listed`.
     """
 
     target: str
@@ -24,6 +24,7 @@ class Link:
     far: str
     many: bool
     told_by: str | None = None
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ Shape = Mapping[str, Collection]
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A shape with its rows. `order` ranks every text as the database's collation does."""
+    """A shape with its rows in the order of their keys. `order` ranks every text as the database's collation does."""
 
     shape: Shape
     rows: Mapping[str, list[Row]]

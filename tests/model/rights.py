@@ -1,0 +1,129 @@
+"""The rights of a member, the slow way: of the whole world the part that is there for it (docs/permissions.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.model.filters import Said, holds
+from tests.model.reads import Params, Path, asked
+from tests.model.shape import KEY, Collection, Link, Row, Shape, World
+
+RAW = "@"
+"""Under this name a visible row holds its key, by which it is ordered and found even where it may not be shown."""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """The fields (`*` is all) of the rows that fulfil the rule; `inherited` from the role's parent."""
+
+    collection: str
+    fields: tuple[str, ...]
+    rule: Said
+    inherited: bool = False
+
+    def covers(self, name: str) -> bool:
+        return "*" in self.fields or name in self.fields
+
+
+Role = Sequence[Grant]
+
+
+def granted(role: Role, name: str) -> list[Grant]:
+    return [grant for grant in role if grant.collection == name]
+
+
+# What there is
+
+
+def visible_shape(shape: Shape, role: Role) -> Shape:
+    """Return the collections, columns and links that are there for a role in at least some rows."""
+    return {name: _visible(shape, role, found) for name, found in shape.items() if granted(role, name)}
+
+
+def _visible(shape: Shape, role: Role, collection: Collection) -> Collection:
+    columns = {name: kind for name, kind in collection.columns.items() if sees(role, collection.name, name)}
+    links = {
+        name: _raw(role, name, link)
+        for name, link in collection.links.items()
+        if _goes(role, collection.name, (name, link))
+    }
+    sort_field = collection.sort_field if collection.sort_field in columns else None
+    return Collection(collection.name, columns, links, sort_field)
+
+
+def sees(role: Role, collection: str, name: str) -> bool:
+    return any(grant.covers(name) for grant in granted(role, collection))
+
+
+def _goes(role: Role, collection: str, named: tuple[str, Link]) -> bool:
+    """A link needs its field, the column that tells of it, the other collection, and the column that points back."""
+    name, link = named
+    here = [name.partition(":")[0], *([link.told_by] if link.told_by else [])]
+    there = [link.far] if link.many else []
+    return (
+        bool(granted(role, link.target))
+        and all(sees(role, collection, field) for field in here)
+        and all(sees(role, link.target, field) for field in there)
+    )
+
+
+def _raw(role: Role, name: str, link: Link) -> Link:
+    """A key that is not shown still ties rows together; `*` lists by key only where the key is a field."""
+    if link.many:
+        return replace(link, near=RAW + name, listed=sees(role, link.target, KEY))
+    return replace(link, far=RAW)
+
+
+def visible_world(world: World, role: Role) -> World:
+    """Return the rows that a grant allows, each with the fields of those that allow it; others are null."""
+    shape = visible_shape(world.shape, role)
+    return replace(world, shape=shape, rows={name: list(_rows(world, role, found)) for name, found in shape.items()})
+
+
+def _rows(world: World, role: Role, visible: Collection) -> list[Row]:
+    full, grants, found = world.shape[visible.name], granted(role, visible.name), []
+    for row in world.rows[visible.name]:
+        allowing = [grant for grant in grants if holds(world, full, row, grant.rule)]
+        if allowing:
+            found.append(_shown(visible, row, allowing))
+    return found
+
+
+def _shown(visible: Collection, row: Row, allowing: list[Grant]) -> Row:
+    def there(name: str) -> bool:
+        return any(grant.covers(name) for grant in allowing)
+
+    columns = {name: row[name] if there(name) else None for name in visible.columns}
+    lists = {RAW + name: row[KEY] if there(name) else None for name, link in visible.links.items() if link.many}
+    return {**columns, **lists, RAW: row[KEY]}
+
+
+# What may be asked
+
+
+def lists_unkeyed(shape: Shape, collection: Collection, query: Params) -> bool:
+    """Tell whether a query lists items by a key that is no field for its caller."""
+    if "aggregate" in query or "groupBy" in query:
+        return False
+    paths = [path.split(".") for path in query.get("fields", ["*"])]
+    return _unkeyed(shape, collection, paths, query)
+
+
+def _unkeyed(shape: Shape, collection: Collection, paths: list[Path], params: Mapping[str, Any]) -> bool:
+    aliases, deep = params.get("alias", {}), params.get("deep", {})
+    return any(
+        _opens_unkeyed(shape, link, rests, deep.get(name, {}))
+        for name, rests in asked(collection, paths).items()
+        if (link := collection.links.get(aliases.get(name, name)))
+    )
+
+
+def _opens_unkeyed(shape: Shape, link: Link, paths: list[Path], deep: Mapping[str, Any]) -> bool:
+    if "_aggregate" in deep or "_groupBy" in deep:
+        return False
+    if not paths:
+        return link.many and not link.listed
+    params = {"alias": deep.get("_alias", {}), "deep": {key: value for key, value in deep.items() if key[0] != "_"}}
+    return _unkeyed(shape, shape[link.target], paths, params)

@@ -1,0 +1,228 @@
+"""Strategies: roles for a shape, queries that name what is not there, and changes of what is not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.model.build import peopled
+from tests.model.generate import Json, filters
+from tests.model.pools import ROWS, UUIDS
+from tests.model.rights import Grant, Role, sees, visible_shape, visible_world
+from tests.model.shape import KEY, Collection, Row, Shape, World
+
+USER, ROLE, PARENT = UUIDS[:3]
+FIRST_NAME, ROLE_NAME = "a", "AB"
+
+MISSING = "nowhere"
+
+
+# Roles
+
+
+@st.composite
+def roles(draw: st.DrawFn, shape: Shape) -> Role:
+    """Draw up to three grants for each collection; one at least shows its titles, so that there is what to ask for."""
+    found: list[Grant] = []
+    for name, collection in shape.items():
+        if draw(st.integers(0, 6)):
+            found += [draw(_grant(shape, collection, first=not n)) for n in range(draw(st.integers(1, 3)))]
+    return found or [Grant(next(iter(shape)), ("*",), {})]
+
+
+@st.composite
+def _grant(draw: st.DrawFn, shape: Shape, collection: Collection, *, first: bool) -> Grant:
+    names = [*collection.columns, *dict.fromkeys(link.partition(":")[0] for link in collection.links)]
+    always = {"title", KEY} & {*collection.columns} if first else set()
+    some = draw(st.sets(st.sampled_from(names))) | (always if draw(st.integers(0, 4)) else always - {KEY} or always)
+    fields = ("*",) if draw(st.integers(0, 2)) == 0 else tuple(sorted(some))
+    rule = {} if draw(st.integers(0, 3)) == 0 else draw(filters(shape, collection, 2))
+    return Grant(collection.name, fields, rule, inherited=draw(st.booleans()))
+
+
+# Variables
+
+
+def with_variables(said: Any) -> Any:
+    """Write a filter with variables that mean what its literals say."""
+    match said:
+        case dict():
+            return {name: _variable(name, value) for name, value in said.items()}
+        case list():
+            return [with_variables(item) for item in said]
+        case _:
+            return said
+
+
+TOMORROW = "$NOW(+1 day)"
+VARIABLES = {
+    USER: "$CURRENT_USER",
+    ROLE: "$CURRENT_USER.role",
+    FIRST_NAME: "$CURRENT_USER.first_name",
+    ROLE_NAME: "$CURRENT_ROLE.name",
+}
+COMPARED = ("_eq", "_neq", "_lt", "_lte", "_gt", "_gte", "_ieq", "_nieq")
+
+
+def _variable(name: str, value: Any) -> Any:
+    if name == "timestamp" and value == {"_nnull": True}:
+        return {"_lt": TOMORROW}
+    if name in COMPARED and isinstance(value, str):
+        return VARIABLES.get(value, value)
+    if name in ("_in", "_nin") and isinstance(value, list) and len(value) == 1:
+        return [VARIABLES.get(item, item) if isinstance(item, str) else item for item in value]
+    return with_variables(value) if isinstance(value, dict | list) else value
+
+
+def without_variables(said: Any) -> Any:
+    """Write a filter, or a whole query, with the literals that its variables mean."""
+    literals = {variable: value for value, variable in VARIABLES.items()}
+    return _replaced(said, {**literals, TOMORROW: "9999-12-31T00:00:00Z"})
+
+
+def without_paths(said: Any) -> Any:
+    """Take back the variables that read what a member of these roles may not."""
+    return _replaced(said, {variable: value for value, variable in VARIABLES.items() if "." in variable})
+
+
+def _replaced(said: Any, literals: Mapping[str, str]) -> Any:
+    match said:
+        case dict():
+            return {name: _replaced(value, literals) for name, value in said.items()}
+        case list():
+            return [_replaced(item, literals) for item in said]
+        case str():
+            return literals.get(said, said)
+        case _:
+            return said
+
+
+# Queries that name what is not there
+
+
+@st.composite
+def poisoned(draw: st.DrawFn, shape: Shape, role: Role, name: str, query: Json) -> Json:
+    """Draw a query that names a field that is hidden or missing, here or behind a link."""
+    visible = visible_shape(shape, role)
+    collection = visible[name]
+    grouped = "aggregate" in query or "groupBy" in query
+    place = draw(st.sampled_from(IN_GROUPS if grouped else IN_ITEMS))
+    links = [] if place in HERE_ONLY else [*collection.links]
+    steps = draw(st.lists(st.sampled_from(links), max_size=1)) if links else []
+    end = visible[collection.links[steps[0]].target] if steps else collection
+    return place(query, steps, draw(st.sampled_from(_hidden(shape[end.name], end, role))))
+
+
+def _hidden(collection: Collection, visible: Collection, role: Role) -> list[str]:
+    """Return names that are not there for a caller: of no field, of columns, of lists, of what lies beyond a field."""
+    columns = [name for name in collection.columns if name not in visible.columns]
+    links = [name for name in collection.links if name not in visible.links]
+    return [MISSING, *columns, *(f"{name}.title" if sees(role, collection.name, name) else name for name in links)]
+
+
+def _in_filter(query: Json, steps: list[str], name: str) -> Json:
+    return {**query, "filter": {"_and": [query.get("filter", {}), _at(steps, {name: {"_null": True}})]}}
+
+
+def _in_or(query: Json, steps: list[str], name: str) -> Json:
+    return {**query, "filter": {"_or": [_at(steps, {"_or": [{name: {"_nnull": True}}]}), {KEY: {"_null": True}}]}}
+
+
+def _in_none(query: Json, steps: list[str], name: str) -> Json:
+    return {**query, "filter": _at(steps, {f"count({name})": {"_eq": 0}})}
+
+
+def _at(steps: list[str], inner: Json) -> Json:
+    for step in reversed(steps):
+        inner = {step: inner}
+    return inner
+
+
+def _in_sort(query: Json, steps: list[str], name: str) -> Json:
+    return {**query, "sort": ["-" + ".".join([*steps, name])]}
+
+
+def _in_fields(query: Json, steps: list[str], name: str) -> Json:
+    return {**query, "fields": [*query.get("fields", ["*"]), ".".join([*steps, name])]}
+
+
+def _in_function(query: Json, steps: list[str], name: str) -> Json:
+    return {**query, "fields": [*query.get("fields", ["*"]), ".".join([*steps, f"count({name})"])]}
+
+
+def _in_alias(query: Json, steps: list[str], name: str) -> Json:
+    fields = [*query.get("fields", ["*"]), "other"]
+    return {**query, "fields": fields, "alias": {**query.get("alias", {}), "other": name}}
+
+
+def _in_deep(query: Json, steps: list[str], name: str) -> Json:
+    if not steps:
+        return _in_alias(query, steps, name)
+    return {"fields": [f"{steps[0]}.*"], "deep": {steps[0]: {"_filter": {name: {"_null": True}}}}}
+
+
+def _in_groups(query: Json, steps: list[str], name: str) -> Json:
+    return {"groupBy": [name], "aggregate": {"count": ["*"]}}
+
+
+def _in_aggregates(query: Json, steps: list[str], name: str) -> Json:
+    return {**query, "aggregate": {**query.get("aggregate", {}), "countDistinct": [name]}}
+
+
+def _in_group_sort(query: Json, steps: list[str], name: str) -> Json:
+    return {**query, "sort": [f"-count.{name}"]}
+
+
+Place = Callable[[Json, list[str], str], Json]
+EVERYWHERE: tuple[Place, ...] = (_in_filter, _in_or, _in_none)
+IN_ITEMS = (*EVERYWHERE, _in_sort, _in_fields, _in_function, _in_alias, _in_deep)
+IN_GROUPS = (*EVERYWHERE, _in_groups, _in_aggregates, _in_group_sort)
+HERE_ONLY = (_in_alias, _in_groups, _in_aggregates, _in_group_sort)
+
+
+# Changes of what is not seen
+
+Change = tuple[str, int, str | None, Any]
+"""Of a collection the row at a place: it goes, or a column of it gets another value."""
+
+
+@st.composite
+def changes(draw: st.DrawFn, shape: Shape, rows: Mapping[str, list[Row]]) -> list[Change]:
+    """Draw changes of any rows."""
+    found: list[Change] = []
+    for name in draw(st.lists(st.sampled_from([name for name in rows if rows[name]] or [""]), max_size=12)):
+        if not name:
+            break
+        place = draw(st.integers(0, len(rows[name]) - 1))
+        columns = [column for column in shape[name].columns if column != KEY]
+        column = draw(st.sampled_from([None, *columns]))
+        value = draw(st.sampled_from(_values(shape, shape[name], column, rows))) if column else None
+        found.append((name, place, column, value))
+    return found
+
+
+def _values(shape: Shape, collection: Collection, column: str, rows: Mapping[str, list[Row]]) -> list[Any]:
+    link = collection.links.get(column)
+    if link:
+        return [None, *(row[KEY] for row in rows[link.target])]
+    if column in ("any", "kind"):
+        return [None, *{row[column] for row in rows[collection.name]}]
+    return [None, *ROWS[collection.columns[column]]]
+
+
+def unseen(world: World, role: Role, rows: Mapping[str, list[Row]], said: list[Change]) -> dict[str, list[Row]]:
+    """Return the rows after those of the changes that a role cannot see."""
+    now, before = {name: list(items) for name, items in rows.items()}, visible_world(world, role).rows
+    for name, place, column, value in said:
+        if place >= len(now[name]):
+            continue
+        row = now[name][place]
+        other = [] if column is None else [{**row, column: value}]
+        then = {**now, name: [*now[name][:place], *other, *now[name][place + 1 :]]}
+        if visible_world(peopled(world, then), role).rows == before:
+            now = then
+    return now
+
+

@@ -1,0 +1,168 @@
+"""A member gets what the model's visible world answers, and nothing tells it of the rest.
+
+Whatever the schema, the rows, the role and the query: the answer equals the model's over the rows and fields that the
+role shows; a query that names anything else is refused with one text; and after random changes of hidden rows and
+fields the same query is answered with the same bytes. A failure prints what repeats it, as in test_reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import Phase, given, note, settings
+from hypothesis import strategies as st
+
+from cms.config import Config
+from tests.client import Answer, Client
+from tests.members import member_of, new_role
+from tests.model import test_reads as reads
+from tests.model.build import load, make_shape, world_of
+from tests.model.generate import all_rows, queries
+from tests.model.reads import answer
+from tests.model.rights import Role, lists_unkeyed, visible_shape, visible_world
+from tests.model.rights_generate import (
+    FIRST_NAME,
+    PARENT,
+    ROLE,
+    ROLE_NAME,
+    USER,
+    Change,
+    changes,
+    poisoned,
+    roles,
+    unseen,
+    with_variables,
+    without_paths,
+    without_variables,
+)
+from tests.model.shape import Row, Shape, World
+from tests.things import Stage, staged
+
+ROLES_FOR_EACH = 25
+QUERIES_FOR_EACH = 4
+roles_for_each = settings(reads.cases_for_each, max_examples=ROLES_FOR_EACH, phases=[Phase.generate])
+"""To shrink a failure takes minutes; the assertion tells which of the queries it is."""
+
+REFUSED = '{"errors":[{"message":"You don\'t have permission to access this.","extensions":{"code":"FORBIDDEN"}}]}'
+
+
+@dataclass(frozen=True)
+class Asked:
+    collection: str
+    query: dict[str, Any]
+    legal: bool
+    form: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows and a role, what is asked of them, and changes of the rows before it is asked again."""
+
+    rows: dict[str, list[Row]]
+    role: Role
+    asked: list[Asked]
+    changes: list[Change]
+
+
+@st.composite
+def cases(draw: st.DrawFn, shape: Shape) -> Case:
+    rows, role = draw(all_rows(shape)), draw(roles(shape))
+    found = [draw(asks(shape, role)) for _ in range(QUERIES_FOR_EACH)]
+    return Case(rows, role, found, draw(changes(shape, rows)))
+
+
+@st.composite
+def asks(draw: st.DrawFn, shape: Shape, role: Role) -> Asked:
+    """Draw a query over what a role sees; one of eight names what it does not see, or what nobody does."""
+    visible = visible_shape(shape, role)
+    name = draw(st.sampled_from(sorted(visible)))
+    query = draw(queries(visible, visible[name]))
+    legal = not lists_unkeyed(visible, visible[name], query)
+    if draw(st.integers(0, 7)) == 0:
+        query, legal = draw(poisoned(shape, role, name, query)), False
+    form = draw(st.sampled_from(("SEARCH", "QUERY", "brackets", "JSON")))
+    return Asked(name, without_paths(with_variables(query)), legal, form)
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def connection(stage: Stage) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(stage.dsn, autocommit=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def caller(stage: Stage) -> Client:
+    """A user whose id, name and role are values that rows hold, too."""
+    new_role(stage, id=PARENT)
+    new_role(stage, id=ROLE, name=ROLE_NAME, parent=PARENT)
+    return member_of(stage, ROLE, id=USER, first_name=FIRST_NAME)
+
+
+@pytest.mark.parametrize("number", range(reads.SCHEMAS))
+def test_a_member_gets_what_its_rights_show_and_learns_nothing_of_the_rest(
+    stage: Stage, connection: psycopg.Connection, caller: Client, number: int
+) -> None:
+    shape = make_shape(stage.admin, f"s{number}", Random(f"{reads.SEED}-{number}"))
+
+    @roles_for_each
+    @given(case=cases(shape))
+    def compare(case: Case) -> None:
+        note(f"CMS_MODEL_SEED={reads.SEED}")
+        load(connection, shape, case.rows)
+        give(connection, case.role)
+        world = world_of(connection, shape, case.rows)
+        visible = visible_world(world, case.role)
+        found = [ask(caller, one) for one in case.asked]
+        for one, got in zip(case.asked, found, strict=True):
+            check(visible, one, got)
+        load(connection, shape, unseen(world, case.role, case.rows, case.changes))
+        for one, got in zip(case.asked, found, strict=True):
+            again = ask(caller, one)
+            assert (again.status, again.text) == (got.status, got.text), one
+
+    compare()
+
+
+def ask(caller: Client, one: Asked) -> Answer:
+    return reads.ask(caller, reads.Case({}, one.collection, one.query, one.form))
+
+
+def check(visible: World, one: Asked, got: Answer) -> None:
+    if not one.legal:
+        assert (got.status, got.text) == (403, REFUSED), one
+        return
+    assert got.status == 200, (one, got.text)
+    expected = answer(visible, visible.shape[one.collection], without_variables(one.query))
+    assert reads.comparable(json.loads(got.text, parse_float=Decimal)) == reads.comparable(expected), one
+
+
+def give(connection: psycopg.Connection, role: Role) -> None:
+    """Let the role and its parent hold these grants and no others."""
+    rows = [
+        (PARENT if grant.inherited else ROLE, grant.collection, json.dumps(grant.fields), _rule(grant.rule))
+        for grant in role
+    ]
+    with connection.transaction(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM system_permissions")
+        cursor.executemany(
+            "INSERT INTO system_permissions (role, collection, action, fields, permissions)"
+            " VALUES (%s, %s, 'read', %s, %s)",
+            rows,
+        )
+
+
+def _rule(said: dict[str, Any]) -> str | None:
+    return json.dumps(with_variables(said)) if said else None
