@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import falcon
 
+from cms.auth.links import Links
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.errors import Refused
-from cms.http import auth, history, items, problems, rights, server, structure
+from cms.http import accounts, auth, factors, history, items, problems, rights, server, structure
+from cms.http.cookies import Cookies
+from cms.http.cors import cors_of
 from cms.http.logs import start_logging
 from cms.http.middleware import Accounting, Identification
+from cms.http.origins import Origins
 from cms.http.request import Request
 from cms.store.border import Stale
 from cms.store.store import Store
@@ -22,8 +27,8 @@ from cms.store.store import Store
 class App(falcon.App[Request, falcon.Response]):
     """The WSGI application; `close` gives its connections back."""
 
-    def __init__(self, store: Store, secret: str) -> None:
-        super().__init__(middleware=[Accounting(), Identification(secret)], request_type=Request)
+    def __init__(self, store: Store, middleware: Sequence[Any]) -> None:
+        super().__init__(middleware=middleware, request_type=Request)
         self.store = store
         self.close = store.close
 
@@ -37,7 +42,9 @@ class App(falcon.App[Request, falcon.Response]):
 def create_app(config: Config) -> App:
     """Make the WSGI application; it connects to nothing before its first request."""
     store, issuer, most = Store(config), Issuer.of(config), config.max_payload_size
-    app = App(store, issuer.secret)
+    origins, cookies, links = Origins.of(config), Cookies.of(config), Links.of(config, issuer.secret)
+    identification = Identification(issuer.secret, origins=origins, hops=config.ip_trust_proxy)
+    app = App(store, [Accounting(), *cors_of(config), identification])
     app.add_error_handler(Exception, problems.on_fault)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(Refused, problems.on_refused)
@@ -49,14 +56,43 @@ def create_app(config: Config) -> App:
     app.add_route("/utils/explain", server.Explain(store))
     app.add_route("/utils/cache/clear", server.ClearCache(store))
 
-    app.add_route("/auth/login", auth.Login(store, issuer, most))
-    app.add_route("/auth/refresh", auth.Refresh(store, issuer, most))
-    app.add_route("/auth/logout", auth.Logout(store, most))
-    app.add_route("/users/me", auth.Me(store))
+    app.add_route("/auth", auth.Providers())
+    app.add_route("/auth/login", auth.Login(store, issuer, cookies, most))
+    app.add_route("/auth/refresh", auth.Refresh(store, issuer, auth.Holder(cookies, origins), most))
+    app.add_route("/auth/logout", auth.Logout(store, auth.Holder(cookies, origins), most))
+    app.add_route("/auth/password/request", accounts.RequestReset(store, links.reset, most))
+    app.add_route("/auth/password/reset", accounts.Reset(store, links.reset, most))
+    _add_people(app, links, most)
+    _add_structure(app, most)
+    _add_items(app, most)
+    return app
 
+
+def _add_people(app: App, links: Links, most: int) -> None:
+    store = app.store
+    app.add_route("/users", items.Items(store, most, of="system_users"))
+    app.add_route("/users/{key}", items.Item(store, most, of="system_users"))
+    app.add_route("/users/me", auth.Me(store, most))
+    app.add_route("/users/invite", accounts.Invite(store, links.invite, most))
+    app.add_route("/users/invite/accept", accounts.AcceptInvite(store, links.invite, most))
+    app.add_route("/users/register", accounts.Register(store, links.register, most))
+    app.add_route("/users/register/verify-email", accounts.VerifyEmail(store, links.register))
+    app.add_route("/users/me/tfa/generate", factors.Generate(store, most))
+    app.add_route("/users/me/tfa/enable", factors.Enable(store, most))
+    app.add_route("/users/me/tfa/disable", factors.Disable(store, most))
+    app.add_route("/users/me/tfa/recovery-codes", factors.RecoveryCodes(store, most))
+    app.add_route("/roles", items.Items(store, most, of="system_roles"))
+    app.add_route("/roles/{key}", items.Item(store, most, of="system_roles"))
+    app.add_route("/permissions", items.Items(store, most, of="system_permissions"))
+    app.add_route("/permissions/{key}", items.Item(store, most, of="system_permissions"))
+    app.add_route("/permissions/explain", rights.Explain(store))
     app.add_route("/permissions/me", rights.Mine(store))
     app.add_route("/permissions/me/{collection}/{key}", rights.Mine(store), suffix="item")
+    app.add_route("/settings", items.Settings(store, most))
 
+
+def _add_structure(app: App, most: int) -> None:
+    store = app.store
     app.add_route("/collections", structure.Collections(store, most))
     app.add_route("/collections/{collection}", structure.Collection(store, most))
     app.add_route("/fields", structure.AllFields(store, most))
@@ -66,11 +102,13 @@ def create_app(config: Config) -> App:
     app.add_route("/relations/{collection}", structure.CollectionRelations(store, most))
     app.add_route("/relations/{collection}/{field}", structure.Relation(store, most))
 
+
+def _add_items(app: App, most: int) -> None:
+    store = app.store
     app.add_route("/items/{collection}", items.Items(store, most))
     app.add_route("/items/{collection}/{key}", items.Item(store, most))
     app.add_route("/items/{collection}/{key}/revisions", history.ItemRevisions(store))
     app.add_route("/items/{collection}/{key}/revisions/{revision}", history.ItemRevision(store))
-
     app.add_route("/activity", history.Listing(store, most, "system_activity"))
     app.add_route("/activity/{key}", history.Entry(store, "system_activity"))
     app.add_route("/activity/comment", history.NewComment(store, most))
@@ -81,7 +119,6 @@ def create_app(config: Config) -> App:
     app.add_route("/revisions/{key}", history.Entry(store, "system_revisions"))
     app.add_route("/utils/sort/{collection}", items.Sort(store, most))
     app.add_route("/utils/revert/{revision}", history.Revert(store))
-    return app
 
 
 def create_wsgi() -> App:

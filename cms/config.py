@@ -46,6 +46,23 @@ class Config:
     access_token_ttl: timedelta
     refresh_token_ttl: timedelta
     activity_retention: str | None
+    session_cookie_ttl: timedelta
+    session_cookie_secure: bool
+    session_cookie_same_site: str
+    cors_enabled: bool
+    cors_origin: tuple[str, ...]
+    cors_methods: tuple[str, ...]
+    cors_allowed_headers: tuple[str, ...]
+    cors_exposed_headers: tuple[str, ...]
+    cors_credentials: bool
+    cors_max_age: int
+    ip_trust_proxy: int
+    password_reset_ttl: timedelta
+    password_reset_url_allow_list: tuple[str, ...]
+    user_invite_ttl: timedelta
+    user_invite_url_allow_list: tuple[str, ...]
+    user_register_ttl: timedelta
+    user_register_url_allow_list: tuple[str, ...]
     query_limit_default: int
     query_limit_max: int | None
     max_payload_size: int
@@ -72,7 +89,12 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
         problems.append("DATABASE_READ_URL needs DATABASE_URL: the embedded server has no replica.")
     if problems:
         raise ConfigError(*problems)
-    return Config(**_completed(values, folder))
+    config = Config(**_completed(values, folder))
+    if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
+        raise ConfigError(
+            "SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true: browsers refuse it otherwise."
+        )
+    return config
 
 
 def effective(config: Config) -> Iterator[tuple[str, str]]:
@@ -89,8 +111,13 @@ def effective(config: Config) -> Iterator[tuple[str, str]]:
 def _completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     host = f"[{values['host']}]" if ":" in values["host"] else values["host"]
     binaries = values["postgres_bin"]
+    public_url = values["public_url"] or f"http://{host}:{values['port']}"
+    secure = values["session_cookie_secure"]
+    lists = {name: values[name] or () for name in values if name.endswith("_allow_list")}
     return values | {
-        "public_url": values["public_url"] or f"http://{host}:{values['port']}",
+        **lists,
+        "public_url": public_url,
+        "session_cookie_secure": public_url.startswith("https:") if secure is None else secure,
         "database_pool_size": values["database_pool_size"] or values["web_threads"] + 1,
         "data_dir": Path(os.path.abspath(folder / values["data_dir"])),
         "postgres_bin": binaries and Path(os.path.abspath(folder / binaries)),

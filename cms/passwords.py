@@ -8,6 +8,9 @@ from functools import cache
 from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from cms.errors import Problem, Refused, invalid_payload
+from cms.regex import compile_regex
+
 _HASHER = PasswordHasher(time_cost=3, memory_cost=64 * 1024, parallelism=4, hash_len=32, salt_len=16, type=Type.ID)
 
 LONGEST_PASSWORD = 1_000
@@ -26,6 +29,23 @@ def matches(stored: str | None, password: str) -> bool:
         return False
 
 
+def renewed(stored: str, password: str) -> str | None:
+    """Return a hash by today's parameters, when the stored one was made by others."""
+    return hashed(password) if _HASHER.check_needs_rehash(stored) else None
+
+
+def check_password(password: str, *, policy: str | None = None) -> None:
+    """Raise `Refused`: INVALID_PAYLOAD for a length that is not taken, FAILED_VALIDATION against the policy.
+
+    The policy is a regular expression of linear time, bare or between slashes.
+    """
+    if not 0 < len(password) <= LONGEST_PASSWORD:
+        raise invalid_payload(f"A password has 1 to {LONGEST_PASSWORD} characters", field="password")
+    if policy and not _follows(password, policy):
+        place = {"field": "password", "path": ["password"], "type": "regex"}
+        raise Refused(Problem("FAILED_VALIDATION", "The password does not follow the password policy.", place))
+
+
 def make_ready() -> None:
     """Make what unknown users are compared with, so that not even the first of them takes longer."""
     _nobodys()
@@ -34,6 +54,14 @@ def make_ready() -> None:
 def generated() -> str:
     """Return a random password of 20 characters."""
     return secrets.token_urlsafe(15)
+
+
+def _follows(password: str, policy: str) -> bool:
+    """A policy that cannot be read lets no password through: it must not be weaker than it was meant."""
+    try:
+        return compile_regex(policy).search(password) is not None
+    except ValueError:
+        return False
 
 
 @cache

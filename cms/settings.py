@@ -142,6 +142,28 @@ def _web_address(text: str) -> str:
     return text.rstrip("/")
 
 
+def _listed(each: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+    return lambda text: tuple(each(part.strip()) for part in text.split(",") if part.strip())
+
+
+def _origin(text: str) -> str:
+    if text in ("*", "null") or urlsplit(_web_address(text)).path:
+        raise ValueError
+    return _web_address(text).lower()
+
+
+def _origins(text: str) -> tuple[str, ...]:
+    if text == "*" or text.lower() == "true":
+        return ("*",)
+    return () if text.lower() == "false" else _listed(_origin)(text)
+
+
+def _hops(text: str) -> int:
+    if text.isdecimal():
+        return int(_matched("[0-9]|1[0-6]")(text))
+    return int(_truth(text))
+
+
 TEXT = Kind("a text", str)
 HOST = Kind("a host name or an IP address", _host)
 ADDRESS = Kind("an address such as https://cms.example.com or https://example.com/cms", _web_address)
@@ -155,6 +177,15 @@ FLAG = Kind("true or false", _truth, lambda value: "true" if value else "false")
 SIZE = Kind("a size such as 512kb, 1mb or 1048576, at most 2gb", _size, lambda value: _in_largest(value, SIZE_UNITS))
 SPAN = Kind("a span such as 90d, 8w, 12mo or 2y", _span)
 LIFE = _duration(timedelta(days=3650))
+ADDRESSES = Kind(
+    "addresses such as https://example.com/welcome, with commas between them", _listed(_web_address), ",".join
+)
+ORIGINS = Kind(
+    "true or * for any, false, or origins such as https://example.com with commas between", _origins, ",".join
+)
+METHODS = Kind("methods with commas between them", _listed(_matched("[A-Z]+")), ",".join)
+HEADERS = Kind("names of headers with commas between them", _listed(_matched("[A-Za-z0-9-]+")), ",".join)
+HOPS = Kind("true, false, or how many proxies there are, up to 16", _hops)
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
 
 
@@ -212,6 +243,64 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("ACCESS_TOKEN_TTL", LIFE, "how long an access token lives", "15m"),
     Setting("REFRESH_TOKEN_TTL", LIFE, "how long a refresh token lives", "7d"),
     Setting("ACTIVITY_RETENTION", SPAN, "how long activity and revisions are kept, in whole months", unset="for ever"),
+    Setting("SESSION_COOKIE_TTL", LIFE, "how long a session cookie lives that is not refreshed", "1d"),
+    Setting(
+        "SESSION_COOKIE_SECURE",
+        FLAG,
+        "cookies of logins only over TLS",
+        unset="true when PUBLIC_URL begins with https",
+    ),
+    Setting(
+        "SESSION_COOKIE_SAME_SITE",
+        _choice("lax", "strict", "none"),
+        "from which sites browsers send the cookies of logins",
+        "lax",
+    ),
+    Setting("CORS_ENABLED", FLAG, "tells browsers which other sites may read answers", "false"),
+    Setting("CORS_ORIGIN", ORIGINS, "those sites; only sites that are named may use cookies", "false"),
+    Setting("CORS_METHODS", METHODS, "what they may do", "GET,POST,PUT,PATCH,DELETE,SEARCH,QUERY"),
+    Setting(
+        "CORS_ALLOWED_HEADERS",
+        HEADERS,
+        "headers that they may send",
+        "Content-Type,Authorization,If-Match,If-None-Match,Idempotency-Key,X-Request-Id",
+    ),
+    Setting(
+        "CORS_EXPOSED_HEADERS",
+        HEADERS,
+        "headers that they may read",
+        "Content-Range,Content-Disposition,ETag,Retry-After,X-Request-Id,"
+        "X-RateLimit-Limit,X-RateLimit-Remaining,X-RateLimit-Reset",
+    ),
+    Setting("CORS_CREDENTIALS", FLAG, "lets sites that are named use cookies", "true"),
+    Setting("CORS_MAX_AGE", _whole(0, 31_536_000), "seconds for which a browser remembers all this", "18000"),
+    Setting(
+        "IP_TRUST_PROXY",
+        HOPS,
+        "takes the caller's address from X-Forwarded-For, as the outermost of so many proxies wrote it",
+        "false",
+    ),
+    Setting("PASSWORD_RESET_TTL", LIFE, "how long the link of a password reset is good", "1d"),
+    Setting(
+        "PASSWORD_RESET_URL_ALLOW_LIST",
+        ADDRESSES,
+        "what reset_url may be",
+        unset="links go to PUBLIC_URL/admin/reset-password only",
+    ),
+    Setting("USER_INVITE_TTL", LIFE, "how long the link of an invitation is good", "7d"),
+    Setting(
+        "USER_INVITE_URL_ALLOW_LIST",
+        ADDRESSES,
+        "what invite_url may be",
+        unset="links go to PUBLIC_URL/admin/accept-invite only",
+    ),
+    Setting("USER_REGISTER_TTL", LIFE, "how long the link of a registration is good", "7d"),
+    Setting(
+        "USER_REGISTER_URL_ALLOW_LIST",
+        ADDRESSES,
+        "what verification_url may be",
+        unset="links go to PUBLIC_URL/users/register/verify-email only",
+    ),
     Setting("QUERY_LIMIT_DEFAULT", _whole(1, 2**31 - 1), "rows of a page that names no limit", "100"),
     Setting("QUERY_LIMIT_MAX", _whole(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"),
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 from falcon import testing
+from falcon.testing import Cookie
 
 from cms.app import App
 
@@ -21,6 +23,7 @@ class Answer:
     status: int
     text: str
     headers: dict[str, str]
+    cookies: Mapping[str, Cookie] = field(default_factory=dict)
 
     @property
     def body(self) -> Any:
@@ -85,7 +88,7 @@ class Client:
             found = self._client.simulate_request(
                 method, bare, query_string=query_string, body=content, headers={**said, **headers}
             )
-        return Answer(found.status_code, found.text, dict(found.headers))
+        return Answer(found.status_code, found.text, dict(found.headers), dict(found.cookies))
 
     def close(self) -> None:
         self.app.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from cms.access.views import View
 from cms.errors import Refused, forbidden, invalid_query, not_found
@@ -100,16 +101,17 @@ class Walker:
         named = [pick for pick in query.picks if pick.key != STAR.key]
         if not stars:
             return named
-        deep, deeper = dict(query.deep), stars[0].nested is not None
+        star = reduce(_united, stars)
+        deep, deeper = dict(query.deep), star.nested is not None
         spread = []
         for name, found in view.collection.fields.items():
             link = link_of(self.catalogue, view.collection, name)
             opens = view.sees(name) and self._opens(name, view)
             if opens and (not link or not link.to_many or deeper or self._has_key(link)):
-                spread.append(_opened(Pick(name, Name(name), deep.get(name)), stars[0]))
+                spread.append(_opened(Pick(name, Name(name), deep.get(name)), star))
             elif found.column and view.sees(name):
                 spread.append(Pick(name, Name(name)))
-        return [*spread, *(_opened(pick, stars[0]) if self._leads(pick.name.bare, view) else pick for pick in named)]
+        return [*spread, *(_opened(pick, star) if self._leads(pick.name.bare, view) else pick for pick in named)]
 
     def _leads(self, name: str, view: View) -> bool:
         return view.sees(name) and self._opens(name, view)

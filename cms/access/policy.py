@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from cms.access.addresses import Networks
 from cms.errors import Refused
 from cms.query.ast import EVERYTHING, Filter
 from cms.query.filters import parse_filter
@@ -59,11 +60,16 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who calls: the user and role of the request, or neither for the Public role."""
+    """Who calls: the user and role of the request, or neither for the Public role.
+
+    `networks` are those that its roles are bound to; `unproven` is a user who lacks a second factor that is asked for.
+    """
 
     policy: Policy
     user: str | None = None
     role: str | None = None
+    networks: tuple[Networks, ...] = ()
+    unproven: bool = False
 
 
 ADMIN = Policy(admin=True, name="admin")

@@ -13,6 +13,7 @@ from cms.store.database import Transaction, direct_transaction
 from cms.store.statements import statement
 
 ADMINISTRATOR = "Administrator"
+LONGEST_EMAIL = 320
 
 _EMAIL = re.compile(r"[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+")
 
@@ -40,7 +41,7 @@ def create_user(dsn: str, *, email: str, password: str, role: str | None) -> str
 
 def set_password(dsn: str, *, email: str, password: str) -> None:
     """Set a user's password and end all sessions of that user."""
-    _check_password(password)
+    passwords.check_password(password)
     with direct_transaction(dsn) as transaction:
         _affect_one(transaction, "set_password", email, passwords.hashed(password))
 
@@ -54,18 +55,18 @@ def make_token(dsn: str, *, email: str) -> str:
 
 
 def _insert(transaction: Transaction, *, email: str, password: str, role: str | None) -> str:
-    if not _EMAIL.fullmatch(email):
-        raise invalid_payload(f'"{email}" is no email address', field="email")
-    _check_password(password)
+    check_email(email)
+    passwords.check_password(password)
     rows = transaction.execute(statement("insert_user"), (email, passwords.hashed(password), role))
     if not rows:
         raise Refused(Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email"}))
     return str(rows[0][0])
 
 
-def _check_password(password: str) -> None:
-    if not 0 < len(password) <= passwords.LONGEST_PASSWORD:
-        raise invalid_payload(f"A password has 1 to {passwords.LONGEST_PASSWORD} characters", field="password")
+def check_email(email: str) -> None:
+    """Raise `Refused` INVALID_PAYLOAD for what cannot be an email address."""
+    if len(email) > LONGEST_EMAIL or not _EMAIL.fullmatch(email):
+        raise invalid_payload(f'"{email[:LONGEST_EMAIL]}" is no email address', field="email")
 
 
 def _affect_one(transaction: Transaction, name: str, email: str, value: str) -> None:
@@ -84,6 +85,6 @@ def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
             raise not_found("active administrator; `cms bootstrap` makes one")
         user, session, expires = found[0][0], str(uuid.uuid4()), datetime.now(UTC) + life
         unknown = tokens.digest(tokens.random_token())
-        transaction.execute(statement("open_session"), (session, user, unknown, expires, None, None, None))
+        transaction.execute(statement("open_session"), (session, user, unknown, "json", expires, None, None, None))
     claims = {"id": user, "session": session}
     return tokens.access_token(claims, secret=secret, life=life)

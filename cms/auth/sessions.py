@@ -1,4 +1,4 @@
-"""Login, refresh and logout (specification, sections 4.3 and 5; decisions, section 10)."""
+"""Sessions: opened by a login, renewed by their token, ended (specification, section 5; decisions, section 10)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import TypeVar
 
 from cms import passwords
 from cms.auth import tokens
+from cms.auth.person import note, person
 from cms.config import Config, secret_of
 from cms.errors import Problem, Refused
 from cms.store.border import Deadlock
-from cms.store.database import Row, Transaction
+from cms.store.database import Transaction
 from cms.store.statements import statement
-from cms.store.store import Caller, Store
+from cms.store.store import Caller, Identity, Store
 
 ATTEMPTS = 3
 
 T = TypeVar("T")
+
+
+class Mode(StrEnum):
+    """What a client holds of its session: both tokens, the refresh token in a cookie, or one cookie for everything."""
+
+    JSON = "json"
+    COOKIE = "cookie"
+    SESSION = "session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,88 +39,99 @@ class Issuer:
     secret: str
     access_life: timedelta
     refresh_life: timedelta
+    session_life: timedelta
 
     @classmethod
     def of(cls, config: Config) -> Issuer:
         """Return the issuer of the settings; makes the secret when there is none."""
         passwords.make_ready()
-        return cls(secret_of(config), config.access_token_ttl, config.refresh_token_ttl)
+        return cls(secret_of(config), config.access_token_ttl, config.refresh_token_ttl, config.session_cookie_ttl)
+
+    def life_of(self, mode: Mode) -> timedelta:
+        """Return how long a session lives when nobody renews it."""
+        return self.session_life if mode is Mode.SESSION else self.refresh_life
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
-    """What a login gives; `expires` is the access token's life in milliseconds."""
+class Opened:
+    """What a login or a refresh gives: `token` is the refresh token, or the session cookie, which needs no other.
 
-    access_token: str
+    `expires` is how many milliseconds the client can go on before it has to refresh.
+    """
+
+    mode: Mode
+    token: str
     expires: int
-    refresh_token: str
+    access_token: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _User:
-    id: str
-    role: str | None
-    status: str
-    admin_access: bool
-    app_access: bool
-    password: str | None = None
+def opened(transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, caller: Caller) -> Opened:
+    """Open a session of a user whose row is locked already, and write it down.
 
-
-def login(store: Store, issuer: Issuer, *, email: str, password: str, caller: Caller) -> Tokens:
-    """Open a session; raises `Refused` INVALID_CREDENTIALS, or USER_SUSPENDED once the password was right.
-
-    An unknown address takes the same time as a wrong password.
+    First the user, then sessions: the order in which a change of the password takes their locks.
+    Raises `Refused` INVALID_IP.
     """
-    rows = store.database.fetch_primary(statement("find_user_by_email"), (email,))
-    user = _User(*rows[0]) if rows else None
-    if not passwords.matches(user.password if user else None, password) or user is None:
-        raise invalid_credentials()
-    if user.status == "suspended":
-        raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
-    if user.status != "active":
-        raise invalid_credentials()
-    return _in_transaction(store, lambda transaction: _opened(transaction, issuer, user, caller))
+    session = str(uuid.uuid4())
+    token, expires = tokens.session_token(session, secret=issuer.secret), datetime.now(UTC) + issuer.life_of(mode)
+    transaction.execute(statement("end_expired_sessions_of"), (user,))
+    transaction.execute(
+        statement("open_session"),
+        (session, user, tokens.digest(token), mode, expires, caller.ip, caller.user_agent, caller.origin),
+    )
+    note(transaction, "login", user=user, caller=caller)
+    return _given(transaction, issuer, Identity(user=user, session=session, caller=caller), mode=mode, token=token)
 
 
-def refresh(store: Store, issuer: Issuer, *, refresh_token: str) -> Tokens:
-    """Exchange a refresh token for a new pair; the one before the current one ends its session.
+def refresh(store: Store, issuer: Issuer, *, token: str, caller: Caller) -> Opened:
+    """Go on with a session; one whose refresh token was used before ends, for one of its two holders has stolen it.
 
-    Any other secret does nothing: the session's id is not secret, it can be read in every access token.
+    The token changes with every use, the one of a session cookie does not: requests that are under way hold it too.
+    Raises `Refused` INVALID_CREDENTIALS.
     """
-    session, secret = _split(refresh_token)
 
-    def work(transaction: Transaction) -> Tokens | None:
-        found = transaction.execute(statement("lock_session"), (session,))
-        if found and found[0][1] == tokens.digest(secret):
-            transaction.execute(statement("end_stolen_session"), (session,))
+    def work(transaction: Transaction) -> Opened | None:
+        session, mode, user = _found(transaction, issuer, token)
+        if user is None:
             return None
-        user = _owner(found[0], secret) if found else None
-        return _renewed(transaction, issuer, user, session=session) if user else None
+        new = token if mode is Mode.SESSION else tokens.session_token(session, secret=issuer.secret)
+        expires = datetime.now(UTC) + issuer.life_of(mode)
+        transaction.execute(statement("renew_session"), (session, tokens.digest(new), expires))
+        return _given(transaction, issuer, Identity(user=user, session=session, caller=caller), mode=mode, token=new)
 
-    renewed = _in_transaction(store, work)
+    renewed = in_transaction(store, work)
     if renewed is None:
         raise invalid_credentials()  # outside the transaction, which would take back the end of the session
     return renewed
 
 
-def logout(store: Store, *, refresh_token: str) -> None:
-    """End the session of a refresh token; raises `Refused` INVALID_CREDENTIALS when it is none."""
-    session, secret = _split(refresh_token)
+def logout(store: Store, *, token: str, caller: Caller, everywhere: bool = False) -> None:
+    """End the session of a token, or all of its user's; raises `Refused` INVALID_CREDENTIALS when it is of none."""
+    session = tokens.session_of(token)
 
     def work(transaction: Transaction) -> None:
         found = transaction.execute(statement("lock_session"), (session,))
-        if not found or found[0][0] != tokens.digest(secret):
+        if not found or found[0][0] != tokens.digest(token):
             raise invalid_credentials()
-        transaction.execute(statement("end_session"), (session,))
+        user = found[0][3]
+        if everywhere:
+            end_sessions(transaction, user)
+        else:
+            transaction.execute(statement("end_session"), (session,))
+        note(transaction, "logout", user=user, caller=caller)
 
-    _in_transaction(store, work)
+    in_transaction(store, work)
+
+
+def end_sessions(transaction: Transaction, *users: str, keep: str | None = None) -> None:
+    """End all sessions of users, refresh and access tokens alike, but the one to keep."""
+    transaction.execute(statement("end_sessions_of"), (list(users), keep))
 
 
 def invalid_credentials() -> Refused:
     return Refused(Problem("INVALID_CREDENTIALS", "The credentials are not right."))
 
 
-def _in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
+def in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
     """Do the work in a transaction, again when two of them waited for each other and this one was given up."""
     for _ in range(ATTEMPTS - 1):
         try:
@@ -122,49 +143,35 @@ def _in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
         return work(transaction)
 
 
-def _split(refresh_token: str) -> tuple[str, str]:
-    """A refresh token is the session's id and a secret, so that an old one is known for what it is."""
-    session, _, secret = refresh_token.partition(".")
-    try:
-        return str(uuid.UUID(session)), secret
-    except ValueError:
-        raise invalid_credentials() from None
+def _found(transaction: Transaction, issuer: Issuer, token: str) -> tuple[str, Mode, str | None]:
+    """Return the session of a token, its mode and its user; no user when it is not to go on."""
+    session = tokens.session_of(token)
+    found = transaction.execute(statement("lock_session"), (session,)) if session else []
+    if not session or not found:
+        return "", Mode.JSON, None
+    current, mode, lives, user = found[0]
+    if current == tokens.digest(token):
+        return session, Mode(mode), user if lives else None
+    if tokens.is_ours(token, secret=issuer.secret):
+        transaction.execute(statement("end_stolen_session"), (session,))
+    return session, Mode(mode), None
 
 
-def _owner(row: Row, secret: str) -> _User | None:
-    stored, _, expires, *user = row
-    fits = stored == tokens.digest(secret) and expires > datetime.now(UTC)
-    owner = _User(*user)
-    return owner if fits and owner.status == "active" else None
-
-
-def _opened(transaction: Transaction, issuer: Issuer, user: _User, caller: Caller) -> Tokens:
-    session, secret = str(uuid.uuid4()), tokens.random_token()
-    expires = datetime.now(UTC) + issuer.refresh_life
-    # First the user, then sessions: the order in which a change of the password takes their locks.
-    if not transaction.execute(statement("note_access"), (user.id, user.password)):
-        raise invalid_credentials()
-    transaction.execute(statement("end_expired_sessions_of"), (user.id,))
-    transaction.execute(
-        statement("open_session"),
-        (session, user.id, tokens.digest(secret), expires, caller.ip, caller.user_agent, caller.origin),
-    )
-    return _pair(issuer, user, session=session, secret=secret)
-
-
-def _renewed(transaction: Transaction, issuer: Issuer, user: _User, *, session: str) -> Tokens:
-    secret, expires = tokens.random_token(), datetime.now(UTC) + issuer.refresh_life
-    transaction.execute(statement("renew_session"), (session, tokens.digest(secret), expires))
-    return _pair(issuer, user, session=session, secret=secret)
-
-
-def _pair(issuer: Issuer, user: _User, *, session: str, secret: str) -> Tokens:
+def _given(transaction: Transaction, issuer: Issuer, identity: Identity, *, mode: Mode, token: str) -> Opened:
+    """Return what the client gets, once it is known that this user may act from there."""
+    found = person(transaction, identity)
+    if mode is Mode.SESSION:
+        return Opened(mode, token, _milliseconds(issuer.session_life))
     claims = {
-        "id": user.id,
-        "role": user.role,
-        "app_access": user.app_access,
-        "admin_access": user.admin_access,
-        "session": session,
+        "id": identity.user,
+        "role": found.role,
+        "app_access": found.app_access,
+        "admin_access": found.admin_access,
+        "session": identity.session,
     }
-    token = tokens.access_token(claims, secret=issuer.secret, life=issuer.access_life)
-    return Tokens(token, int(issuer.access_life.total_seconds() * 1000), f"{session}.{secret}")
+    access = tokens.access_token(claims, secret=issuer.secret, life=issuer.access_life)
+    return Opened(mode, token, _milliseconds(issuer.access_life), access)
+
+
+def _milliseconds(life: timedelta) -> int:
+    return int(life.total_seconds() * 1000)

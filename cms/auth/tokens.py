@@ -1,8 +1,10 @@
-"""Tokens: signed access tokens, random refresh and static tokens of which only digests are stored."""
+"""Tokens: signed ones for access and for letters, random ones of which only digests are stored."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import hmac
 import secrets
 import uuid
 from collections.abc import Mapping
@@ -16,12 +18,12 @@ from cms.errors import Problem, Refused
 ISSUER = "cms"
 _ALGORITHM = "HS256"
 _REQUIRED = ["id", "session", "iss", "iat", "exp"]
+_REQUIRED_OF_LETTERS = ["id", "mark", "iss", "iat", "exp"]
 
 
 def access_token(claims: Mapping[str, object], *, secret: str, life: timedelta) -> str:
     """Return a signed token of the claims that ends after `life` (decisions, section 10)."""
-    now = datetime.now(UTC)
-    return jwt.encode({**claims, "iss": ISSUER, "iat": now, "exp": now + life}, secret, algorithm=_ALGORITHM)
+    return _signed(claims, secret, life)
 
 
 def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
@@ -40,6 +42,52 @@ def invalid_token() -> Refused:
     return Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
 
 
+def letter_token(purpose: str, *, user: str, mark: str, secret: str, life: timedelta) -> str:
+    """Return a signed token for a link in a letter.
+
+    Each purpose has a key of its own, so that a token is good for nothing else; it dies when the `mark` of the
+    account, which its use changes, is another one.
+    """
+    return _signed({"id": user, "mark": mark}, _key(secret, purpose), life)
+
+
+def reader_of(purpose: str, token: str, *, secret: str) -> tuple[str, str]:
+    """Return the user and the mark of a letter's token; raises `Refused` INVALID_TOKEN."""
+    try:
+        claims = jwt.decode(
+            token,
+            _key(secret, purpose),
+            algorithms=[_ALGORITHM],
+            issuer=ISSUER,
+            options={"require": _REQUIRED_OF_LETTERS},
+        )
+        return str(uuid.UUID(claims["id"])), str(claims["mark"])
+    except jwt.ExpiredSignatureError:
+        raise Refused(Problem("INVALID_TOKEN", "The link has expired.", {"reason": "expired"})) from None
+    except (jwt.InvalidTokenError, ValueError, TypeError, AttributeError):
+        raise invalid_token() from None
+
+
+def session_token(session: str, *, secret: str) -> str:
+    """Return a new token of a session: its id, chance, and a signature by which even an old one is known as ours."""
+    body = f"{session}.{random_token()}"
+    return f"{body}.{_signature(body, secret)}"
+
+
+def session_of(token: str) -> str | None:
+    """Return the session that a token names, whoever made it; None when it names none."""
+    try:
+        return str(uuid.UUID(token.partition(".")[0])) if token.count(".") == 2 else None
+    except ValueError:
+        return None
+
+
+def is_ours(token: str, *, secret: str) -> bool:
+    """Tell whether a session's token was once given by this service."""
+    body, _, signature = token.rpartition(".")
+    return hmac.compare_digest(signature.encode(), _signature(body, secret).encode())
+
+
 def random_token() -> str:
     """Return 256 random bits as text."""
     return secrets.token_urlsafe(32)
@@ -48,3 +96,17 @@ def random_token() -> str:
 def digest(token: str) -> str:
     """Return what is stored of a random token: with 256 bits of chance, a plain SHA-256 is enough."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _signed(claims: Mapping[str, object], key: str, life: timedelta) -> str:
+    now = datetime.now(UTC)
+    return jwt.encode({**claims, "iss": ISSUER, "iat": now, "exp": now + life}, key, algorithm=_ALGORITHM)
+
+
+def _key(secret: str, purpose: str) -> str:
+    return hmac.digest(secret.encode(), purpose.encode(), "sha256").hex()
+
+
+def _signature(body: str, secret: str) -> str:
+    found = hmac.digest(_key(secret, "session").encode(), body.encode(), "sha256")
+    return base64.urlsafe_b64encode(found).rstrip(b"=").decode()

@@ -3,57 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import dataclass
 
 import falcon
 
 from cms.auth import sessions
-from cms.auth.sessions import Issuer
-from cms.errors import invalid_payload
-from cms.http.media import fields, send
-from cms.http.request import caller_of
+from cms.auth.login import Credentials, login
+from cms.auth.sessions import Issuer, Mode, Opened
+from cms.errors import Problem, Refused, invalid_payload, invalid_query
+from cms.http.cookies import Cookies, token_of
+from cms.http.media import body, fields, optional_text, send, text_of
+from cms.http.origins import Origins
 from cms.http.tags import send_one
 from cms.store.reads import read_me
 from cms.store.store import Store
 
 
+class Providers:
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        """List the ways to log in beside the password."""
+        response.media = {"data": [], "disableDefault": False}
+
+
 class Login:
-    def __init__(self, store: Store, issuer: Issuer, most: int) -> None:
+    def __init__(self, store: Store, issuer: Issuer, cookies: Cookies, most: int) -> None:
         self._store = store
         self._issuer = issuer
+        self._cookies = cookies
         self._most = most
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
-        found = sessions.login(
-            self._store,
-            self._issuer,
-            email=text_of(payload, "email"),
-            password=text_of(payload, "password"),
-            caller=caller_of(request),
-        )
-        send(response, asdict(found))
+        said = Credentials(text_of(payload, "email"), text_of(payload, "password"), optional_text(payload, "otp"))
+        mode = _mode(payload) or Mode.JSON
+        found = login(self._store, self._issuer, said, mode=mode, caller=request.context.caller)
+        self._cookies.give(response, found)
+        send(response, _shown(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Where a client keeps the token of its session: it comes in the body, else in a cookie."""
+
+    cookies: Cookies
+    origins: Origins
+
+    def token(self, request: falcon.Request, payload: Mapping[str, object]) -> str:
+        """Return the token; raises `Refused` INVALID_PAYLOAD without one, FORBIDDEN for another site's request."""
+        found = optional_text(payload, "refresh_token")
+        if found is None and (found := token_of(request, _mode(payload))) is not None:
+            self.origins.require(request)
+        return found if found is not None else text_of(payload, "refresh_token")
 
 
 class Refresh:
-    def __init__(self, store: Store, issuer: Issuer, most: int) -> None:
+    def __init__(self, store: Store, issuer: Issuer, holder: Holder, most: int) -> None:
         self._store = store
         self._issuer = issuer
+        self._holder = holder
         self._most = most
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        token = text_of(fields(request, most=self._most), "refresh_token")
-        send(response, asdict(sessions.refresh(self._store, self._issuer, refresh_token=token)))
+        token = self._holder.token(request, _optional_fields(request, self._most))
+        found = sessions.refresh(self._store, self._issuer, token=token, caller=request.context.caller)
+        self._holder.cookies.give(response, found)
+        send(response, _shown(found))
 
 
 class Logout:
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, holder: Holder, most: int) -> None:
         self._store = store
+        self._holder = holder
         self._most = most
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        token = text_of(fields(request, most=self._most), "refresh_token")
-        sessions.logout(self._store, refresh_token=token)
+        """End a session, or with `all=true` all of its user's; cookies go in any case."""
+        token = self._holder.token(request, _optional_fields(request, self._most))
+        self._holder.cookies.clear(response)
+        everywhere = _truth(request.get_param("all"))
+        sessions.logout(self._store, token=token, caller=request.context.caller, everywhere=everywhere)
         response.status = falcon.HTTP_204
 
 
@@ -67,9 +95,35 @@ class Me:
         send_one(request, response, read_me(self._store, request.context.identity, request.query_string))
 
 
-def text_of(payload: Mapping[str, object], key: str) -> str:
-    """Return a text that must be there; raises `Refused` INVALID_PAYLOAD."""
-    found = payload.get(key)
-    if not isinstance(found, str) or not found:
-        raise invalid_payload(f'"{key}" must be a text', field=key)
+def _mode(payload: Mapping[str, object]) -> Mode | None:
+    said = payload.get("mode")
+    if said == "ldap":
+        raise Refused(Problem("INVALID_PROVIDER", "There is no login by directory here."))
+    try:
+        return None if said is None else Mode(str(said))
+    except ValueError:
+        raise invalid_payload(f'"mode" is one of {", ".join(Mode)}', field="mode") from None
+
+
+def _shown(opened: Opened) -> Mapping[str, object]:
+    """Return what a client may see of its session: what lies in a cookie, no script gets hold of."""
+    found: dict[str, object] = {"expires": opened.expires}
+    if opened.access_token is not None:
+        found["access_token"] = opened.access_token
+    if opened.mode is Mode.JSON:
+        found["refresh_token"] = opened.token
     return found
+
+
+def _optional_fields(request: falcon.Request, most: int) -> Mapping[str, object]:
+    found = body(request, most=most)
+    if found is not None and not isinstance(found, dict):
+        raise invalid_payload("The body must be an object")
+    return found or {}
+
+
+def _truth(said: str | None) -> bool:
+    """Read `all` of a query string; raises `Refused` INVALID_QUERY for what is neither true nor false."""
+    if said not in (None, "", "true", "false", "1", "0"):
+        raise invalid_query('"all" is true or false', parameter="all")
+    return said in ("", "true", "1")

@@ -35,6 +35,19 @@ def fields(request: falcon.Request, *, most: int) -> Mapping[str, object]:
     return found
 
 
+def text_of(payload: Mapping[str, object], key: str) -> str:
+    """Return a text that must be there; raises `Refused` INVALID_PAYLOAD."""
+    found = payload.get(key)
+    if not isinstance(found, str) or not found:
+        raise invalid_payload(f'"{key}" must be a text', field=key)
+    return found
+
+
+def optional_text(payload: Mapping[str, object], key: str) -> str | None:
+    """Return a text that may be left out; raises `Refused` INVALID_PAYLOAD for anything else."""
+    return None if payload.get(key) is None else text_of(payload, key)
+
+
 def once_of(request: falcon.Request) -> Once | None:
     """Return what an Idempotency-Key asks for, after the body was read; raises `Refused` for a key that is none."""
     key = request.get_header("Idempotency-Key")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import re
 import time
-from dataclasses import replace
 from typing import Any
 
 import falcon
 
-from cms.auth.tokens import claims_of, digest
+from cms.auth.tokens import claims_of, digest, invalid_token, session_of
+from cms.http.cookies import session_cookie
+from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.problems import with_search
 from cms.http.request import caller_of
 from cms.store.snapshot import Bounded
@@ -26,22 +27,34 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 class Identification:
     """Tell who calls, from the headers alone; the store tells whether that user may still act."""
 
-    def __init__(self, secret: str) -> None:
+    def __init__(self, secret: str, *, origins: Origins, hops: int = 0) -> None:
         self._secret = secret
+        self._origins = origins
+        self._hops = hops
         self._known: Bounded[str, tuple[Identity, float]] = Bounded(TOKENS_KEPT)
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        request.context.identified_by(lambda: replace(self._named(request.auth), caller=caller_of(request)))
+        request.context.identified_by(lambda: self._named(request), lambda: caller_of(request, hops=self._hops))
 
-    def _named(self, header: str | None) -> Identity:
-        """Return whom an Authorization header names; raises `Refused` INVALID_TOKEN."""
-        kind, _, token = (header or "").partition(" ")
+    def _named(self, request: falcon.Request) -> Identity:
+        """Return whom the Authorization header or else the session cookie names; raises `Refused`."""
+        kind, _, token = (request.auth or "").partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token:
-            return ANONYMOUS
+            cookie = session_cookie(request)
+            return self._of_cookie(request, cookie) if cookie else ANONYMOUS
         if token.count(".") == 2:
             return self._of_access_token(token)
         return Identity(token=digest(token))
+
+    def _of_cookie(self, request: falcon.Request, cookie: str) -> Identity:
+        """A cookie comes with requests of other sites as well, which must not change anything."""
+        if request.context.method not in SAFE_METHODS:
+            self._origins.require(request)
+        session = session_of(cookie)
+        if session is None:
+            raise invalid_token()
+        return Identity(session=session, cookie=digest(cookie))
 
     def _of_access_token(self, token: str) -> Identity:
         """Check the signature of a token once (it takes longer than the database does), its end every time."""

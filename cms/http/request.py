@@ -5,11 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import falcon
 
+from cms.access.addresses import address
 from cms.store.store import ANONYMOUS, Caller, Identity
 
 # SEARCH is the same as the younger QUERY, which is the one that Falcon knows.
@@ -22,7 +24,7 @@ _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 class Context:
     """What belongs to one request; `method` is the one that the client named, `digest` that of a body that was read."""
 
-    __slots__ = ("_identify", "began", "digest", "id", "method")
+    __slots__ = ("_arrive", "_identify", "began", "digest", "id", "method")
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
@@ -30,10 +32,16 @@ class Context:
         self.method = ""
         self.digest = b""
         self._identify: Callable[[], Identity] | None = None
+        self._arrive: Callable[[], Caller] | None = None
 
-    def identified_by(self, identify: Callable[[], Identity]) -> None:
-        """Keep how the caller is told, for when a resource asks."""
-        self._identify = identify
+    def identified_by(self, identify: Callable[[], Identity], arrive: Callable[[], Caller]) -> None:
+        """Keep how the caller is told, and from where it calls, for when a resource asks."""
+        self._identify, self._arrive = identify, arrive
+
+    @property
+    def caller(self) -> Caller:
+        """From where the request came."""
+        return self._arrive() if self._arrive else Caller()
 
     @property
     def identity(self) -> Identity:
@@ -42,7 +50,7 @@ class Context:
         It is not told before a resource asks: a client that sends an old token with every request could not
         log in again if /auth/login minded it.
         """
-        return self._identify() if self._identify else ANONYMOUS
+        return replace(self._identify(), caller=self.caller) if self._identify else ANONYMOUS
 
 
 class Request(falcon.Request):
@@ -58,6 +66,26 @@ class Request(falcon.Request):
             self.method = _ALIASES.get(method, _UNSERVED)
 
 
-def caller_of(request: falcon.Request) -> Caller:
-    """Return where a request came from."""
-    return Caller(request.remote_addr, request.user_agent, request.get_header("Origin"))
+def caller_of(request: falcon.Request, *, hops: int = 0) -> Caller:
+    """Return where a request came from; `hops` is how many proxies before the service are to be believed."""
+    return Caller(_ip(request, hops), request.user_agent, request.get_header("Origin"))
+
+
+def _ip(request: falcon.Request, hops: int) -> str:
+    """Return the address that the outermost of our proxies saw, else the one that the connection comes from.
+
+    What stands further left in X-Forwarded-For anybody can have written.
+    """
+    if hops and (said := request.get_header("X-Forwarded-For")):
+        seen = said.split(",")[-hops:]
+        if (found := _address(seen[0])) is not None:
+            return found
+    return address(request.remote_addr) or request.remote_addr
+
+
+def _address(said: str) -> str | None:
+    """Read an address with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80."""
+    bare = said.strip()
+    if bare.startswith("["):
+        return address(bare[1:].partition("]")[0])
+    return address(bare if bare.count(":") != 1 else bare.partition(":")[0])

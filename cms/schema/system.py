@@ -43,12 +43,16 @@ SYSTEM_COLLECTIONS = frozenset(
 )
 """The collections that the service lists."""
 
-UNLISTED_TABLES = frozenset({"system_idempotency", "system_migrations", "system_sessions", "system_version"})
+UNLISTED_TABLES = frozenset(
+    {"system_idempotency", "system_migrations", "system_recovery_codes", "system_sessions", "system_version"}
+)
 """System tables that no request ever sees."""
 
 SINGLETONS = frozenset({"system_settings"})
 
-INTERNAL_COLUMNS: frozenset[Place] = frozenset({("system_users", "failed_logins")})
+INTERNAL_COLUMNS: frozenset[Place] = frozenset(
+    ("system_users", name) for name in ("failed_logins", "login_after", "tfa_step", "unverified")
+)
 """Columns of listed collections that are neither shown nor set over the interface."""
 
 SPECIALS: Mapping[Place, tuple[str, ...]] = MappingProxyType(

@@ -54,7 +54,7 @@ def _ask(path: str) -> Ask:
 
 def _caller(store: Store, user: str) -> Identity:
     try:
-        found = ANONYMOUS if user == PUBLIC else Identity(user=str(uuid.UUID(user)))
+        found = ANONYMOUS if user == PUBLIC else Identity(user=str(uuid.UUID(user)), enrolling=True)
         store.reading(found, lambda scene: None)
     except (ValueError, Refused):
         raise invalid_query(f'user is the id of an active user, or "{PUBLIC}"', parameter="user") from None

@@ -79,9 +79,13 @@ def _answer(items: list[Item]) -> Answer:
 
 
 def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
-    """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials."""
+    """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials.
+
+    Also a user may read it who still has to set up a second factor.
+    """
     if identity == ANONYMOUS:
         raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
+    identity = replace(identity, enrolling=True)
     ask = Ask("system_users", query_string)
 
     def work(scene: Scene) -> Answer:

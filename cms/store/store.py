@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from cms import jsontext
+from cms.access.addresses import networks_of, require_admission
 from cms.access.app import app_grants
 from cms.access.policy import ADMIN, Actor, Policy, grant_of, policy_of
 from cms.config import Config
@@ -38,23 +39,28 @@ class Caller:
 class Identity:
     """Who a request says it is, its signature checked: a user in a session, or the digest of a static token.
 
+    `cookie` is the digest of a session cookie: it names a user by the session alone, and is looked up every time, so
+    that it is dead with the logout. `enrolling` are the few requests that a user may make who still has to set up
+    the second factor that the role asks for.
     Two identities are equal when they name the same caller, from wherever it calls.
     """
 
     user: str | None = None
     token: str | None = None
     session: str | None = None
+    cookie: str | None = None
     caller: Caller = field(default=Caller(), compare=False)
+    enrolling: bool = field(default=False, compare=False)
 
     @property
     def name(self) -> str:
         """What tells one caller from another; those without credentials are told apart by their address."""
-        return self.user or self.token or f"public at {self.caller.ip}"
+        return self.user or self.token or self.cookie or f"public at {self.caller.ip}"
 
     @property
     def values(self) -> tuple[str | None, ...]:
         """What the statement `find_actor` takes."""
-        return self.user, self.token, self.session
+        return self.user, self.token, self.session, self.cookie
 
 
 ANONYMOUS = Identity()
@@ -197,19 +203,27 @@ Fetch = Callable[[str, Sequence[object]], list[Row]]
 
 
 def _actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
-    """Return the caller, looked up at most once for a snapshot."""
+    """Return the caller, looked up at most once for a snapshot; raises `Refused` when it may not act."""
 
     def find() -> Actor:
         rows = fetch(statement("find_actor"), identity.values)
         check_version(snapshot, Version(*rows[0][:2]))
         return actor_of(snapshot, identity, rows)
 
-    return snapshot.actors.get(identity, find)
+    return admitted(find() if identity.cookie else snapshot.actors.get(identity, find), identity)
+
+
+def admitted(actor: Actor, identity: Identity) -> Actor:
+    """Return the actor; raises `Refused` INVALID_IP from elsewhere than its roles allow, FORBIDDEN when unproven."""
+    require_admission(actor.networks, identity.caller.ip)
+    if actor.unproven and not identity.enrolling:
+        raise forbidden()
+    return actor
 
 
 def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     """Return the caller that `find_actor` found; raises `Refused` INVALID_TOKEN when it may not act."""
-    _, _, user, role, admin, app, roles, permissions = rows[0]
+    _, _, user, role, admin, app, roles, permissions, networks, unproven = rows[0]
     if user is None and identity != ANONYMOUS:
         raise Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
 
@@ -220,7 +234,8 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
         return policy_of(name, [*grants, *(app_grants(listed) if app else ())], app=app)
 
     name = ",".join(roles) or "public"
-    return Actor(ADMIN if admin else snapshot.policies.get(name, policy), user, role)
+    held = ADMIN if admin else snapshot.policies.get(name, policy)
+    return Actor(held, user, role, networks=networks_of(jsontext.loads(networks)), unproven=bool(unproven))
 
 
 def require_admin(actor: Actor) -> None:
@@ -255,7 +270,7 @@ def _first_in_line(transaction: Transaction, identity: Identity) -> Scene:
     transaction.execute(statement("move_structure"))
     found = transaction.execute(statement("find_actor"), identity.values)
     snapshot = load_within(transaction)
-    scene = Scene(snapshot, actor_of(snapshot, identity, found))
+    scene = Scene(snapshot, admitted(actor_of(snapshot, identity, found), identity))
     require_admin(scene.actor)
     return scene
 

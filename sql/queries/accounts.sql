@@ -67,3 +67,112 @@ UPDATE system_users
 SET token = $2::text
 WHERE lower(email) = lower($1::text)
 RETURNING id::text;
+
+-- name: lock_account
+-- A user's account until the transaction ends, so that of two changes at once one sees the other's.
+SELECT id::text, email, status, password, unverified
+FROM system_users
+WHERE id = $1::uuid
+FOR UPDATE;
+
+-- name: change_password
+-- A new password for a user in a status that it leaves; the sessions are ended apart from it.
+UPDATE system_users
+SET password = $2::text,
+    status = 'active',
+    failed_logins = 0,
+    login_after = NULL,
+    last_access = now()
+WHERE id = $1::uuid;
+
+-- name: find_active_account
+-- Whom a password can be sent for: an active user who logs in here.
+SELECT id::text, email, password
+FROM system_users
+WHERE lower(email) = lower($1::text)
+  AND status = 'active'
+  AND provider = 'default';
+
+-- name: invite_users
+-- Users who are invited, or invited again with another role; those whose address belongs to an account are left out.
+WITH invited AS (
+    INSERT INTO system_users (email, role, status)
+    SELECT DISTINCT ON (lower(email)) email, $2::uuid, 'invited'
+    FROM unnest($1::text[]) AS email
+    ORDER BY lower(email)
+    ON CONFLICT (lower(email)) DO UPDATE
+    SET role = excluded.role
+    WHERE system_users.status = 'invited'
+    RETURNING id, email, password, xmax = 0 AS made
+),
+noted AS (
+    INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item)
+    SELECT
+        CASE WHEN made THEN 'create' ELSE 'update' END,
+        $3::uuid,
+        $4::text,
+        $5::text,
+        $6::text,
+        'system_users',
+        id::text
+    FROM invited
+)
+SELECT id::text, email, password
+FROM invited;
+
+-- name: find_registration
+-- Under which terms anybody may register, and which passwords are taken.
+SELECT
+    public_registration,
+    public_registration_role::text,
+    public_registration_verify_email,
+    public_registration_email_filter::text,
+    auth_password_policy
+FROM system_settings;
+
+-- name: find_password_policy
+-- The regular expression that new passwords have to match.
+SELECT auth_password_policy
+FROM system_settings;
+
+-- name: register_user
+-- Somebody who registers; who did so before without following the link begins again, and the older link dies.
+-- Nothing where the address belongs to an account.
+WITH registered AS (
+    INSERT INTO system_users (email, password, first_name, last_name, role, status, unverified)
+    VALUES (
+        $1::text,
+        $2::text,
+        $3::text,
+        $4::text,
+        $5::uuid,
+        CASE WHEN $6::boolean THEN 'draft' ELSE 'active' END,
+        $6::boolean
+    )
+    ON CONFLICT (lower(email)) DO UPDATE
+    SET password = excluded.password,
+        email = excluded.email,
+        first_name = excluded.first_name,
+        last_name = excluded.last_name,
+        role = excluded.role,
+        status = excluded.status,
+        unverified = excluded.unverified
+    WHERE system_users.status = 'draft'
+      AND system_users.unverified
+    RETURNING id, email
+),
+noted AS (
+    INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item)
+    SELECT 'create', id, $7::text, $8::text, $9::text, 'system_users', id::text
+    FROM registered
+)
+SELECT id::text, email
+FROM registered;
+
+-- name: verify_user
+-- The link of a registration was followed.
+UPDATE system_users
+SET status = 'active', unverified = FALSE
+WHERE id = $1::uuid
+  AND status = 'draft'
+  AND unverified;

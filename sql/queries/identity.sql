@@ -1,13 +1,25 @@
 -- name: find_actor
--- The caller behind a user's id or a static token's digest, beside the counters; no user when it may not act.
+-- The caller behind a user's id, a static token's digest, or a session with the digest of its cookie, beside the
+-- counters; no user when it may not act. With it the addresses that its roles are bound to, and whether they ask for
+-- a second factor that the user does not have.
 -- An access token names its session, which must be there: a changed password deletes it and, because it changes
 -- system_users, moves the access counter as well, so that callers who were found before are looked up again.
 -- Logout and the end of old sessions move no counter: that would have every process load everything again.
 -- Roles add up along their parents; who has no role holds what the Public role holds.
 WITH RECURSIVE caller AS (
-    SELECT users.id, users.role
+    SELECT users.id, users.role, users.tfa_secret
     FROM system_users AS users
-    WHERE (users.id = $1::uuid OR users.token = $2::text)
+    WHERE (
+        users.token = $2::text
+        OR users.id = coalesce($1::uuid, (
+            SELECT sessions."user"
+            FROM system_sessions AS sessions
+            WHERE sessions.id = $3::uuid
+              AND sessions.token = $4::text
+              AND sessions.mode = 'session'
+              AND sessions.expires > now()
+        ))
+    )
       AND users.status = 'active'
       AND (
           $3::uuid IS NULL
@@ -31,7 +43,9 @@ held AS (
     SELECT
         coalesce(bool_or(roles.admin_access), FALSE) AS admin,
         coalesce(bool_or(roles.app_access), FALSE) AS app,
-        coalesce(array_agg(roles.id ORDER BY roles.id), '{}') AS roles
+        coalesce(array_agg(roles.id ORDER BY roles.id), '{}') AS roles,
+        coalesce(json_agg(roles.ip_access) FILTER (WHERE roles.ip_access IS NOT NULL), '[]') AS networks,
+        coalesce(bool_or(roles.enforce_tfa), FALSE) AS enforce_tfa
     FROM system_roles AS roles
     JOIN chain ON chain.id = roles.id
 )
@@ -48,7 +62,9 @@ SELECT
         FROM system_permissions AS granted
         WHERE granted.role = ANY (held.roles)
            OR (granted.role IS NULL AND held.roles = '{}')
-    ) END AS permissions
+    ) END AS permissions,
+    held.networks::text,
+    held.enforce_tfa AND caller.tfa_secret IS NULL
 FROM system_version AS version
 CROSS JOIN held
 LEFT JOIN caller ON TRUE;

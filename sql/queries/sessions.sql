@@ -1,27 +1,85 @@
--- name: find_user_by_email
+-- name: find_account
 -- The user of a login, whatever the case of the address.
 SELECT
     users.id::text,
-    users.role::text,
     users.status,
-    coalesce(roles.admin_access, FALSE),
-    coalesce(roles.app_access, FALSE),
-    users.password
+    users.password,
+    users.tfa_secret,
+    coalesce(users.login_after > now(), FALSE)
 FROM system_users AS users
-LEFT JOIN system_roles AS roles ON roles.id = users.role
 WHERE lower(users.email) = lower($1::text)
   AND users.provider = 'default';
 
+-- name: find_account_of
+-- The same by id, for a user who is logged in already.
+SELECT
+    users.id::text,
+    users.status,
+    users.password,
+    users.tfa_secret,
+    coalesce(users.login_after > now(), FALSE)
+FROM system_users AS users
+WHERE users.id = $1::uuid;
+
+-- name: count_failure
+-- One more failed login, and whether that is as many as the settings bear; parallel ones wait for each other here.
+UPDATE system_users
+SET failed_logins = failed_logins + 1
+WHERE id = $1::uuid
+  AND status = 'active'
+RETURNING failed_logins >= (SELECT auth_login_attempts FROM system_settings);
+
+-- name: suspend_or_slow
+-- What becomes of an active user with too many failed logins: suspended, or, where no other active administrator
+-- would be left, made to wait twice as long after each failure, for half a minute at most.
+WITH RECURSIVE admins (id) AS (
+    SELECT id
+    FROM system_roles
+    WHERE admin_access
+    UNION
+    SELECT roles.id
+    FROM system_roles AS roles
+    JOIN admins ON admins.id = roles.parent
+),
+needed AS (
+    SELECT users.id
+    FROM system_users AS users
+    WHERE users.id = $1::uuid
+      AND users.role IN (SELECT id FROM admins)
+      AND NOT EXISTS (
+          SELECT
+          FROM system_users AS others
+          WHERE others.id <> users.id
+            AND others.status = 'active'
+            AND others.role IN (SELECT id FROM admins)
+      )
+)
+UPDATE system_users AS users
+SET status = CASE WHEN needed.id IS NULL THEN 'suspended' ELSE users.status END,
+    login_after = CASE WHEN needed.id IS NOT NULL THEN
+        now() + interval '1 second' * least(30, 2 ^ least(5, users.failed_logins - settings.auth_login_attempts))
+    END
+FROM system_settings AS settings
+LEFT JOIN needed ON TRUE
+WHERE users.id = $1::uuid
+  AND users.status = 'active'
+  AND users.failed_logins >= settings.auth_login_attempts
+RETURNING users.status;
+
 -- name: open_session
--- A login: only the digest of its refresh token is stored.
-INSERT INTO system_sessions (id, "user", token, expires, ip, user_agent, origin)
-VALUES ($1::uuid, $2::uuid, $3::text, $4::timestamptz, $5::text, $6::text, $7::text);
+-- A login: only the digest of its token is stored.
+INSERT INTO system_sessions (id, "user", token, mode, expires, ip, user_agent, origin)
+VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::timestamptz, $6::text, $7::text, $8::text);
 
 -- name: note_access
--- When a user was last here; no counter moves for it. Nothing when the password that let the user in is no
--- longer the one there is: whoever changed it meanwhile has ended the sessions that were there, and not this one.
+-- When a user was last here, and a hash by newer parameters where there is one; failures are forgotten. No counter
+-- moves for it. Nothing when the password that let the user in is no longer the one there is: whoever changed it
+-- meanwhile has ended the sessions that were there, and not this one.
 UPDATE system_users
-SET last_access = now()
+SET last_access = now(),
+    failed_logins = 0,
+    login_after = NULL,
+    password = coalesce($3::text, password)
 WHERE id = $1::uuid
   AND status = 'active'
   AND password = $2::text
@@ -47,27 +105,22 @@ FROM ended;
 -- A session with its user, locked so that of two refreshes at once one sees the other's token.
 SELECT
     sessions.token,
-    sessions.previous,
-    sessions.expires,
-    users.id::text,
-    users.role::text,
-    users.status,
-    coalesce(roles.admin_access, FALSE),
-    coalesce(roles.app_access, FALSE)
+    sessions.mode,
+    sessions.expires > now() AND users.status = 'active',
+    users.id::text
 FROM system_sessions AS sessions
 JOIN system_users AS users ON users.id = sessions."user"
-LEFT JOIN system_roles AS roles ON roles.id = users.role
 WHERE sessions.id = $1::uuid
 FOR UPDATE OF sessions;
 
 -- name: renew_session
--- The next refresh token of a session; the one before is worth nothing from now on, and known when it comes again.
+-- The next refresh token of a session, or the same token for longer.
 UPDATE system_sessions
-SET token = $2::text, previous = token, expires = $3::timestamptz
+SET token = $2::text, expires = $3::timestamptz
 WHERE id = $1::uuid;
 
 -- name: end_session
--- Logout: the access token lives on until its end, which is near.
+-- Logout: an access token lives on until its end, which is near.
 DELETE FROM system_sessions
 WHERE id = $1::uuid;
 
@@ -81,3 +134,20 @@ WITH ended AS (
 UPDATE system_version
 SET access = access + 1
 WHERE EXISTS (SELECT FROM ended);
+
+-- name: end_sessions_of
+-- All sessions of users, one of them excepted where it is named; the counter moves, so that access tokens end as well.
+WITH ended AS (
+    DELETE FROM system_sessions
+    WHERE "user" = ANY ($1::uuid[])
+      AND id IS DISTINCT FROM $2::uuid
+    RETURNING id
+)
+UPDATE system_version
+SET access = access + 1
+WHERE EXISTS (SELECT FROM ended);
+
+-- name: note_activity
+-- What a user did to an account: login, logout, or a change of it.
+INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item)
+VALUES ($1::text, $2::uuid, $3::text, $4::text, $5::text, 'system_users', $6::text);

@@ -224,5 +224,3 @@ def unseen(world: World, role: Role, rows: Mapping[str, list[Row]], said: list[C
         if visible_world(peopled(world, then), role).rows == before:
             now = then
     return now
-
-

@@ -1,0 +1,85 @@
+"""Setting up and taking away the own second factor (decisions, section 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cms.auth import factors
+from cms.auth.login import Account, account_of, check_factor, confirm
+from cms.auth.person import note
+from cms.auth.sessions import invalid_credentials
+from cms.errors import invalid_payload
+from cms.store.database import Transaction
+from cms.store.statements import statement
+from cms.store.store import Identity, Job, Scene, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A secret that becomes the second factor when a code of it comes back."""
+
+    secret: str = field(repr=False)
+    otpauth_url: str = field(repr=False)
+
+
+def generate(store: Store, identity: Identity, *, password: str) -> Offer:
+    """Return a new secret, once the password was said again; raises `Refused` INVALID_PAYLOAD where there is one."""
+    account = _confirmed(store, identity, password)
+    if account.tfa_secret is not None:
+        raise invalid_payload("There is a second factor already")
+    email, project = store.database.fetch_primary(statement("find_names"), (account.id,))[0]
+    secret = factors.new_secret()
+    return Offer(secret, factors.otpauth_url(secret, account=email, issuer=project))
+
+
+def enable(store: Store, identity: Identity, *, secret: str, code: str) -> None:
+    """Make a secret the second factor; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
+
+    def work(transaction: Transaction, scene: Scene) -> None:
+        user = _user(scene)
+        factors.enable(transaction, user, secret=secret, code=code)
+        note(transaction, "update", user=user, caller=identity.caller)
+
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+
+
+def disable(store: Store, identity: Identity, *, code: str) -> None:
+    """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP."""
+    account = account_of(store, store.at_rest(identity, _user))
+    _require_factor(account)
+    check_factor(store, account, code)
+
+    def work(transaction: Transaction, scene: Scene) -> None:
+        factors.disable(transaction, account.id)
+        note(transaction, "update", user=account.id, caller=identity.caller)
+
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+
+
+def recovery_codes(store: Store, identity: Identity, *, password: str) -> list[str]:
+    """Return new recovery codes, once the password was said again."""
+    account = _confirmed(store, identity, password)
+    _require_factor(account)
+
+    def work(transaction: Transaction, scene: Scene) -> list[str]:
+        note(transaction, "update", user=account.id, caller=identity.caller)
+        return factors.renew_recovery_codes(transaction, account.id)
+
+    return store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+
+
+def _confirmed(store: Store, identity: Identity, password: str) -> Account:
+    account = account_of(store, store.at_rest(identity, _user))
+    confirm(store, account, password)
+    return account
+
+
+def _require_factor(account: Account) -> None:
+    if account.tfa_secret is None:
+        raise invalid_payload("There is no second factor")
+
+
+def _user(scene: Scene) -> str:
+    if scene.actor.user is None:
+        raise invalid_credentials()
+    return scene.actor.user

@@ -1,0 +1,99 @@
+"""The second factor: codes of an authenticator app (TOTP, RFC 6238), and recovery codes (specification, section 5)."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Iterator
+
+import pyotp
+
+from cms.auth.tokens import digest
+from cms.errors import Problem, Refused, invalid_payload
+from cms.store.database import Transaction
+from cms.store.statements import statement
+from cms.store.store import Store
+
+RECOVERY_CODES = 10
+
+_SECRET = re.compile(r"[A-Z2-7]{16,128}")
+_SECONDS = 30
+_STEPS_AROUND = (0, -1, 1)  # clocks may be apart by one step
+
+
+def new_secret() -> str:
+    """Return a random secret of 160 bits in base32."""
+    return pyotp.random_base32()
+
+
+def otpauth_url(secret: str, *, account: str, issuer: str) -> str:
+    """Return what an authenticator app reads from a QR code."""
+    return pyotp.TOTP(secret).provisioning_uri(name=account, issuer_name=issuer)
+
+
+def step_of(secret: str, code: str) -> int | None:
+    """Return the step of time to which a code belongs, now or next to it; None for a wrong code."""
+    if not re.fullmatch(r"[0-9]{6}", code):
+        return None
+    totp, now = pyotp.TOTP(secret), int(time.time()) // _SECONDS
+    steps = (now + around for around in _STEPS_AROUND)
+    return next((step for step in steps if hmac.compare_digest(totp.generate_otp(step), code)), None)
+
+
+def use(store: Store, user: str, *, secret: str, code: str) -> bool:
+    """Use up a code or a recovery code; False when it is wrong or was used before."""
+    bare = code.replace(" ", "")
+    step = step_of(secret, bare)
+    if step is not None:
+        return bool(store.database.fetch_primary(statement("use_step"), (user, step, secret)))
+    return bool(store.database.fetch_primary(statement("use_recovery_code"), (user, digest(_plain(code)))))
+
+
+def enable(transaction: Transaction, user: str, *, secret: str, code: str) -> None:
+    """Give a user a second factor, proven by a code of it; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
+    if not _SECRET.fullmatch(secret) or not _is_base32(secret):
+        raise invalid_payload('"secret" is not one that /users/me/tfa/generate gives', field="secret")
+    step = step_of(secret, code.replace(" ", ""))
+    if step is None:
+        raise invalid_otp()
+    if not transaction.execute(statement("enable_factor"), (user, secret, step)):
+        raise invalid_payload("There is a second factor already")
+
+
+def disable(transaction: Transaction, user: str) -> None:
+    """Take the second factor away, with its recovery codes."""
+    transaction.execute(statement("disable_factor"), (user,))
+
+
+def renew_recovery_codes(transaction: Transaction, user: str) -> list[str]:
+    """Return new recovery codes in place of those that were there; only their digests are kept."""
+    codes = list(_new_codes())
+    transaction.execute(statement("lock_account"), (user,))
+    transaction.execute(statement("forget_recovery_codes"), (user,))
+    transaction.execute(statement("keep_recovery_codes"), (user, [digest(_plain(code)) for code in codes]))
+    return codes
+
+
+def invalid_otp() -> Refused:
+    return Refused(Problem("INVALID_OTP", "The one-time code is not right."))
+
+
+def _new_codes() -> Iterator[str]:
+    """Yield codes of 80 random bits, in four groups of four letters and digits."""
+    for _ in range(RECOVERY_CODES):
+        plain = base64.b32encode(secrets.token_bytes(10)).decode()
+        yield "-".join(plain[start : start + 4] for start in range(0, len(plain), 4))
+
+
+def _plain(code: str) -> str:
+    return re.sub(r"[\s-]", "", code).upper()
+
+
+def _is_base32(secret: str) -> bool:
+    try:
+        return len(pyotp.TOTP(secret).byte_secret()) >= 10
+    except ValueError:
+        return False

@@ -1,0 +1,61 @@
+"""Invitations: users that somebody makes, and who choose their password themselves (specification, section 4.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.auth import letters
+from cms.auth.accounts import check_email
+from cms.auth.letters import INVITATION, Letter, mark_of
+from cms.auth.links import Link
+from cms.errors import Problem, Refused, invalid_payload
+from cms.store.database import Transaction
+from cms.store.statements import statement
+from cms.store.store import Identity, Job, Scene, Store, require_admin
+
+MOST_INVITED = 1_000
+
+
+def invite(
+    store: Store, link: Link, identity: Identity, *, emails: Sequence[str], role: str, url: str | None = None
+) -> None:
+    """Make invited users of a role and send each a link, all or none; who is invited already is invited again.
+
+    Raises `Refused`: FORBIDDEN, INVALID_PAYLOAD, INVALID_FOREIGN_KEY for no such role, RECORD_NOT_UNIQUE for
+    addresses that belong to accounts.
+    """
+    address = link.address(url)
+
+    def work(transaction: Transaction, scene: Scene) -> None:
+        require_admin(scene.actor)
+        wanted = _wanted(emails)
+        caller = identity.caller
+        made = transaction.execute(
+            statement("invite_users"),
+            (wanted, role, scene.actor.user, caller.ip, caller.user_agent, caller.origin),
+        )
+        _refuse_taken(emails, {str(email).lower() for _, email, _ in made})
+        for user, email, password in made:
+            target = link.to(address, user=user, mark=mark_of(email, password))
+            letters.send(transaction, Letter(email, INVITATION, {"url": target, "email": email}))
+
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+
+
+def _wanted(emails: Sequence[str]) -> list[str]:
+    """Return the addresses to invite; raises `Refused` INVALID_PAYLOAD."""
+    if not 0 < len(emails) <= MOST_INVITED:
+        raise invalid_payload(f"1 to {MOST_INVITED} users can be invited at a time", field="email")
+    for email in emails:
+        check_email(email)
+    return list(emails)
+
+
+def _refuse_taken(emails: Sequence[str], made: set[str]) -> None:
+    problems = [
+        Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email", "index": index})
+        for index, email in enumerate(emails)
+        if email.lower() not in made
+    ]
+    if problems:
+        raise Refused(problems)

@@ -1,0 +1,116 @@
+"""Login, with what stands against guessing (specification, sections 4.3 and 5; decisions, section 10)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from cms import passwords
+from cms.auth import factors
+from cms.auth.sessions import Issuer, Mode, Opened, in_transaction, invalid_credentials, opened
+from cms.errors import Problem, Refused
+from cms.store.database import Row, Transaction
+from cms.store.statements import statement
+from cms.store.store import Caller, Store
+
+log = logging.getLogger("cms.auth")
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What somebody logs in with; `otp` is a code of the second factor, or a recovery code."""
+
+    email: str
+    password: str = field(repr=False)
+    otp: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A user as a login sees it; `waiting` is an administrator who was slowed down."""
+
+    id: str
+    status: str
+    password: str | None = field(repr=False)
+    tfa_secret: str | None = field(repr=False)
+    waiting: bool
+
+
+def login(store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode, caller: Caller) -> Opened:
+    """Open a session; raises `Refused` INVALID_CREDENTIALS and, once the password was right, USER_SUSPENDED,
+    INVALID_OTP or INVALID_IP.
+
+    An unknown address takes the same time as a wrong password.
+    """
+    account = _account(store.database.fetch_primary(statement("find_account"), (credentials.email,)))
+    _check_password(store, account, credentials.password)
+    assert account
+    if account.status == "suspended":
+        raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
+    if account.status != "active":
+        raise invalid_credentials()
+    check_factor(store, account, credentials.otp)
+    renewed = passwords.renewed(account.password or "", credentials.password)
+
+    def work(transaction: Transaction) -> Opened:
+        if not transaction.execute(statement("note_access"), (account.id, account.password, renewed)):
+            raise invalid_credentials()
+        return opened(transaction, issuer, account.id, mode=mode, caller=caller)
+
+    return in_transaction(store, work)
+
+
+def account_of(store: Store, user: str) -> Account:
+    """Return the account of a user who is logged in."""
+    found = _account(store.database.fetch_primary(statement("find_account_of"), (user,)))
+    if found is None:
+        raise invalid_credentials()
+    return found
+
+
+def confirm(store: Store, account: Account, password: str) -> None:
+    """Have a user who is logged in say the password again; raises `Refused` INVALID_CREDENTIALS."""
+    _check_password(store, account, password)
+
+
+def check_factor(store: Store, account: Account, otp: str | None) -> None:
+    """Use up a code of the second factor, if the user has one; raises `Refused` INVALID_OTP.
+
+    To name no code is how a client learns that one is needed; a wrong one counts as a failed login.
+    """
+    if account.tfa_secret is None:
+        return
+    if otp is None or not factors.use(store, account.id, secret=account.tfa_secret, code=otp):
+        if otp is not None:
+            _failed(store, account)
+        raise factors.invalid_otp()
+
+
+def _account(rows: list[Row]) -> Account | None:
+    return Account(*rows[0]) if rows else None
+
+
+def _check_password(store: Store, account: Account | None, password: str) -> None:
+    """Compare once, whoever it is; while an administrator is slowed down nothing is right, and nothing counts."""
+    right = passwords.matches(account.password if account else None, password)
+    if account is None or account.waiting:
+        raise invalid_credentials()
+    if not right:
+        _failed(store, account)
+        raise invalid_credentials()
+
+
+def _failed(store: Store, account: Account) -> None:
+    """Count a failed login, and suspend the user when there were too many.
+
+    The lock keeps the last two administrators from being suspended at once.
+    """
+    counted = store.database.fetch_primary(statement("count_failure"), (account.id,))
+    if not counted or not counted[0][0]:
+        return
+    with store.database.transaction() as transaction:
+        transaction.execute(statement("lock_accounts"))
+        found = transaction.execute(statement("suspend_or_slow"), (account.id,))
+    if found:
+        done = "suspended" if found[0][0] == "suspended" else "slowed down, as the last active administrator"
+        log.warning("User %s has failed to log in too often and is %s.", account.id, done)

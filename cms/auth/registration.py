@@ -1,0 +1,93 @@
+"""Public registration, when the settings open it (decisions, sections 9 and 15)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+from cms import jsontext, passwords
+from cms.auth import letters
+from cms.auth.accounts import check_email
+from cms.auth.letters import REGISTRATION, Letter, mark_of
+from cms.auth.links import Link
+from cms.auth.person import note
+from cms.auth.sessions import in_transaction
+from cms.auth.tokens import invalid_token
+from cms.errors import Refused, forbidden
+from cms.query.validation import Given, failures, parse_rule
+from cms.store.database import Transaction
+from cms.store.statements import statement
+from cms.store.store import Caller, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What somebody registers with."""
+
+    email: str
+    password: str = field(repr=False)
+    first_name: str | None = None
+    last_name: str | None = None
+    verification_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the settings say of registration."""
+
+    open: bool
+    role: str | None
+    verify: bool
+    emails: str | None
+    policy: str | None
+
+
+def register(store: Store, link: Link, form: Form, *, caller: Caller) -> None:
+    """Make a user, and send the link that opens the account where the settings ask for it.
+
+    For an address that has an account the same is done and nothing comes of it. Raises `Refused` FORBIDDEN when
+    registration is closed or not for that address, and what `check_password` does.
+    """
+    terms = Terms(*store.database.fetch_primary(statement("find_registration"))[0])
+    if not terms.open:
+        raise forbidden()
+    address = link.address(form.verification_url)
+    check_email(form.email)
+    if not _admits(terms.emails, form.email):
+        raise forbidden()
+    passwords.check_password(form.password, policy=terms.policy)
+    password = passwords.hashed(form.password)
+    row = (form.email, password, form.first_name, form.last_name, terms.role, terms.verify)
+
+    def work(transaction: Transaction) -> None:
+        made = transaction.execute(statement("register_user"), (*row, caller.ip, caller.user_agent, caller.origin))
+        user, to = made[0] if made else (str(uuid.uuid4()), None)
+        if terms.verify:
+            target = link.to(address, user=user, mark=mark_of(form.email, password))
+            letters.send(transaction, Letter(to, REGISTRATION, {"url": target, "email": form.email}))
+
+    in_transaction(store, work)
+
+
+def verify(store: Store, link: Link, *, token: str, caller: Caller) -> None:
+    """Open the account of a registration by its link, once; raises `Refused` INVALID_TOKEN."""
+    user, mark = link.reader(token)
+
+    def work(transaction: Transaction) -> None:
+        found = transaction.execute(statement("lock_account"), (user,))
+        _, email, status, password, unverified = found[0] if found else (None,) * 5
+        if not unverified or status != "draft" or mark != mark_of(email, password):
+            raise invalid_token()
+        transaction.execute(statement("verify_user"), (user,))
+        note(transaction, "update", user=user, caller=caller)
+
+    in_transaction(store, work)
+
+
+def _admits(said: str | None, email: str) -> bool:
+    """Tell whether the filter of the settings lets an address in; one that cannot be read lets nobody in."""
+    try:
+        rule = jsontext.loads(said) if said else None
+        return not rule or not failures(parse_rule(rule), {"email": email.lower()}, Given())
+    except (Refused, ValueError):
+        return False

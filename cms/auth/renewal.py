@@ -1,0 +1,58 @@
+"""A password by letter: asked for, set by its link, or by that of an invitation (specification, section 5)."""
+
+from __future__ import annotations
+
+import uuid
+
+from cms import passwords
+from cms.auth import letters
+from cms.auth.letters import RESET, Letter, mark_of
+from cms.auth.links import Link
+from cms.auth.person import note
+from cms.auth.sessions import end_sessions, in_transaction
+from cms.auth.tokens import invalid_token
+from cms.store.database import Transaction
+from cms.store.statements import statement
+from cms.store.store import Caller, Store
+
+
+def request_reset(store: Store, link: Link, *, email: str, url: str | None) -> None:
+    """Send an active user a link to set a new password; for anybody else do the same and send nothing."""
+    address = link.address(url)
+
+    def work(transaction: Transaction) -> None:
+        found = transaction.execute(statement("find_active_account"), (email,))
+        user, to, password = found[0] if found else (str(uuid.uuid4()), None, None)
+        target = link.to(address, user=user, mark=mark_of(to, password))
+        letters.send(transaction, Letter(to, RESET, {"url": target, "email": to or email}))
+
+    in_transaction(store, work)
+
+
+def set_password(store: Store, link: Link, *, token: str, password: str, status: str, caller: Caller) -> None:
+    """Set the password of the user whom a link was sent to, and end all sessions.
+
+    `status` is what the user has to be for it: active, or invited, who becomes active. Raises `Refused`
+    INVALID_TOKEN for a link that was used, and what `check_password` does.
+    """
+    user, mark = link.reader(token)
+    passwords.check_password(password, policy=password_policy(store))
+    new = passwords.hashed(password)
+
+    def work(transaction: Transaction) -> None:
+        found = transaction.execute(statement("lock_account"), (user,))
+        _, email, current, old, _ = found[0] if found else (None,) * 5
+        if current != status or mark != mark_of(email, old):
+            raise invalid_token()
+        transaction.execute(statement("change_password"), (user, new))
+        end_sessions(transaction, user)
+        note(transaction, "update", user=user, caller=caller)
+
+    in_transaction(store, work)
+
+
+def password_policy(store: Store) -> str | None:
+    """Return the regular expression that new passwords have to match."""
+    rows = store.database.fetch_primary(statement("find_password_policy"))
+    found: str | None = rows[0][0] if rows else None
+    return found

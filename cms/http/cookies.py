@@ -1,0 +1,81 @@
+"""The cookies of logins (decisions, section 10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+import falcon
+
+from cms.auth.sessions import Mode, Opened
+from cms.config import Config
+
+SESSION = "cms_session_token"
+REFRESH = "cms_refresh_token"
+
+_PAST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Cookies:
+    """How cookies are written; lives are seconds, `path` is where the service is mounted."""
+
+    secure: bool
+    same_site: str
+    path: str
+    refresh_life: int
+    session_life: int
+
+    @classmethod
+    def of(cls, config: Config) -> Cookies:
+        """Return the cookies of the settings."""
+        return cls(
+            config.session_cookie_secure,
+            config.session_cookie_same_site.capitalize(),
+            urlsplit(config.public_url).path,
+            int(config.refresh_token_ttl.total_seconds()),
+            int(config.session_cookie_ttl.total_seconds()),
+        )
+
+    def give(self, response: falcon.Response, opened: Opened) -> None:
+        """Set the cookie of a session, if its mode has one."""
+        if opened.mode is Mode.SESSION:
+            self._set(response, SESSION, opened.token, self.session_life)
+        elif opened.mode is Mode.COOKIE:
+            self._set(response, REFRESH, opened.token, self.refresh_life)
+
+    def clear(self, response: falcon.Response) -> None:
+        """Have the browser forget both."""
+        for name in (SESSION, REFRESH):
+            self._set(response, name, "", 0)
+
+    def _set(self, response: falcon.Response, name: str, value: str, life: int) -> None:
+        """The refresh token goes nowhere but to /auth."""
+        response.set_cookie(
+            name,
+            value,
+            max_age=life or None,
+            expires=None if life else _PAST,
+            path=f"{self.path}/auth" if name == REFRESH else self.path or "/",
+            secure=self.secure,
+            http_only=True,
+            same_site=self.same_site,
+        )
+
+
+def session_cookie(request: falcon.Request) -> str | None:
+    """Return what the session cookie holds."""
+    return _value(request, SESSION) if "HTTP_COOKIE" in request.env else None
+
+
+def token_of(request: falcon.Request, mode: Mode | None) -> str | None:
+    """Return the token that a cookie holds: that of the mode, or of either where none is named."""
+    names = {Mode.SESSION: (SESSION,), Mode.COOKIE: (REFRESH,), None: (REFRESH, SESSION)}.get(mode, ())
+    return next((found for name in names if (found := _value(request, name))), None)
+
+
+def _value(request: falcon.Request, name: str) -> str | None:
+    """A browser that holds two cookies of a name sends the one with the longer path first."""
+    found = request.get_cookie_values(name)
+    return found[0] if found else None

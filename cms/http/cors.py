@@ -1,0 +1,60 @@
+"""Cross-origin requests (specification, section 4.1; settings CORS_*)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import falcon
+
+from cms.config import Config
+
+
+def cors_of(config: Config) -> Sequence[object]:
+    """Return the middleware that the settings ask for."""
+    return [Cors(config)] if config.cors_enabled and config.cors_origin else []
+
+
+class Cors:
+    """Tell browsers which sites may read answers, and answer their preflights.
+
+    Sites that are not named, when any is allowed, never get what a cookie opens.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._named = frozenset(config.cors_origin)
+        self._credentials = config.cors_credentials
+        self._exposed = ", ".join(config.cors_exposed_headers)
+        self._preflight: Mapping[str, str] = {
+            "Access-Control-Allow-Methods": ", ".join(config.cors_methods),
+            "Access-Control-Allow-Headers": ", ".join(config.cors_allowed_headers),
+            "Access-Control-Max-Age": str(config.cors_max_age),
+        }
+
+    def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Answer a preflight at once: it comes without credentials and concerns no resource."""
+        asked = request.get_header("Access-Control-Request-Method")
+        if request.method == "OPTIONS" and asked and request.get_header("Origin"):
+            response.status = falcon.HTTP_204
+            response.set_headers(self._preflight)
+            response.complete = True
+
+    def process_response(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        resource: Any,
+        succeeded: bool,  # noqa: FBT001
+    ) -> None:
+        origin = request.get_header("Origin")
+        if origin and origin in self._named:
+            self._allow(response, origin)
+            if self._credentials:
+                response.set_header("Access-Control-Allow-Credentials", "true")
+        elif origin and "*" in self._named:
+            self._allow(response, "*")
+
+    def _allow(self, response: falcon.Response, origin: str) -> None:
+        response.set_header("Access-Control-Allow-Origin", origin)
+        if self._exposed:
+            response.set_header("Access-Control-Expose-Headers", self._exposed)

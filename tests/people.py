@@ -1,0 +1,95 @@
+"""Users who log in: made with hashes that cost nothing, and the letters that they get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
+
+import psycopg
+import pytest
+from argon2 import PasswordHasher
+
+from cms import passwords
+from cms.auth import letters
+from cms.auth.letters import Letter
+from cms.store.database import Transaction
+from tests.client import Answer, Client
+from tests.things import Stage
+
+PASSWORD = "correct horse"
+
+# What the client of Falcon's tests sends its requests to.
+OWN_ORIGIN = "http://falconframework.org"
+
+
+@contextmanager
+def quick_hashes() -> Iterator[None]:
+    """Hash passwords by parameters that cost nothing, as long as it lasts."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+        passwords._nobodys.cache_clear()
+        yield
+    passwords._nobodys.cache_clear()
+
+
+def person(stage: Stage, **columns: object) -> str:
+    """Make an active user without a role, whose password is PASSWORD, and return the address."""
+    email = f"{uuid4()}@example.com"
+    found = {"email": email, "password": passwords.hashed(PASSWORD), **columns}
+    names, places = ", ".join(found), ", ".join(["%s"] * len(found))
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        connection.execute(f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(found.values()))
+    return str(found["email"])
+
+
+def login(client: Client, email: str, password: str = PASSWORD, **said: object) -> Answer:
+    return client.post("/auth/login", {"email": email, "password": password, **said})
+
+
+def outcome(answer: Answer) -> tuple[int, list[str]]:
+    """The status of an answer, and the codes of its errors."""
+    return answer.status, answer.codes if answer.status >= 400 else []
+
+
+def of_user(stage: Stage, email: str, column: str) -> Any:
+    """One column of a user's row."""
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        row = connection.execute(f"SELECT {column} FROM system_users WHERE email = %s".encode(), [email]).fetchone()
+        return row and row[0]
+
+
+class Outbox:
+    """The letters that were written, also those to nobody."""
+
+    def __init__(self) -> None:
+        self.letters: list[Letter] = []
+
+    def take(self, transaction: Transaction, letter: Letter) -> None:
+        self.letters.append(letter)
+
+    @property
+    def sent(self) -> list[Letter]:
+        """Those that somebody gets."""
+        return [letter for letter in self.letters if letter.to is not None]
+
+    @property
+    def link(self) -> str:
+        """The link of the last letter."""
+        return self.sent[-1].data["url"]
+
+    @property
+    def token(self) -> str:
+        """The token in the link of the last letter."""
+        return parse_qs(urlsplit(self.link).query)["token"][0]
+
+
+@contextmanager
+def outbox() -> Iterator[Outbox]:
+    """Keep letters instead of sending them."""
+    found = Outbox()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(letters, "send", found.take)
+        yield found
