@@ -16,7 +16,7 @@ run: .venv/.installed ## start the service with a database of its own; Ctrl-C st
 	@$(PY) -m cms serve
 
 test: .venv/.installed ## run the tests; T=tests/unit runs a part, POSTGRES_BIN=/its/bin on another PostgreSQL
-	@$(PY) -m pytest --numprocesses auto --dist loadfile $(T)
+	@$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(T)
 
 check: lint types test ## what CI runs: lint, types, tests
 

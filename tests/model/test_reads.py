@@ -32,6 +32,8 @@ SCHEMAS = 5
 CASES_FOR_EACH = 100
 SEED = os.environ.get("CMS_MODEL_SEED") or ("ci" if "CI" in os.environ else str(SystemRandom().randrange(10**6)))
 
+pytestmark = pytest.mark.slow
+
 cases_for_each = settings(
     max_examples=CASES_FOR_EACH,
     deadline=None,

@@ -51,7 +51,7 @@ class Service:
 def environment(folder: Path, port: int, **more: str) -> dict[str, str]:
     """Return the environment of this process without settings of the service, with those of a test in it."""
     ours = {name: value for name, value in os.environ.items() if name not in SET_OUTSIDE}
-    return ours | {"PORT": str(port), "DATA_DIR": str(folder / "data"), "WEB_CONCURRENCY": "2", **more}
+    return ours | {"PORT": str(port), "DATA_DIR": str(folder / "data"), "WEB_CONCURRENCY": "1", **more}
 
 
 SET_OUTSIDE = frozenset({"DATABASE_URL", "DATABASE_READ_URL", "SECRET", "ADMIN_EMAIL", "ADMIN_PASSWORD", "HOST"})

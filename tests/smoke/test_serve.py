@@ -64,7 +64,7 @@ def test_a_password_that_was_given_is_not_printed() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_one_signal_stops_everything_cleanly(installed: Path, number: signal.Signals) -> None:
-    with serving(installed) as service:
+    with serving(installed, WEB_CONCURRENCY="2") as service:
         running = " ".join(processes_of(installed))
         assert "postgres" in running
         assert "cms.server" in running
@@ -76,7 +76,7 @@ def test_one_signal_stops_everything_cleanly(installed: Path, number: signal.Sig
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_ctrl_c_in_a_terminal_stops_everything_cleanly(installed: Path, times: int) -> None:
-    with serving(installed) as service:
+    with serving(installed, WEB_CONCURRENCY="2") as service:
         for _ in range(times):
             service.signal_group(signal.SIGINT)
         assert service.ended() == 0
@@ -116,7 +116,7 @@ def test_a_client_that_never_ends_its_request_does_not_hold_up_the_end(installed
 
 
 def test_a_killed_service_leaves_nothing_that_keeps_the_next_from_starting(installed: Path) -> None:
-    with serving(installed) as killed:
+    with serving(installed, WEB_CONCURRENCY="2") as killed:
         killed.process.kill()
         killed.ended()
         with serving(installed, PORT=str(killed.port)) as service:
