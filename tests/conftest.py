@@ -50,11 +50,13 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def server_dsn() -> Iterator[str]:
     """A superuser's way into a server of the suite's own, whose programs POSTGRES_BIN may name."""
-    programs = os.environ.get("POSTGRES_BIN")
-    fast = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "max_connections": "300"}
+    named = os.environ.get("POSTGRES_BIN")
+    programs = Path(named) if named else None
+    fast = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
+    sizes = {"max_connections": "300", "max_wal_size": "256MB"}
     with TemporaryDirectory(prefix="cms-tests-") as folder:
         Path(folder).chmod(0o755)  # as root the server runs as another account, which must be able to enter
-        with start(Path(folder, "data"), binaries=Path(programs) if programs else None, settings=fast) as server:
+        with start(Path(folder, "data"), binaries=programs, settings=fast | sizes) as server:
             yield server.dsn
 
 
