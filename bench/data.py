@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import psycopg
 
-from cms.auth.tokens import digest, random_token
+from cms.auth.tokens import random_token
+from cms.passwords import digest
 
 ARTICLES, AUTHORS, TAGS, LINKS = 100_000, 1_000, 50, 300_000
 ENTRIES = 20_000

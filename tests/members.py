@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import psycopg
 
-from cms.auth.tokens import digest, random_token
+from cms.auth.tokens import random_token
+from cms.passwords import digest
 from tests.client import Client
 from tests.things import Stage
 

@@ -36,6 +36,8 @@ PUBLIC_SETTINGS = (
     "public_note",
     "default_language",
 )
+
+EVERYBODYS = Grant("system_settings", "read", frozenset(PUBLIC_SETTINGS))
 """What everybody may know of the settings."""
 
 
@@ -49,7 +51,7 @@ def app_grants(collections: Iterable[str]) -> list[Grant]:
     )
     found = [_read(name, rule, fields) for name, rule, fields in _READS]
     found += [_read(name, rule, (ALL_FIELDS,)) for name, rule in structure]
-    return [*found, Grant("system_settings", "read", frozenset(PUBLIC_SETTINGS))]
+    return found
 
 
 def _read(collection: str, said: Mapping[str, object], fields: tuple[str, ...]) -> Grant:

@@ -53,6 +53,6 @@ def writable(
     found = catalogue.collections.get(collection)
     if found is None or found.kind is Kind.FOLDER:
         raise not_found("collection") if policy.admin else forbidden()
-    if found.system or not found.writable:
+    if not found.writable:
         raise Refused(Problem("FORBIDDEN", f'The items of "{collection}" can only be read here.'))
     return found

@@ -70,6 +70,7 @@ class Actor:
     role: str | None = None
     networks: tuple[Networks, ...] = ()
     unproven: bool = False
+    session: str | None = None
 
 
 ADMIN = Policy(admin=True, name="admin")

@@ -50,7 +50,7 @@ def make_token(dsn: str, *, email: str) -> str:
     """Give a user a new static token and return it; only its digest is kept."""
     token = tokens.random_token()
     with direct_transaction(dsn) as transaction:
-        _affect_one(transaction, "set_token", email, tokens.digest(token))
+        _affect_one(transaction, "set_token", email, passwords.digest(token))
     return token
 
 
@@ -84,7 +84,7 @@ def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
         if not found:
             raise not_found("active administrator; `cms bootstrap` makes one")
         user, session, expires = found[0][0], str(uuid.uuid4()), datetime.now(UTC) + life
-        unknown = tokens.digest(tokens.random_token())
+        unknown = passwords.digest(tokens.random_token())
         transaction.execute(statement("open_session"), (session, user, unknown, "json", expires, None, None, None))
     claims = {"id": user, "session": session}
     return tokens.access_token(claims, secret=secret, life=life)

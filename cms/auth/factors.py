@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pyotp
 
-from cms.auth.tokens import digest
 from cms.errors import Problem, Refused, invalid_payload
+from cms.passwords import digest
 from cms.store.database import Transaction
 from cms.store.statements import statement
 from cms.store.store import Store

@@ -76,7 +76,7 @@ def opened(transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, c
     transaction.execute(statement("end_expired_sessions_of"), (user,))
     transaction.execute(
         statement("open_session"),
-        (session, user, tokens.digest(token), mode, expires, caller.ip, caller.user_agent, caller.origin),
+        (session, user, passwords.digest(token), mode, expires, caller.ip, caller.user_agent, caller.origin),
     )
     note(transaction, "login", user=user, caller=caller)
     return _given(transaction, issuer, Identity(user=user, session=session, caller=caller), mode=mode, token=token)
@@ -95,7 +95,7 @@ def refresh(store: Store, issuer: Issuer, *, token: str, caller: Caller) -> Open
             return None
         new = token if mode is Mode.SESSION else tokens.session_token(session, secret=issuer.secret)
         expires = datetime.now(UTC) + issuer.life_of(mode)
-        transaction.execute(statement("renew_session"), (session, tokens.digest(new), expires))
+        transaction.execute(statement("renew_session"), (session, passwords.digest(new), expires))
         return _given(transaction, issuer, Identity(user=user, session=session, caller=caller), mode=mode, token=new)
 
     renewed = in_transaction(store, work)
@@ -110,7 +110,7 @@ def logout(store: Store, *, token: str, caller: Caller, everywhere: bool = False
 
     def work(transaction: Transaction) -> None:
         found = transaction.execute(statement("lock_session"), (session,))
-        if not found or found[0][0] != tokens.digest(token):
+        if not found or found[0][0] != passwords.digest(token):
             raise invalid_credentials()
         user = found[0][3]
         if everywhere:
@@ -150,7 +150,7 @@ def _found(transaction: Transaction, issuer: Issuer, token: str) -> tuple[str, M
     if not session or not found:
         return "", Mode.JSON, None
     current, mode, lives, user = found[0]
-    if current == tokens.digest(token):
+    if current == passwords.digest(token):
         return session, Mode(mode), user if lives else None
     if tokens.is_ours(token, secret=issuer.secret):
         transaction.execute(statement("end_stolen_session"), (session,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import hmac
 import secrets
 import uuid
@@ -91,11 +90,6 @@ def is_ours(token: str, *, secret: str) -> bool:
 def random_token() -> str:
     """Return 256 random bits as text."""
     return secrets.token_urlsafe(32)
-
-
-def digest(token: str) -> str:
-    """Return what is stored of a random token: with 256 bits of chance, a plain SHA-256 is enough."""
-    return hashlib.sha256(token.encode()).hexdigest()
 
 
 def _signed(claims: Mapping[str, object], key: str, life: timedelta) -> str:

@@ -12,11 +12,12 @@ from cms.auth.login import Credentials, login
 from cms.auth.sessions import Issuer, Mode, Opened
 from cms.errors import Problem, Refused, invalid_payload, invalid_query
 from cms.http.cookies import Cookies, token_of
-from cms.http.media import body, fields, optional_text, send, text_of
+from cms.http.media import body, fields, optional_text, send, send_written, text_of
 from cms.http.origins import Origins
 from cms.http.tags import send_one
-from cms.store.reads import read_me
+from cms.store.reads import read_me, user_of
 from cms.store.store import Store
+from cms.store.writes import update_one
 
 
 class Providers:
@@ -88,11 +89,18 @@ class Logout:
 class Me:
     """The current user."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, most: int) -> None:
         self._store = store
+        self._most = most
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         send_one(request, response, read_me(self._store, request.context.identity, request.query_string))
+
+    def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Change the own account, as far as the caller may change users."""
+        payload, identity = body(request, most=self._most), request.context.identity
+        ask, key = ("system_users", request.query_string), user_of(self._store, identity)
+        send_written(response, update_one(self._store, identity, ask, key=key, payload=payload))
 
 
 def _mode(payload: Mapping[str, object]) -> Mode | None:

@@ -17,37 +17,53 @@ from cms.store.sorting import move_item
 from cms.store.store import Store
 
 
-class Items:
-    """Several items, or the one of a singleton."""
+class _Rows:
+    """What both resources need; `of` is the collection of those whose path does not name one."""
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, most: int, of: str = "") -> None:
         self._store = store
         self._most = most
+        self._of = of
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        send_list(self._store, request, response, Ask(collection, request.query_string))
 
-    def on_query(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+class Items(_Rows):
+    """Several items, or the one of a singleton."""
+
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
+        send_list(self._store, request, response, Ask(collection or self._of, request.query_string))
+
+    def on_query(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        ask = Ask(collection, params=params_of(request, self._most))
+        ask = Ask(collection or self._of, params=params_of(request, self._most))
         response.data = read_list(self._store, request.context.identity, ask)
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
         payload = body(request, most=self._most)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
-        ask = collection, request.query_string
+        ask = collection or self._of, request.query_string
         once = once_of(request)
         send_written(response, writes.create(self._store, request.context.identity, ask, payload, once=once))
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        payload, ask = body(request, most=self._most), (collection, request.query_string)
+    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
+        payload, ask = body(request, most=self._most), (collection or self._of, request.query_string)
         send_written(response, writes.update_many(self._store, request.context.identity, ask, payload))
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
         payload = body(request, most=self._most)
-        writes.delete_many(self._store, request.context.identity, collection, payload)
+        writes.delete_many(self._store, request.context.identity, collection or self._of, payload)
         response.status = falcon.HTTP_204
+
+
+class Settings(_Rows):
+    """The one record of the settings, of which everybody may read the public part (specification, section 4.13)."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        super().__init__(store, most, "system_settings")
+
+    on_get = Items.on_get
+    on_query = Items.on_query
+    on_patch = Items.on_patch
 
 
 def send_list(store: Store, request: falcon.Request, response: falcon.Response, ask: Ask) -> None:
@@ -84,19 +100,15 @@ def send_file(response: falcon.Response, found: Export) -> None:
     response.stream = found.chunks
 
 
-class Item:
+class Item(_Rows):
     """One item by its primary key."""
 
-    def __init__(self, store: Store, most: int) -> None:
-        self._store = store
-        self._most = most
-
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
-        ask = Ask(collection, request.query_string)
+    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
+        ask = Ask(collection or self._of, request.query_string)
         send_one(request, response, read_one(self._store, request.context.identity, ask, key=key))
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
-        payload, ask = body(request, most=self._most), (collection, request.query_string)
+    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
+        payload, ask = body(request, most=self._most), (collection or self._of, request.query_string)
         found = writes.update_one(
             self._store,
             request.context.identity,
@@ -107,9 +119,9 @@ class Item:
         )
         send_written(response, found)
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
+    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
         if_match = request.get_header("If-Match")
-        writes.delete_one(self._store, request.context.identity, collection, key=key, if_match=if_match)
+        writes.delete_one(self._store, request.context.identity, collection or self._of, key=key, if_match=if_match)
         response.status = falcon.HTTP_204
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import falcon
 
-from cms.auth.tokens import claims_of, digest, invalid_token, session_of
+from cms.auth.tokens import claims_of, invalid_token, session_of
 from cms.http.cookies import session_cookie
 from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.problems import with_search
 from cms.http.request import caller_of
+from cms.passwords import digest
 from cms.store.snapshot import Bounded
 from cms.store.store import ANONYMOUS, Identity
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import falcon
 
 from cms.http.media import send
+from cms.store.explain import explain_rights
 from cms.store.rights import my_abilities, my_abilities_with
 from cms.store.store import Store
 
@@ -20,3 +21,14 @@ class Mine:
 
     def on_get_item(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         send(response, my_abilities_with(self._store, request.context.identity, collection, key=key))
+
+
+class Explain:
+    """For administrators: what somebody may do with a collection, in words and in SQL."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
+        asked = {name: request.get_param(name) or "" for name in ("user", "collection", "action")}
+        send(response, explain_rights(self._store, request.context.identity, **asked))

@@ -143,8 +143,9 @@ class Faults:
 
     def add(self, problem: Problem, place: Place) -> None:
         """Keep a problem with its place; a problem of a field has the path to it."""
-        named = problem.extensions.get("field")
-        path = (*place.path, named) if isinstance(named, str) else place.path
+        named, own = problem.extensions.get("field"), problem.extensions.get("path")
+        below = own if isinstance(own, list) else [named] if isinstance(named, str) else []
+        path = (*place.path, *below)
         extensions = dict(problem.extensions)
         if path:
             extensions["path"] = list(path)
@@ -243,7 +244,7 @@ class Drafter:
         target = self._catalogue.collections[link.target]
         if batch.level == self._depth:
             raise invalid_payload(f"It goes deeper than {self._depth} relations", path=list(place.path))
-        if link.to_many and not _written_here(target):
+        if link.to_many and not target.writable:
             self._forbid(target, place)
         return Batch(target, batch.level + 1)
 
@@ -268,7 +269,7 @@ class Drafter:
         if one is None:
             one = batch.ones[name, link.target] = ToOne(name, link, self._beyond(batch, link, place))
         draft.values[name] = AWAITED
-        written_here = _written_here(one.batch.collection)
+        written_here = one.batch.collection.writable
         found = self._draft(one.batch, value, place, Expects.EITHER if written_here else Expects.PRESENT)
         if not written_here and found.sent.keys() != {one.batch.key_field}:
             self._forbid(one.batch.collection, place)
@@ -342,10 +343,6 @@ class Drafter:
 
     def _wrong(self, many: ToMany, place: Place, reason: str) -> None:
         self.faults.add(invalid(reason, many.batch.collection.name), place)
-
-
-def _written_here(collection: Collection) -> bool:
-    return collection.writable and not collection.system
 
 
 def _fields(problems: list[Problem]) -> frozenset[object]:

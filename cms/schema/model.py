@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cms.schema.system import WRITABLE
 from cms.schema.types import MASKED, TYPES, Family, Type
 
 Json = Mapping[str, object]
@@ -117,8 +118,8 @@ class Collection:
 
     @property
     def writable(self) -> bool:
-        """Views, and tables without a primary key of one column, can only be read."""
-        return self.kind is Kind.TABLE and self.primary_key is not None
+        """Views, tables without a primary key of one column, and most of the system's tables can only be read."""
+        return self.kind is Kind.TABLE and self.primary_key is not None and (not self.system or self.name in WRITABLE)
 
     @property
     def columns(self) -> Iterator[Field]:

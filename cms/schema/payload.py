@@ -108,6 +108,8 @@ def converter(found: Field) -> Converter:
     most, has_bounds = column.max_length, bounded(column)
     if found.type_name == "hash":
         parse = _hashed(parse)
+    if "digest" in found.special:
+        parse = _digested(parse)
     if not most and not has_bounds:
         return parse
 
@@ -124,6 +126,10 @@ def converter(found: Field) -> Converter:
 
 def _hashed(parse: Converter) -> Converter:
     return lambda value: passwords.hashed(parse(value))
+
+
+def _digested(parse: Converter) -> Converter:
+    return lambda value: passwords.digest(parse(value))
 
 
 # What is wrong

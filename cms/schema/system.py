@@ -43,6 +43,9 @@ SYSTEM_COLLECTIONS = frozenset(
 )
 """The collections that the service lists."""
 
+WRITABLE = frozenset({"system_permissions", "system_roles", "system_settings", "system_users"})
+"""System collections whose items are written as any others, under the eyes of their keepers."""
+
 UNLISTED_TABLES = frozenset(
     {"system_idempotency", "system_migrations", "system_recovery_codes", "system_sessions", "system_version"}
 )
@@ -58,7 +61,7 @@ INTERNAL_COLUMNS: frozenset[Place] = frozenset(
 SPECIALS: Mapping[Place, tuple[str, ...]] = MappingProxyType(
     {
         ("system_users", "password"): ("hash", "conceal"),
-        ("system_users", "token"): ("conceal",),
+        ("system_users", "token"): ("conceal", "digest"),
         ("system_users", "tfa_secret"): ("conceal",),
         ("system_users", "auth_data"): ("conceal",),
         ("system_shares", "password"): ("hash", "conceal"),

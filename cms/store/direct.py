@@ -90,6 +90,8 @@ def _statement(short: Short, action: str, collection: Collection, columns: Colum
     key: Hashable = ("direct", action, collection.name, columns, single, query, first, policy)
 
     def make() -> Statement:
+        if collection.system:  # what keepers mind takes a transaction
+            return _NEVER
         arguments, version = Arguments(first, single), short.scene.snapshot.version
         if action == "delete":
             return finished(write.delete(collection, arguments, direct=Direct(version)))

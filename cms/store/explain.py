@@ -6,13 +6,16 @@ import uuid
 from urllib.parse import unquote, urlsplit
 
 from cms.access.guard import view_of
+from cms.access.policy import EVERYTHING_GRANTED, Grant
+from cms.access.rules import settled
+from cms.access.structure import ACTIONS
 from cms.access.views import View
 from cms.errors import Refused, invalid_query
 from cms.query.ast import Filter
 from cms.query.bind import Context, bound
 from cms.query.expressions import predicate
 from cms.query.plan import resolved
-from cms.schema.model import Catalogue
+from cms.schema.model import Catalogue, Collection
 from cms.store.reads import Ask, prepared
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, require_admin
 
@@ -44,6 +47,42 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     return store.reading(caller, work)
 
 
+def explain_rights(store: Store, identity: Identity, *, user: str, collection: str, action: str) -> list[Json]:
+    """Return each permission that gives a user (or "public") an action on a collection, its rule in words and in SQL.
+
+    One that cannot be applied comes with its `fault`. For administrators.
+    """
+    store.reading(identity, lambda scene: require_admin(scene.actor))
+    if action not in ACTIONS:
+        raise invalid_query(f"action is one of {', '.join(ACTIONS)}", parameter="action")
+
+    def work(scene: Scene) -> list[Json]:
+        catalogue, actor = scene.snapshot.catalogue, scene.actor
+        found = catalogue.collections.get(collection)
+        if found is None:
+            raise invalid_query("There is no such collection", parameter="collection")
+        held = [EVERYTHING_GRANTED] if actor.policy.admin else actor.policy.grants.get((collection, action), ())
+        context = Context((), actor.user, actor.role)
+        return [_told(grant, found, catalogue, context) for grant in held]
+
+    return store.reading(_caller(store, user), work)
+
+
+def _told(grant: Grant, collection: Collection, catalogue: Catalogue, context: Context) -> Json:
+    said: Json = {
+        "permission": grant.id,
+        "rule": grant.said,
+        "fields": sorted(grant.fields),
+        "presets": dict(grant.presets),
+        "fault": grant.fault,
+    }
+    try:
+        rule = settled(grant.rule, collection, catalogue)
+    except Refused as refused:
+        return said | {"sql": None, "parameters": [], "fault": refused.problems[0].message}
+    return said | _printed(rule, collection, catalogue, context)
+
+
 def _ask(path: str) -> Ask:
     parts = urlsplit(path)
     collection = unquote(parts.path).removeprefix(_PREFIX)
@@ -73,12 +112,12 @@ def _rules(view: View, catalogue: Catalogue, context: Context) -> list[Json]:
             "permission": grant.id,
             "rule": grant.said,
             "fields": sorted(grant.fields),
-            **_printed(grant.rule, view, catalogue, context),
+            **_printed(grant.rule, view.collection, catalogue, context),
         }
         for grant in view.grants
     ]
 
 
-def _printed(rule: Filter, view: View, catalogue: Catalogue, context: Context) -> Json:
-    text, values = predicate(resolved(rule, view.collection, catalogue), 0).numbered()
+def _printed(rule: Filter, collection: Collection, catalogue: Catalogue, context: Context) -> Json:
+    text, values = predicate(resolved(rule, collection, catalogue), 0).numbered()
     return {"sql": text, "parameters": bound(values, context)}

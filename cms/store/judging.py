@@ -27,6 +27,8 @@ from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
 from cms.schema.specials import Writer, complete_change, complete_new, duties_of_change, duties_of_new, missing
 from cms.store.callers import values_of
+from cms.store.keepers import keeper_of
+from cms.store.keepers.keeper import Keeper
 from cms.store.store import Fetch, Scene, Store
 
 Json = Mapping[str, object]
@@ -56,17 +58,26 @@ class Judge:
     def complete(self, batch: Batch, faults: Faults) -> None:
         """Fill and check the rows of a batch whose `new` is known."""
         of_new, of_change = (duties(batch.collection, self._writer) for duties in (duties_of_new, duties_of_change))
-        rules = self._field_rules(batch.collection)
+        rules, keeper = self._field_rules(batch.collection), keeper_of(batch.collection.name)
         for draft in batch.drafts:
+            self._permit_at_all(keeper, batch, draft)
             if draft.new:
                 problems = [*self._permit_new(batch, draft), *complete_new(draft.values, of_new)]
             else:
                 problems = complete_change(draft.values, of_change)
+            problems += keeper.problems(draft, self._scene, batch.collection.name)
             if rules.validations or rules.conditions:
                 problems += self._against(rules, batch.collection, draft)
             for problem in problems:
                 if problem.extensions.get("field") not in draft.refused:
                     faults.add(problem, draft.place)
+
+    def _permit_at_all(self, keeper: Keeper, batch: Batch, draft: Draft) -> None:
+        """Refuse others than administrators what only those write; a key alone writes nothing."""
+        if self.licence.policy.admin or (batch.level and not draft.new and not draft.values):
+            return
+        if keeper.closed or keeper.admin_fields & draft.sent.keys() or draft.tied in keeper.admin_fields:
+            raise forbidden()
 
     def _permit_new(self, batch: Batch, draft: Draft) -> list[Problem]:
         """Take the presets of the first permission that lets the item be; it must fulfil the rule of one that does."""
@@ -136,6 +147,7 @@ class Judge:
 
     def permit(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:
         """Check changes against the rows as they are; raises `Refused` NOT_FOUND or FORBIDDEN."""
+        self._heed(batch.collection, [*drafts, *(draft for draft in batch.drafts if draft.new)], (), fetch)
         if self.licence.policy.admin or not drafts:
             return
         grants = self.licence.grants(batch.collection, "update")
@@ -162,15 +174,26 @@ class Judge:
     def permit_removal(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
         """Check that rows may be deleted."""
         if not self.licence.policy.admin:
+            if keeper_of(collection.name).closed:
+                raise forbidden()
             self._held(collection, keys, self.licence.grants(collection, "delete"), fetch)
+        self._heed(collection, (), keys, fetch)
 
     def permit_unlinking(self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch) -> None:
         """Check that rows may lose what they hold in a column."""
         if self.licence.policy.admin or not keys:
             return
+        keeper = keeper_of(collection.name)
+        if keeper.closed or column in keeper.admin_fields:
+            raise forbidden()
         held = self._held(collection, keys, self.licence.grants(collection, "update"), fetch)
         if not all(covered(grants, [column]) for grants in held.values()):
             raise forbidden()
+
+    def _heed(self, collection: Collection, drafts: Sequence[Draft], gone: Sequence[str], fetch: Fetch) -> None:
+        keeper = keeper_of(collection.name)
+        if keeper.before and (drafts or gone):
+            keeper.before(fetch, self._scene, drafts, gone)
 
     def _held(
         self, collection: Collection, keys: Sequence[str], grants: tuple[Grant, ...], fetch: Fetch
@@ -198,6 +221,7 @@ class Judge:
 
     def check(self, batch: Batch, fetch: Fetch) -> None:
         """Check rows that were written against the rules that let them be; raises `Refused` FORBIDDEN."""
+        self.check_left(batch.collection, fetch, [draft for draft in batch.drafts if draft.new or draft.values])
         by_rule: list[tuple[Filter, list[str]]] = []
         for draft in batch.drafts:
             if draft.rule is None or draft.key is None:
@@ -209,6 +233,12 @@ class Judge:
             rows = self._asked(batch.collection, keys, [rule], fetch)
             if len(rows) < len(keys) or not all(holds for _, holds in rows):
                 raise forbidden()
+
+    def check_left(self, collection: Collection, fetch: Fetch, drafts: Sequence[Draft] = ()) -> None:
+        """Let the keeper of a collection look at what a write has left."""
+        keeper = keeper_of(collection.name)
+        if keeper.after:
+            keeper.after(fetch, self._scene, drafts)
 
     def _asked(
         self, collection: Collection, keys: Sequence[str], rules: Sequence[Filter], fetch: Fetch, *, lock: bool = False

@@ -81,7 +81,7 @@ def _answer(items: list[Item]) -> Answer:
 def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials.
 
-    Also a user may read it who still has to set up a second factor.
+    Also a user may read it who still has to set up a second factor. Who may not read users is told the own id.
     """
     if identity == ANONYMOUS:
         raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
@@ -92,7 +92,20 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
         found, literals = prepared(store, scene, ask, keyed=True)
         return _answer(found.items(_fetch(store, scene, found, (*literals, scene.actor.user))))
 
-    return store.reading(identity, work)
+    try:
+        return store.reading(identity, work)
+    except Refused as refused:
+        if refused.problems[0].code not in ("FORBIDDEN", "NOT_FOUND"):
+            raise
+        return Answer(jsontext.dumps({"data": {"id": user_of(store, identity)}}), None)
+
+
+def user_of(store: Store, identity: Identity) -> str:
+    """Return the id of the caller's user; raises `Refused` INVALID_CREDENTIALS without one."""
+    found = store.reading(identity, lambda scene: scene.actor.user)
+    if found is None:
+        raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
+    return found
 
 
 def keyed(scene: Scene, name: str) -> Collection:

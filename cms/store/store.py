@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from cms import jsontext
 from cms.access.addresses import networks_of, require_admission
-from cms.access.app import app_grants
+from cms.access.app import EVERYBODYS, app_grants
 from cms.access.policy import ADMIN, Actor, Policy, grant_of, policy_of
 from cms.config import Config
 from cms.errors import STATUS, Problem, Refused, forbidden, invalid_payload, unavailable
@@ -231,11 +231,12 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
         found = jsontext.loads(permissions)
         grants = [grant_of(row) for row in found] if isinstance(found, list) else []
         listed = dict.fromkeys(grant.collection for grant in grants)
-        return policy_of(name, [*grants, *(app_grants(listed) if app else ())], app=app)
+        return policy_of(name, [*grants, *(app_grants(listed) if app else ()), EVERYBODYS], app=app)
 
     name = ",".join(roles) or "public"
     held = ADMIN if admin else snapshot.policies.get(name, policy)
-    return Actor(held, user, role, networks=networks_of(jsontext.loads(networks)), unproven=bool(unproven))
+    bound_to = networks_of(jsontext.loads(networks))
+    return Actor(held, user, role, networks=bound_to, unproven=bool(unproven), session=identity.session)
 
 
 def require_admin(actor: Actor) -> None:

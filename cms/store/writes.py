@@ -244,7 +244,9 @@ def _at_once_deleted(call: Call, key: str) -> Callable[[], object] | None:
 
 def _delete(session: Session, collection: Collection, keys: Sequence[str]) -> object:
     session.judge.permit_removal(collection, keys, session.transaction.execute)
-    return delete_rows(session, collection, keys)
+    gone = delete_rows(session, collection, keys)
+    session.judge.check_left(collection, session.transaction.execute)
+    return gone
 
 
 def _changed(call: Call, drafter: Drafter, root: Batch, keys: Sequence[str]) -> Batch:

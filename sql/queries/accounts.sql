@@ -3,13 +3,66 @@
 SELECT pg_advisory_xact_lock(hashtextextended('system_users', 0));
 
 -- name: find_active_admin
--- Any active user of a role with admin_access.
+-- Any active user of a role with admin_access, its own or a parent's.
+WITH RECURSIVE granting (id) AS (
+    SELECT id
+    FROM system_roles
+    WHERE admin_access
+    UNION
+    SELECT roles.id
+    FROM granting
+    JOIN system_roles AS roles ON roles.parent = granting.id
+)
 SELECT users.id::text
 FROM system_users AS users
-JOIN system_roles AS roles ON roles.id = users.role
-WHERE roles.admin_access
-  AND users.status = 'active'
+JOIN granting ON granting.id = users.role
+WHERE users.status = 'active'
 LIMIT 1;
+
+-- name: find_admins_among
+-- Those of the users who are administrators.
+WITH RECURSIVE granting (id) AS (
+    SELECT id
+    FROM system_roles
+    WHERE admin_access
+    UNION
+    SELECT roles.id
+    FROM granting
+    JOIN system_roles AS roles ON roles.parent = granting.id
+)
+SELECT users.id::text
+FROM system_users AS users
+JOIN granting ON granting.id = users.role
+WHERE users.id = ANY ($1::uuid[]);
+
+-- name: find_circle_of_roles
+-- A role that is among its own parents.
+WITH RECURSIVE line (start, id) AS (
+    SELECT id, parent
+    FROM system_roles
+    WHERE parent IS NOT NULL
+    UNION
+    SELECT line.start, roles.parent
+    FROM line
+    JOIN system_roles AS roles ON roles.id = line.id
+    WHERE roles.parent IS NOT NULL
+)
+SELECT start::text
+FROM line
+WHERE start = id
+LIMIT 1;
+
+-- name: find_permissions
+-- What permissions say, as text.
+SELECT collection, permissions::text, fields::text, presets::text
+FROM system_permissions
+WHERE id = ANY ($1::integer[]);
+
+-- name: end_other_sessions
+-- The sessions of users end, except the one from which it is done.
+DELETE FROM system_sessions
+WHERE "user" = ANY ($1::uuid[])
+  AND id IS DISTINCT FROM $2::uuid;
 
 -- name: ensure_admin_role
 -- The role of that name with admin_access, made when it is missing.

@@ -1,0 +1,94 @@
+"""Permissions: rules that can be applied, fields that are there (decisions, section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms import jsontext
+from cms.access.policy import ALL_FIELDS
+from cms.access.rules import settled
+from cms.access.structure import ACTIONS
+from cms.errors import Refused
+from cms.query.drafts import Draft
+from cms.query.filters import parse_filter
+from cms.query.literals import Constants
+from cms.query.validation import parse_rule
+from cms.schema.model import Collection, Kind
+from cms.store.keepers.keeper import Keeper, one_of, unprocessable
+from cms.store.statements import statement
+from cms.store.store import Fetch, Scene
+
+
+def _check_collection(value: object, scene: Scene) -> None:
+    found = scene.snapshot.catalogue.collections.get(str(value))
+    if found is None or found.kind is Kind.FOLDER:
+        raise ValueError("there is no such collection")
+
+
+def _check_fields(value: object, scene: Scene) -> None:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError("it is a list of names of fields, or of *")
+
+
+def _check_rule(value: object, scene: Scene) -> None:
+    try:
+        parse_filter(value, Constants(), parameter="permissions")
+    except Refused as refused:
+        raise ValueError(_reason(refused)) from None
+
+
+def _check_validation(value: object, scene: Scene) -> None:
+    try:
+        parse_rule(value)
+    except Refused as refused:
+        raise ValueError(_reason(refused)) from None
+
+
+def _check_presets(value: object, scene: Scene) -> None:
+    if not isinstance(value, dict):
+        raise ValueError("it is an object of fields and values")
+
+
+def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
+    """What a permission says must fit its collection, whichever of the two was changed."""
+    keys = [str(draft.key) for draft in drafts]
+    for collection, *said in fetch(statement("find_permissions"), (keys,)) if keys else ():
+        found = scene.snapshot.catalogue.collections.get(collection)
+        if found is None:
+            raise unprocessable(f'There is no collection "{collection}"')
+        _fit(found, scene, *(None if text is None else jsontext.loads(text) for text in said))
+
+
+def _fit(collection: Collection, scene: Scene, rule: object, fields: object, presets: object) -> None:
+    names = [*_listed(fields), *_listed(presets)]
+    for name in names:
+        if name != ALL_FIELDS and name not in collection.fields:
+            raise unprocessable(f'"{collection.name}" has no field "{name}"')
+    if rule is None:
+        return
+    try:
+        settled(parse_filter(rule, Constants(), parameter="permissions"), collection, scene.snapshot.catalogue)
+    except Refused as refused:
+        raise unprocessable(_reason(refused)) from None
+
+
+def _listed(value: object) -> list[str]:
+    return [str(name) for name in value] if isinstance(value, list | dict) else []
+
+
+def _reason(refused: Refused) -> str:
+    return str(refused.problems[0].extensions.get("reason", refused.problems[0].message)).removesuffix(".")
+
+
+PERMISSIONS = Keeper(
+    closed=True,
+    checks={
+        "collection": _check_collection,
+        "action": one_of(*ACTIONS),
+        "fields": _check_fields,
+        "permissions": _check_rule,
+        "validation": _check_validation,
+        "presets": _check_presets,
+    },
+    after=_after,
+)

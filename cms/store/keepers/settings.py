@@ -1,0 +1,105 @@
+"""The settings of the project: values that the service can go by (decisions, section 13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cms.errors import Refused
+from cms.query.validation import parse_rule
+from cms.regex import compile_regex
+from cms.store.keepers.keeper import Check, Keeper, Wrong, one_of
+from cms.store.store import Scene
+
+_COLOR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
+_LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
+_URL = re.compile(r"https?://[^\s/]+\S*")
+_KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
+_FITS = ("cover", "contain", "inside", "outside")
+_FORMATS = ("auto", "jpg", "png", "webp", "tiff", "avif")
+_LARGEST_SIDE = 6_000
+
+
+def _matching(pattern: re.Pattern[str], reason: str) -> Check:
+    def check(value: object, scene: Scene) -> None:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError(reason)
+
+    return check
+
+
+def _check_policy(value: object, scene: Scene) -> None:
+    compile_regex(str(value))
+
+
+def _check_attempts(value: object, scene: Scene) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("it is a whole number from 1, or null for no limit")
+
+
+def _check_name(value: object, scene: Scene) -> None:
+    if isinstance(value, str) and not 0 < len(value.strip()) <= 200:
+        raise ValueError("it has 1 to 200 characters")
+
+
+def _check_filter(value: object, scene: Scene) -> None:
+    try:
+        parse_rule(value, parameter="public_registration_email_filter")
+    except Refused as refused:
+        raise ValueError(refused.problems[0].message.removesuffix(".")) from None
+
+
+def _check_presets(value: object, scene: Scene) -> None:
+    if not isinstance(value, list):
+        raise ValueError("it is a list of presets")
+    keys = set()
+    for place, preset in enumerate(value):
+        if not isinstance(preset, Mapping):
+            raise Wrong("a preset is an object", place)
+        _check_preset(preset, place)
+        if preset["key"] in keys:
+            raise Wrong("there is a preset of this key already", place, "key")
+        keys.add(preset["key"])
+
+
+def _check_preset(preset: Mapping[str, object], place: int) -> None:
+    key = preset.get("key")
+    if not isinstance(key, str) or not _KEY.fullmatch(key) or key.startswith("system-"):
+        raise Wrong('it has letters, digits, "-" and "_", and does not begin with "system-"', place, "key")
+    for name, most in (("width", _LARGEST_SIDE), ("height", _LARGEST_SIDE), ("quality", 100)):
+        value = preset.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most):
+            raise Wrong(f"it is a whole number from 0 to {most}", place, name)
+    for name, words in (("fit", _FITS), ("format", _FORMATS)):
+        if preset.get(name) not in (None, *words):
+            raise Wrong(f"it is one of {', '.join(words)}", place, name)
+    if not isinstance(preset.get("withoutEnlargement", False), bool):
+        raise Wrong("it is true or false", place, "withoutEnlargement")
+    if not isinstance(preset.get("transforms", []), list):
+        raise Wrong("it is a list", place, "transforms")
+
+
+def _check_ratios(value: object, scene: Scene) -> None:
+    if not isinstance(value, list):
+        raise ValueError("it is a list of ratios")
+    for place, ratio in enumerate(value):
+        told = isinstance(ratio, Mapping) and isinstance(ratio.get("text"), str)
+        if not told or not isinstance(ratio.get("value"), int | float) or ratio["value"] <= 0:
+            raise Wrong("a ratio is an object with text and value, a number above 0", place)
+
+
+SETTINGS = Keeper(
+    closed=True,
+    checks={
+        "project_name": _check_name,
+        "project_color": _matching(_COLOR, "it is a colour such as #6644FF"),
+        "project_url": _matching(_URL, "it is an address such as https://example.com"),
+        "default_language": _matching(_LANGUAGE, "it is a language such as en-US"),
+        "auth_login_attempts": _check_attempts,
+        "auth_password_policy": _check_policy,
+        "public_registration_email_filter": _check_filter,
+        "storage_asset_transform": one_of("all", "none", "presets"),
+        "storage_asset_presets": _check_presets,
+        "custom_aspect_ratios": _check_ratios,
+    },
+)

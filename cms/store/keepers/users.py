@@ -1,0 +1,76 @@
+"""Users: addresses, passwords, what only administrators set, and the last of those (decisions, section 9)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cms.errors import forbidden
+from cms.passwords import check_password
+from cms.query.drafts import Draft
+from cms.schema.types import MASK
+from cms.store.keepers.keeper import Keeper, one_of, unprocessable
+from cms.store.statements import statement
+from cms.store.store import Fetch, Scene
+
+STATES = ("active", "invited", "draft", "suspended", "archived")
+LAST_ADMIN = "There must be an active administrator"
+
+_EMAIL = re.compile(r"[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,255}")
+_CREDENTIALS = frozenset({"email", "password", "token"})
+_SHORTEST_TOKEN = 16
+
+
+def _check_email(value: object, scene: Scene) -> None:
+    if not isinstance(value, str) or not _EMAIL.fullmatch(value):
+        raise ValueError("it is no email address")
+
+
+def _check_token(value: object, scene: Scene) -> None:
+    if isinstance(value, str) and len(value) < _SHORTEST_TOKEN:
+        raise ValueError(f"a token has at least {_SHORTEST_TOKEN} characters")
+
+
+def _check_tfa_secret(value: object, scene: Scene) -> None:
+    raise ValueError("it is set by POST /users/me/tfa/enable; null takes the second factor away")
+
+
+def _before(fetch: Fetch, scene: Scene, drafts: Sequence[Draft], gone: Sequence[str]) -> None:
+    """A password follows the policy; nobody but administrators touches what one of them logs in with."""
+    chosen = [draft.sent["password"] for draft in drafts if draft.sent.get("password") not in (None, MASK)]
+    policy = fetch(statement("find_password_policy"), ())[0][0] if chosen else None
+    for password in chosen:
+        check_password(str(password), policy=policy)
+    if scene.actor.policy.admin:
+        return
+    touched = [str(draft.key) for draft in drafts if not draft.new and _CREDENTIALS & draft.sent.keys()]
+    if fetch(statement("find_admins_among"), ([*touched, *gone],)):
+        raise forbidden()
+
+
+def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
+    """A new password, address or state ends the sessions that were opened before, except the caller's own."""
+    changed = [str(draft.key) for draft in drafts if not draft.new and {"password", "email"} & draft.sent.keys()]
+    if changed:
+        fetch(statement("end_other_sessions"), (changed, scene.actor.session))
+    keep_an_admin(fetch)
+
+
+def keep_an_admin(fetch: Fetch) -> None:
+    """Raise `Refused` UNPROCESSABLE_CONTENT when no active administrator would be left."""
+    fetch(statement("lock_accounts"), ())
+    if not fetch(statement("find_active_admin"), ()):
+        raise unprocessable(LAST_ADMIN)
+
+
+USERS = Keeper(
+    admin_fields=frozenset({"role", "status", "token", "provider", "external_identifier", "auth_data", "tfa_secret"}),
+    checks={
+        "email": _check_email,
+        "status": one_of(*STATES),
+        "token": _check_token,
+        "tfa_secret": _check_tfa_secret,
+    },
+    before=_before,
+    after=_after,
+)

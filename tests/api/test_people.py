@@ -1,0 +1,244 @@
+"""/users, /roles, /permissions and /settings: written as items are, under the eyes of their keepers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client import ADMIN_EMAIL, Client
+from tests.members import may, member, member_of, new_role
+from tests.things import Stage, field, table
+
+PASSWORD = "a password for tests"
+
+
+def new_user(admin: Client, **said: object) -> dict[str, object]:
+    number = len(admin.get("/users", limit=-1).data)
+    found: dict[str, object] = admin.post("/users", {"email": f"p{number}@example.com", **said}).data
+    return found
+
+
+def test_a_user_is_made_logs_in_and_is_shown_without_secrets(stage: Stage, admin: Client) -> None:
+    made = new_user(admin, email="new@example.com", password=PASSWORD, first_name="Nora")
+    assert (made["password"], made["first_name"], made["status"]) == ("**********", "Nora", "active")
+    stage.anonymous.login("NEW@example.com", PASSWORD)
+    assert admin.post("/users", {"email": "New@Example.com"}).codes == ["RECORD_NOT_UNIQUE"]
+    assert PASSWORD not in str(stage.value("SELECT string_agg(data::text, '') FROM system_revisions"))
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "place"),
+    [
+        ({"email": "nobody"}, 422, "email"),
+        ({"email": "a@b.example", "status": "sleeping"}, 422, "status"),
+        ({"email": "a@b.example", "token": "short"}, 422, "token"),
+        ({"email": "a@b.example", "tfa_secret": "AAAA"}, 422, "tfa_secret"),
+        ({"email": "a@b.example", "password": "x" * 1001}, 400, "password"),
+        ({"email": "a@b.example", "role": "5f6f9b1a-0000-4000-8000-000000000000"}, 400, "role"),
+        ({"email": "a@b.example", "failed_logins": 1}, 400, "failed_logins"),
+    ],
+)
+def test_what_a_user_cannot_be_is_refused_with_its_place(
+    admin: Client, said: dict[str, object], status: int, place: str
+) -> None:
+    answer = admin.post("/users", said)
+    assert (answer.status, answer.errors[0]["field"]) == (status, place)
+
+
+def test_a_static_token_is_kept_as_a_digest(stage: Stage, admin: Client) -> None:
+    token = "a-static-token-for-tests"
+    made = new_user(admin, role=None, token=token)
+    assert made["token"] == "**********"
+    assert stage.anonymous.bearing(token).get("/users/me").data["id"] == made["id"]
+    assert stage.value(f"SELECT token FROM system_users WHERE id = '{made['id']}'") != token
+    assert admin.patch(f"/users/{made['id']}", {"token": "**********"}).status == 200
+    assert stage.anonymous.bearing(token).get("/users/me").status == 200
+    admin.patch(f"/users/{made['id']}", {"token": None})
+    assert stage.anonymous.bearing(token).get("/users/me").status == 401
+
+
+def test_a_new_password_follows_the_policy_and_ends_other_sessions(stage: Stage, admin: Client) -> None:
+    made = new_user(admin, email="policy@example.com", password=PASSWORD)
+    one, other = (stage.anonymous.login("policy@example.com", PASSWORD) for _ in range(2))
+    assert admin.patch("/settings", {"auth_password_policy": "/^.{12,}$/"}).status == 200
+    assert admin.patch(f"/users/{made['id']}", {"password": "short"}).codes == ["FAILED_VALIDATION"]
+    assert one.get("/users/me").status == other.get("/users/me").status == 200
+    assert admin.patch(f"/users/{made['id']}", {"password": "long enough for it"}).status == 200
+    assert one.get("/users/me").status == other.get("/users/me").status == 401
+    assert admin.patch("/settings", {"auth_password_policy": None}).status == 200
+
+
+def test_the_last_active_administrator_stays(stage: Stage, admin: Client) -> None:
+    me = admin.get("/users/me").data
+    role, before = me["role"], stage.value("SELECT count(*) FROM system_activity")
+    for answer in (
+        admin.delete(f"/users/{me['id']}"),
+        admin.patch(f"/users/{me['id']}", {"role": None}),
+        admin.patch(f"/users/{me['id']}", {"status": "suspended"}),
+        admin.patch("/users", {"query": {"filter": {"email": {"_eq": ADMIN_EMAIL}}}, "data": {"status": "draft"}}),
+        admin.patch(f"/roles/{role}", {"admin_access": False}),
+        admin.patch(f"/roles/{role}", {"users": []}),
+        admin.delete(f"/roles/{role}"),
+        admin.delete("/roles", [role]),
+    ):
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+    assert stage.value("SELECT count(*) FROM system_activity") == before
+    second = new_user(admin, role=role)
+    assert admin.patch(f"/users/{second['id']}", {"status": "suspended"}).status == 200
+
+
+def test_an_administrator_by_a_parent_role_counts(stage: Stage, admin: Client) -> None:
+    role = admin.get("/users/me").data["role"]
+    child = admin.post("/roles", {"name": "Deputies", "parent": role}).data["id"]
+    deputy = member_of(stage, child)
+    assert deputy.get("/users").status == 200
+    assert admin.patch(f"/roles/{role}", {"parent": child}).codes == ["UNPROCESSABLE_CONTENT"]
+
+
+def test_a_role_takes_networks_that_can_be_read(admin: Client) -> None:
+    answer = admin.post("/roles", {"name": "x", "ip_access": ["10.0.0.0/8", "elsewhere"]})
+    assert (answer.status, answer.errors[0]["path"]) == (422, ["ip_access", 1])
+    assert admin.post("/roles", {"name": " "}).status == admin.post("/roles", {}).status == 422
+    made = admin.post("/roles", {"name": "x", "ip_access": ["10.0.0.0/8", "::1"]}).data
+    assert admin.delete(f"/roles/{made['id']}").status == 204
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"collection": "nowhere"},
+        {"action": "look"},
+        {"permissions": {"gone": {"_eq": 1}}},
+        {"permissions": {"size": {"_eq": "much"}}},
+        {"permissions": {"size": {"_no": 1}}},
+        {"permissions": [1]},
+        {"validation": {"size": {"_no": 1}}},
+        {"presets": ["size"]},
+        {"presets": {"gone": 1}},
+        {"fields": "size"},
+        {"fields": ["gone"]},
+    ],
+)
+def test_a_permission_that_could_not_be_applied_is_refused(
+    stage: Stage, admin: Client, said: dict[str, object]
+) -> None:
+    things = table(admin, field("size", "integer"))
+    role = new_role(stage)
+    good = {"role": role, "collection": things.name, "action": "read", "fields": ["*"]}
+    before = stage.value("SELECT count(*) FROM system_permissions")
+    answer = admin.post("/permissions", {**good, **said})
+    assert answer.status == 422, answer.text
+    assert stage.value("SELECT count(*) FROM system_permissions") == before
+    made = admin.post("/permissions", good).data
+    assert admin.patch(f"/permissions/{made['id']}", said).status == 422
+
+
+def test_a_permission_is_in_force_at_the_next_request(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("size", "integer"))
+    things.add({"size": 1}, {"size": 2})
+    role = new_role(stage)
+    caller = member_of(stage, role)
+    assert caller.get(things.path).status == 403
+    made = admin.post("/permissions", {"role": role, "collection": things.name, "action": "read", "fields": ["size"]})
+    assert caller.get(things.path).data == [{"size": 1}, {"size": 2}]
+    assert admin.patch(f"/permissions/{made.data['id']}", {"permissions": {"size": 2}}).status == 200
+    assert caller.get(things.path).data == [{"size": 2}]
+    assert admin.delete(f"/permissions/{made.data['id']}").status == 204
+    assert caller.get(things.path).status == 403
+
+
+def test_rights_are_explained_to_administrators(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("size", "integer"))
+    role = new_role(stage, may(things.name, "size", permissions={"size": {"_gt": 1}}))
+    caller = member_of(stage, role)
+    user = stage.value(f"SELECT id::text FROM system_users WHERE role = '{role}'")
+    path = f"/permissions/explain?user={user}&collection={things.name}&action=read"
+    (told,) = admin.get(path).data
+    assert (told["rule"], told["sql"], told["parameters"]) == ({"size": {"_gt": 1}}, 't0."size" > $1::bigint', ["1"])
+    assert caller.get(path).status == 403
+    assert admin.get(f"/permissions/explain?user=public&collection={things.name}&action=read").data == []
+    for wrong in ("user=x", f"user={user}&collection=nowhere&action=read", f"user={user}&collection=x&action=look"):
+        assert admin.get(f"/permissions/explain?{wrong}").status == 400
+
+
+@pytest.mark.parametrize("collection", ["system_roles", "system_permissions", "system_settings"])
+def test_rights_are_changed_by_administrators_only(stage: Stage, admin: Client, collection: str) -> None:
+    everything = [may(collection, action=action) for action in ("read", "create", "update", "delete")]
+    caller = member(stage, *everything)
+    (row, *_) = [admin.get(f"/items/{collection}", limit=1).data]
+    row = row[0] if isinstance(row, list) else row
+    name = {"system_roles": "/roles", "system_permissions": "/permissions", "system_settings": "/settings"}[collection]
+    payloads = [{"name": "x"}, {"collection": "x", "action": "read"}, {"project_name": "x"}]
+    for path in (name, f"/items/{collection}"):
+        for payload in payloads:
+            assert caller.post(path, payload).status in (403, 404, 405)
+            assert caller.patch(path, payload if collection == "system_settings" else [payload]).status in (403, 400)
+        assert caller.patch(f"{path}/{row['id']}", {}).status in (403, 404)
+        assert caller.delete(f"{path}/{row['id']}").status in (403, 404)
+
+
+def test_others_than_administrators_never_get_hold_of_more_rights(stage: Stage, admin: Client) -> None:
+    me = admin.get("/users/me").data
+    posts = table(admin, field("title", "string"), field("author", "uuid"))
+    relation = {"collection": posts.name, "field": "author", "related_collection": "system_users"}
+    assert admin.post("/relations", relation).status == 200
+    (post,) = posts.add({"title": "x", "author": me["id"]})
+    actions = ("read", "create", "update", "delete")
+    caller = member(stage, *(may(name, action=action) for name in ("system_users", posts.name) for action in actions))
+    own = caller.get("/users/me").data
+    for said in (
+        {"role": me["role"]},
+        {"status": "active"},
+        {"token": "x" * 20},
+        {"provider": "x"},
+        {"tfa_secret": None},
+    ):
+        assert caller.patch(f"/users/{own['id']}", said).status == 403
+        assert caller.patch("/users/me", said).status == 403
+        assert caller.patch("/users", [{"id": own["id"], **said}]).status == 403
+        assert caller.post("/users", {"email": "x@example.com", **said}).status == 403
+        assert caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": own["id"], **said}}).status == 403
+    for said in ({"password": PASSWORD}, {"email": "mine@example.com"}):
+        assert caller.patch(f"/users/{me['id']}", said).status == 403
+        assert caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me["id"], **said}}).status == 403
+    assert caller.delete(f"/users/{me['id']}").status == 403
+    assert caller.patch("/users/me", {"first_name": "Me", "password": PASSWORD}).data["first_name"] == "Me"
+    assert admin.get("/users/me").data == me | {"last_access": admin.get("/users/me").data["last_access"]}
+
+
+def test_settings_are_one_record_of_which_everybody_reads_the_public_part(stage: Stage, admin: Client) -> None:
+    whole, public = admin.get("/settings").data, stage.anonymous.get("/settings").data
+    assert whole["auth_login_attempts"] == 25
+    assert public["project_name"] == whole["project_name"]
+    assert "auth_login_attempts" not in public
+    assert stage.anonymous.get("/settings", fields="auth_password_policy").status == 403
+    assert stage.anonymous.patch("/settings", {"project_name": "x"}).status == 403
+    assert member(stage).get("/settings").data == public
+    assert admin.patch("/settings", {"project_name": "Ours"}).data["project_name"] == "Ours"
+    assert stage.anonymous.get("/settings").data["project_name"] == "Ours"
+    assert admin.post("/settings", {}).status == 405
+
+
+@pytest.mark.parametrize(
+    ("said", "path"),
+    [
+        ({"project_color": "blue"}, ["project_color"]),
+        ({"project_name": ""}, ["project_name"]),
+        ({"project_url": "javascript:alert(1)"}, ["project_url"]),
+        ({"default_language": "English!"}, ["default_language"]),
+        ({"auth_login_attempts": 0}, ["auth_login_attempts"]),
+        ({"auth_password_policy": "("}, ["auth_password_policy"]),
+        ({"auth_password_policy": "(a)\\1"}, ["auth_password_policy"]),
+        ({"storage_asset_transform": "some"}, ["storage_asset_transform"]),
+        ({"storage_asset_presets": {}}, ["storage_asset_presets"]),
+        ({"storage_asset_presets": [{"key": "a", "width": "wide"}]}, ["storage_asset_presets", 0, "width"]),
+        ({"storage_asset_presets": [{"key": "a"}, {"key": "a"}]}, ["storage_asset_presets", 1, "key"]),
+        ({"storage_asset_presets": [{"key": "system-x"}]}, ["storage_asset_presets", 0, "key"]),
+        ({"custom_aspect_ratios": [{"text": "16:9"}]}, ["custom_aspect_ratios", 0]),
+        ({"public_registration_email_filter": {"email": {"_no": 1}}}, ["public_registration_email_filter"]),
+    ],
+)
+def test_settings_that_nothing_could_go_by_are_refused(
+    admin: Client, said: dict[str, object], path: list[object]
+) -> None:
+    answer = admin.patch("/settings", said)
+    assert (answer.status, answer.errors[0]["path"]) == (422, path)
