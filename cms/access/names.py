@@ -324,6 +324,9 @@ class Walker:
         return invalid_query(reason, collection=view.collection.name, field=name)
 
     def _no_relation(self, found: Field) -> Refused:
+        """Where a field leads to is told like what is there: nowhere is as good as to what is hidden."""
+        if not self.told:
+            return forbidden()
         reason = f'The field "{found.name}" of "{found.collection}" leads to no other collection'
         return invalid_query(reason, collection=found.collection, field=found.name)
 

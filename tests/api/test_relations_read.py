@@ -143,6 +143,33 @@ CASES: list[tuple[str, object]] = [
     ('authors/1?fields=staff.name&deep={"staff":{"_sort":["-name"]}}', {"staff": [{"name": "Cid"}, {"name": "Bob"}]}),
     ("sections?fields=item:headings&limit=1", [{"item": "2"}]),
     (
+        "articles/2?fields=author.*.*,*.*&deep[author][articles][_limit]=1",
+        {
+            "id": 2,
+            "title": "A2",
+            "author": {
+                "id": 2,
+                "name": "Bob",
+                "boss": {"id": 1, "name": "Ann", "boss": None, "user": None, "staff": [2, 3], "articles": [1]},
+                "user": None,
+                "staff": [],
+                "articles": [
+                    {
+                        "id": 2,
+                        "title": "A2",
+                        "author": 2,
+                        "published": "2021-06-01T00:00:00.000Z",
+                        "tags": [3],
+                        "sections": [],
+                    }
+                ],
+            },
+            "published": "2021-06-01T00:00:00.000Z",
+            "tags": [{"id": 3, "articles_id": 2, "tags_id": 2}],
+            "sections": [],
+        },
+    ),
+    (
         "articles/4?fields=*.*,author.name",
         {"id": 4, "title": "A4", "author": None, "published": None, "tags": [], "sections": []},
     ),

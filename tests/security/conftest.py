@@ -1,23 +1,93 @@
-"""One database for all tests of a module, where each test makes collections of its own."""
+"""A shop whose member sees published books and Austrian authors: of each some fields, and of the rest nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
 from cms.config import Config
 from tests.client import Client
-from tests.things import Stage, staged
+from tests.members import may, member
+from tests.things import Stage, field, staged
+
+Json = dict[str, Any]
+
+COLLECTIONS: dict[str, list[Json]] = {
+    "authors": [field("name", "string"), field("country", "string")],
+    "books": [
+        field("title", "string"),
+        field("price", "integer"),
+        field("weight", "float"),
+        field("published", "date"),
+        field("status", "string"),
+        field("note", "string"),
+        field("code", "hash"),
+        field("token", "string", special="conceal"),
+        field("author", "integer"),
+        field("item", "string"),
+        field("kind", "string"),
+    ],
+    "reviews": [field("text", "string"), field("book", "integer")],
+}
+RELATIONS: list[tuple[str, str, str | None, Json]] = [
+    ("books", "author", "authors", {"one_field": "books"}),
+    ("reviews", "book", "books", {"one_field": "reviews"}),
+    ("books", "item", None, {"one_collection_field": "kind", "one_allowed_collections": ["authors", "reviews"]}),
+]
+ROWS: dict[str, list[Json]] = {
+    "authors": [{"name": "Ann", "country": "AT"}, {"name": "Ben", "country": "BE"}],
+    "books": [
+        {
+            "title": title,
+            "price": price,
+            "weight": price,
+            "published": "2020-01-01",
+            "status": status,
+            "note": f"note {price}",
+            "code": "secret",
+            "token": "swordfish",
+            "author": author,
+            "item": "1",
+            "kind": kind,
+        }
+        for title, price, status, author, kind in (
+            ("One", 1, "published", 1, "authors"),
+            ("Two", 2, "draft", 1, "reviews"),
+            ("Three", 3, "published", 2, "reviews"),
+        )
+    ],
+    "reviews": [{"text": "Good", "book": 1}, {"text": "Bad", "book": 2}],
+}
+
+BOOKS = ("id", "title", "price", "weight", "published", "code", "token", "author", "reviews", "item", "kind")
+PERMISSIONS = [
+    may("books", *BOOKS, permissions={"status": {"_eq": "published"}}),
+    may("authors", "id", "name", "books", permissions={"country": {"_eq": "AT"}}),
+    may("system_users", "id", permissions={"id": {"_eq": "$CURRENT_USER"}}),
+]
+
+
+@dataclass(frozen=True)
+class Shop:
+    stage: Stage
+    member: Client
+
+    @property
+    def admin(self) -> Client:
+        return self.stage.admin
 
 
 @pytest.fixture(scope="module")
-def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def admin(stage: Stage) -> Client:
-    """The administrator's client of the module's application."""
-    return stage.admin
+def shop(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Shop]:
+    with staged(settings, make_database, template) as stage:
+        for name, fields in COLLECTIONS.items():
+            assert stage.admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+        for collection, column, related, meta in RELATIONS:
+            body = {"collection": collection, "field": column, "related_collection": related, "meta": meta}
+            assert stage.admin.post("/relations", body).status == 200
+        for name, rows in ROWS.items():
+            assert stage.admin.post(f"/items/{name}", rows).status == 200
+        yield Shop(stage, member(stage, *PERMISSIONS))
