@@ -257,7 +257,7 @@ def _is_renamed(pick: Pick) -> bool:
 def _either(found: list[Output]) -> Output:
     """Several outputs of one key are the arms of a many-to-any field."""
     arms = tuple(item for item in found if isinstance(item, Opened))
-    return Either(arms[0].key, arms) if len(found) > 1 else found[0]
+    return Either(arms[0].key, arms) if arms and len(found) > 1 else found[0]
 
 
 def usual_sort(collection: Collection) -> tuple[Name, ...]:
