@@ -154,6 +154,19 @@ def lock(collection: Collection, arguments: Arguments) -> Fragment:
     )
 
 
+def lock_list(collection: Collection, far: str, arguments: Arguments) -> Fragment:
+    """Print the lock of rows by their keys, and of those that point in the column `far` to what is told behind them."""
+    return fill(
+        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) OR t.{3} = ANY ({4}) "
+        "ORDER BY t.{0} FOR NO KEY UPDATE",
+        name(collection.key.name),
+        name(collection.name),
+        arguments.column(0, _key_type(collection.key)),
+        name(far),
+        arguments.column(1, _key_type(collection.fields[far])),
+    )
+
+
 def column_by_key(collection: Collection, column: str, arguments: Arguments) -> Fragment:
     """Print the question what rows hold in a column; its rows are the key and the value, as text."""
     return fill(

@@ -107,6 +107,16 @@ def lock_rows(session: Session, collection: Collection, keys: Sequence[str]) -> 
     _run(session, "lock", collection, (key,), rows)
 
 
+def lock_list(session: Session, collection: Collection, far: str, *, keys: Sequence[str], nears: Sequence[str]) -> None:
+    """Hold rows by their keys, and all that point in the column `far` to any of `nears`."""
+
+    def make() -> Statement:
+        return finished(write.lock_list(collection, far, Arguments()))
+
+    found = session.scene.snapshot.plans.get(("lock list", collection.name, far), make)
+    _execute(session, found, (session.author, [write.array(keys), write.array(nears)]))
+
+
 def column_by_key(session: Session, collection: Collection, column: str, keys: Sequence[str]) -> dict[str, str | None]:
     """Return what rows hold in one column, by their keys."""
 

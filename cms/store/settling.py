@@ -14,7 +14,7 @@ from cms.query.drafts import Batch, Draft, Drafter, Expects, Place, ToMany
 from cms.schema.model import Collection
 from cms.schema.payload import invalid
 from cms.store.reads import statement_for
-from cms.store.rows import Session, column_by_key
+from cms.store.rows import Session, column_by_key, lock_list
 
 Stored = Mapping[str, Mapping[str, str | None]]
 """What rows hold in some of their fields, as text, by their keys."""
@@ -68,9 +68,10 @@ class Settler:
     def _settle_many(self, batch: Batch, many: ToMany) -> None:
         fields = tuple(filter(None, (many.link.far, many.link.relation.sort_field)))
         keys = dict.fromkeys([*many.batch.keyed, *(removal.key for removal in many.removals)])
+        nears = self._nears(batch, many)
+        self._hold(many, list(keys), [nears[owner] for owner in many.wholes if owner in nears])
         stored = self._stored(many.batch.collection, list(keys), fields)
         self._find(many.batch, stored)
-        nears = self._nears(batch, many)
         for owner, draft in many.pairs:
             if draft.key and not draft.new:
                 _forget_what_holds(many, draft, stored[draft.key], nears.get(owner))
@@ -78,6 +79,11 @@ class Settler:
         self._leave_out(many, nears)
         if many.dropped and not many.deletes:
             self._check_nullable(many)
+
+    def _hold(self, many: ToMany, keys: list[str], nears: list[str]) -> None:
+        """Keep what is about to be read as it is: a row that somebody takes into another list is not ours to drop."""
+        if keys or nears:
+            lock_list(self._session, many.batch.collection, many.link.far, keys=keys, nears=nears)
 
     def _nears(self, batch: Batch, many: ToMany) -> dict[Draft, str]:
         """Return what the rows of owners that are there already point to."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from random import Random
 
+import psycopg
 import pytest
 
 from cms.app import create_app
@@ -17,18 +20,24 @@ from tests.databases import drop_database
 from tests.things import Json, Table
 
 CLIENTS = 6
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 @pytest.fixture(scope="module")
-def admin(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Client]:
+def dsn(make_database: Callable[..., str], template: str) -> Iterator[str]:
+    found = make_database(template)
+    yield found
+    drop_database(found)
+
+
+@pytest.fixture(scope="module")
+def admin(settings: Config, dsn: str) -> Iterator[Client]:
     """An application with a connection for every client."""
-    dsn = make_database(template)
     client = Client(create_app(replace(settings, database_url=dsn, database_pool_size=CLIENTS)))
     admin = client.login(ADMIN_EMAIL, ADMIN_PASSWORD)
     make_relations(admin)
     yield admin
     client.close()
-    drop_database(dsn)
 
 
 def together(work: Callable[[int], list[Answer]]) -> list[Answer]:
@@ -96,6 +105,22 @@ def test_rows_taken_to_and_fro_end_up_with_somebody(admin: Client) -> None:
         found["post"]
         for found in Table(admin, "comments").get(**{"filter[id][_in]": ",".join(map(str, comments))}).data
     } <= set(posts)
+
+
+def test_a_row_that_somebody_takes_meanwhile_is_not_dropped(admin: Client, dsn: str) -> None:
+    here, there = (made["id"] for made in Table(admin, "posts").add({"comments": [{"text": "a"}]}, {}))
+    (comment,) = item(admin, f"posts/{here}", "comments")["comments"]
+    answers: list[Answer] = []
+    service = threading.Thread(target=lambda: answers.append(admin.patch(f"/items/posts/{here}", {"comments": []})))
+    with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as watch:
+        other.execute("UPDATE comments SET post = %s WHERE id = %s", (there, comment))
+        service.start()
+        while watch.execute(WAITING).fetchone() == (0,):
+            time.sleep(0.01)
+        other.commit()
+        service.join()
+    assert answers[0].status == 200
+    assert item(admin, f"posts/{there}", "comments") == {"comments": [comment]}
 
 
 def test_of_equal_unique_values_one_gets_in(admin: Client) -> None:
