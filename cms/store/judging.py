@@ -25,7 +25,7 @@ from cms.query.validation import Given, Rule, failures, parse_field_rule, paths_
 from cms.schema.defaults import default_of
 from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
-from cms.schema.specials import Writer, complete_change, complete_new, duties_of_change, duties_of_new, missing
+from cms.schema.specials import Duties, Writer, complete_change, complete_new, duties_of_change, duties_of_new, missing
 from cms.store.callers import values_of
 from cms.store.keepers import keeper_of
 from cms.store.keepers.keeper import Keeper
@@ -57,13 +57,16 @@ class Judge:
 
     def complete(self, batch: Batch, faults: Faults) -> None:
         """Fill and check the rows of a batch whose `new` is known."""
-        of_new, of_change = (duties(batch.collection, self._writer) for duties in (duties_of_new, duties_of_change))
+        of_new: Duties | None = None
+        of_change: Duties | None = None
         rules, keeper = self._field_rules(batch.collection), keeper_of(batch.collection.name)
         for draft in batch.drafts:
             self._permit_at_all(keeper, batch, draft)
             if draft.new:
+                of_new = of_new or duties_of_new(batch.collection, self._writer)
                 problems = [*self._permit_new(batch, draft), *complete_new(draft.values, of_new)]
             else:
+                of_change = of_change or duties_of_change(batch.collection, self._writer)
                 problems = complete_change(draft.values, of_change)
             problems += keeper.problems(draft, self._scene, batch.collection.name)
             if rules.validations or rules.conditions:
