@@ -319,3 +319,69 @@ def test_a_thousand_tags_are_a_handful_of_statements(admin: Client, monkeypatch:
         admin.patch(f"/items/posts/{made}?fields=id", {"tags": renamed})
     assert len(changes) <= 11
     assert len(item(admin, f"posts/{made}", "tags.id&deep[tags][_limit]=-1")["tags"]) == 900
+
+
+# Tables of the users' own
+
+
+def test_circles_are_written_where_the_columns_allow_it(admin: Client) -> None:
+    key = admin.post("/items/people", {"name": "snake"}).data["id"]
+    sent = {"boss": {"name": "tail", "boss": key}}
+    changed = admin.patch(f"/items/people/{key}?fields=boss.name,boss.boss.name", sent).data
+    assert changed == {"boss": {"name": "tail", "boss": {"name": "snake"}}}
+    itself = admin.post("/items/people?fields=boss.id", {"id": 5001, "name": "own boss", "boss": {"id": 5001}})
+    assert itself.status == 400  # the object is written before the item, which is not there yet
+
+
+def test_a_relation_may_point_to_another_unique_column(stage: Stage, admin: Client) -> None:
+    stage.execute(
+        "CREATE TABLE lands (id serial PRIMARY KEY, code text UNIQUE NOT NULL);"
+        "CREATE TABLE towns (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), name text,"
+        " land text REFERENCES lands (code))"
+    )
+    meta = {"one_field": "towns"}
+    assert admin.patch("/relations/towns/land", {"meta": meta}).status == 200
+    made = admin.post("/items/towns?fields=name,land.code", {"name": "Bern", "land": {"code": "CH"}}).data
+    assert made == {"name": "Bern", "land": {"code": "CH"}}
+    land = admin.post("/items/lands?fields=id,towns.name", {"code": "AT", "towns": [{"name": "Wien"}]}).data
+    assert land["towns"] == [{"name": "Wien"}]
+    path = f"/items/lands/{land['id']}?fields=towns.name"
+    assert admin.patch(path, {"towns": {"create": [{"name": "Graz"}]}}).status == 200
+    assert admin.patch(path, {"towns": [{"name": "Linz"}]}).data == {"towns": [{"name": "Linz"}]}
+    assert stage.value("SELECT count(*) FROM towns WHERE land IS NULL") == 2
+
+
+def test_a_junction_whose_pairs_are_unique_can_be_filled_anew(stage: Stage, admin: Client) -> None:
+    stage.execute("CREATE UNIQUE INDEX pairs ON posts_tags (posts_id, tags_id)")
+    tag = admin.post("/items/tags", {"name": "pair"}).data["id"]
+    key = post(admin, tags=[{"tags_id": tag}])
+    changed = admin.patch(f"/items/posts/{key}?fields=tags.tags_id", {"tags": [{"tags_id": tag}]}).data
+    assert changed == {"tags": [{"tags_id": tag}]}
+    twice = admin.patch(f"/items/posts/{key}", {"tags": [{"tags_id": tag}, {"tags_id": tag}]})
+    assert (twice.status, twice.codes) == (400, ["RECORD_NOT_UNIQUE"])
+    stage.execute("DROP INDEX pairs")
+
+
+def test_rows_with_text_keys_are_found_by_them(stage: Stage, admin: Client) -> None:
+    stage.execute(
+        "CREATE TABLE shelves (name text PRIMARY KEY);"
+        "CREATE TABLE jars (label varchar(20) PRIMARY KEY, shelf text REFERENCES shelves)"
+    )
+    assert admin.patch("/relations/jars/shelf", {"meta": {"one_field": "jars"}}).status == 200
+    odd = 'a "b", {c} \\d %s NULL'
+    made = admin.post("/items/shelves?fields=*", {"name": odd, "jars": [{"label": 'x",\\'}, {"label": "NULL"}]}).data
+    assert made == {"name": odd, "jars": ["NULL", 'x",\\']}
+    assert admin.patch("/items/shelves", [{"name": odd, "jars": ["NULL"]}]).data[0]["jars"] == ["NULL"]
+    assert admin.get("/items/jars").data == [{"label": "NULL", "shelf": odd}, {"label": 'x",\\', "shelf": None}]
+
+
+def test_a_singleton_takes_related_items(admin: Client) -> None:
+    fields = [{"field": "welcome", "type": "integer", "schema": {}}]
+    body = {"collection": "site", "schema": {}, "meta": {"singleton": True}, "fields": fields}
+    assert admin.post("/collections", body).status == 200
+    relation = {"collection": "site", "field": "welcome", "related_collection": "posts"}
+    assert admin.post("/relations", relation).status == 200
+    for title in ("hello", "again"):
+        made = admin.patch("/items/site?fields=welcome.title", {"welcome": {"title": title}}).data
+        assert made == {"welcome": {"title": title}}
+    assert admin.patch("/items/site", {"welcome": {"title": ["x"]}}).errors[0]["path"] == ["welcome", "title"]

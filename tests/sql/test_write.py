@@ -1,0 +1,93 @@
+"""The printed form of writes, as a table; the tests of items execute every one of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cms.fragment import Fragment
+from cms.query import write
+from cms.query.write import Arguments
+from cms.schema.model import Collection, Column, Field, Json, Kind
+
+
+def column(name: str, kind: str, base: str) -> Column:
+    return Column(name, kind, base, None, None, None, None, name != "id", False, name == "id", None)
+
+
+def books(meta: Json | None = None) -> Collection:
+    fields = {
+        "id": Field("books", "id", "integer", (), column("id", "integer", "int4")),
+        "title": Field("books", "title", "text", (), column("title", "text", "text")),
+        "tags": Field("books", "tags", "json", (), column("tags", "json", "json")),
+        "pin": Field("books", "pin", "text", ("conceal",), column("pin", "text", "text")),
+    }
+    return Collection("books", Kind.TABLE, fields, "id", meta)
+
+
+SILENT = books({"accountability": None})
+DATA = (
+    '(SELECT row_to_json(d.*) FROM (SELECT t0."id" AS "id", t0."title"::text AS "title", '
+    't0."tags"::json AS "tags") AS d)'
+)
+
+
+def chosen(collection: Collection, *names: str) -> list[Field]:
+    return [collection.fields[name] for name in names]
+
+
+CASES: list[tuple[str, Fragment, str]] = [
+    (
+        "rows without a history",
+        write.insert(SILENT, chosen(SILENT, "title", "tags"), Arguments()),
+        'WITH rows AS (INSERT INTO "books" AS t0 ("title", "tags") SELECT r.c0, r.c1::json '
+        "FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS r (c0, c1, n) ORDER BY r.n "
+        'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
+    ),
+    (
+        "one row",
+        write.insert(SILENT, chosen(SILENT, "title"), Arguments(single=True)),
+        'WITH rows AS (INSERT INTO "books" AS t0 ("title") SELECT r.c0 FROM (VALUES ($1::text, 1)) AS r (c0, n) '
+        'ORDER BY r.n RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
+    ),
+    (
+        "rows without values",
+        write.insert(SILENT, [], Arguments()),
+        'WITH rows AS (INSERT INTO "books" AS t0 SELECT  FROM generate_series(1, $1::integer) AS r (n) ORDER BY r.n '
+        'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
+    ),
+    (
+        "a change",
+        write.update(SILENT, chosen(SILENT, "id", "title"), Arguments()),
+        'WITH old AS (SELECT r.n, t."id" AS k, r.c1 FROM "books" AS t '
+        "JOIN unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS r (c0, c1, n) "
+        'ON t."id" = r.c0 ORDER BY t."id" FOR NO KEY UPDATE OF t), '
+        'rows AS (UPDATE "books" AS t0 SET "title" = old.c1 FROM old WHERE t0."id" = old.k '
+        'RETURNING t0."id"::text AS item, old.n) SELECT rows.n, rows.item, NULL FROM rows',
+    ),
+    (
+        "a deletion with its history",
+        write.delete(books(), Arguments()),
+        'WITH old AS (SELECT t."id" AS k FROM "books" AS t WHERE t."id" = ANY ($1::bigint[]) ORDER BY t."id" '
+        'FOR UPDATE), rows AS (DELETE FROM "books" AS t0 USING old WHERE t0."id" = old.k '
+        "RETURNING t0.\"id\"::text AS item, nextval('system_activity_id_seq') AS activity, "
+        f"nextval('system_revisions_id_seq') AS revision, {DATA} AS data), "
+        'activities AS (INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item) '
+        "SELECT rows.activity, $2::text, $3::uuid, $4::text, $5::text, $6::text, $7::text, rows.item FROM rows), "
+        "revisions AS (INSERT INTO system_revisions (id, activity, collection, item, data, delta) "
+        "SELECT rows.revision, rows.activity, $8::text, rows.item, rows.data, NULL::json FROM rows) "
+        "SELECT rows.item, rows.revision FROM rows",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fragment", "sql"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_writes_are_printed_as_one_statement(fragment: Fragment, sql: str) -> None:
+    assert fragment.numbered()[0] == sql
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [([], "{}"), (["a", None, ""], '{"a",NULL,""}'), (['"', "\\", "{,}"], '{"\\"","\\\\","{,}"}')],
+)
+def test_arrays_are_written_as_postgresql_reads_them(values: list[str | None], text: str) -> None:
+    assert write.array(values) == text
