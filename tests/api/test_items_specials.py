@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -136,3 +137,25 @@ def test_a_key_that_only_the_database_makes_can_name_an_item_but_not_be_chosen(s
     assert admin.patch("/items/strict", [{"id": 2, "a": "z"}]).data == [{"id": 2, "a": "z"}]
     answer = admin.post("/items/strict", {"id": 5})
     assert (answer.status, answer.errors[0]["field"]) == (400, "id")
+
+
+def test_one_statement_writes_nothing_under_a_structure_that_has_moved_on(
+    make_client: Callable[..., Client], admin_token: str
+) -> None:
+    here, there = (make_client().bearing(admin_token) for _ in range(2))
+    things = table(here, field("a", "string"))
+    things.add({"a": "x"})
+    for number, answer in enumerate(
+        (
+            lambda: here.post(things.path, {"a": "y"}),
+            lambda: here.patch(f"{things.path}/1", {"a": "z"}),
+            lambda: here.delete(f"{things.path}/1"),
+        )
+    ):
+        assert there.post(f"/fields/{things.name}", field(f"f{number}", "string")).status == 200
+        assert answer().status in (200, 204)
+    assert things.column("a") == ["y"]
+    acts = here.get("/items/system_activity", **{"filter[collection]": things.name, "sort": "id"}).data
+    assert [act["action"] for act in acts] == ["create", "create", "update", "delete"]
+    revision = here.get("/items/system_revisions", **{"filter[collection]": things.name, "sort": "-id"}).data[0]
+    assert revision["data"] == {"id": 1, "a": "z", "f0": None, "f1": None, "f2": None}
