@@ -161,9 +161,9 @@ def lock_list(collection: Collection, far: str, arguments: Arguments) -> Fragmen
         "ORDER BY t.{0} FOR NO KEY UPDATE",
         name(collection.key.name),
         name(collection.name),
-        arguments.column(0, _key_type(collection.key)),
+        arguments.column(0, cast_of(collection.key)),
         name(far),
-        arguments.column(1, _key_type(collection.fields[far])),
+        arguments.column(1, cast_of(collection.fields[far])),
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cms import passwords
 from cms.store.database import Database, Transaction
-from tests.client import Client
+from tests.client import Answer, Client
 from tests.things import Json, Stage, field, table
 
 
@@ -145,13 +145,12 @@ def test_one_statement_writes_nothing_under_a_structure_that_has_moved_on(
     here, there = (make_client().bearing(admin_token) for _ in range(2))
     things = table(here, field("a", "string"))
     things.add({"a": "x"})
-    for number, answer in enumerate(
-        (
-            lambda: here.post(things.path, {"a": "y"}),
-            lambda: here.patch(f"{things.path}/1", {"a": "z"}),
-            lambda: here.delete(f"{things.path}/1"),
-        )
-    ):
+    answers: tuple[Callable[[], Answer], ...] = (
+        lambda: here.post(things.path, {"a": "y"}),
+        lambda: here.patch(f"{things.path}/1", {"a": "z"}),
+        lambda: here.delete(f"{things.path}/1"),
+    )
+    for number, answer in enumerate(answers):
         assert there.post(f"/fields/{things.name}", field(f"f{number}", "string")).status == 200
         assert answer().status in (200, 204)
     assert things.column("a") == ["y"]

@@ -112,7 +112,8 @@ def poisoned(draw: st.DrawFn, shape: Shape, role: Role, name: str, query: Json) 
     links = [] if place in HERE_ONLY else [*collection.links]
     steps = draw(st.lists(st.sampled_from(links), max_size=1)) if links else []
     end = visible[collection.links[steps[0]].target] if steps else collection
-    return place(query, steps, draw(st.sampled_from(_hidden(shape[end.name], end, role))))
+    found: Json = place(query, steps, draw(st.sampled_from(_hidden(shape[end.name], end, role))))
+    return found
 
 
 def _hidden(collection: Collection, visible: Collection, role: Role) -> list[str]:

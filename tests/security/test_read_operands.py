@@ -161,9 +161,9 @@ def test_a_scope_of_a_hidden_collection_is_as_good_as_missing(shop: Shop, operan
     "path", ["{}", "{}/1", "{}?fields=id", "{}?aggregate[count]=*", "{}?export=csv", "{}?search=a"]
 )
 def test_a_hidden_collection_is_as_good_as_missing(shop: Shop, path: str) -> None:
-    for name in ("reviews", "nowhere", "system_roles", "system_sessions", "system_settings"):
+    for name in ("reviews", "nowhere", "system_roles", "system_sessions", "system_presets"):
         for method in ("GET", "SEARCH", "PATCH", "POST", "DELETE") if "/1" not in path else ("GET", "PATCH", "DELETE"):
-            body = None if method == "GET" else {"query": {}} if method == "SEARCH" else [{"id": 1}]
+            body: object = None if method == "GET" else {"query": {}} if method == "SEARCH" else [{"id": 1}]
             answer = shop.member.send(method, f"/items/{path.replace('{}', name)}", body)
             assert (answer.status, answer.text) == (403, REFUSED), method
 
