@@ -101,10 +101,10 @@ ON CONFLICT DO NOTHING
 RETURNING id::text;
 
 -- name: set_password
--- A new password ends the sessions that were opened with the old one.
+-- A new password ends the sessions that were opened with the old one, and the wait after failed logins.
 WITH changed AS (
     UPDATE system_users
-    SET password = $2::text, failed_logins = 0
+    SET password = $2::text, failed_logins = 0, login_after = NULL
     WHERE lower(email) = lower($1::text)
     RETURNING id
 ),

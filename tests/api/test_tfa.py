@@ -30,8 +30,8 @@ def code(secret: str = SECRET, *, steps: int = 0) -> str:
     return pyotp.TOTP(secret).at(int(time.time()) + 30 * steps)
 
 
-def logged_in(stage: Stage, email: str, **said: str) -> Client:
-    return stage.anonymous.bearing(login(stage.anonymous, email, **said).data["access_token"])
+def logged_in(stage: Stage, email: str, otp: str | None = None) -> Client:
+    return stage.anonymous.bearing(login(stage.anonymous, email, otp=otp).data["access_token"])
 
 
 def test_a_second_factor_is_set_up_in_two_steps_and_then_asked_for(stage: Stage) -> None:

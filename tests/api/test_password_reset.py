@@ -1,0 +1,207 @@
+"""A forgotten password: asked for, sent, set once (specification, section 5; decisions, section 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cms import passwords
+from cms.app import create_app
+from cms.auth.tokens import letter_token
+from cms.config import Config
+from tests.client import Answer, Client
+from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person, quick_hashes
+from tests.things import Stage
+
+NEW = "battery staple"
+REQUEST, RESET = "/auth/password/request", "/auth/password/reset"
+APP = "https://app.example/new-password"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap() -> Iterator[None]:
+    with quick_hashes():
+        yield
+
+
+@pytest.fixture
+def letters() -> Iterator[Outbox]:
+    with outbox() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(stage: Stage, settings: Config) -> Iterator[Client]:
+    """The same database with an application of another site that may be linked to."""
+    allowed = {"password_reset_url_allow_list": (APP,), "public_url": "https://cms.example/x"}
+    config = replace(settings, database_url=stage.dsn, database_pool_size=3, **allowed)  # type: ignore[arg-type]
+    found = Client(create_app(config))
+    yield found
+    found.close()
+
+
+def reset(client: Client, token: str, password: str = NEW) -> Answer:
+    return client.post(RESET, {"token": token, "password": password})
+
+
+def test_a_link_comes_by_letter_and_sets_the_password(stage: Stage, client: Client, letters: Outbox) -> None:
+    email = person(stage)
+    answer = client.post(REQUEST, {"email": email.upper()})
+    assert (answer.status, answer.text) == (204, "")
+    assert letters.sent[0].to == email
+    assert letters.link.startswith("https://cms.example/x/admin/reset-password?token=")
+    assert reset(client, letters.token).status == 204
+    assert outcome(login(client, email)) == (401, ["INVALID_CREDENTIALS"])
+    assert login(client, email, NEW).status == 200
+
+
+def test_a_link_works_once(stage: Stage, client: Client, letters: Outbox) -> None:
+    email = person(stage)
+    client.post(REQUEST, {"email": email})
+    first = letters.token
+    client.post(REQUEST, {"email": email})
+    assert reset(client, first).status == 204
+    for token in (first, letters.token):
+        assert outcome(reset(client, token, "a third")) == (401, ["INVALID_TOKEN"])
+    assert login(client, email, NEW).status == 200
+
+
+def test_of_two_uses_at_once_one_succeeds(stage: Stage, client: Client, letters: Outbox) -> None:
+    client.post(REQUEST, {"email": person(stage)})
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda turn: reset(client, letters.token, f"new {turn}").status, range(4)))
+    assert sorted(answers) == [204, 401, 401, 401]
+
+
+def test_a_new_password_ends_all_sessions_at_once(stage: Stage, client: Client, letters: Outbox) -> None:
+    email = person(stage)
+    found = login(client, email).data
+    bearing = client.bearing(found["access_token"])
+    assert bearing.get("/permissions/me").status == 200
+    client.post(REQUEST, {"email": email})
+    reset(client, letters.token)
+    assert outcome(bearing.get("/items/system_users")) == (401, ["INVALID_TOKEN"])
+    assert client.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 401
+
+
+def test_a_link_is_good_for_nothing_else_and_nothing_else_is_a_link(
+    stage: Stage, client: Client, letters: Outbox
+) -> None:
+    email = person(stage)
+    client.post(REQUEST, {"email": email})
+    token = letters.token
+    refused = (401, ["INVALID_TOKEN"])
+    assert outcome(client.bearing(token).get("/users/me")) == refused
+    assert outcome(client.post("/users/invite/accept", {"token": token, "password": NEW})) == refused
+    assert outcome(client.get("/users/register/verify-email", token=token)) == refused
+    found = login(client, email).data
+    for other in (found["access_token"], found["refresh_token"], "x", "a.b.c", token[:-4] + "AAAA"):
+        assert outcome(reset(client, other)) == refused
+
+
+def test_a_link_has_its_time(stage: Stage, client: Client, settings: Config) -> None:
+    user = of_user(stage, person(stage), "id")
+    token = letter_token(
+        "password-reset", user=str(user), mark="x", secret=settings.secret or "", life=timedelta(seconds=-1)
+    )
+    assert reset(client, token).errors[0]["reason"] == "expired"
+
+
+@pytest.mark.parametrize("columns", [{"status": "suspended"}, {"status": "invited"}, {"provider": "google"}])
+def test_who_cannot_log_in_by_password_gets_no_letter(
+    stage: Stage, client: Client, letters: Outbox, columns: dict[str, str]
+) -> None:
+    assert client.post(REQUEST, {"email": person(stage, **columns)}).status == 204
+    assert letters.sent == []
+
+
+def test_a_user_who_is_suspended_meanwhile_cannot_use_the_link(stage: Stage, client: Client, letters: Outbox) -> None:
+    email = person(stage)
+    client.post(REQUEST, {"email": email})
+    stage.execute(f"UPDATE system_users SET status = 'suspended' WHERE email = '{email}'")
+    assert outcome(reset(client, letters.token)) == (401, ["INVALID_TOKEN"])
+
+
+def test_a_link_dies_with_the_address_that_it_went_to(stage: Stage, client: Client, letters: Outbox) -> None:
+    email = person(stage)
+    client.post(REQUEST, {"email": email})
+    stage.execute(f"UPDATE system_users SET email = 'new-{email}' WHERE email = '{email}'")
+    assert outcome(reset(client, letters.token)) == (401, ["INVALID_TOKEN"])
+
+
+def test_known_and_unknown_addresses_are_the_same_work(
+    stage: Stage, client: Client, letters: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A letter is written for both, and sent to one; nothing is hashed for either."""
+    hashed: list[str] = []
+    email = person(stage)
+    monkeypatch.setattr(passwords, "hashed", hashed.append)
+    known = client.post(REQUEST, {"email": email})
+    unknown = client.post(REQUEST, {"email": "nobody@example.com"})
+    assert (known.status, known.text) == (unknown.status, unknown.text) == (204, "")
+    assert [letter.to is None for letter in letters.letters] == [False, True]
+    assert [len(letter.data["url"]) for letter in letters.letters] == [len(letters.link)] * 2
+    assert hashed == []
+
+
+def test_the_link_goes_where_the_settings_allow_and_nowhere_else(stage: Stage, client: Client, letters: Outbox) -> None:
+    email = person(stage)
+    for allowed in (APP, f"{APP}/", f"{APP}?lang=de"):
+        assert client.post(REQUEST, {"email": email, "reset_url": allowed}).status == 204
+        assert letters.link.startswith(allowed)
+        assert reset(client, letters.token, PASSWORD).status == 204
+    sent = len(letters.letters)
+    elsewhere: list[object] = [
+        "https://evil.example/new-password",
+        "https://app.example",
+        "https://app.example.evil.example/new-password",
+        "https://app.example@evil.example/new-password",
+        "http://app.example/new-password",
+        f"{APP}/../../evil",
+        f"{APP}#evil",
+        f"{APP}\\@evil.example",
+        f"{APP}\r\nBcc: all@example.com",
+        "//evil.example",
+        "javascript:alert(1)",
+        "",
+        7,
+    ]
+    for url in elsewhere:
+        answer = client.post(REQUEST, {"email": email, "reset_url": url})
+        assert (answer.status, answer.errors[0].get("field")) == (400, "reset_url"), url
+    assert len(letters.letters) == sent
+
+
+def test_what_a_request_says_of_the_host_is_never_in_a_letter(stage: Stage, client: Client, letters: Outbox) -> None:
+    for header in ("Host", "X-Forwarded-Host", "X-Forwarded-Server", "Forwarded", "Origin", "Referer"):
+        said = {header: "evil.example"}
+        assert client.send("POST", REQUEST, {"email": person(stage)}, **said).status == 204
+        assert "evil" not in letters.link
+
+
+@pytest.mark.parametrize(
+    ("password", "status"), [("", 400), ("x" * 1001, 400), (7, 400), ("x" * 1000, 204), ("x", 204)]
+)
+def test_a_password_has_one_to_a_thousand_characters(
+    stage: Stage, client: Client, letters: Outbox, password: object, status: int
+) -> None:
+    client.post(REQUEST, {"email": person(stage)})
+    assert client.post(RESET, {"token": letters.token, "password": password}).status == status
+
+
+@pytest.mark.parametrize("policy", ["^.{8,}$", "/^.{8,}$/", "(?!", "(?=.*x)"])
+def test_a_password_follows_the_policy_and_one_that_cannot_be_read_lets_none_through(
+    stage: Stage, client: Client, letters: Outbox, policy: str
+) -> None:
+    client.post(REQUEST, {"email": person(stage)})
+    stage.execute(f"UPDATE system_settings SET auth_password_policy = '{policy}'")
+    try:
+        answer = reset(client, letters.token, "short")
+        assert (answer.status, answer.errors[0]["field"], answer.errors[0]["type"]) == (422, "password", "regex")
+        assert reset(client, letters.token, "long enough").status == (204 if "8" in policy else 422)
+    finally:
+        stage.execute("UPDATE system_settings SET auth_password_policy = NULL")

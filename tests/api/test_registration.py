@@ -1,0 +1,164 @@
+"""Public registration: open or closed, with a link to follow or without (decisions, sections 9 and 15)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from cms import passwords
+from tests.client import Answer
+from tests.members import new_role
+from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person, quick_hashes
+from tests.things import Stage
+
+REGISTER, VERIFY = "/users/register", "/users/register/verify-email"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cheap() -> Iterator[None]:
+    with quick_hashes():
+        yield
+
+
+@pytest.fixture
+def letters() -> Iterator[Outbox]:
+    with outbox() as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def open_to_all(stage: Stage) -> None:
+    terms(stage, public_registration=True, public_registration_verify_email=True)
+    terms(stage, public_registration_email_filter=None, auth_password_policy=None, public_registration_role=None)
+
+
+def terms(stage: Stage, **settings: object) -> None:
+    assigned = ", ".join(f"{name} = %s" for name in settings)
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        connection.execute(f"UPDATE system_settings SET {assigned}".encode(), list(settings.values()))
+
+
+def register(stage: Stage, email: str, password: str = PASSWORD, **said: object) -> Answer:
+    return stage.anonymous.post(REGISTER, {"email": email, "password": password, **said})
+
+
+def test_who_follows_the_link_may_log_in(stage: Stage, letters: Outbox) -> None:
+    role = new_role(stage)
+    terms(stage, public_registration_role=role)
+    answer = register(stage, "ann@example.com", first_name="Ann", last_name="Lee")
+    assert (answer.status, answer.text) == (204, "")
+    assert outcome(login(stage.anonymous, "ann@example.com")) == (401, ["INVALID_CREDENTIALS"])
+    assert letters.link.startswith(f"http://127.0.0.1:8055{VERIFY}?token=")
+    assert stage.anonymous.get(VERIFY, token=letters.token).status == 200
+    assert login(stage.anonymous, "ann@example.com").status == 200
+    names = of_user(stage, "ann@example.com", "concat(first_name, ' ', last_name, ' ', role)")
+    assert names == f"Ann Lee {role}"
+
+
+def test_the_link_works_once(stage: Stage, letters: Outbox) -> None:
+    register(stage, "bea@example.com")
+    assert stage.anonymous.get(VERIFY, token=letters.token).status == 200
+    stage.execute("UPDATE system_users SET status = 'draft' WHERE email = 'bea@example.com'")
+    assert outcome(stage.anonymous.get(VERIFY, token=letters.token)) == (401, ["INVALID_TOKEN"])
+
+
+def test_without_verification_the_account_is_open_at_once(stage: Stage, letters: Outbox) -> None:
+    terms(stage, public_registration_verify_email=False)
+    assert register(stage, "cyd@example.com").status == 204
+    assert login(stage.anonymous, "cyd@example.com").status == 200
+    assert letters.letters == []
+
+
+def test_closed_is_closed(stage: Stage, letters: Outbox) -> None:
+    terms(stage, public_registration=False)
+    assert outcome(register(stage, "dee@example.com")) == (403, ["FORBIDDEN"])
+    assert of_user(stage, "dee@example.com", "id") is None
+
+
+def test_the_settings_say_whose_addresses_are_welcome(stage: Stage, letters: Outbox) -> None:
+    welcome = {"_or": [{"email": {"_ends_with": "@example.com"}}, {"email": {"_regex": "@example\\.(org|net)$"}}]}
+    terms(stage, public_registration_email_filter=json.dumps(welcome))
+    assert outcome(register(stage, "eve@evil.example")) == (403, ["FORBIDDEN"])
+    assert outcome(register(stage, "eve@example.com.evil.example")) == (403, ["FORBIDDEN"])
+    assert register(stage, "eve@Example.ORG").status == 204
+    terms(stage, public_registration_email_filter='{"email": {"_frobnicates": 1}}')
+    assert outcome(register(stage, "fay@example.com")) == (403, ["FORBIDDEN"])
+
+
+@pytest.mark.parametrize("verify", ["true", "false"])
+def test_nobody_learns_whether_an_address_has_an_account(
+    stage: Stage, letters: Outbox, monkeypatch: pytest.MonkeyPatch, verify: str
+) -> None:
+    terms(stage, public_registration_verify_email=verify)
+    known = person(stage)
+    hashed: list[str] = []
+
+    def counted(password: str) -> str:
+        hashed.append(password)
+        return f"hash of {password}"
+
+    monkeypatch.setattr(passwords, "hashed", counted)
+    before = of_user(stage, known, "row_to_json(system_users)::text")
+    answers = [register(stage, email, "taken over") for email in (known.upper(), f"new{verify}@example.com")]
+    assert [(answer.status, answer.text, answer.headers.keys()) for answer in answers] == [
+        (204, "", answers[0].headers.keys())
+    ] * 2
+    assert hashed == ["taken over"] * 2
+    assert [letter.to is None for letter in letters.letters] == ([True, False] if verify == "true" else [])
+    assert of_user(stage, known, "row_to_json(system_users)::text") == before
+
+
+@pytest.mark.parametrize("status", ["draft", "invited", "suspended", "archived"])
+def test_an_account_in_any_state_is_left_alone(stage: Stage, letters: Outbox, status: str) -> None:
+    email = person(stage, status=status)
+    before = of_user(stage, email, "password")
+    assert register(stage, email, "taken over").status == 204
+    assert (of_user(stage, email, "password"), of_user(stage, email, "status")) == (before, status)
+    assert letters.sent == []
+
+
+def test_who_registers_again_before_the_link_begins_anew_and_the_older_link_dies(stage: Stage, letters: Outbox) -> None:
+    register(stage, "gil@example.com", "of somebody else")
+    older = letters.token
+    register(stage, "gil@example.com", "of gil")
+    assert outcome(stage.anonymous.get(VERIFY, token=older)) == (401, ["INVALID_TOKEN"])
+    assert stage.anonymous.get(VERIFY, token=letters.token).status == 200
+    assert login(stage.anonymous, "gil@example.com", "of somebody else").status == 401
+    assert login(stage.anonymous, "gil@example.com", "of gil").status == 200
+
+
+def test_a_password_must_follow_the_policy(stage: Stage, letters: Outbox) -> None:
+    terms(stage, auth_password_policy="[0-9]")
+    assert outcome(register(stage, "hal@example.com", "letters")) == (422, ["FAILED_VALIDATION"])
+    assert register(stage, "hal@example.com", "letters 1").status == 204
+
+
+@pytest.mark.parametrize(
+    ("said", "field"),
+    [
+        ({"email": "nobody"}, "email"),
+        ({"password": ""}, "password"),
+        ({"first_name": 7}, "first_name"),
+        ({"verification_url": "https://evil.example"}, "verification_url"),
+    ],
+)
+def test_what_is_wrong_is_named(stage: Stage, letters: Outbox, said: dict[str, object], field: str) -> None:
+    body = {"email": "ian@example.com", "password": PASSWORD, **said}
+    answer = stage.anonymous.post(REGISTER, body)
+    assert (answer.status, answer.errors[0]["field"]) == (400, field)
+    assert letters.letters == []
+
+
+def test_nobody_gives_oneself_a_role(stage: Stage, letters: Outbox) -> None:
+    role = new_role(stage, admin_access=True)
+    register(stage, "joe@example.com", role=role, status="active", admin_access=True)
+    assert of_user(stage, "joe@example.com", "role") is None
+    assert of_user(stage, "joe@example.com", "status") == "draft"
+
+
+def test_a_link_without_a_token_says_so(stage: Stage) -> None:
+    assert outcome(stage.anonymous.get(VERIFY)) == (400, ["INVALID_QUERY"])
+    assert outcome(stage.anonymous.get(VERIFY, token="x")) == (401, ["INVALID_TOKEN"])
