@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from cms import passwords
+from cms.store.statements import statement
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.members import new_role
 from tests.people import PASSWORD, login, of_user, outcome, person, quick_hashes
@@ -137,6 +138,22 @@ def test_the_first_of_two_administrators_is_suspended_and_the_second_stays(stage
         change(stage, ADMIN_EMAIL, "status = 'active'")
         for email in emails:
             change(stage, email, "status = 'suspended'")
+
+
+def test_a_suspension_waits_its_turn_among_those_who_count_administrators(stage: Stage) -> None:
+    email = person(stage)
+    for _ in range(2):
+        login(stage.anonymous, email, "wrong")
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(stage.dsn) as other:
+        other.execute(statement("lock_accounts").encode())
+        third = threads.submit(login, stage.anonymous, email, "wrong")
+        while not stage.value(waiting):
+            assert not third.done()
+        assert of_user(stage, email, "status") == "active"
+        other.rollback()
+        third.result()
+    assert of_user(stage, email, "status") == "suspended"
 
 
 def test_a_hash_is_compared_once_for_everybody(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,8 +164,9 @@ def test_who_knows_only_the_id_of_a_session_cannot_end_it(anonymous: Client) -> 
     found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
     session = found["refresh_token"].partition(".")[0]
     for secret in ("", "guessed", "None"):
-        answer = anonymous.post("/auth/refresh", {"refresh_token": f"{session}.{secret}"})
-        assert answer.codes == ["INVALID_CREDENTIALS"]
+        for path in ("/auth/refresh", "/auth/logout", "/auth/logout?all=true"):
+            answer = anonymous.post(path, {"refresh_token": f"{session}.{secret}.x"})
+            assert answer.codes == ["INVALID_CREDENTIALS"]
     assert anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 200
 
 

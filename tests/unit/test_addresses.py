@@ -1,0 +1,31 @@
+"""Addresses as people and proxies write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cms.access.addresses import address, network
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        (" 192.0.2.1 ", "192.0.2.1"),
+        ("2001:DB8::0:1", "2001:db8::1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("fe80::1%eth0", "fe80::1"),
+        ("192.0.2.01", None),
+        ("3221225985", None),
+        ("", None),
+        ("localhost", None),
+    ],
+)
+def test_an_address_has_one_form(said: str, found: str | None) -> None:
+    assert address(said) == found
+
+
+@pytest.mark.parametrize("said", ["", "192.0.2.0/33", "10.0.0.0-10.0.0.9", "*", 7, None, ["192.0.2.1"]])
+def test_what_is_no_network_is_told(said: object) -> None:
+    with pytest.raises(ValueError):
+        network(said)

@@ -1,0 +1,59 @@
+"""Signed tokens: each good for one purpose, none for another (decisions, section 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+
+from cms.auth.tokens import access_token, claims_of, is_ours, letter_token, reader_of, session_of, session_token
+from cms.errors import Refused
+
+SECRET, OTHER = "only-for-tests-" * 3, "another-secret-" * 3
+MINUTE = timedelta(minutes=1)
+USER, SESSION = str(uuid4()), str(uuid4())
+
+
+def letter(purpose: str = "password-reset", *, secret: str = SECRET) -> str:
+    return letter_token(purpose, user=USER, mark="mark", secret=secret, life=MINUTE)
+
+
+def test_a_letters_token_tells_its_reader_and_the_mark() -> None:
+    assert reader_of("password-reset", letter(), secret=SECRET) == (USER, "mark")
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda: reader_of("invite", letter(), secret=SECRET),
+        lambda: reader_of("password-reset", letter("register"), secret=SECRET),
+        lambda: reader_of("password-reset", letter(secret=OTHER), secret=SECRET),
+        lambda: claims_of(letter(), secret=SECRET),
+        lambda: reader_of(
+            "password-reset", access_token({"id": USER, "mark": "x"}, secret=SECRET, life=MINUTE), secret=SECRET
+        ),
+        lambda: claims_of(access_token({"share": SESSION}, secret=SECRET, life=MINUTE), secret=SECRET),
+        lambda: claims_of(access_token({"id": USER, "share": SESSION}, secret=SECRET, life=MINUTE), secret=SECRET),
+    ],
+)
+def test_a_token_for_another_purpose_or_of_another_key_is_refused(read: Callable[[], object]) -> None:
+    with pytest.raises(Refused) as refusal:
+        read()
+    assert refusal.value.problems[0].code == "INVALID_TOKEN"
+
+
+def test_a_sessions_token_is_known_as_ours_and_another_is_not() -> None:
+    token = session_token(SESSION, secret=SECRET)
+    assert session_of(token) == SESSION
+    assert is_ours(token, secret=SECRET)
+    assert not is_ours(token, secret=OTHER)
+    assert not is_ours(session_token(SESSION, secret=OTHER), secret=SECRET)
+    assert not is_ours(token.replace(SESSION, USER), secret=SECRET)
+    assert not is_ours(f"{SESSION}.x.ü", secret=SECRET)
+
+
+@pytest.mark.parametrize("token", ["", "x", "..", "x.y.z", SESSION, f"{SESSION}.x", f"{SESSION}.x.y.z"])
+def test_what_is_no_sessions_token_names_no_session(token: str) -> None:
+    assert session_of(token) is None
