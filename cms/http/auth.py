@@ -38,7 +38,7 @@ class Login:
         said = Credentials(text_of(payload, "email"), text_of(payload, "password"), optional_text(payload, "otp"))
         mode = _mode(payload) or Mode.JSON
         found = login(self._store, self._issuer, said, mode=mode, caller=request.context.caller)
-        self._cookies.give(response, found)
+        self._cookies.give(request, response, found)
         send(response, _shown(found))
 
 
@@ -67,7 +67,7 @@ class Refresh:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         token = self._holder.token(request, _optional_fields(request, self._most))
         found = sessions.refresh(self._store, self._issuer, token=token, caller=request.context.caller)
-        self._holder.cookies.give(response, found)
+        self._holder.cookies.give(request, response, found)
         send(response, _shown(found))
 
 
@@ -80,7 +80,7 @@ class Logout:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """End a session, or with `all=true` all of its user's; cookies go in any case."""
         token = self._holder.token(request, _optional_fields(request, self._most))
-        self._holder.cookies.clear(response)
+        self._holder.cookies.clear(request, response)
         everywhere = _truth(request.get_param("all"))
         sessions.logout(self._store, token=token, caller=request.context.caller, everywhere=everywhere)
         response.status = falcon.HTTP_204

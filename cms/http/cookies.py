@@ -19,7 +19,7 @@ _PAST = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """How cookies are written; lives are seconds, `path` is where the service is mounted."""
+    """How cookies are written; lives are seconds, `path` is the one of PUBLIC_URL, where it has one."""
 
     secure: bool
     same_site: str
@@ -38,26 +38,27 @@ class Cookies:
             int(config.session_cookie_ttl.total_seconds()),
         )
 
-    def give(self, response: falcon.Response, opened: Opened) -> None:
+    def give(self, request: falcon.Request, response: falcon.Response, opened: Opened) -> None:
         """Set the cookie of a session, if its mode has one."""
         if opened.mode is Mode.SESSION:
-            self._set(response, SESSION, opened.token, self.session_life)
+            self._set(request, response, SESSION, opened.token, life=self.session_life)
         elif opened.mode is Mode.COOKIE:
-            self._set(response, REFRESH, opened.token, self.refresh_life)
+            self._set(request, response, REFRESH, opened.token, life=self.refresh_life)
 
-    def clear(self, response: falcon.Response) -> None:
+    def clear(self, request: falcon.Request, response: falcon.Response) -> None:
         """Have the browser forget both."""
         for name in (SESSION, REFRESH):
-            self._set(response, name, "", 0)
+            self._set(request, response, name, "", life=0)
 
-    def _set(self, response: falcon.Response, name: str, value: str, life: int) -> None:
-        """The refresh token goes nowhere but to /auth."""
+    def _set(self, request: falcon.Request, response: falcon.Response, name: str, value: str, *, life: int) -> None:
+        """The refresh token goes nowhere but to /auth, wherever the service is mounted."""
+        mounted = self.path or request.root_path
         response.set_cookie(
             name,
             value,
             max_age=life or None,
             expires=None if life else _PAST,
-            path=f"{self.path}/auth" if name == REFRESH else self.path or "/",
+            path=f"{mounted}/auth" if name == REFRESH else mounted or "/",
             secure=self.secure,
             http_only=True,
             same_site=self.same_site,

@@ -139,6 +139,14 @@ def test_a_refresh_of_a_session_cookie_prolongs_it(stage: Stage) -> None:
     assert stage.value(f"SELECT expires > now() + interval '23 hours' FROM system_sessions WHERE id = '{session}'")
 
 
+def test_two_pages_may_refresh_one_session_cookie_at_once(stage: Stage) -> None:
+    cookie = f"{SESSION}={held(login(stage.anonymous, person(stage), mode='session'), SESSION)}"
+    with ThreadPoolExecutor(4) as threads:
+        answers = list(threads.map(lambda _: with_cookie(stage.anonymous, "POST", "/auth/refresh", cookie), range(4)))
+    assert [answer.status for answer in answers] == [200] * 4
+    assert with_cookie(stage.anonymous, "GET", "/permissions/me", cookie).status == 200
+
+
 def test_a_session_cookie_ends_with_its_life(stage: Stage) -> None:
     token = held(login(stage.anonymous, person(stage), mode="session"), SESSION)
     stage.execute("UPDATE system_sessions SET expires = now() - interval '1 second' WHERE mode = 'session'")

@@ -62,6 +62,23 @@ def test_what_is_not_set_follows_what_is(tmp_path: Path) -> None:
         ("MAX_PAYLOAD_SIZE", "512KB", 512 * 1024),
         ("MAX_PAYLOAD_SIZE", "0.5gb", 512 * 1024 * 1024),
         ("QUERY_LIMIT_MAX", "500", 500),
+        ("CORS_ORIGIN", "true", ("*",)),
+        ("CORS_ORIGIN", "false", ()),
+        (
+            "CORS_ORIGIN",
+            "https://App.example.com, http://localhost:5173/",
+            ("https://app.example.com", "http://localhost:5173"),
+        ),
+        ("CORS_METHODS", "GET,POST", ("GET", "POST")),
+        ("IP_TRUST_PROXY", "true", 1),
+        ("IP_TRUST_PROXY", "2", 2),
+        ("IP_TRUST_PROXY", "false", 0),
+        (
+            "USER_INVITE_URL_ALLOW_LIST",
+            "https://a.example/x, https://b.example",
+            ("https://a.example/x", "https://b.example"),
+        ),
+        ("SESSION_COOKIE_SAME_SITE", "Strict", "strict"),
         ("LOG_LEVEL", "WARN", "warn"),
         ("LOG_STYLE", "json", "json"),
         ("ADMIN_PASSWORD", " spaces stay ", " spaces stay "),
@@ -96,6 +113,14 @@ def test_a_setting_takes(name: str, text: str, value: object, tmp_path: Path) ->
         ("MAX_PAYLOAD_SIZE", "1tb"),
         ("MAX_PAYLOAD_SIZE", "3gb"),
         ("MAX_RELATIONAL_DEPTH", "101"),
+        ("CORS_ORIGIN", "app.example.com"),
+        ("CORS_ORIGIN", "https://app.example.com/path"),
+        ("CORS_ORIGIN", "https://app.example.com,*"),
+        ("CORS_ALLOWED_HEADERS", "X Header"),
+        ("IP_TRUST_PROXY", "17"),
+        ("IP_TRUST_PROXY", "10.0.0.1"),
+        ("PASSWORD_RESET_URL_ALLOW_LIST", "https://a.example/x?y=z"),
+        ("SESSION_COOKIE_SAME_SITE", "sometimes"),
         ("LOG_LEVEL", "loud"),
         ("LOG_STYLE", "pretty|json"),
     ],
@@ -119,6 +144,13 @@ def test_a_wrong_secret_is_not_repeated(tmp_path: Path) -> None:
     problems = problems_of(wrong, tmp_path)
     assert len(problems) == 5
     assert "hunter2" not in " ".join(problems)
+
+
+def test_cookies_for_all_sites_need_tls(tmp_path: Path) -> None:
+    (problem,) = problems_of({"SESSION_COOKIE_SAME_SITE": "none"}, tmp_path)
+    assert problem.startswith("SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true")
+    found = load({"SESSION_COOKIE_SAME_SITE": "none", "PUBLIC_URL": "https://example.com"}, folder=tmp_path)
+    assert found.session_cookie_secure
 
 
 def test_a_replica_needs_a_database_of_ones_own(tmp_path: Path) -> None:

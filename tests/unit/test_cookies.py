@@ -1,0 +1,31 @@
+"""Where the cookies of logins belong: to the folder that the service is mounted at."""
+
+from __future__ import annotations
+
+import falcon
+import pytest
+from falcon import testing
+
+from cms.auth.sessions import Mode, Opened
+from cms.http.cookies import Cookies
+from cms.http.request import Request
+
+
+@pytest.mark.parametrize(
+    ("public", "mounted", "mode", "path"),
+    [
+        ("", "", Mode.SESSION, "/"),
+        ("", "", Mode.COOKIE, "/auth"),
+        ("", "/cms", Mode.SESSION, "/cms"),
+        ("", "/cms", Mode.COOKIE, "/cms/auth"),
+        ("/public", "", Mode.COOKIE, "/public/auth"),
+        ("/public", "/cms", Mode.SESSION, "/public"),
+    ],
+)
+def test_a_cookie_goes_to_the_service_and_nowhere_else(public: str, mounted: str, mode: Mode, path: str) -> None:
+    request, response = Request(testing.create_environ(root_path=mounted)), falcon.Response()
+    Cookies(True, "Lax", public, 60, 60).give(request, response, Opened(mode, "token", 1))
+    [(_, cookie)] = response._wsgi_headers()[-1:]
+    assert f"Path={path};" in f"{cookie};"
+    assert "Secure" in cookie
+    assert "HttpOnly" in cookie
