@@ -39,7 +39,7 @@ class Caller:
 class Identity:
     """Who a request says it is, its signature checked: a user in a session, or the digest of a static token.
 
-    `cookie` is the digest of a session cookie: it names a user by the session alone, and is looked up every time, so
+    `cookie` is the digest of a session cookie: it names a user by the session alone, which is looked up every time, so
     that it is dead with the logout. `enrolling` are the few requests that a user may make who still has to set up
     the second factor that the role asks for.
     Two identities are equal when they name the same caller, from wherever it calls.
@@ -210,7 +210,9 @@ def _actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
         check_version(snapshot, Version(*rows[0][:2]))
         return actor_of(snapshot, identity, rows)
 
-    return admitted(find() if identity.cookie else snapshot.actors.get(identity, find), identity)
+    if identity.cookie and not fetch(statement("find_open_session"), (identity.session, identity.cookie)):
+        raise _invalid_token()
+    return admitted(snapshot.actors.get(identity, find), identity)
 
 
 def admitted(actor: Actor, identity: Identity) -> Actor:
@@ -225,7 +227,7 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     """Return the caller that `find_actor` found; raises `Refused` INVALID_TOKEN when it may not act."""
     _, _, user, role, admin, app, roles, permissions, networks, unproven = rows[0]
     if user is None and identity != ANONYMOUS:
-        raise Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
+        raise _invalid_token()
 
     def policy() -> Policy:
         found = jsontext.loads(permissions)
@@ -237,6 +239,10 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     held = ADMIN if admin else snapshot.policies.get(name, policy)
     bound_to = networks_of(jsontext.loads(networks))
     return Actor(held, user, role, networks=bound_to, unproven=bool(unproven), session=identity.session)
+
+
+def _invalid_token() -> Refused:
+    return Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
 
 
 def require_admin(actor: Actor) -> None:

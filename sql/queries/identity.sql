@@ -69,6 +69,15 @@ FROM system_version AS version
 CROSS JOIN held
 LEFT JOIN caller ON TRUE;
 
+-- name: find_open_session
+-- Whether a session cookie is still good: asked with every request, so it asks no more than that.
+SELECT sessions.id::text
+FROM system_sessions AS sessions
+WHERE sessions.id = $1::uuid
+  AND sessions.token = $2::text
+  AND sessions.mode = 'session'
+  AND sessions.expires > now();
+
 -- name: move_structure
 -- Takes the row lock that lets one change of structure run at a time, and tells every process of it.
 UPDATE system_version
