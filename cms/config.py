@@ -72,6 +72,15 @@ class Config:
     log_style: str
     web_concurrency: int
     web_threads: int
+    worker_concurrency: int
+    email_transport: str
+    email_from: str
+    email_smtp_host: str | None
+    email_smtp_port: int
+    email_smtp_user: str | None
+    email_smtp_password: str | None = field(repr=False)
+    email_smtp_secure: bool
+    email_smtp_ignore_tls: bool
 
 
 def load(environ: Mapping[str, str], *, folder: Path) -> Config:
@@ -85,8 +94,8 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
-    if values["database_read_url"] and not values["database_url"] and not problems:
-        problems.append("DATABASE_READ_URL needs DATABASE_URL: the embedded server has no replica.")
+    if not problems:
+        problems.extend(_contradictions(values))
     if problems:
         raise ConfigError(*problems)
     config = Config(**_completed(values, folder))
@@ -108,6 +117,17 @@ def effective(config: Config) -> Iterator[tuple[str, str]]:
         yield setting.name, setting.mask(shown) if setting.mask and shown else shown
 
 
+def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
+    if values["database_read_url"] and not values["database_url"]:
+        yield "DATABASE_READ_URL needs DATABASE_URL: the embedded server has no replica."
+    if values["email_transport"] == "smtp" and not values["email_smtp_host"]:
+        yield "EMAIL_TRANSPORT=smtp needs EMAIL_SMTP_HOST: the name of the mail server."
+    if bool(values["email_smtp_user"]) != bool(values["email_smtp_password"]):
+        yield "EMAIL_SMTP_USER and EMAIL_SMTP_PASSWORD go together: set both, or none."
+    if values["email_smtp_secure"] and values["email_smtp_ignore_tls"]:
+        yield "EMAIL_SMTP_SECURE and EMAIL_SMTP_IGNORE_TLS contradict each other: keep one."
+
+
 def _completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     host = f"[{values['host']}]" if ":" in values["host"] else values["host"]
     binaries = values["postgres_bin"]
@@ -121,6 +141,7 @@ def _completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         "database_pool_size": values["database_pool_size"] or values["web_threads"] + 1,
         "data_dir": Path(os.path.abspath(folder / values["data_dir"])),
         "postgres_bin": binaries and Path(os.path.abspath(folder / binaries)),
+        "email_smtp_port": values["email_smtp_port"] or (465 if values["email_smtp_secure"] else 587),
         "web_concurrency": values["web_concurrency"] or min(max(_cores(), 2), MOST_WORKERS_UNASKED),
     }
 

@@ -168,6 +168,9 @@ TEXT = Kind("a text", str)
 HOST = Kind("a host name or an IP address", _host)
 ADDRESS = Kind("an address such as https://cms.example.com or https://example.com/cms", _web_address)
 EMAIL = Kind("an e-mail address", _matched(r"[^\s@]+@[^\s@]+"))
+SENDER = Kind(
+    "an e-mail address, alone or as Name <address>", _matched(r"[^\s@<>]+@[^\s@<>]+|[^<>\r\n]*<[^\s@<>]+@[^\s@<>]+>")
+)
 DATABASE = Kind(
     "a PostgreSQL address such as postgresql://user:password@host:5432/name",
     _matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
@@ -320,4 +323,18 @@ SETTINGS: tuple[Setting, ...] = (
         unset=f"the number of cores, 2 to {MOST_WORKERS_UNASKED}",
     ),
     Setting("WEB_THREADS", _whole(1, 256), "threads of one worker", "4"),
+    Setting("WORKER_CONCURRENCY", _whole(1, 100), "background jobs that one worker runs at a time", "4"),
+    Setting(
+        "EMAIL_TRANSPORT",
+        _choice("smtp", "log"),
+        "where mail goes: to a mail server, or into the log, for development",
+        "log",
+    ),
+    Setting("EMAIL_FROM", SENDER, "whom mail comes from; without a name, the project's", "no-reply@example.com"),
+    Setting("EMAIL_SMTP_HOST", HOST, "the mail server", unset="none; EMAIL_TRANSPORT=smtp needs it"),
+    Setting("EMAIL_SMTP_PORT", _whole(1, 65535), "its port", unset="465 with EMAIL_SMTP_SECURE, else 587"),
+    Setting("EMAIL_SMTP_USER", TEXT, "the account there", unset="none: the server asks for no login"),
+    Setting("EMAIL_SMTP_PASSWORD", TEXT, "the account's password", unset="none", mask=_hide),
+    Setting("EMAIL_SMTP_SECURE", FLAG, "TLS from the first byte; false begins it with STARTTLS", "false"),
+    Setting("EMAIL_SMTP_IGNORE_TLS", FLAG, "true sends without TLS, for a server on a network of trust", "false"),
 )

@@ -12,6 +12,15 @@ CREATE TABLE system_migrations (
 COMMENT ON TABLE system_migrations IS 'The migrations that made this schema, in order';
 COMMENT ON COLUMN system_migrations.sha256 IS 'Of the file as it was applied';
 
+-- The queue's own tables and functions, procrastinate_…, are made by the SQL of the installed package.
+CREATE TABLE system_queue (
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT system_queue_pkey PRIMARY KEY (name)
+);
+
+COMMENT ON TABLE system_queue IS 'The migrations of the package procrastinate that its tables hold, from its schema or one by one';
+
 -- Search uses both extensions where they are; a server without them, or an owner who may not create them,
 -- is told so and served without an index. Nothing here may stop a migration, hence OTHERS.
 DO $$

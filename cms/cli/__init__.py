@@ -47,6 +47,18 @@ def serve() -> None:
 
 
 @cms.command()
+@click.option("--line", type=int, hidden=True)
+def worker(line: int | None) -> None:
+    """Run background jobs; Ctrl-C stops it.
+
+    `cms serve` runs one by itself. Installations that start gunicorn themselves run one or more beside it.
+    """
+    from cms.cli.worker import run_worker
+
+    run_worker(settings(), line=line)
+
+
+@cms.command()
 def migrate() -> None:
     """Bring the database's system tables to this version."""
     from cms.cli.setup import migrate

@@ -13,6 +13,8 @@ import click
 from cms.cli.session import NoDatabase, expected, present_database, sentence_of, settings
 from cms.config import Config, ConfigError
 from cms.errors import Refused
+from cms.jobs.upkeep import look
+from cms.store.database import direct_transaction
 from cms.store.diagnosis import Server, examine
 from cms.store.migrate import OLDEST_SERVER, MigrationError, pending
 
@@ -22,6 +24,7 @@ COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 SECRET_CHARACTERS = 32
 SCARCE_BYTES = 1024**3
 NO_BYTES = 100 * 1024**2
+QUEUE_CONNECTIONS = 4  # of a worker, beside those of its jobs
 SPARE_CONNECTIONS = 5  # for the command line, migrations and whoever looks at the database by hand
 EXTENSIONS = {
     "pg_trgm": "search in texts is slow on large tables without it",
@@ -108,7 +111,10 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
     server = examine(dsn)
     yield _version(server)
     yield _encoding(server)
-    yield _migrations(dsn)
+    migrations = _migrations(dsn)
+    yield migrations
+    if migrations.level == OK:
+        yield _jobs(dsn)
     yield from (_extension(name, server) for name in EXTENSIONS)
     yield _connections(server, config)
     if config.database_read_url:
@@ -140,6 +146,15 @@ def _migrations(dsn: str) -> Finding:
     return Finding(OK, "migrations: all applied")
 
 
+def _jobs(dsn: str) -> Finding:
+    with direct_transaction(dsn) as transaction:
+        queue = look(transaction)
+    failed = f", {queue.failed} failed in the last days; the log tells why" if queue.failed else ""
+    if queue.workers or not queue.due:
+        return Finding(OK, f"jobs: {queue.due} wait, {queue.workers} workers{failed}")
+    return Finding(WARNING, f"jobs: {queue.due} wait and no worker runs; start `cms worker`, or `cms serve`{failed}")
+
+
 def _extension(name: str, server: Server) -> Finding:
     if name in server.installed:
         return Finding(OK, f"extension {name}: installed")
@@ -152,7 +167,8 @@ def _extension(name: str, server: Server) -> Finding:
 
 def _connections(server: Server, config: Config) -> Finding:
     pools = 1 if config.database_read_url else 2  # reads and writes have a pool each
-    wanted = config.web_concurrency * config.database_pool_size * pools + SPARE_CONNECTIONS
+    worker = (config.worker_concurrency + 1) * pools + QUEUE_CONNECTIONS
+    wanted = config.web_concurrency * config.database_pool_size * pools + worker + SPARE_CONNECTIONS
     text = f"connections: up to {wanted} of {server.connections}"
     if wanted <= server.connections:
         return Finding(OK, text)

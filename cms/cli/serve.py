@@ -1,4 +1,4 @@
-"""`cms serve`: the embedded server where one is needed, the web server, and the end of both."""
+"""`cms serve`: the embedded server where one is needed, the web server, a worker, and the end of them all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from types import FrameType
 
 import click
 
+from cms.cli.background import Background, start_module
 from cms.cli.session import database, expected, say
 from cms.cli.setup import prepare
 from cms.config import Config, ConfigError, secret_of
@@ -42,22 +42,24 @@ def serve(config: Config) -> int:
 
 
 class Stop:
-    """The signals that ask for the end. They go on to the web server, and to nobody while there is none:
-    a database that is just being made is stopped as soon as it can be.
+    """The signals that ask for the end. They go on to what runs, the web server and the worker, and to nobody
+    before: a database that is just being made is stopped as soon as it can be.
     """
 
     def __init__(self) -> None:
         self.asked = 0
-        self.web: subprocess.Popen[bytes] | None = None
+        self.running: tuple[subprocess.Popen[bytes] | Background, ...] = ()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.asked += 1
         step = STEPS[min(self.asked, len(STEPS)) - 1]
-        if self.web is not None:
-            self.web.send_signal(step)
-        elif step == signal.SIGTERM:
+        for one in self.running:
+            one.send_signal(step)
+        if self.running:
+            return
+        if step == signal.SIGTERM:
             os.write(2, b"Stopping as soon as the database can be left.\n")  # print is not safe in a handler
         elif step == signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
@@ -69,42 +71,34 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: Stop) -> in
     with here:
         with there, _told(config):
             listener.listen(BACKLOG)
-            web = _start_web(listener, there, dsn=dsn)
+            web = start_module(("cms.server",), listener.fileno(), there.fileno(), dsn=dsn)
         listener.close()  # the address is free as soon as the web server lets go of it
-        stop.web = web
-        if stop.asked:
-            web.send_signal(signal.SIGTERM)
-        fault = _announce(config, here)
-        status = web.wait()
-    stop.web = None
+        background = Background(dsn)
+        stop.running = web, background
+        try:
+            if stop.asked:
+                web.send_signal(signal.SIGTERM)
+            message = _announced(config, here)
+            if message == READY:
+                background.start()  # not before, as it would only take time from the web server's start
+            status = web.wait()
+        finally:
+            background.end()
+            stop.running = ()
     _end_group(web.pid)
     if stop.asked or status == 0:
         return 0
+    fault = message.removeprefix(FAULT) if message.startswith(FAULT) else None
     raise click.ClickException(fault or f"The web server ended by itself (status {status}).")
 
 
-def _start_web(listener: socket.socket, line: socket.socket, *, dsn: str) -> subprocess.Popen[bytes]:
-    """Start the web server in a session of its own, so that a terminal's Ctrl-C comes to this process only.
-
-    Its module path is this process's: neither more nor fewer folders than `cms` itself was found in.
-    """
-    descriptors = (listener.fileno(), line.fileno())
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "cms.server", *map(str, descriptors)],
-        env=os.environ | {"DATABASE_URL": dsn, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        pass_fds=descriptors,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-
-
-def _announce(config: Config, line: socket.socket) -> str | None:
-    """Print the address once a worker accepts; return the fault when none does."""
+def _announced(config: Config, line: socket.socket) -> str:
+    """Return the web server's first message, and print the address when it is that a worker accepts."""
     with line.makefile(encoding="utf-8", newline="\n") as messages:
         message = messages.readline().rstrip("\n")
     if message == READY:
         say(f"The service answers at {_address(config)} (Ctrl-C stops it).")
-    return message.removeprefix(FAULT) if message.startswith(FAULT) else None
+    return message
 
 
 def _end_group(leader: int) -> None:

@@ -26,7 +26,8 @@ def start_logging(config: Config) -> None:
     handler.setFormatter(JsonLines() if config.log_style == "json" else PrettyLines())
     level = LEVELS[config.log_level]
     # The driver's pool warns of a database that does not answer; Python would print that in a style of its own.
-    for name, least in (("cms", level), ("psycopg", max(level, logging.WARNING))):
+    others = max(level, logging.WARNING)
+    for name, least in (("cms", level), ("psycopg", others), ("procrastinate", others), ("asyncio", others)):
         log = logging.getLogger(name)
         log.handlers[:] = [handler]
         log.propagate = False

@@ -21,6 +21,7 @@ from cms.schema.types import type_of
 Row = Mapping[str, Any]
 
 SYSTEM_PREFIX = "system_"
+QUEUE_PREFIX = "procrastinate_"
 ALIAS_SPECIALS = frozenset({"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"})
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
@@ -50,7 +51,7 @@ def is_system(collection: str) -> bool:
 
 
 def _is_shown(table: str) -> bool:
-    return not is_system(table) or table in SYSTEM_COLLECTIONS
+    return not table.startswith((SYSTEM_PREFIX, QUEUE_PREFIX)) or table in SYSTEM_COLLECTIONS
 
 
 def _by(rows: Iterable[Row], key: str) -> defaultdict[str, list[Row]]:

@@ -47,7 +47,14 @@ WRITABLE = frozenset({"system_permissions", "system_roles", "system_settings", "
 """System collections whose items are written as any others, under the eyes of their keepers."""
 
 UNLISTED_TABLES = frozenset(
-    {"system_idempotency", "system_migrations", "system_recovery_codes", "system_sessions", "system_version"}
+    {
+        "system_idempotency",
+        "system_migrations",
+        "system_queue",
+        "system_recovery_codes",
+        "system_sessions",
+        "system_version",
+    }
 )
 """System tables that no request ever sees."""
 

@@ -222,6 +222,19 @@ def _options(dsn: str, ours: str) -> str:
     return f"{own} {ours}" if own else ours
 
 
+def session(config: Config) -> dict[str, Any]:
+    """Return the arguments of a psycopg pool that a library makes, with sessions like those that write here."""
+    dsn = config.database_url or ""
+    return {
+        "conninfo": dsn,
+        "kwargs": {
+            "connect_timeout": _CONNECT_SECONDS,
+            "options": _options(dsn, session_options(config.db_statement_timeout, read_only=False)),
+            "prepare_threshold": 5 if config.database_prepare else None,
+        },
+    }
+
+
 @contextmanager
 def direct_transaction(dsn: str) -> Iterator[Transaction]:
     """Open one connection for one transaction: the command line has no pools."""

@@ -1,4 +1,4 @@
-"""Bring a database to the tables that this version needs: numbered SQL files, forward only."""
+"""Bring a database to the tables that this version needs: numbered SQL files, forward only, and those of the queue."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.errors import Diagnostic
 
+from cms.store.queue import Step, missing_steps
 from cms.store.statements import sql_folder, statement
 
 OLDEST_SERVER = 14
@@ -49,14 +50,16 @@ class Migration:
 def migrate(dsn: str, *, folder: Path | None = None) -> list[str]:
     """Apply what is missing, each file in a transaction of its own, and return the names applied.
 
-    Any number of processes may call it at once: one applies a file, the others find it applied.
+    Any number of processes may call it at once: one applies a file, the others find it applied. A folder
+    stands for this version's own files, and brings no queue.
     Raises MigrationError; what was applied before the fault stays.
     """
     migrations = read_migrations(folder or sql_folder() / "migrations")
     applied = []
     with _connected(dsn) as connection:
         while (name := _apply_next(connection, migrations)) is not None:
-            log.info("applied migration %s", name)
+            applied.append(name)
+        while folder is None and (name := _apply_next_of_queue(connection)) is not None:
             applied.append(name)
     return applied
 
@@ -65,7 +68,8 @@ def pending(dsn: str, *, folder: Path | None = None) -> list[str]:
     """Return the names of what `migrate` would apply, changing nothing; raises MigrationError as it would."""
     migrations = read_migrations(folder or sql_folder() / "migrations")
     with _connected(dsn) as connection:
-        return [migration.name for migration in _missing(migrations, _applied(connection))]
+        missing = [migration.name for migration in _missing(migrations, _applied(connection))]
+        return missing if folder else missing + [step.name for step in _missing_of_queue(connection)]
 
 
 def read_migrations(folder: Path) -> tuple[Migration, ...]:
@@ -132,7 +136,8 @@ def _apply_next(connection: Connection, migrations: Sequence[Migration]) -> str 
             _apply(connection, missing[0])
         except psycopg.Error as error:
             raise MigrationError(f"Migration {missing[0].name} failed: {error}") from error
-        return missing[0].name
+    log.info("applied migration %s", missing[0].name)
+    return missing[0].name
 
 
 def _apply(connection: Connection, migration: Migration) -> None:
@@ -141,6 +146,34 @@ def _apply(connection: Connection, migration: Migration) -> None:
         _execute(connection, "create_migrations_table")
     connection.execute(migration.text.encode())
     _execute(connection, "record_migration", migration.number, migration.name, migration.sha256)
+
+
+def _apply_next_of_queue(connection: Connection) -> str | None:
+    """Apply the first step that the queue's tables lack, under the same lock as migrations."""
+    with connection.transaction():
+        _execute(connection, "lock_migrations")
+        missing = _missing_of_queue(connection)
+        if not missing:
+            return None
+        connection.execute("SET LOCAL statement_timeout = 0")
+        _execute(connection, "create_queue_table")
+        connection.execute(missing[0].text.encode())
+        _execute(connection, "record_queue_migrations", list(missing[0].holds))
+    log.info("applied migration %s", missing[0].name)
+    return missing[0].name
+
+
+def _missing_of_queue(connection: Connection) -> Sequence[Step]:
+    recorded, has_queue = _execute(connection, "find_queue_tables").fetchone() or (False, False)
+    if has_queue and not recorded:
+        raise MigrationError(
+            "This schema holds the queue (procrastinate) of another program. Give the service a schema of its own: "
+            "docs/deployment.md tells how."
+        )
+    try:
+        return missing_steps([name for (name,) in _execute(connection, "list_queue_migrations")] if recorded else ())
+    except ValueError as reason:
+        raise MigrationError(str(reason)) from None
 
 
 def _applied(connection: Connection) -> list[Applied]:

@@ -28,3 +28,28 @@ SELECT number, name, sha256
 -- Number, name and hash of what was just applied.
 INSERT INTO system_migrations (number, name, sha256)
 VALUES ($1, $2, $3);
+
+-- name: find_queue_tables
+-- Tells whether the current schema records what was applied of the queue's package, and whether it has a queue.
+SELECT
+    to_regclass(format('%I.system_queue', current_schema())) IS NOT NULL,
+    to_regclass(format('%I.procrastinate_jobs', current_schema())) IS NOT NULL;
+
+-- name: create_queue_table
+-- The record of what was applied of the queue's package is there before the first of it.
+CREATE TABLE IF NOT EXISTS system_queue (
+    name text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT system_queue_pkey PRIMARY KEY (name)
+);
+COMMENT ON TABLE system_queue IS 'The migrations of the package procrastinate that its tables hold, from its schema or one by one';
+
+-- name: list_queue_migrations
+-- What the queue's tables hold.
+SELECT name
+  FROM system_queue;
+
+-- name: record_queue_migrations
+-- What was just applied.
+INSERT INTO system_queue (name)
+SELECT unnest($1::text[]);

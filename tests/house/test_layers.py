@@ -8,8 +8,8 @@ from pathlib import Path
 import cms
 
 ROOT = Path(cms.__file__).parent
-LAYERS = ("base", "schema", "query", "access", "store", "auth", "http", "top")
-TOP = {"app", "__main__", "cli", "server"}
+LAYERS = ("base", "schema", "query", "access", "store", "jobs", "mail", "auth", "http", "top")
+TOP = {"app", "__main__", "cli", "server", "tasks"}
 
 
 def imports(path: Path) -> set[str]:
@@ -42,7 +42,12 @@ def test_imports_run_downwards_only() -> None:
 
 
 def test_only_the_store_knows_psycopg_and_only_http_knows_falcon() -> None:
-    rooms = {"psycopg": {"store"}, "psycopg_pool": {"store"}, "falcon": {"http", "top"}}
+    rooms = {
+        "psycopg": {"store"},
+        "psycopg_pool": {"store"},
+        "procrastinate": {"jobs"},
+        "falcon": {"http", "top"},
+    }
     wrong = [
         f"{module} imports {name}"
         for module, path in modules()

@@ -6,6 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from cms.store.migrate import MigrationError, check_server, migrate, pending
 from cms.store.statements import sql_folder
 
 OWN_MIGRATIONS = sorted(path.stem for path in (sql_folder() / "migrations").glob("*.sql"))
+EVERYTHING = [*OWN_MIGRATIONS, f"procrastinate {version('procrastinate')}"]
 
 Write = Callable[..., Path]
 
@@ -51,7 +53,7 @@ def tables(dsn: str, schema: str = "public") -> set[str]:
 
 
 def test_a_fresh_database_gets_every_migration_and_remembers_them(empty_dsn: str) -> None:
-    assert migrate(empty_dsn) == OWN_MIGRATIONS
+    assert migrate(empty_dsn) == EVERYTHING
     assert "system_users" in tables(empty_dsn)
     remembered = rows(empty_dsn, "SELECT number, name, sha256 FROM system_migrations ORDER BY number")
     assert remembered == [
@@ -65,7 +67,7 @@ def test_a_fresh_database_gets_every_migration_and_remembers_them(empty_dsn: str
 
 
 def test_pending_names_what_is_missing_and_changes_nothing(empty_dsn: str) -> None:
-    assert pending(empty_dsn) == OWN_MIGRATIONS
+    assert pending(empty_dsn) == EVERYTHING
     assert tables(empty_dsn) == set()
     migrate(empty_dsn)
     assert pending(empty_dsn) == []
@@ -115,7 +117,7 @@ def test_the_tables_land_in_the_schema_that_is_current(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("CREATE SCHEMA cms")
     within = make_conninfo(empty_dsn, options="-c search_path=cms,public")
-    assert migrate(within) == OWN_MIGRATIONS
+    assert migrate(within) == EVERYTHING
     assert tables(empty_dsn) == set()
     assert {"system_users", "system_activity_default", "system_migrations"} <= tables(empty_dsn, "cms")
 
@@ -125,8 +127,8 @@ def test_two_schemas_of_one_database_are_migrated_apart(empty_dsn: str) -> None:
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("CREATE SCHEMA cms")
     within = make_conninfo(empty_dsn, options="-c search_path=cms,public")
-    assert pending(within) == OWN_MIGRATIONS
-    assert migrate(within) == OWN_MIGRATIONS
+    assert pending(within) == EVERYTHING
+    assert migrate(within) == EVERYTHING
     assert tables(empty_dsn) == tables(empty_dsn, "cms")
 
 
@@ -245,7 +247,7 @@ def test_an_owner_who_may_not_create_extensions_is_told_and_served(
     empty_dsn: str, owner: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     available = rows(empty_dsn, "SELECT name FROM pg_available_extensions WHERE name IN ('pg_trgm', 'unaccent')")
-    assert migrate(make_conninfo(empty_dsn, options=f"-c role={owner}")) == OWN_MIGRATIONS
+    assert migrate(make_conninfo(empty_dsn, options=f"-c role={owner}")) == EVERYTHING
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == len(available)
     assert all("was not created: permission denied" in warning for warning in warnings)

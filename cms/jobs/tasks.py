@@ -1,0 +1,63 @@
+"""Background jobs: what a task is, and how a job for it gets into the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from cms import jsontext
+from cms.store.database import Transaction
+from cms.store.statements import statement
+
+
+class Failed(Exception):
+    """A job could not be done; the text says why, without a secret. It is tried again."""
+
+
+class Hopeless(Failed):
+    """A job could not be done, and trying again would not help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as its task sees it; `attempt` counts from 1."""
+
+    id: int
+    payload: Mapping[str, Any]
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A kind of job. `run` works in a thread of its own, and more than once when a worker was killed meanwhile.
+
+    What it raises is logged, and the job is tried again until it was tried `attempts` times: after `wait`, then
+    after twice that, and so on up to `longest_wait`. At the times of `cron`, in UTC, a job with an empty payload is
+    made, once over all machines.
+    """
+
+    name: str
+    run: Callable[[Job], None]
+    attempts: int = 10
+    wait: timedelta = timedelta(seconds=30)
+    longest_wait: timedelta = timedelta(hours=1)
+    cron: str | None = None
+
+    def pause(self, fault: BaseException, attempt: int) -> timedelta | None:
+        """Return how long to wait after a failed attempt, or None when it was the last one."""
+        if isinstance(fault, Hopeless) or attempt >= self.attempts:
+            return None
+        doublings = min(attempt - 1, 30)
+        return min(self.wait * (1 << doublings), self.longest_wait)
+
+
+def defer(transaction: Transaction, task: str, payload: Mapping[str, object]) -> None:
+    """Put a job in the queue; it is there when the transaction commits, and never when it does not."""
+    defer_all(transaction, task, [payload])
+
+
+def defer_all(transaction: Transaction, task: str, payloads: Sequence[Mapping[str, object]]) -> None:
+    """Put a job for each payload (whatever `jsontext.dumps` takes) in the queue, with one statement."""
+    transaction.execute(statement("defer_jobs"), (task, [jsontext.dumps(payload).decode() for payload in payloads]))

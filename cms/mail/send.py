@@ -1,0 +1,61 @@
+"""The task `mail`: render a letter and hand it to the transport of the settings."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.headerregistry import Address
+from email.message import EmailMessage
+from email.policy import SMTP
+
+from cms.config import Config
+from cms.jobs.tasks import Hopeless, Job
+from cms.mail.addresses import bare, one_line, parsed, sender
+from cms.mail.post import Mail, from_payload
+from cms.mail.render import Texts, render
+from cms.mail.smtp import deliver
+from cms.store.database import Database
+from cms.store.statements import statement
+
+log = logging.getLogger(__name__)
+
+
+def send(job: Job, config: Config, database: Database) -> None:
+    """Send the letter of a job; raises `Failed` when it is to be tried again, `Hopeless` when that would not help."""
+    number, mail = from_payload(job.payload)
+    name, _, color, *_ = database.fetch(statement("find_project"))[0]
+    project = {"project_name": name, "project_color": color}
+    texts = render(mail, project, data_dir=config.data_dir)
+    if config.email_transport == "log":
+        log.info("mail to %s: %s\n%s", ", ".join([*mail.to, *mail.cc, *mail.bcc]), one_line(texts.subject), texts.text)
+        return
+    try:
+        author = sender(config.email_from, otherwise=name)
+        message = compose(mail, texts, author=author, number=number)
+        recipients = [bare(parsed(address)) for address in (*mail.to, *mail.cc, *mail.bcc)]
+    except ValueError as fault:
+        raise Hopeless(f"The mail has an address that cannot be used: {fault}") from None
+    deliver(message, config, sender=bare(author), recipients=recipients)
+
+
+def compose(mail: Mail, texts: Texts, *, author: Address, number: str) -> EmailMessage:
+    """Return the message; whatever stands in its texts and names, it has the headers below and no others."""
+    message = EmailMessage(SMTP)
+    message["From"] = author
+    for header, addresses in (("To", mail.to), ("Cc", mail.cc), ("Reply-To", mail.reply_to)):
+        if addresses:
+            message[header] = _listed(addresses)
+    message["Subject"] = one_line(texts.subject)
+    message["Date"] = datetime.now(UTC)
+    message["Message-ID"] = f"<{number}@{author.domain}>"  # the same at each attempt, so that a double is known as one
+    message["Auto-Submitted"] = "auto-generated"
+    # Quoted-printable passes servers that take 7 bits only.
+    message.set_content(texts.text, cte="quoted-printable")
+    if texts.html is not None:
+        message.add_alternative(texts.html, subtype="html", cte="quoted-printable")
+    return message
+
+
+def _listed(addresses: Sequence[str]) -> list[Address]:
+    return [parsed(address) for address in addresses]

@@ -1,0 +1,61 @@
+-- name: defer_jobs
+-- Puts a job of the task $1 in the queue for each JSON text of $2; workers see them when the transaction commits.
+SELECT procrastinate_defer_jobs_v1(array_agg(
+    ROW('default', $1::text, 0, NULL, NULL, jsonb_build_object('payload', payload), NULL)::procrastinate_job_to_defer_v1
+    ORDER BY place
+))
+FROM unnest($2::text[]::jsonb[]) WITH ORDINALITY AS given (payload, place);
+
+-- name: take_turns_with_stalled_jobs
+-- Tells whether this transaction alone may give back stalled jobs: of two at once, the second would take a job from who runs it again.
+SELECT pg_try_advisory_xact_lock(hashtextextended('system_queue', 0));
+
+-- name: give_back_stalled_jobs
+-- Jobs whose worker has not been heard of for $1 seconds run again; one that was given back $2 times has failed.
+WITH stalled AS MATERIALIZED (
+    SELECT job.id, job.task_name, job.attempts < $2::integer AS again
+    FROM procrastinate_jobs AS job
+    LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
+    WHERE job.status = 'doing'
+      AND (worker.id IS NULL OR worker.last_heartbeat < now() - make_interval(secs => $1::double precision))
+    FOR UPDATE OF job SKIP LOCKED
+)
+SELECT
+    id,
+    task_name,
+    again,
+    CASE
+        WHEN again THEN procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)
+        ELSE procrastinate_finish_job_v1(id, 'failed', FALSE)
+    END::text AS done
+FROM stalled;
+
+-- name: give_back_jobs
+-- What a worker that has to end could not finish runs again, on another one.
+SELECT id, task_name, procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text AS done
+FROM procrastinate_jobs
+WHERE worker_id = $1::bigint
+  AND status = 'doing';
+
+-- name: delete_finished_jobs
+-- Jobs that ended more than $1 days ago, and with them their events.
+DELETE FROM procrastinate_jobs AS job
+WHERE job.status NOT IN ('todo', 'doing')
+  AND NOT EXISTS (
+      SELECT FROM procrastinate_events AS event
+      WHERE event.job_id = job.id
+        AND event.at > now() - make_interval(days => $1::integer)
+  );
+
+-- name: look_at_queue
+-- How many jobs are due, how many have failed and are kept, and how many workers were heard of in the last $1 seconds.
+SELECT
+    (
+        SELECT count(*) FROM procrastinate_jobs
+        WHERE status = 'todo' AND coalesce(scheduled_at <= now(), TRUE)
+    ) AS due,
+    (SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed') AS failed,
+    (
+        SELECT count(*) FROM procrastinate_workers
+        WHERE last_heartbeat > now() - make_interval(secs => $1::double precision)
+    ) AS workers;

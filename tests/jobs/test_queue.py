@@ -1,0 +1,247 @@
+"""Jobs come with the transaction that caused them, are tried again, and run once however many workers there are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+
+from cms.errors import Refused
+from cms.jobs.tasks import Failed, Hopeless, Job, Task, defer, defer_all
+from cms.jobs.upkeep import delete_finished, give_back, look
+from cms.store.database import direct_transaction
+from tests.client import Client
+from tests.queues import Desk
+
+
+def noting(done: list[Job], name: str = "note") -> Task:
+    return Task(name, done.append)
+
+
+def failing(fault: Exception, *, attempts: int = 3) -> Task:
+    def run(_job: Job) -> None:
+        raise fault
+
+    return Task("fail", run, attempts=attempts)
+
+
+def test_a_job_brings_its_payload_and_is_gone_when_it_is_done(desk: Desk) -> None:
+    done: list[Job] = []
+    payload = {"text": "é \"quoted\" 'too' $1 %s", "list": [1, 2.5, None], "deep": {"a": {"b": True}}}
+    desk.put("note", payload)
+    desk.drain(noting(done))
+    assert [(job.payload, job.attempt) for job in done] == [(payload, 1)]
+    assert desk.jobs() == []
+
+
+def test_a_write_that_is_rolled_back_leaves_no_job(desk: Desk) -> None:
+    def write() -> None:
+        with desk.database.transaction() as transaction:
+            defer(transaction, "note", {})
+            transaction.execute("SELECT 1 FROM system_users WHERE id = 'no uuid'")
+
+    with pytest.raises(Refused):
+        write()
+    assert desk.jobs() == []
+
+
+def test_many_jobs_are_put_in_the_queue_with_one_statement_and_run_in_their_order(desk: Desk) -> None:
+    done: list[Job] = []
+    with desk.database.transaction() as transaction:
+        defer_all(transaction, "note", [{"number": number} for number in range(100)])
+        defer_all(transaction, "note", [])
+    desk.drain(noting(done), worker_concurrency=1)
+    assert [job.payload["number"] for job in done] == list(range(100))
+
+
+def test_jobs_run_where_statements_may_not_be_prepared(desk: Desk) -> None:
+    done: list[Job] = []
+    for _ in range(8):
+        desk.put("note")
+    desk.drain(noting(done), database_prepare=False)
+    assert len(done) == 8
+
+
+def test_each_job_runs_once_with_many_workers(desk: Desk) -> None:
+    done: list[Job] = []
+    with desk.database.transaction() as transaction:
+        defer_all(transaction, "note", [{}] * 60)
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda _: desk.drain(noting(done)), range(3)))
+    assert len({job.id for job in done}) == len(done) == 60
+
+
+# What fails
+
+
+def test_a_job_that_fails_is_tried_again_after_growing_pauses_until_it_is_given_up(desk: Desk) -> None:
+    task = failing(Failed("not now"))
+    desk.put("fail")
+    pauses = []
+    for _ in range(3):
+        desk.drain(task)
+        pauses += desk.execute("SELECT round(extract(epoch FROM scheduled_at - now()) / 10) FROM procrastinate_jobs")
+        desk.drain(task)  # it is not due yet
+        desk.make_due()
+    assert desk.jobs() == [("fail", "failed", 3)]
+    assert [int(pause) for (pause,) in pauses[:2]] == [3, 6]
+
+
+def test_the_pause_doubles_up_to_a_bound() -> None:
+    task = Task("fail", lambda _job: None, attempts=2000)
+    pauses = [task.pause(Failed(""), attempt) for attempt in (1, 2, 3, 7, 8, 1999)]
+    seconds = [pause and pause / timedelta(seconds=1) for pause in pauses]
+    assert seconds == [30, 60, 120, 1920, 3600, 3600]
+    assert task.pause(Failed(""), 2000) is None
+
+
+def test_the_attempt_that_works_ends_it(desk: Desk) -> None:
+    attempts: list[int] = []
+
+    def run(job: Job) -> None:
+        attempts.append(job.attempt)
+        if job.attempt == 1:
+            raise Failed("not at once")
+
+    desk.put("flaky")
+    for _ in range(2):
+        desk.drain(Task("flaky", run))
+        desk.make_due()
+    assert attempts == [1, 2]
+    assert desk.jobs() == []
+
+
+def test_a_hopeless_job_is_not_tried_again(desk: Desk) -> None:
+    desk.put("fail")
+    desk.drain(failing(Hopeless("never")))
+    assert desk.jobs() == [("fail", "failed", 1)]
+
+
+def test_a_job_of_an_unknown_task_fails_and_stops_nothing(desk: Desk) -> None:
+    done: list[Job] = []
+    desk.put("nobody knows")
+    desk.put("note")
+    desk.drain(noting(done))
+    assert len(done) == 1
+    assert desk.jobs() == [("nobody knows", "failed", 1)]
+
+
+@pytest.mark.parametrize("fault", [Failed("told"), ValueError("unforeseen")])
+def test_the_log_tells_why_a_job_failed_and_nothing_of_its_payload(
+    desk: Desk, caplog: pytest.LogCaptureFixture, fault: Exception
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    desk.put("fail", {"token": "s3cret"})
+    desk.drain(failing(fault, attempts=1))
+    assert f"of fail failed at attempt 1, it is given up: {fault if isinstance(fault, Failed) else repr(fault)}" in (
+        caplog.text
+    )
+    assert "s3cret" not in "".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
+
+
+# What is lost
+
+
+def lose(desk: Desk, task: str) -> None:
+    """Leave the queue as a worker that was killed in the middle of a job leaves it."""
+    desk.put(task)
+    desk.execute(
+        """
+        WITH worker AS (
+            INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 minute') RETURNING id
+        )
+        UPDATE procrastinate_jobs SET status = 'doing', worker_id = worker.id FROM worker WHERE status = 'todo'
+        """
+    )
+
+
+def test_a_job_whose_worker_is_silent_runs_again(desk: Desk) -> None:
+    done: list[Job] = []
+    lose(desk, "note")
+    desk.drain(noting(done))
+    assert [job.attempt for job in done] == [2]
+
+
+def test_a_job_whose_worker_is_gone_runs_again(desk: Desk) -> None:
+    done: list[Job] = []
+    lose(desk, "note")
+    desk.execute("DELETE FROM procrastinate_workers")
+    desk.drain(noting(done))
+    assert [job.attempt for job in done] == [2]
+
+
+def test_a_job_whose_worker_lives_is_left_to_it(desk: Desk) -> None:
+    done: list[Job] = []
+    lose(desk, "note")
+    desk.execute("UPDATE procrastinate_workers SET last_heartbeat = now()")
+    desk.drain(noting(done))
+    assert done == []
+    assert desk.jobs() == [("note", "doing", 0)]
+
+
+def test_a_job_that_kills_every_worker_is_given_up(desk: Desk) -> None:
+    lose(desk, "note")
+    desk.execute("UPDATE procrastinate_jobs SET attempts = 20")
+    desk.drain(noting([]))
+    assert desk.jobs() == [("note", "failed", 21)]
+
+
+def test_a_worker_that_must_end_gives_its_jobs_back(desk: Desk) -> None:
+    lose(desk, "note")
+    ((worker,),) = desk.execute("SELECT id FROM procrastinate_workers")
+    give_back(desk.database, worker)
+    assert desk.jobs() == [("note", "todo", 1)]
+
+
+# Upkeep
+
+
+def test_old_failures_are_deleted_and_what_waits_stays(desk: Desk) -> None:
+    for age in ("8 days", "6 days"):
+        desk.put("fail")
+        desk.drain(failing(Hopeless("never")))
+        desk.execute(f"UPDATE procrastinate_events SET at = least(at, now() - interval '{age}')")
+    desk.put("note")
+    desk.execute("UPDATE procrastinate_events SET at = at - interval '1 hour'")
+    delete_finished(desk.database)
+    assert desk.jobs() == [("fail", "failed", 1), ("note", "todo", 0)]
+
+
+def test_the_queue_tells_how_it_stands(desk: Desk) -> None:
+    desk.put("fail")
+    desk.drain(failing(Hopeless("never")))
+    lose(desk, "note")
+    desk.put("later")
+    desk.put("note")
+    desk.execute("UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' WHERE task_name = 'later'")
+    with direct_transaction(desk.dsn) as transaction:
+        queue = look(transaction)
+    assert (queue.due, queue.failed, queue.workers) == (1, 1, 0)
+
+
+def test_a_periodic_task_is_put_in_the_queue_once_by_many_workers(desk: Desk) -> None:
+    done: list[Job] = []
+    every_minute = Task("tick", done.append, cron="* * * * *")
+    for _ in range(50):
+        desk.put("note")  # a worker that finds nothing to do may be gone before it has looked at the clock
+        desk.drain(every_minute, noting([]))
+        if len(done) + len(desk.jobs()) > 0:
+            break
+    for _ in range(3):
+        desk.put("note")
+        desk.drain(every_minute, noting([]))
+    assert 1 <= len(done) <= 2  # a minute may begin meanwhile
+    assert done[0].payload == {}
+
+
+def test_the_queue_is_no_part_of_the_structure(make_client: Callable[..., Client], admin_token: str) -> None:
+    admin = make_client().bearing(admin_token)
+    whole = "".join(admin.get(path).text for path in ("/collections", "/fields", "/relations"))
+    assert "procrastinate" not in whole
+    assert "system_queue" not in whole
+    assert admin.get("/items/procrastinate_jobs").status == 404
+    refused = admin.post("/collections", {"collection": "procrastinate_notes", "schema": {}})
+    assert (refused.status, "belong to the queue" in refused.text) == (400, True)

@@ -1,0 +1,107 @@
+"""A real mail server on loopback, with what tests need to know of its letters."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from typing import Any
+
+import trustme
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import AuthResult, LoginPassword
+
+from tests.smoke.running import free_port
+
+
+@dataclass
+class Letter:
+    sender: str
+    recipients: list[str]
+    raw: bytes
+
+    @property
+    def message(self) -> EmailMessage:
+        message = message_from_bytes(self.raw, policy=default)
+        assert isinstance(message, EmailMessage)
+        return message
+
+    def part(self, kind: str) -> str:
+        found = self.message.get_body((kind,))
+        assert found is not None
+        text: str = found.get_content()
+        return text.replace("\r\n", "\n").strip()
+
+
+@dataclass
+class Inbox:
+    """What a server has taken; `refuse` maps a recipient or the word `data` to the answer it gets instead.
+
+    While it is `held` it answers no letter; `asked` counts those that it was given.
+    """
+
+    port: int
+    letters: list[Letter] = field(default_factory=list)
+    refuse: dict[str, str] = field(default_factory=dict)
+    logins: list[tuple[bytes, bytes]] = field(default_factory=list)
+    held: bool = False
+    asked: int = 0
+
+    def only(self) -> Letter:
+        """Return the letter that came; aiosmtpd looks at every property, so this is none."""
+        (letter,) = self.letters
+        return letter
+
+    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
+        if address in self.refuse:
+            return self.refuse[address]
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:
+        self.asked += 1
+        while self.held:
+            await asyncio.sleep(0.02)
+        if "data" in self.refuse:
+            return self.refuse["data"]
+        self.letters.append(Letter(envelope.mail_from, envelope.rcpt_tos, envelope.content))
+        return "250 OK"
+
+    def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, given: Any) -> AuthResult:
+        assert isinstance(given, LoginPassword)
+        self.logins.append((given.login, given.password))
+        return AuthResult(success=given.password == b"right", handled=False)
+
+
+@contextmanager
+def mail_server(*, port: int = 0, tls: ssl.SSLContext | None = None, implicit: bool = False) -> Iterator[Inbox]:
+    """Run a server; with `tls` it wants STARTTLS, or TLS from the first byte, and a login with the password `right`."""
+    inbox = Inbox(port or free_port())
+    secured: dict[str, Any] = {"auth_required": True, "authenticator": inbox.authenticate}
+    if tls and implicit:
+        secured |= {"ssl_context": tls, "auth_require_tls": False}  # it knows of no TLS that it has not begun itself
+    elif tls:
+        secured |= {"tls_context": tls, "require_starttls": True}
+    else:
+        secured = {"enable_SMTPUTF8": True}
+    controller = Controller(inbox, hostname="127.0.0.1", port=inbox.port, **secured)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of logins without the TLS that it does not see
+        controller.start()
+        try:
+            yield inbox
+        finally:
+            controller.stop()
+
+
+def server_context(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    """Return the TLS of a server that the authority has certified under a name or address."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(name).configure_cert(context)
+    return context

@@ -1,0 +1,400 @@
+"""Letters reach a real mail server: over TLS, after it was away, once, and with nothing in them that nobody wrote."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import trustme
+
+from cms.errors import Refused
+from cms.mail.post import Mail, post
+from cms.tasks import tasks_of
+from tests.mail.server import Inbox, mail_server, server_context
+from tests.queues import Desk
+from tests.smoke.running import free_port
+
+PLAIN = {"email_transport": "smtp", "email_smtp_host": "127.0.0.1", "email_smtp_ignore_tls": True}
+SECURED = PLAIN | {
+    "email_smtp_ignore_tls": False,
+    "email_smtp_user": "cms",
+    "email_smtp_password": "right",
+}
+
+
+@dataclass(frozen=True)
+class Office:
+    """Posts letters and runs the worker's side of it."""
+
+    desk: Desk
+    settings: dict[str, object]
+
+    def post(self, mail: Mail) -> None:
+        with self.desk.database.transaction() as transaction:
+            post(transaction, mail)
+
+    def work(self, **changes: object) -> None:
+        config = replace(self.desk.config, **{**self.settings, **changes})  # type: ignore[arg-type]
+        self.desk.drain(*tasks_of(config, self.desk.database))
+
+    def send(self, mail: Mail, **changes: object) -> None:
+        self.post(mail)
+        self.work(**changes)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Inbox]:
+    with mail_server() as inbox:
+        yield inbox
+
+
+@pytest.fixture
+def inbox(server: Inbox) -> Inbox:
+    server.letters.clear()
+    server.refuse.clear()
+    return server
+
+
+@pytest.fixture
+def office(desk: Desk, inbox: Inbox) -> Office:
+    return Office(desk, PLAIN | {"email_smtp_port": inbox.port, "email_from": "cms@example.com"})
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def trusted(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> Iterator[trustme.CA]:
+    """An authority that this machine trusts while the test runs."""
+    with authority.cert_pem.tempfile() as path:
+        monkeypatch.setenv("SSL_CERT_FILE", path)
+        yield authority
+
+
+LETTER = Mail(["ann@example.com"], subject="Hello", body="Dear **Ann**")
+
+
+# What is sent
+
+
+def test_a_letter_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -> None:
+    office.send(replace(LETTER, cc=["bob@example.com"], bcc=["eve@example.com"], reply_to=["desk@example.com"]))
+    letter, message = inbox.only(), inbox.only().message
+    assert letter.sender == "cms@example.com"
+    assert letter.recipients == ["ann@example.com", "bob@example.com", "eve@example.com"]
+    told = {name: message[name] for name in ("From", "To", "Cc", "Bcc", "Reply-To", "Subject", "Auto-Submitted")}
+    assert told == {
+        "From": "CMS <cms@example.com>",
+        "To": "ann@example.com",
+        "Cc": "bob@example.com",
+        "Bcc": None,
+        "Reply-To": "desk@example.com",
+        "Subject": "Hello",
+        "Auto-Submitted": "auto-generated",
+    }
+    assert letter.part("plain") == "Dear **Ann**"
+    assert "<p>Dear <strong>Ann</strong></p>" in letter.part("html")
+    assert "eve@example.com" not in letter.raw.decode()
+
+
+def test_a_letter_of_a_write_that_is_rolled_back_is_never_sent(office: Office, inbox: Inbox) -> None:
+    def write() -> None:
+        with office.desk.database.transaction() as transaction:
+            post(transaction, LETTER)
+            raise ValueError("nothing of it")
+
+    with pytest.raises(ValueError, match="nothing of it"):
+        write()
+    office.work()
+    assert inbox.letters == []
+
+
+def test_names_and_texts_of_every_language_arrive_as_they_are(office: Office, inbox: Inbox) -> None:
+    mail = Mail(["ann@bücher.example"], subject="Grüße — 東京 🚀", body="Ελλάδα " * 40, kind="text")
+    office.send(mail, email_from="Zoë, “東京” <cms@example.com>")
+    letter = inbox.only()
+    assert letter.recipients == ["ann@xn--bcher-kva.example"]
+    assert letter.raw.isascii()
+    assert letter.message["Subject"] == "Grüße — 東京 🚀"
+    assert letter.message["From"].addresses[0].display_name == "Zoë, “東京”"
+    assert letter.part("plain") == ("Ελλάδα " * 40).strip()
+    assert letter.message.get_body(("html",)) is None
+
+
+def test_an_address_that_only_newer_servers_take_reaches_one(office: Office, inbox: Inbox) -> None:
+    office.send(replace(LETTER, to=["zoë@example.com"]))
+    assert inbox.only().recipients == ["zoë@example.com"]
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\r\n\r\n", "\x85", "\u2028", "\x0b"])
+def test_nothing_begins_a_header_of_its_own(office: Office, inbox: Inbox, end: str) -> None:
+    text = f"Hello{end}Bcc: eve@example.com"
+    office.send(replace(LETTER, subject=text), email_from=f"{text} <cms@example.com>")
+    message = inbox.only().message
+    assert message["Bcc"] is None
+    assert message["Subject"] == message["From"].addresses[0].display_name == " ".join(text.split())
+    assert inbox.only().recipients == ["ann@example.com"]
+    assert inbox.only().part("plain") == "Dear **Ann**"
+
+
+NO_ADDRESSES = [
+    "ann@example.com\r\nBcc: eve@example.com",
+    "ann@example.com\n",
+    "ann@example.com, eve@example.com",
+    "Ann <ann@example.com>",
+    "ann",
+    "ann@",
+    "@example.com",
+    "ann@exa mple.com",
+    "ann@a@b",
+    '"ann"@example.com',
+    "ann@bü..example",
+    "",
+]
+
+
+@pytest.mark.parametrize("place", ["to", "cc", "bcc", "reply_to"])
+def test_what_is_no_address_is_refused_before_anything_is_done(office: Office, place: str) -> None:
+    for address in NO_ADDRESSES:
+        with pytest.raises(Refused) as refused:
+            office.post(replace(LETTER, **{place: [address]}))  # type: ignore[arg-type]
+        assert refused.value.problems[0].code == "INVALID_PAYLOAD"
+        assert refused.value.problems[0].extensions["field"] == place
+    assert office.desk.jobs() == []
+
+
+def test_a_letter_to_nobody_is_refused(office: Office) -> None:
+    with pytest.raises(Refused, match="needs a recipient"):
+        office.post(replace(LETTER, to=[]))
+
+
+@pytest.mark.parametrize("name", ["../secret", "a/b", "", ".", "a.html", "x" * 65])
+def test_the_name_of_a_template_leads_nowhere_else(office: Office, name: str) -> None:
+    with pytest.raises(Refused, match="template"):
+        office.post(replace(LETTER, template=name))
+
+
+# TLS
+
+
+def test_starttls_and_a_login(office: Office, trusted: trustme.CA) -> None:
+    with mail_server(tls=server_context(trusted, "127.0.0.1")) as inbox:
+        office.send(LETTER, **SECURED, email_smtp_port=inbox.port)
+        assert len(inbox.letters) == 1
+        assert inbox.logins == [(b"cms", b"right")]
+
+
+def test_tls_from_the_first_byte(office: Office, trusted: trustme.CA) -> None:
+    with mail_server(tls=server_context(trusted, "127.0.0.1"), implicit=True) as inbox:
+        office.send(LETTER, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=True)
+        assert len(inbox.letters) == 1
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+@pytest.mark.parametrize("name", ["127.0.0.1", "another.example"])
+def test_a_server_whose_certificate_does_not_hold_gets_neither_password_nor_letter(
+    office: Office, authority: trustme.CA, name: str, *, implicit: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "another.example":
+        with authority.cert_pem.tempfile() as path:
+            monkeypatch.setenv("SSL_CERT_FILE", path)
+            _refused_by_us(office, authority, name, implicit=implicit)
+    else:
+        _refused_by_us(office, authority, name, implicit=implicit)
+
+
+def _refused_by_us(office: Office, authority: trustme.CA, name: str, *, implicit: bool) -> None:
+    with mail_server(tls=server_context(authority, name), implicit=implicit) as inbox:
+        office.send(LETTER, **SECURED, email_smtp_port=inbox.port, email_smtp_secure=implicit)
+        assert (inbox.letters, inbox.logins) == ([], [])
+    assert office.desk.jobs() == [("mail", "todo", 1)]
+
+
+def test_a_server_without_tls_gets_nothing_unless_the_operator_says_so(office: Office, inbox: Inbox) -> None:
+    office.send(LETTER, email_smtp_ignore_tls=False)
+    assert inbox.letters == []
+    assert office.desk.jobs() == [("mail", "todo", 1)]
+    office.desk.make_due()
+    office.work()
+    assert len(inbox.letters) == 1
+
+
+def test_a_wrong_password_is_told_without_it(
+    office: Office, trusted: trustme.CA, caplog: pytest.LogCaptureFixture
+) -> None:
+    with mail_server(tls=server_context(trusted, "127.0.0.1")) as inbox:
+        office.send(LETTER, **(SECURED | {"email_smtp_password": "s3cret"}), email_smtp_port=inbox.port)
+    assert "takes neither EMAIL_SMTP_USER nor its password" in caplog.text
+    assert "s3cret" not in caplog.text
+    assert office.desk.jobs() == [("mail", "todo", 1)]
+
+
+# What goes wrong
+
+
+def test_a_letter_waits_for_a_server_that_is_away_and_is_then_sent_once(office: Office) -> None:
+    port = free_port()
+    office.send(LETTER, email_smtp_port=port)
+    assert office.desk.jobs() == [("mail", "todo", 1)]
+    office.desk.make_due()
+    with mail_server(port=port) as inbox:
+        office.work(email_smtp_port=port)
+        office.work(email_smtp_port=port)
+        assert len(inbox.letters) == 1
+    assert office.desk.jobs() == []
+
+
+def test_each_attempt_has_the_same_message_id(office: Office, inbox: Inbox) -> None:
+    office.post(LETTER)
+    ((payload,),) = office.desk.execute("SELECT args -> 'payload' ->> 'id' FROM procrastinate_jobs")
+    office.work()
+    assert inbox.only().message["Message-ID"] == f"<{payload}@example.com>"
+
+
+@pytest.mark.parametrize("place", ["ann@example.com", "data"])
+@pytest.mark.parametrize(("answer", "left"), [("550 5.1.1 nobody here", "failed"), ("451 4.3.2 not now", "todo")])
+def test_a_refusal_for_good_ends_it_and_one_for_now_does_not(
+    office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture, place: str, answer: str, left: str
+) -> None:
+    inbox.refuse[place] = answer
+    office.send(LETTER)
+    assert office.desk.jobs() == [("mail", left, 1)]
+    assert answer[4:] in caplog.text
+
+
+def test_a_letter_that_some_recipients_do_not_get_is_not_sent_again_to_the_others(
+    office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox.refuse["bob@example.com"] = "550 5.1.1 nobody here"
+    office.send(replace(LETTER, cc=["bob@example.com"]))
+    assert inbox.only().recipients == ["ann@example.com"]
+    assert "took a letter, but not for bob@example.com (550 5.1.1 nobody here)" in caplog.text
+    assert office.desk.jobs() == []
+
+
+# Without a server
+
+
+def test_without_a_mail_server_the_log_has_the_letter_with_its_link(
+    office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "cms")
+    mail = Mail(["ann@example.com"], "password-reset", {"url": "http://localhost/reset?token=t0ken"})
+    office.send(mail, email_transport="log")
+    assert "mail to ann@example.com: Your password for CMS" in caplog.text
+    assert "http://localhost/reset?token=t0ken" in caplog.text
+    assert inbox.letters == []
+
+
+def test_with_a_mail_server_no_link_comes_into_the_log(
+    office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    inbox.refuse["ann@example.com"] = "451 4.3.2 not now"
+    mail = Mail(["ann@example.com"], "password-reset", {"url": "http://localhost/reset?token=t0ken"})
+    office.send(mail)
+    inbox.refuse.clear()
+    office.desk.make_due()
+    office.work()
+    assert "t0ken" in inbox.only().part("plain")
+    ours = [record for record in caplog.records if record.name.startswith(("cms", "procrastinate", "psycopg"))]
+    assert "t0ken" not in "".join(f"{record.getMessage()} {record.__dict__}" for record in ours)
+
+
+# Templates
+
+
+@pytest.mark.parametrize("name", ["password-reset", "user-invitation", "user-registration"])
+def test_a_template_of_the_service_shows_link_name_and_colour(office: Office, inbox: Inbox, name: str) -> None:
+    office.desk.execute("UPDATE system_settings SET project_name = 'Ann & <Bob>', project_color = '#AA1122'")
+    url = "https://cms.example/x?a=1&b=<2>"
+    office.send(Mail(["ann@example.com"], name, {"url": url}))
+    office.desk.execute("UPDATE system_settings SET project_name = DEFAULT, project_color = DEFAULT")
+    letter = inbox.only()
+    assert "Ann & <Bob>" in letter.message["Subject"]
+    assert letter.message["From"].addresses[0].display_name == "Ann & <Bob>"
+    assert url in letter.part("plain").splitlines()
+    assert 'href="https://cms.example/x?a=1&amp;b=&lt;2&gt;"' in letter.part("html")
+    assert "Ann &amp; &lt;Bob&gt;" in letter.part("html")
+    assert "#AA1122" in letter.part("html")
+    assert "<Bob>" not in letter.part("html")
+
+
+def test_files_of_the_operator_go_before_those_of_the_service(office: Office, inbox: Inbox, tmp_path: Path) -> None:
+    folder = tmp_path / "templates"
+    folder.mkdir()
+    (folder / "password-reset.subject.txt").write_text("{{ project_name }}: neues Passwort\n")
+    (folder / "password-reset.html").write_text(
+        '{% extends "base.html" %}{% block content %}Hier: {{ url }}{% endblock %}'
+    )
+    (folder / "base.html").write_text("<main>{% block content %}{% endblock %}</main>")
+    office.send(Mail(["ann@example.com"], "password-reset", {"url": "<u>"}), data_dir=tmp_path)
+    letter = inbox.only()
+    assert letter.message["Subject"] == "CMS: neues Passwort"
+    assert letter.part("html") == "<main>Hier: &lt;u&gt;</main>"
+    assert "Somebody asked for a new password" in letter.part("plain")
+
+
+def test_a_template_of_the_operator_alone_needs_one_file(office: Office, inbox: Inbox, tmp_path: Path) -> None:
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "order.html").write_text('<p>Thanks, {{ name }}.</p><p><a href="{{ url }}">Track</a></p>')
+    data = {"name": "Ann", "url": "https://shop.example/1"}
+    office.send(Mail(["ann@example.com"], "order", data, subject="Your order"), data_dir=tmp_path)
+    assert inbox.only().message["Subject"] == "Your order"
+    assert inbox.only().part("plain") == "Thanks, Ann.\n\nTrack (https://shop.example/1)"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{{ url", "unexpected end of template"),
+        ("{{ ''.__class__.__mro__ }}", "access to attribute '__class__'"),
+        ("{{ url.no.such }}", "'url' is undefined"),
+    ],
+)
+def test_a_template_that_is_wrong_is_told_and_waits_to_be_mended(
+    office: Office, inbox: Inbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, told: str
+) -> None:
+    (tmp_path / "templates").mkdir()
+    broken = tmp_path / "templates" / "order.txt"
+    broken.write_text(text)
+    office.send(Mail(["ann@example.com"], "order", subject="Your order"), data_dir=tmp_path)
+    assert told in caplog.text
+    broken.write_text("mended")
+    office.desk.make_due()
+    office.work(data_dir=tmp_path)
+    assert inbox.only().part("plain") == "mended"
+
+
+def test_an_unknown_template_is_given_up(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+    office.send(Mail(["ann@example.com"], "no-such"))
+    assert "There is no mail template named no-such" in caplog.text
+    assert office.desk.jobs() == [("mail", "failed", 1)]
+
+
+# Bodies
+
+
+def test_a_body_in_markdown_becomes_html_and_brings_none_of_its_own(office: Office, inbox: Inbox) -> None:
+    body = "[a](https://x.example) [b](javascript:alert(1)) <script>"
+    office.send(replace(LETTER, body=body))
+    assert inbox.only().part("plain") == body
+    assert '<a href="https://x.example">a</a> [b](javascript:alert(1)) &lt;script&gt;' in inbox.only().part("html")
+
+
+def test_a_body_in_html_is_read_as_text_too(office: Office, inbox: Inbox) -> None:
+    body = "<h1>Hi</h1><p>a<br>b &amp; c</p><style>p {}</style>"
+    office.send(replace(LETTER, body=body, kind="html"))
+    assert inbox.only().part("plain") == "Hi\n\na\nb & c"
+    assert body in inbox.only().part("html")
+
+
+def test_a_body_is_no_template(office: Office, inbox: Inbox) -> None:
+    office.send(replace(LETTER, body="{{ 7 * 7 }} {% include 'base.html' %}", subject="{{ 7 * 7 }}"))
+    assert "{{ 7 * 7 }}" in inbox.only().part("plain")
+    assert inbox.only().message["Subject"] == "{{ 7 * 7 }}"

@@ -1,0 +1,61 @@
+"""A database with a queue, for tests of what runs in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psycopg
+
+from cms.config import Config
+from cms.jobs.tasks import Task, defer
+from cms.jobs.worker import drain
+from cms.store.database import Database
+from tests.databases import drop_database
+
+
+@dataclass(frozen=True)
+class Desk:
+    """One database, for all tests of a module: each begins with an empty queue."""
+
+    config: Config
+    database: Database
+    dsn: str
+
+    def put(self, task: str, payload: Mapping[str, object] | None = None) -> None:
+        with self.database.transaction() as transaction:
+            defer(transaction, task, payload or {})
+
+    def drain(self, *tasks: Task, **settings: object) -> None:
+        """Run what is due, as a worker with these settings would."""
+        drain(replace(self.config, **settings), self.database, tasks)  # type: ignore[arg-type]
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            cursor = connection.execute(sql.encode())
+            return cursor.fetchall() if cursor.description else []
+
+    def jobs(self) -> list[tuple[Any, ...]]:
+        """Return task, status and attempts of what is in the queue."""
+        return self.execute("SELECT task_name, status::text, attempts FROM procrastinate_jobs ORDER BY id")
+
+    def make_due(self) -> None:
+        """Let no job wait any longer for its next attempt."""
+        self.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
+
+    def empty(self) -> None:
+        self.execute("DELETE FROM procrastinate_jobs; DELETE FROM procrastinate_workers")
+
+
+@contextmanager
+def desk_of(config: Config, make_database: Callable[..., str], template: str) -> Iterator[Desk]:
+    dsn = make_database(template)
+    ours = replace(config, database_url=dsn, database_pool_size=3)
+    database = Database(ours)
+    try:
+        yield Desk(ours, database, dsn)
+    finally:
+        database.close()
+        drop_database(dsn)

@@ -1,0 +1,198 @@
+"""`cms worker` in a process of its own: it hears of jobs, ends cleanly, and loses none however it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cms.config import Config
+from cms.jobs.worker import GRACE_SECONDS, POLL_SECONDS
+from cms.mail.post import Mail, post
+from tests.mail.server import Inbox, mail_server
+from tests.queues import Desk, desk_of
+from tests.smoke.running import PATIENCE_SECONDS, environment
+
+pytestmark = pytest.mark.slow
+
+MOST_MEMORY = 80 * 1024**2
+
+
+@dataclass(frozen=True)
+class Worker:
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def said(self) -> str:
+        return self.output.read_text()
+
+    def ended(self) -> int:
+        return self.process.wait(PATIENCE_SECONDS)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database and a mail server, between which workers run."""
+
+    desk: Desk
+    inbox: Inbox
+    folder: Path
+
+    def post(self, *, hold: bool = False) -> None:
+        self.inbox.held = hold
+        with self.desk.database.transaction() as transaction:
+            post(transaction, Mail(["ann@example.com"], subject="Hello"))
+
+    @contextmanager
+    def worker(self, **environ: str) -> Iterator[Worker]:
+        """Run a worker and yield it once it has announced itself to the queue."""
+        with self.starting(**environ) as worker:
+            until(lambda: bool(self.desk.execute("SELECT id FROM procrastinate_workers")))
+            yield worker
+
+    @contextmanager
+    def starting(self, **environ: str) -> Iterator[Worker]:
+        settings = {
+            "DATABASE_URL": self.desk.dsn,
+            "EMAIL_TRANSPORT": "smtp",
+            "EMAIL_SMTP_HOST": "127.0.0.1",
+            "EMAIL_SMTP_PORT": str(self.inbox.port),
+            "EMAIL_SMTP_IGNORE_TLS": "true",
+        }
+        with tempfile.NamedTemporaryFile(prefix="cms-output-") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "cms", "worker"],
+                cwd=self.folder,
+                env=environment(self.folder, 1, **settings, **environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+            try:
+                yield Worker(process, Path(output.name))
+            finally:
+                self.inbox.held = False
+                if process.poll() is None:
+                    process.kill()
+                    process.wait(PATIENCE_SECONDS)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def shared(
+    settings: Config, make_database: Callable[..., str], template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    with desk_of(settings, make_database, template) as desk, mail_server() as inbox:
+        yield Place(desk, inbox, tmp_path_factory.mktemp("worker"))
+
+
+@pytest.fixture
+def place(shared: Place) -> Place:
+    shared.desk.empty()
+    shared.inbox.letters.clear()
+    shared.inbox.asked = 0
+    return shared
+
+
+def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(place: Place) -> None:
+    with place.worker() as worker:
+        until(lambda: "LISTEN" in str(place.desk.execute("SELECT query FROM pg_stat_activity")))
+        time.sleep(0.2)
+        posted = time.monotonic()
+        place.post()
+        until(lambda: bool(place.inbox.letters))
+        assert time.monotonic() - posted < POLL_SECONDS / 2
+        assert psutil.Process(worker.process.pid).memory_info().rss < MOST_MEMORY
+        worker.process.terminate()
+        assert worker.ended() == 0
+        assert "Traceback" not in worker.said()
+    assert place.desk.execute("SELECT id FROM procrastinate_workers") == []
+
+
+def test_behind_a_pooler_it_looks_for_jobs_and_listens_for_none(place: Place) -> None:
+    with place.worker(DATABASE_PREPARE="false"):
+        place.post()
+        until(lambda: bool(place.inbox.letters))
+        assert "LISTEN" not in str(
+            place.desk.execute("SELECT query FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        )
+
+
+def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(place: Place) -> None:
+    with place.worker() as killed:
+        place.post(hold=True)
+        until(lambda: place.inbox.asked == 1)
+        killed.process.kill()
+        killed.ended()
+    place.inbox.letters.clear()  # the server had all of it but the end of the conversation
+    assert place.desk.jobs() == [("mail", "doing", 0)]
+    place.desk.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
+    with place.worker() as second:
+        until(lambda: bool(place.inbox.letters))
+        until(lambda: place.desk.jobs() == [])
+        assert "lost its worker and runs again" in second.said()
+
+
+def test_a_job_that_runs_when_the_end_is_asked_for_is_done(place: Place) -> None:
+    with place.worker() as worker:
+        place.post(hold=True)
+        until(lambda: place.inbox.asked == 1)
+        worker.process.terminate()
+        time.sleep(0.5)
+        assert worker.process.poll() is None
+        place.inbox.held = False
+        assert worker.ended() == 0
+    assert len(place.inbox.letters) == 1
+    assert place.desk.jobs() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_job_that_takes_too_long_is_given_back(place: Place, number: signal.Signals) -> None:
+    with place.worker() as worker:
+        place.post(hold=True)
+        until(lambda: place.inbox.asked == 1)
+        began = time.monotonic()
+        for _ in range(2):  # the second signal hurries
+            worker.process.send_signal(number)
+            time.sleep(0.1)
+        assert worker.ended() == 0
+        assert time.monotonic() - began < GRACE_SECONDS
+        assert "was not done in time and runs again" in worker.said()
+    assert place.desk.jobs() == [("mail", "todo", 1)]
+
+
+def test_a_database_that_goes_away_for_a_moment_stops_nothing(place: Place) -> None:
+    with place.worker() as worker:
+        place.desk.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        place.post()
+        until(lambda: bool(place.inbox.letters))
+        worker.process.terminate()
+        assert worker.ended() == 0
+
+
+def test_a_worker_that_begins_before_the_database_is_migrated_waits_for_it(place: Place) -> None:
+    place.desk.execute("ALTER TABLE procrastinate_workers RENAME TO away")
+    with place.starting() as worker:
+        until(lambda: "the queue cannot be reached" in worker.said())
+        place.desk.execute("ALTER TABLE away RENAME TO procrastinate_workers")
+        place.post()
+        until(lambda: bool(place.inbox.letters))
+        assert "Traceback" not in worker.said()
