@@ -168,9 +168,9 @@ TEXT = Kind("a text", str)
 HOST = Kind("a host name or an IP address", _host)
 ADDRESS = Kind("an address such as https://cms.example.com or https://example.com/cms", _web_address)
 EMAIL = Kind("an e-mail address", _matched(r"[^\s@]+@[^\s@]+"))
-SENDER = Kind(
-    "an e-mail address, alone or as Name <address>", _matched(r"[^\s@<>]+@[^\s@<>]+|[^<>\r\n]*<[^\s@<>]+@[^\s@<>]+>")
-)
+_ADDRESS_PART = r"[^\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\"]+"
+_SENDER = rf"{_ADDRESS_PART}@{_ADDRESS_PART}"
+SENDER = Kind("an e-mail address, alone or as Name <address>", _matched(rf"{_SENDER}|[^<>\r\n]*<{_SENDER}>"))
 DATABASE = Kind(
     "a PostgreSQL address such as postgresql://user:password@host:5432/name",
     _matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),

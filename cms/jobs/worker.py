@@ -30,6 +30,7 @@ POLL_SECONDS = 5.0
 POLL_SECONDS_UNTOLD = 1.0
 """Behind a pooler nobody tells of a new job."""
 LOOK_SECONDS = 10.0
+FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 30.0
 
 
@@ -93,22 +94,24 @@ class Worker:
         return True
 
     async def run_due(self) -> None:
-        await asyncio.to_thread(give_back_stalled, self._database)
         await self._open_and_fetch(wait=False)
 
     async def _work(self) -> None:
-        pause = 1.0
+        pause = FIRST_PAUSE_SECONDS
         while not self._asked.is_set():
             began = asyncio.get_running_loop().time()
             try:
                 await self._open_and_fetch(wait=True)
             except (ConnectorException, Refused, Stale) as fault:
                 log.warning("the queue cannot be reached; the worker tries again in %d s: %s", pause, _reason(fault))
-            lasted = asyncio.get_running_loop().time() - began
-            pause = 1.0 if lasted > LONGEST_PAUSE_SECONDS else min(pause * 2, LONGEST_PAUSE_SECONDS)
+            if asyncio.get_running_loop().time() - began > LONGEST_PAUSE_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
             await _within(pause, self._asked)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _open_and_fetch(self, *, wait: bool) -> None:
+        # Before the fetcher forgets silent workers: the rows that it locks meanwhile would be passed over.
+        await asyncio.to_thread(give_back_stalled, self._database)
         with border():
             async with queue_of(self._config, self._tasks).open_async() as queue:
                 if not self._asked.is_set():
@@ -130,11 +133,13 @@ class Worker:
 
     async def _look_after_stalled(self) -> None:
         while True:
+            await asyncio.sleep(LOOK_SECONDS)
             try:
                 await asyncio.to_thread(give_back_stalled, self._database)
             except (Refused, Stale) as fault:
                 log.debug("stalled jobs were not looked for: %s", fault)  # the fetcher tells of it
-            await asyncio.sleep(LOOK_SECONDS)
+            except Exception:
+                log.exception("stalled jobs cannot be looked for")
 
     async def _leave(self) -> None:
         """Give back what runs: its threads cannot be ended, but end with the process."""

@@ -157,7 +157,10 @@ def _apply_next_of_queue(connection: Connection) -> str | None:
             return None
         connection.execute("SET LOCAL statement_timeout = 0")
         _execute(connection, "create_queue_table")
-        connection.execute(missing[0].text.encode())
+        try:
+            connection.execute(missing[0].text.encode())
+        except psycopg.Error as error:
+            raise MigrationError(f"Migration {missing[0].name} failed: {error}") from error
         _execute(connection, "record_queue_migrations", list(missing[0].holds))
     log.info("applied migration %s", missing[0].name)
     return missing[0].name

@@ -11,13 +11,13 @@ FROM unnest($2::text[]::jsonb[]) WITH ORDINALITY AS given (payload, place);
 SELECT pg_try_advisory_xact_lock(hashtextextended('system_queue', 0));
 
 -- name: give_back_stalled_jobs
--- Jobs whose worker has not been heard of for $1 seconds run again; one that was given back $2 times has failed.
+-- Jobs whose worker is gone, or silent for $1 seconds, run again; one that was tried $2 times has failed.
 WITH stalled AS MATERIALIZED (
     SELECT job.id, job.task_name, job.attempts < $2::integer AS again
     FROM procrastinate_jobs AS job
     LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
     WHERE job.status = 'doing'
-      AND (worker.id IS NULL OR worker.last_heartbeat < now() - make_interval(secs => $1::double precision))
+      AND (job.worker_id IS NULL OR worker.last_heartbeat < now() - make_interval(secs => $1::double precision))
     FOR UPDATE OF job SKIP LOCKED
 )
 SELECT

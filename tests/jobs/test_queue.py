@@ -13,6 +13,7 @@ from cms.errors import Refused
 from cms.jobs.tasks import Failed, Hopeless, Job, Task, defer, defer_all
 from cms.jobs.upkeep import delete_finished, give_back, look
 from cms.store.database import direct_transaction
+from cms.tasks import tasks_of
 from tests.client import Client
 from tests.queues import Desk
 
@@ -197,6 +198,14 @@ def test_a_worker_that_must_end_gives_its_jobs_back(desk: Desk) -> None:
 
 
 # Upkeep
+
+
+def test_the_daily_upkeep_runs_as_a_job(desk: Desk) -> None:
+    tasks = tasks_of(desk.config, desk.database)
+    assert [task.name for task in tasks if task.cron] == ["maintain"]
+    desk.put("maintain")
+    desk.drain(*tasks)
+    assert desk.jobs() == []
 
 
 def test_old_failures_are_deleted_and_what_waits_stays(desk: Desk) -> None:

@@ -135,10 +135,10 @@ def new_folder() -> Iterator[Path]:
 
 def processes_of(folder: Path) -> list[str]:
     """Return the command lines of what runs in a folder or with its settings: web server, database, all."""
-    return [" ".join(one.cmdline()) for one in psutil.process_iter() if _is_of(one, folder)]
+    return [" ".join(one.cmdline()) for one in psutil.process_iter() if is_of(one, folder)]
 
 
-def _is_of(process: psutil.Process, folder: Path) -> bool:
+def is_of(process: psutil.Process, folder: Path) -> bool:
     try:
         if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
             return False

@@ -223,6 +223,16 @@ def test_migrations_that_wait_are_told(folder: Path, server: Embedded) -> None:
     assert "warning  extension pg_trgm: " in waiting.stdout
 
 
+def test_jobs_that_nobody_runs_are_told(folder: Path, server: Embedded) -> None:
+    address = database(server, "forgotten")
+    assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
+    assert "ok       jobs: 0 wait" in command(folder, "doctor", DATABASE_URL=address).stdout
+    with psycopg.connect(address) as connection:
+        connection.execute("INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('default', 'mail')")
+    told = command(folder, "doctor", DATABASE_URL=address)
+    assert "warning  jobs: 1 wait and no worker runs; start `cms worker`" in told.stdout
+
+
 def test_a_database_of_another_encoding_is_wrong(folder: Path, server: Embedded) -> None:
     address = database(server, "ascii", options="ENCODING 'SQL_ASCII' LOCALE 'C'")
     wrong = command(folder, "doctor", DATABASE_URL=address)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import psutil
 import pytest
 import requests
 
@@ -21,6 +22,7 @@ from tests.smoke.running import (
     command,
     free_port,
     gone,
+    is_of,
     new_folder,
     processes_of,
     serving,
@@ -39,6 +41,17 @@ def installed() -> Iterator[Path]:
         with serving(folder):
             pass
         yield folder
+
+
+def worker_of(folder: Path) -> psutil.Process:
+    """Return the worker, which begins after the web server has."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        for process in psutil.process_iter():
+            if is_of(process, folder) and "worker" in process.cmdline():
+                return process
+        time.sleep(0.1)
+    raise AssertionError("there is no worker")
 
 
 def ping(service: Service) -> str:
@@ -65,9 +78,11 @@ def test_a_password_that_was_given_is_not_printed() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_one_signal_stops_everything_cleanly(installed: Path, number: signal.Signals) -> None:
     with serving(installed, WEB_CONCURRENCY="2") as service:
+        worker_of(installed)
         running = " ".join(processes_of(installed))
         assert "postgres" in running
         assert "cms.server" in running
+        assert "cms worker" in running
         service.process.send_signal(number)
         assert service.ended() == 0
         assert processes_of(installed) == []
@@ -122,6 +137,18 @@ def test_a_killed_service_leaves_nothing_that_keeps_the_next_from_starting(insta
         with serving(installed, PORT=str(killed.port)) as service:
             assert ping(service) == "pong"
     assert gone(installed)
+
+
+def test_a_worker_that_was_killed_is_replaced(installed: Path) -> None:
+    with serving(installed) as service:
+        first = worker_of(installed)
+        first.kill()
+        service.await_words("The worker ended by itself (status -9)")
+        assert worker_of(installed).pid != first.pid
+        assert ping(service) == "pong"
+        service.process.terminate()
+        assert service.ended() == 0
+        assert processes_of(installed) == []
 
 
 def test_two_run_at_once_in_two_folders(installed: Path) -> None:

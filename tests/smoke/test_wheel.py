@@ -64,6 +64,7 @@ def test_the_wheel_holds_every_module_and_every_statement(wheel: Path) -> None:
     expected = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cms").rglob("*.py")}
     expected |= {"cms/py.typed"}
     expected |= {f"cms/{path.relative_to(CHECKOUT)}" for path in (CHECKOUT / "sql").rglob("*.sql")}
+    expected |= {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cms/mail/templates").iterdir()}
     names = set(zipfile.ZipFile(wheel).namelist())
     assert expected - names == set()
     assert "cms/sql/migrations/0001_system_tables.sql" in names

@@ -35,6 +35,10 @@ class Worker:
     def said(self) -> str:
         return self.output.read_text()
 
+    def registered(self, desk: Desk) -> bool:
+        assert self.process.poll() is None, self.said()
+        return bool(desk.execute("SELECT id FROM procrastinate_workers"))
+
     def ended(self) -> int:
         return self.process.wait(PATIENCE_SECONDS)
 
@@ -56,7 +60,7 @@ class Place:
     def worker(self, **environ: str) -> Iterator[Worker]:
         """Run a worker and yield it once it has announced itself to the queue."""
         with self.starting(**environ) as worker:
-            until(lambda: bool(self.desk.execute("SELECT id FROM procrastinate_workers")))
+            until(lambda: worker.registered(self.desk))
             yield worker
 
     @contextmanager

@@ -228,6 +228,37 @@ def test_an_address_that_is_not_well_formed_does_not_show_its_password() -> None
     assert "s3cret" not in str(told.value)
 
 
+# The queue
+
+
+def test_what_a_newer_version_of_the_queue_added_is_applied_later(empty_dsn: str) -> None:
+    migrate(empty_dsn)
+    with psycopg.connect(empty_dsn) as connection:
+        connection.execute("DROP FUNCTION procrastinate_fetch_job_v2")
+        connection.execute("DELETE FROM system_queue WHERE name LIKE '03.03.00_01%'")
+    added = ["procrastinate 03.03.00_01_pre_priority_lock_fetch_job"]
+    assert pending(empty_dsn) == added
+    assert migrate(empty_dsn) == added
+    assert rows(empty_dsn, "SELECT count(*) FROM pg_proc WHERE proname = 'procrastinate_fetch_job_v2'") == [(1,)]
+    assert migrate(empty_dsn) == []
+
+
+def test_a_queue_of_a_newer_version_is_refused(empty_dsn: str) -> None:
+    migrate(empty_dsn)
+    with psycopg.connect(empty_dsn) as connection:
+        connection.execute("INSERT INTO system_queue (name) VALUES ('99.00.00_01_pre_words')")
+    with pytest.raises(MigrationError, match=r"newer version of procrastinate \(99\.00\.00_01_pre_words\)"):
+        migrate(empty_dsn)
+
+
+def test_the_queue_of_another_program_is_left_alone(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn) as connection:
+        connection.execute("CREATE TABLE procrastinate_jobs AS SELECT 7 AS id")
+    with pytest.raises(MigrationError, match=r"holds the queue .* of another program"):
+        migrate(empty_dsn)
+    assert rows(empty_dsn, "SELECT id FROM procrastinate_jobs") == [(7,)]
+
+
 # Extensions
 
 

@@ -81,6 +81,8 @@ def test_what_is_not_set_follows_what_is(tmp_path: Path) -> None:
         ("SESSION_COOKIE_SAME_SITE", "Strict", "strict"),
         ("LOG_LEVEL", "WARN", "warn"),
         ("LOG_STYLE", "json", "json"),
+        ("EMAIL_FROM", "Zoë, “CMS” <cms@example.com>", "Zoë, “CMS” <cms@example.com>"),
+        ("EMAIL_SMTP_SECURE", "true", True),
         ("ADMIN_PASSWORD", " spaces stay ", " spaces stay "),
     ],
 )
@@ -123,6 +125,11 @@ def test_a_setting_takes(name: str, text: str, value: object, tmp_path: Path) ->
         ("SESSION_COOKIE_SAME_SITE", "sometimes"),
         ("LOG_LEVEL", "loud"),
         ("LOG_STYLE", "pretty|json"),
+        ("WORKER_CONCURRENCY", "0"),
+        ("EMAIL_TRANSPORT", "sendmail"),
+        ("EMAIL_FROM", "cms"),
+        ("EMAIL_FROM", "a@example.com, b@example.com"),
+        ("EMAIL_FROM", "CMS <a@example.com>\r\nBcc: <b@example.com>"),
     ],
 )
 def test_a_wrong_value_is_told_by_name_with_what_it_takes(name: str, text: str, tmp_path: Path) -> None:
@@ -130,6 +137,28 @@ def test_a_wrong_value_is_told_by_name_with_what_it_takes(name: str, text: str, 
     takes = next(setting.kind.takes for setting in SETTINGS if setting.name == name)
     assert problem.startswith(f"{name} takes {takes}")
     assert len(problem) < 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"EMAIL_TRANSPORT": "smtp"}, "EMAIL_TRANSPORT=smtp needs EMAIL_SMTP_HOST"),
+        ({"EMAIL_SMTP_USER": "cms"}, "EMAIL_SMTP_USER and EMAIL_SMTP_PASSWORD go together"),
+        ({"EMAIL_SMTP_PASSWORD": "s3cret"}, "EMAIL_SMTP_USER and EMAIL_SMTP_PASSWORD go together"),
+        ({"EMAIL_SMTP_SECURE": "1", "EMAIL_SMTP_IGNORE_TLS": "1"}, "contradict each other"),
+    ],
+)
+def test_settings_of_mail_that_contradict_each_other_are_told(
+    settings: dict[str, str], told: str, tmp_path: Path
+) -> None:
+    (problem,) = problems_of(settings, tmp_path)
+    assert told in problem
+    assert "s3cret" not in problem
+
+
+@pytest.mark.parametrize(("secure", "port"), [("true", 465), ("false", 587)])
+def test_the_port_of_the_mail_server_follows_its_tls(secure: str, port: int, tmp_path: Path) -> None:
+    assert load({"EMAIL_SMTP_SECURE": secure}, folder=tmp_path).email_smtp_port == port
 
 
 def test_everything_wrong_is_told_at_once(tmp_path: Path) -> None:
