@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cms.mail.post import Mail, post, post_to_nobody
 from cms.store.database import Transaction
-
-log = logging.getLogger("cms.auth")
 
 RESET = "password-reset"
 INVITATION = "user-invitation"
@@ -30,7 +28,10 @@ class Letter:
 
 def send(transaction: Transaction, letter: Letter) -> None:
     """Send a letter when the transaction commits."""
-    log.info("A letter of the kind %s waits for a way to be sent.", letter.template)
+    if letter.to:
+        post(transaction, Mail([letter.to], letter.template, letter.data))
+    else:
+        post_to_nobody(transaction, Mail([], letter.template, letter.data))
 
 
 def mark_of(email: str | None, password: str | None) -> str:

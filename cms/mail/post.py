@@ -53,6 +53,11 @@ def post(transaction: Transaction, mail: Mail) -> None:
     defer(transaction, TASK, to_payload(mail))
 
 
+def post_to_nobody(transaction: Transaction, mail: Mail) -> None:
+    """Cost what a letter costs, and have none sent: who asks must not learn whether somebody is written to."""
+    defer(transaction, TASK, to_payload(mail))
+
+
 def to_payload(mail: Mail) -> dict[str, object]:
     """Return a letter as its job holds it, with an id that stays the same however often it is tried."""
     return {

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 def send(job: Job, config: Config, database: Database) -> None:
     """Send the letter of a job; raises `Failed` when it is to be tried again, `Hopeless` when that would not help."""
     number, mail = from_payload(job.payload)
+    if not [*mail.to, *mail.cc, *mail.bcc]:
+        return
     name, _, color, *_ = database.fetch(statement("find_project"))[0]
     project = {"project_name": name, "project_color": color}
     texts = render(mail, project, data_dir=config.data_dir)
