@@ -792,7 +792,7 @@ CREATE TRIGGER system_permissions_bump
     FOR EACH STATEMENT EXECUTE FUNCTION system_bump('access');
 
 CREATE TRIGGER system_users_bump
-    AFTER INSERT OR DELETE OR TRUNCATE ON system_users
+    AFTER DELETE OR TRUNCATE ON system_users
     FOR EACH STATEMENT EXECUTE FUNCTION system_bump('access');
 
 CREATE TRIGGER system_users_bump_on_update

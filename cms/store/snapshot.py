@@ -80,8 +80,18 @@ class Snapshots:
         """Return a newer snapshot than the given one; threads that ask together load it once."""
         with self._lock:
             if self._current is stale or self._current is None:
-                self._current = _snapshot(self._fetch(statement("load_catalogue"))[0])
+                self._current = self._with_other_rights(self._current) or self._loaded()
             return self._current
+
+    def _loaded(self) -> Snapshot:
+        return _snapshot(self._fetch(statement("load_catalogue"))[0])
+
+    def _with_other_rights(self, before: Snapshot | None) -> Snapshot | None:
+        """Return a snapshot of the same structure where only rights have moved: loading it takes much longer."""
+        now = Version(*self._fetch(statement("find_version"))[0]) if before else None
+        if before is None or now is None or now == before.version or now.structure != before.version.structure:
+            return None
+        return Snapshot(now, before.catalogue)
 
 
 def load_within(transaction: Transaction) -> Snapshot:

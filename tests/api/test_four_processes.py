@@ -113,9 +113,9 @@ def test_a_right_that_is_revoked_is_gone_for_every_process(processes: list[Proce
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         for _ in range(ROUNDS):
             connection.execute("UPDATE system_roles SET admin_access = FALSE")
-            assert statuses(processes, "/items/system_roles") == {403}
+            assert statuses(processes, "/items/system_activity") == {403}
             connection.execute("UPDATE system_roles SET admin_access = TRUE")
-            assert statuses(processes, "/items/system_roles") == {200}
+            assert statuses(processes, "/items/system_activity") == {200}
 
 
 def test_a_cache_never_holds_more_than_its_bound() -> None:

@@ -102,7 +102,6 @@ MOVES: dict[str | None, list[str]] = {
         "UPDATE system_settings SET auth_login_attempts = 3",
         "DELETE FROM system_settings",
         "TRUNCATE system_settings",
-        "INSERT INTO system_users (email) VALUES ('carol@example.com')",
         "DELETE FROM system_users WHERE email = 'bob@example.com'",
         "UPDATE system_users SET role = '00000000-0000-0000-0000-000000000002'",
         "UPDATE system_users SET role = NULL",
@@ -114,6 +113,7 @@ MOVES: dict[str | None, list[str]] = {
         "UPDATE system_users SET id = gen_random_uuid() WHERE email = 'bob@example.com'",
     ],
     None: [
+        "INSERT INTO system_users (email) VALUES ('carol@example.com')",
         "UPDATE system_users SET last_access = now(), last_page = '/', failed_logins = 3",
         "UPDATE system_users SET role = role, status = 'active'",
         "UPDATE system_users SET status = 'suspended' WHERE email = 'nobody'",
@@ -353,6 +353,7 @@ def test_every_foreign_key_is_served_by_an_index(migrated: Connection) -> None:
           FROM pg_constraint
          WHERE contype = 'f'
            AND conrelid <> 'system_settings'::regclass  -- one row
+           AND conname NOT LIKE 'procrastinate%'  -- the queue's own
            AND NOT EXISTS (
                SELECT FROM pg_index WHERE indrelid = conrelid AND indkey[0] = conkey[1] AND indpred IS NULL
            )
