@@ -214,6 +214,10 @@ class Drafter:
             return draft
         first.values.update(draft.values)
         first.sent = {**first.sent, **draft.sent}
+        first.refused |= draft.refused
+        for one in batch.ones.values():
+            if one.name in draft.values:
+                one.pairs = [pair for pair in one.pairs if pair[0] is not first]
         if any(not isinstance(value, Mapping) or value.keys() <= _CHANGES.keys() for value in entry.nested.values()):
             self.faults.add(invalid("it is there twice", batch.collection.name), draft.place)
         return first

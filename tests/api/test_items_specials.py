@@ -152,7 +152,7 @@ def test_one_statement_writes_nothing_under_a_structure_that_has_moved_on(
     )
     for number, answer in enumerate(answers):
         assert there.post(f"/fields/{things.name}", field(f"f{number}", "string")).status == 200
-        assert answer().status in (200, 204)
+        assert here.send(method, things.path + path, body).status in (200, 204)
     assert things.column("a") == ["y"]
     acts = here.get("/items/system_activity", **{"filter[collection]": things.name, "sort": "id"}).data
     assert [act["action"] for act in acts] == ["create", "create", "update", "delete"]

@@ -64,6 +64,8 @@ def test_the_same_object_for_several_rows_is_one_row(admin: Client) -> None:
     sent = [{"author": {"id": key, "name": "D1"}}, {"author": {"id": key, "name": "D2"}}]
     made = admin.post("/items/posts?fields=author.id,author.name", sent).data
     assert made == [{"author": {"id": key, "name": "D2"}}] * 2
+    sent = [{"author": {"id": key, "boss": {"name": "D0"}}}, {"author": {"id": key, "boss": None}}]
+    assert admin.post("/items/posts?fields=author.boss", sent).data == [{"author": {"boss": None}}] * 2
 
 
 def test_self_relations_go_up_and_down(admin: Client) -> None:
