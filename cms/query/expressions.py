@@ -72,8 +72,7 @@ def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:
 
 
 def column_of(field: Field, level: int) -> Fragment:
-    column = text(f"{alias(level)}.{quoted(field.name)}")
-    return fill("{0}::text", column) if field.type_name == "unknown" else column
+    return fill(field.value, text(f"{alias(level)}.{quoted(field.name)}"))
 
 
 def alias(level: int) -> str:

@@ -300,8 +300,7 @@ def _data(collection: Collection) -> Fragment:
 
 
 def _shown(found: Field) -> Fragment:
-    column = text(f"t0.{quoted(found.name)}")
-    return fill(found.show, fill("{0}::text", column) if found.type_name == "unknown" else column)
+    return fill(found.show, fill(found.value, text(f"t0.{quoted(found.name)}")))
 
 
 def _watched(collection: Collection, columns: Columns) -> list[Field]:
@@ -378,6 +377,8 @@ def _cell(found: Field, column: str) -> Fragment:
     assert found.column
     if found.type_name.startswith("geometry"):
         return text(f"ST_GeomFromGeoJSON({column})")
+    if found.is_switch:
+        return text(f"{column}::integer::{found.column.data_type}")
     if (_array_type(found) == "text" and found.type.cast != "text") or found.type_name == "unknown":
         return text(f"{column}::{found.column.data_type}")
     return text(column)

@@ -50,6 +50,18 @@ class Field:
         return TYPES[self.type_name]
 
     @property
+    def value(self) -> str:
+        """The template of SQL that makes of its column a value of its type."""
+        if self.type_name == "unknown":
+            return "{0}::text"
+        return "({0} <> 0)" if self.is_switch else "{0}"
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is a boolean that is stored as a number."""
+        return self.type_name == "boolean" and self.column is not None and self.column.base_type != "bool"
+
+    @property
     def secret(self) -> bool:
         """Whether its value may never be shown, sorted by, searched or compared (decisions, section 4)."""
         return self.type_name == "hash" or "conceal" in self.special

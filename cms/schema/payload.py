@@ -105,7 +105,7 @@ def converter(found: Field) -> Converter:
     """Return what makes of a value the text that the field's column takes; it raises ValueError with a reason."""
     parse, column = found.type.parse, found.column
     assert column
-    most, has_bounds = column.max_length, bounded(column)
+    most, has_bounds = column.max_length, bounded(column) and not found.is_switch
     if found.type_name == "hash":
         parse = _hashed(parse)
     if "digest" in found.special:

@@ -323,5 +323,8 @@ def type_of(base_type: str, data_type: str, special: tuple[str, ...]) -> str:
         return named if named in TYPES else "geometry"
     plain = _BY_BASE_TYPE.get(base_type, "unknown")
     if plain in ("string", "text"):
-        return "csv" if "cast-csv" in special else "hash" if "hash" in special else plain
-    return plain
+        return next((name for marker, name in _TEXTS.items() if marker in special), plain)
+    return "boolean" if plain in ("integer", "bigInteger") and "cast-boolean" in special else plain
+
+
+_TEXTS = {"cast-csv": "csv", "cast-json": "json", "hash": "hash"}

@@ -65,7 +65,7 @@ def test_a_suspended_user_is_stopped_at_the_next_request(other: Client, dsn: str
 def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(other: Client, dsn: str) -> None:
     assert other.get("/items/system_activity").status == 200
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("UPDATE system_roles SET admin_access = FALSE")
+        connection.execute("UPDATE system_roles SET admin_access = FALSE, app_access = FALSE")
     assert other.get("/items/system_activity").status == 403
     assert other.get("/collections").status == 403
 

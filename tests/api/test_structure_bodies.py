@@ -99,7 +99,7 @@ MISFITS = [
     ("json", "role-updated"),
     ("integer", "hash"),
     ("json", "cast-csv"),
-    ("string", "cast-json"),
+    ("date", "cast-json"),
     ("string", "cast-boolean"),
     ("string", "geometry"),
     ("integer", "o2m"),
