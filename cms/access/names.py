@@ -61,18 +61,18 @@ class Walker:
         self.views[collection] = found
         return found
 
-    def query(self, query: Query, view: View, level: int, *, linked: Filter | None = None) -> Query:
-        """Return the query with `*` and the order written out; `linked` is what its rows must fulfil besides."""
+    def query(self, query: Query, view: View, level: int, *, link: Link | None = None) -> Query:
+        """Return the query with `*` and the order written out; `link` is the step that leads to its rows."""
         self._check_depth(level)
         return replace(
             query,
             picks=self._picks(query, view, level),
             deep=(),
             filter=self.filter(query.filter, view, level),
-            sort=self._sort(query, view, level),
+            sort=self._sort(query, view, level, link),
             groups=tuple(self._comparable(group, view) for group in query.groups),
             aggregates=tuple(self._aggregate(aggregate, view) for aggregate in query.aggregates),
-            allowed=both(view.rule, linked),
+            allowed=both(view.rule, _far_mask(link, view) if link else None),
             searched=tuple(self._named(Name(found.name), view) for found in _searched(view)),
         )
 
@@ -170,7 +170,7 @@ class Walker:
             raise self._unknown(view, found.name, because="it leads to no other collection")
         name, target = self._through(pick.name, link, view)
         nested = self._listed(pick.nested or Query(picks=(), window=self.page), target)
-        return replace(pick, name=name, nested=self.query(nested, target, level + 1, linked=_far_mask(link, target)))
+        return replace(pick, name=name, nested=self.query(nested, target, level + 1, link=link))
 
     def _function(self, pick: Pick, found: Field, view: View) -> Pick:
         name = self._comparable(pick.name, view)
@@ -252,12 +252,12 @@ class Walker:
 
     # In which order
 
-    def _sort(self, query: Query, view: View, level: int) -> tuple[Term, ...]:
-        """Sort as said, else by the sort field; the primary key last, so that pages never overlap."""
+    def _sort(self, query: Query, view: View, level: int, link: Link | None) -> tuple[Term, ...]:
+        """Sort as said, else as relation or collection do; the primary key last, so that pages never overlap."""
         said = tuple(self._term(term, view, level) for term in query.sort)
         if query.groups or query.aggregates:
             return said
-        usual = () if said else usual_sort(view.collection)
+        usual = () if said else usual_sort(view.collection, link)
         last = tie_breakers(view.collection)
         seen = [name for name in (*usual, *last) if name.field == view.collection.primary_key or view.sees(name.field)]
         return (*said, *(Term((self._ordering(name, view),)) for name in seen))

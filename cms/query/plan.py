@@ -46,7 +46,7 @@ from cms.query.resolved import (
     Summed,
     Value,
 )
-from cms.query.walk import leads_on, link_of
+from cms.query.walk import Link, leads_on, link_of
 from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.types import Family
 
@@ -260,9 +260,10 @@ def _either(found: list[Output]) -> Output:
     return Either(arms[0].key, arms) if arms and len(found) > 1 else found[0]
 
 
-def usual_sort(collection: Collection) -> tuple[Name, ...]:
-    """Return the sort field, where it has an order and is no secret."""
-    field = collection.fields[collection.sort_field] if collection.sort_field else None
+def usual_sort(collection: Collection, link: Link | None = None) -> tuple[Name, ...]:
+    """Return the sort field of the relation to the items, or of their collection, where it has an order."""
+    name = (link.relation.sort_field if link and link.to_many else None) or collection.sort_field
+    field = collection.fields.get(name) if name else None
     return (Name(field.name),) if field and not field.secret and field.type.family in GROUPABLE else ()
 
 

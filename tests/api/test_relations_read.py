@@ -10,7 +10,7 @@ import pytest
 from cms.config import Config
 from cms.store.database import Row
 from tests.client import Answer, Client
-from tests.things import Stage, field, staged
+from tests.things import Stage, field, staged, table
 
 COLLECTIONS = {
     "authors": [field("name", "string"), field("boss", "integer"), field("user", "uuid")],
@@ -320,3 +320,20 @@ def test_a_to_many_lists_as_many_as_a_page_holds(stage: Stage, admin: Client) ->
         assert len(admin.get(f"/items/tags/1?{query}").data["kids"]) == 100
     assert len(admin.get("/items/tags/1?fields=kids&deep[kids][_limit]=-1").data["kids"]) == 150
     admin.delete("/collections/kids")
+
+
+def test_a_list_is_in_the_order_of_its_relation(admin: Client) -> None:
+    lists = table(admin, field("name", "string"))
+    entries = table(admin, field("list", "integer"), field("place", "integer"))
+    relation = {
+        "collection": entries.name,
+        "field": "list",
+        "related_collection": lists.name,
+        "meta": {"one_field": "entries", "sort_field": "place"},
+    }
+    assert admin.post("/relations", relation).status == 200
+    (made,) = lists.add({"name": "a", "entries": [{"place": 3}, {"place": 1}, {"place": 2}]})
+    path = f"{lists.path}/{made['id']}"
+    assert admin.get(path, fields="entries.place").data["entries"] == [{"place": place} for place in (1, 2, 3)]
+    assert admin.get(path, fields="entries").data["entries"] == [2, 3, 1]
+    assert admin.get(f"{path}?fields=entries&deep[entries][_sort]=-place").data["entries"] == [1, 3, 2]
