@@ -21,7 +21,7 @@ from cms.schema.settings import (
 from cms.store import metadata
 from cms.store.database import Transaction
 from cms.store.fields import complete_column, insert_field_record, require_geometry
-from cms.store.indexes import keep_search_indexes
+from cms.store.indexes import keep_indexes
 from cms.store.lookup import alterable, require_table, seen, structure_of
 from cms.store.once import Once
 from cms.store.snapshot import load_within
@@ -66,7 +66,7 @@ def create_collection(
         for item in definition.fields:
             insert_field_record(transaction, definition.name, item)
         after = load_within(transaction).catalogue
-        keep_search_indexes(transaction, after.collections[definition.name], after.extensions)
+        keep_indexes(transaction, after.collections[definition.name], after.extensions)
         return collection_record(after.collections[definition.name])
 
     return store.restructuring(identity, work, once=once)
@@ -84,7 +84,7 @@ def update_collections(
         after = load_within(transaction).catalogue
         _refuse_cycles(after, names)
         for name in names:
-            keep_search_indexes(transaction, after.collections[name], after.extensions)
+            keep_indexes(transaction, after.collections[name], after.extensions)
         return [collection_record(after.collections[name]) for name in names]
 
     return store.restructuring(identity, work)

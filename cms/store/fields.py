@@ -16,7 +16,7 @@ from cms.store import metadata
 from cms.store.alterations import alter, rename
 from cms.store.border import nulls_told
 from cms.store.database import Transaction
-from cms.store.indexes import add_index, is_coming, keep_search_indexes
+from cms.store.indexes import add_index, is_coming, keep_indexes
 from cms.store.lookup import alterable, known_field, require_table, seen, seen_field, structure_of
 from cms.store.once import Once
 from cms.store.snapshot import load_within
@@ -158,7 +158,7 @@ def _update(
 def _after(transaction: Transaction, collection: str, fields: Sequence[str]) -> list[Record]:
     catalogue = load_within(transaction).catalogue
     found = catalogue.collections[collection]
-    keep_search_indexes(transaction, found, catalogue.extensions)
+    keep_indexes(transaction, found, catalogue.extensions)
     return [_with_late_index(transaction, found.fields[field]) for field in fields]
 
 

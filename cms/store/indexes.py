@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cms.errors import Refused, unavailable
 from cms.schema import ddl
 from cms.schema.ddl import Index
-from cms.schema.model import Collection, Kind
+from cms.schema.model import Collection, Field, Kind
 from cms.schema.types import Family
 from cms.store.border import Stale
 from cms.store.database import Database, Transaction
@@ -83,6 +83,23 @@ def add_index(transaction: Transaction, table: str, column: str, kind: Index = I
         transaction.afterwards.append(LateIndex(table, column, kind))
     else:
         transaction.define(ddl.index(table, column, kind))
+
+
+def keep_indexes(transaction: Transaction, collection: Collection, extensions: frozenset[str]) -> None:
+    """Make the indexes that a collection needs for its manual order and its searches."""
+    sort = collection.fields.get(collection.sort_field or "")
+    if sort and collection.kind is Kind.TABLE and _is_bare(sort) and not is_coming(transaction, *_place(sort)):
+        add_index(transaction, *_place(sort), ddl.index_kind(sort.type_name))
+    keep_search_indexes(transaction, collection, extensions)
+
+
+def _place(field: Field) -> tuple[str, str]:
+    return field.collection, field.name
+
+
+def _is_bare(field: Field) -> bool:
+    column = field.column
+    return column is not None and not (column.indexed or column.unique or column.primary_key)
 
 
 def keep_search_indexes(transaction: Transaction, collection: Collection, extensions: frozenset[str]) -> None:

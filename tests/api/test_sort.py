@@ -109,3 +109,13 @@ def test_what_cannot_be_sorted_is_told(stage: Stage, admin: Client) -> None:
     answer = admin.post(f"/utils/sort/{unsorted.name}", {"item": 1, "to": 2})
     assert (answer.status, answer.codes, answer.errors[0]["collection"]) == (400, ["INVALID_PAYLOAD"], unsorted.name)
     assert move(make(admin, [None], kind="decimal"), 1, 1) == 400
+
+
+def test_the_sort_field_gets_an_index_once(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("place", "integer"), field("name", "string"))
+    for _ in range(2):
+        assert admin.patch(f"/collections/{things.name}", {"meta": {"sort_field": "place"}}).status == 200
+    assert admin.patch(f"/fields/{things.name}/name", {"meta": {"note": "x"}}).status == 200
+    indexes = stage.value(f"SELECT count(*) FROM pg_index WHERE indrelid = '{things.name}'::regclass")
+    assert indexes == 2
+    assert admin.get(f"/fields/{things.name}/place").data["schema"]["is_indexed"] is True
