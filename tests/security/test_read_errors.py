@@ -40,7 +40,7 @@ EXTREMES = """
         (4, FALSE, '3e38', '-1.7e308', 1e-200, '5874897-12-31', '294276-12-31', '[[[[]]]]', '''', '1', 1)
 """
 ASKED = (
-    *(f"filter[narrow][{operator}]={number}" for operator in ("_eq", "_gt", "_in") for number in ("1e300", "1e-300", "3e38")),
+    *(f"filter[narrow][{operator}]={n}" for operator in ("_eq", "_gt", "_in") for n in ("1e300", "1e-300", "3e38")),
     "filter[narrow][_between]=-1e300,1e300",
     "filter[narrow][_nbetween]=1,1e39",
     "filter[_or][0][narrow]=1e39&filter[_or][1][id]=1",
@@ -60,7 +60,7 @@ ASKED = (
     "filter[list][_empty]=true",
     "filter[words][_contains]=\\",
     "filter[words][_icontains]=%25",
-    *(f"search={word}" for word in ("1e300", "1e39", "1e-300", "1e200000", "NaN", "Infinity", "\\", "%25", "99999999999999999999")),
+    *(f"search={word}" for word in ("1e300", "1e39", "1e-300", "1e200000", "NaN", "Infinity", "\\", "%25", "9" * 20)),
     *(f"aggregate[{f}]={c}" for f in ("sum", "avg", "sumDistinct", "min", "max") for c in ("narrow", "wide", "exact")),
     "groupBy=year(day)&aggregate[sum]=wide",
     "groupBy=words&sort=-sum.wide",
@@ -73,7 +73,7 @@ ASKED = (
     "filter[owner][extremes][_none][narrow]=1e39",
     "export=csv",
     "export=csv&aggregate[sum]=wide",
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -97,25 +97,19 @@ def test_an_error_is_the_same_whether_hidden_rows_and_fields_are_there_or_not(sh
     by_field = member(
         stage, may("extremes", "id", "owner"), may("extremes", permissions={"shown": True}), may("authors")
     )
+    before = {caller: [ask(caller, path) for path in ASKED] for caller in (by_row, by_field)}
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        with_them = [
-            (caller, path, caller.get(f"/items/extremes?{path}")) for caller in (by_row, by_field) for path in ASKED
-        ]
-        columns = ("narrow", "wide", "exact", "day", "moment", "list", "words")
-        connection.execute(
-            f"UPDATE extremes SET {', '.join(f'{name} = NULL' for name in columns)} WHERE id > 1".encode()
-        )
-        compare([asked for asked in with_them if asked[0] is by_field])
+        hidden = ", ".join(f"{name} = NULL" for name in ("narrow", "wide", "exact", "day", "moment", "list", "words"))
+        connection.execute(f"UPDATE extremes SET {hidden} WHERE id > 1".encode())
+        assert [ask(by_field, path) for path in ASKED] == before[by_field]
         connection.execute("DELETE FROM extremes WHERE id > 1")
-        compare([asked for asked in with_them if asked[0] is by_row])
-        compare([asked for asked in with_them if asked[0] is by_row and "_none" not in asked[1]])
+        assert [ask(by_row, path) for path in ASKED] == before[by_row]
 
 
-def compare(asked: list[tuple[Client, str, object]]) -> None:
-    for caller, path, before in asked:
-        after = caller.get(f"/items/extremes?{path}")
-        assert (after.status, after.text) == (before.status, before.text), path  # type: ignore[attr-defined]
-        assert after.status in (200, 400), (path, after.text)
+def ask(caller: Client, path: str) -> tuple[str, int, str]:
+    answer = caller.get(f"/items/extremes?{path}")
+    assert answer.status in (200, 400), (path, answer.text)
+    return path, answer.status, answer.text
 
 
 def test_what_a_cast_would_refuse_is_refused_before_any_row_is_compared(generic: Client, shop: Shop) -> None:
