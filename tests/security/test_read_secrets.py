@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.client import Client
 from tests.members import may, member, member_of, new_role
 from tests.security.conftest import BOOKS, Shop
 from tests.things import field
@@ -221,3 +222,72 @@ def test_structure_is_for_administrators(shop: Shop) -> None:
             assert (shown.status, shown.codes) == (403, ["FORBIDDEN"]), path
             assert "note" not in shown.text, path
         assert caller.get("/utils/explain?path=/items/books").status == 403
+
+
+def asked(caller: Client, path: str, *queries: str) -> list[Any]:
+    """Return the data of each query of a collection."""
+    return [caller.get(f"{path}?{query}").data for query in queries]
+
+
+LISTS = (
+    "fields=books",
+    "fields=books.id",
+    "fields=count(books)",
+    "fields=books&deep[books][_aggregate][count]=*",
+    "fields=id&filter[books][id]=2",
+    "fields=id&filter[books][_none][id]=2",
+    "fields=id&filter[count(books)]=1",
+    "fields=id&sort=-count(books),id",
+)
+
+
+def test_what_does_not_point_back_in_a_row_is_in_no_list(shop: Shop) -> None:
+    """Ann has two books, but that the second is hers may not be read."""
+    published = may("books", "author", permissions={"status": {"_eq": "published"}})
+    caller = member(shop.stage, may("authors"), may("books", "id", "title"), published)
+    assert caller.get("/items/books?fields=author").data == [{"author": 1}, {"author": None}, {"author": 2}]
+    assert asked(caller, "/items/authors", *LISTS) == [
+        [{"books": [1]}, {"books": [3]}],
+        [{"books": [{"id": 1}]}, {"books": [{"id": 3}]}],
+        [{"books_count": 1}, {"books_count": 1}],
+        [{"books": [{"count": 1}]}, {"books": [{"count": 1}]}],
+        [],
+        [{"id": 1}, {"id": 2}],
+        [{"id": 1}, {"id": 2}],
+        [{"id": 1}, {"id": 2}],
+    ]
+
+
+def test_a_list_that_is_no_field_of_a_row_lists_nothing_there(shop: Shop) -> None:
+    """Ann's books may not be asked for, Ben's may."""
+    belgians = may("authors", "books", permissions={"country": {"_eq": "BE"}})
+    caller = member(shop.stage, may("authors", "id"), belgians, may("books"))
+    assert asked(caller, "/items/authors", *LISTS) == [
+        [{"books": []}, {"books": [3]}],
+        [{"books": []}, {"books": [{"id": 3}]}],
+        [{"books_count": 0}, {"books_count": 1}],
+        [{"books": [{"count": 0}]}, {"books": [{"count": 1}]}],
+        [],
+        [{"id": 1}, {"id": 2}],
+        [{"id": 2}],
+        [{"id": 2}, {"id": 1}],
+    ]
+
+
+def test_where_a_key_leads_is_told_where_its_collection_may_be_read(shop: Shop) -> None:
+    """A key of any collection says nothing in rows in which the column that names the collection is hidden."""
+    cheap = may("books", "kind", permissions={"price": {"_lte": 1}})
+    caller = member(shop.stage, may("books", "id", "item"), cheap, may("authors"), may("reviews"))
+    assert asked(
+        caller,
+        "/items/books",
+        "fields=item:authors.name,item:reviews.text",
+        "fields=id&filter[item:reviews][id]=1",
+        "fields=id&filter[item:authors][name]=Ann",
+        "fields=id&sort=item:reviews.text,-id",
+    ) == [
+        [{"item": {"name": "Ann"}}, {"item": None}, {"item": None}],
+        [],
+        [{"id": 1}],
+        [{"id": 3}, {"id": 2}, {"id": 1}],
+    ]
