@@ -145,7 +145,7 @@ def operand(bind: Bind | Subject, takes: Takes, cast: str, level: int) -> Fragme
         case Takes.PATTERN:
             return param(bind, "text")
         case Takes.SHAPE:
-            return fill("ST_GeomFromGeoJSON({0})", param(bind, "text"))
+            return fill("ST_MakeValid(ST_GeomFromGeoJSON({0}))", param(bind, "text"))
         case _:
             return param(bind, cast)
 

@@ -14,7 +14,14 @@ def is_geometry(value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
     if value.get("type") == "GeometryCollection":
-        return _all(value.get("geometries"), is_geometry, least=0)
+        return _all(value.get("geometries"), _is_single, least=0)
+    return _is_single(value)
+
+
+def _is_single(value: object) -> bool:
+    """A collection within a collection is to be avoided (RFC 7946, section 3.1.8), and PostGIS cannot show one."""
+    if not isinstance(value, Mapping):
+        return False
     check = _SHAPES.get(str(value.get("type")))
     return check is not None and check(value.get("coordinates"))
 

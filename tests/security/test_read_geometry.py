@@ -1,0 +1,54 @@
+"""What PostGIS cannot compare tells nothing of hidden rows; on a server that has PostGIS, as in test_geometry."""
+
+from __future__ import annotations
+
+from tests.api.test_geometry import LINE, SQUARE, stage
+from tests.client import Client
+from tests.members import may, member
+from tests.things import Stage
+
+__all__ = ["stage"]
+
+BOW_TIE = {"type": "Polygon", "coordinates": [[[0, 0], [10, 10], [10, 0], [0, 10], [0, 0]]]}
+OVERLAPPING = {
+    "type": "MultiPolygon",
+    "coordinates": [
+        [[[0, 0], [10, 0], [10, 10], [0, 10], [0, 0]]],
+        [[[5, 5], [15, 5], [15, 15], [5, 15], [5, 5]]],
+    ],
+}
+BOTH = {"type": "GeometryCollection", "geometries": [SQUARE, LINE]}
+SHAPES = (SQUARE, LINE, BOW_TIE, OVERLAPPING, BOTH)
+OPERATORS = ("_intersects", "_nintersects", "_intersects_bbox", "_nintersects_bbox")
+
+
+def test_an_invalid_geometry_breaks_no_filter_whether_it_is_hidden_or_not(stage: Stage) -> None:
+    """The rule follows relations, so that the database tries the filter first."""
+    stage.execute(
+        "CREATE TABLE towns (id integer PRIMARY KEY);"
+        "CREATE TABLE spots (id integer PRIMARY KEY, town integer REFERENCES towns, place geometry(Geometry, 4326));"
+        "INSERT INTO towns VALUES (1)"
+    )
+    relation = {"collection": "spots", "field": "town", "related_collection": "towns", "meta": {"one_field": "spots"}}
+    assert stage.admin.post("/relations", relation).status == 200
+    spots = [{"id": 1, "town": 1, "place": {"type": "Point", "coordinates": [1, 1]}}]
+    assert stage.admin.post("/items/spots", spots).status == 200
+    caller = member(stage, may("spots", permissions={"town": {"spots": {"_some": {"id": 1}}}}), may("towns"))
+    before = found(caller)
+    for number, shape in enumerate((BOW_TIE, OVERLAPPING, BOTH)):
+        assert stage.admin.post("/items/spots", {"id": number + 2, "place": shape}).status == 200
+    assert found(caller) == before
+    assert {status for status, _ in found(stage.admin)} == {200}
+
+
+def found(caller: Client) -> list[tuple[int, str]]:
+    asked = [{"fields": ["id"], "filter": {"place": {name: shape}}} for name in OPERATORS for shape in SHAPES]
+    answers = [caller.search("/items/spots", query) for query in asked]
+    return [(answer.status, answer.text) for answer in answers]
+
+
+def test_a_collection_of_collections_is_refused(stage: Stage) -> None:
+    stage.execute("CREATE TABLE nests (id integer PRIMARY KEY, place geometry(Geometry, 4326))")
+    nested = {"type": "GeometryCollection", "geometries": [BOTH]}
+    assert stage.admin.post("/items/nests", {"id": 1, "place": nested}).status == 400
+    assert stage.admin.search("/items/nests", {"filter": {"place": {"_intersects": nested}}}).status == 400
