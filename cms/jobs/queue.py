@@ -51,7 +51,7 @@ def _register(app: App, task: Task) -> None:
         assert context.job.id is not None
         _run(task, Job(context.job.id, payload.payload if payload else {}, context.job.attempts + 1))
 
-    registered = app.task(name=task.name, pass_context=True, retry=_Pauses(task))(run)
+    registered = app.task(name=task.name, queue=task.name, pass_context=True, retry=_Pauses(task))(run)
     if task.cron:
         app.periodic(cron=task.cron)(registered)  # type: ignore[arg-type]  # it passes the moment by name
 

@@ -121,6 +121,8 @@ class Worker:
     def _make_fetcher(self, queue: App, *, wait: bool) -> Fetcher:
         return Fetcher(
             queue,
+            # Each task has a queue of its name, so that a job waits for a worker of the version that knows its task.
+            queues=[task.name for task in self._tasks],
             concurrency=self._concurrency,
             wait=wait,
             fetch_job_polling_interval=POLL_SECONDS if self._listens else POLL_SECONDS_UNTOLD,

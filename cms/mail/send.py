@@ -30,7 +30,7 @@ def send(job: Job, config: Config, database: Database) -> None:
     project = {"project_name": name, "project_color": color}
     texts = render(mail, project, data_dir=config.data_dir)
     if config.email_transport == "log":
-        log.info("mail to %s: %s\n%s", ", ".join([*mail.to, *mail.cc, *mail.bcc]), one_line(texts.subject), texts.text)
+        _write_to_log(mail, texts)
         return
     try:
         author = sender(config.email_from, otherwise=name)
@@ -39,6 +39,12 @@ def send(job: Job, config: Config, database: Database) -> None:
     except ValueError as fault:
         raise Hopeless(f"The mail has an address that cannot be used: {fault}") from None
     deliver(message, config, sender=bare(author), recipients=recipients)
+
+
+def _write_to_log(mail: Mail, texts: Texts) -> None:
+    """Log a letter on one line, in which its links stand free: on a developer's machine they are to be followed."""
+    lines = [one_line(texts.subject), *filter(None, map(str.strip, texts.text.splitlines()))]
+    log.info("mail to %s: %s", ", ".join([*mail.to, *mail.cc, *mail.bcc]), " | ".join(lines))
 
 
 def compose(mail: Mail, texts: Texts, *, author: Address, number: str) -> EmailMessage:

@@ -1,7 +1,7 @@
 -- name: defer_jobs
--- Puts a job of the task $1 in the queue for each JSON text of $2; workers see them when the transaction commits.
+-- Puts a job of the task $1 in the queue of its name for each JSON text of $2; workers see them after the commit.
 SELECT procrastinate_defer_jobs_v1(array_agg(
-    ROW('default', $1::text, 0, NULL, NULL, jsonb_build_object('payload', payload), NULL)::procrastinate_job_to_defer_v1
+    ROW($1::text, $1::text, 0, NULL, NULL, jsonb_build_object('payload', payload), NULL)::procrastinate_job_to_defer_v1
     ORDER BY place
 ))
 FROM unnest($2::text[]::jsonb[]) WITH ORDINALITY AS given (payload, place);

@@ -121,13 +121,15 @@ def test_a_hopeless_job_is_not_tried_again(desk: Desk) -> None:
     assert desk.jobs() == [("fail", "failed", 1)]
 
 
-def test_a_job_of_an_unknown_task_fails_and_stops_nothing(desk: Desk) -> None:
+def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(desk: Desk) -> None:
     done: list[Job] = []
-    desk.put("nobody knows")
+    desk.put("new")
     desk.put("note")
     desk.drain(noting(done))
     assert len(done) == 1
-    assert desk.jobs() == [("nobody knows", "failed", 1)]
+    assert desk.jobs() == [("new", "todo", 0)]
+    desk.drain(noting(done), noting(done, "new"))
+    assert len(done) == 2
 
 
 @pytest.mark.parametrize("fault", [Failed("told"), ValueError("unforeseen")])

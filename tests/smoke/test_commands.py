@@ -228,7 +228,7 @@ def test_jobs_that_nobody_runs_are_told(folder: Path, server: Embedded) -> None:
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
     assert "ok       jobs: 0 wait" in command(folder, "doctor", DATABASE_URL=address).stdout
     with psycopg.connect(address) as connection:
-        connection.execute("INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('default', 'mail')")
+        connection.execute("INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('mail', 'mail')")
     told = command(folder, "doctor", DATABASE_URL=address)
     assert "warning  jobs: 1 wait and no worker runs; start `cms worker`" in told.stdout
 
