@@ -13,7 +13,8 @@ from cms.auth.links import Links
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.errors import Refused
-from cms.http import accounts, auth, factors, history, items, problems, rights, server, structure
+from cms.files.files import Library
+from cms.http import accounts, auth, factors, files, history, items, problems, rights, server, structure
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_of
 from cms.http.logs import start_logging
@@ -42,6 +43,7 @@ class App(falcon.App[Request, falcon.Response]):
 def create_app(config: Config) -> App:
     """Make the WSGI application; it connects to nothing before its first request."""
     store, issuer, most = Store(config), Issuer.of(config), config.max_payload_size
+    library = Library.of(store, config)
     origins, cookies, links = Origins.of(config), Cookies.of(config), Links.of(config, issuer.secret)
     identification = Identification(issuer.secret, origins=origins, hops=config.ip_trust_proxy)
     app = App(store, [Accounting(), *cors_of(config), identification])
@@ -65,6 +67,7 @@ def create_app(config: Config) -> App:
     _add_people(app, links, most)
     _add_structure(app, most)
     _add_items(app, most)
+    _add_files(app, library)
     return app
 
 
@@ -119,6 +122,14 @@ def _add_items(app: App, most: int) -> None:
     app.add_route("/revisions/{key}", history.Entry(store, "system_revisions"))
     app.add_route("/utils/sort/{collection}", items.Sort(store, most))
     app.add_route("/utils/revert/{revision}", history.Revert(store))
+
+
+def _add_files(app: App, library: Library) -> None:
+    app.add_route("/files", files.Files(library))
+    app.add_route("/files/import", files.Import(library))
+    app.add_route("/files/{key}", files.File(library))
+    app.add_route("/folders", files.Folders(library))
+    app.add_route("/folders/{key}", files.Folder(library))
 
 
 def create_wsgi() -> App:

@@ -8,11 +8,16 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any
 
 from cms import dotenv
+from cms.locations import Location, completed, lacking, options_of
 from cms.settings import MOST_WORKERS_UNASKED, SETTINGS, Setting
+
+Network = IPv4Network | IPv6Network
+Sources = tuple[Mapping[str, str], ...]
 
 
 class ConfigError(Exception):
@@ -28,7 +33,7 @@ class Config:
     """The settings of a process; each field is the setting of that name in lower case.
 
     Sizes are bytes, lives and limits of time are timedeltas, paths are absolute. The fields left out of
-    the representation may hold passwords, so that no log shows them.
+    the representation may hold passwords, so that no log shows them. `locations` are those of `storage_locations`.
     """
 
     host: str
@@ -63,6 +68,12 @@ class Config:
     user_invite_url_allow_list: tuple[str, ...]
     user_register_ttl: timedelta
     user_register_url_allow_list: tuple[str, ...]
+    storage_locations: tuple[str, ...]
+    files_max_upload_size: int
+    files_mime_type_allow_list: tuple[str, ...]
+    import_ip_allow_list: tuple[Network, ...]
+    import_ip_deny_list: tuple[Network, ...]
+    import_timeout: timedelta
     query_limit_default: int
     query_limit_max: int | None
     max_payload_size: int
@@ -81,6 +92,7 @@ class Config:
     email_smtp_password: str | None = field(repr=False)
     email_smtp_secure: bool
     email_smtp_ignore_tls: bool
+    locations: tuple[Location, ...]
 
 
 def load(environ: Mapping[str, str], *, folder: Path) -> Config:
@@ -94,11 +106,15 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
+    found = [_location(name, sources, folder, problems) for name in values["storage_locations"] or ()]
     if not problems:
         problems.extend(_contradictions(values))
     if problems:
         raise ConfigError(*problems)
-    config = Config(**_completed(values, folder))
+    values = _completed(values, folder)
+    uploads = values["data_dir"] / "uploads"
+    locations = tuple(completed(one, uploads=uploads, folder=folder) for one in found)
+    config = Config(**values, locations=locations)
     if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
         raise ConfigError(
             "SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true: browsers refuse it otherwise."
@@ -107,14 +123,20 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
 
 
 def effective(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every setting in the table's order, with secrets masked.
+    """Yield the name and the text of every setting in the table's order, locations last, with secrets masked.
 
     An unset one is the empty text, so that unmasked lines can go back into a `.env`.
     """
     for setting in SETTINGS:
-        value = getattr(config, setting.name.lower())
-        shown = "" if value is None else setting.kind.show(value)
-        yield setting.name, setting.mask(shown) if setting.mask and shown else shown
+        yield setting.name, _shown(setting, getattr(config, setting.name.lower()))
+    for location in config.locations:
+        for option, setting in options_of(location.name).items():
+            yield setting.name, _shown(setting, getattr(location, option))
+
+
+def _shown(setting: Setting, value: object) -> str:
+    text = "" if value is None else setting.kind.show(value)
+    return setting.mask(text) if setting.mask and text else text
 
 
 def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
@@ -141,9 +163,22 @@ def _completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         "database_pool_size": values["database_pool_size"] or values["web_threads"] + 1,
         "data_dir": Path(os.path.abspath(folder / values["data_dir"])),
         "postgres_bin": binaries and Path(os.path.abspath(folder / binaries)),
+        "import_ip_allow_list": values["import_ip_allow_list"] or (),
+        "import_ip_deny_list": values["import_ip_deny_list"] or (),
         "email_smtp_port": values["email_smtp_port"] or (465 if values["email_smtp_secure"] else 587),
         "web_concurrency": values["web_concurrency"] or min(max(_cores(), 2), MOST_WORKERS_UNASKED),
     }
+
+
+def _location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:
+    """Return a location as the settings name it; adds to the problems what its driver lacks."""
+    said = {
+        option: _value(setting, sources, folder=folder, problems=problems)
+        for option, setting in options_of(name).items()
+    }
+    found = Location(name=name, **{option: value for option, value in said.items() if value is not None})
+    problems += lacking(found)
+    return found
 
 
 def _cores() -> int:
@@ -153,7 +188,7 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _value(setting: Setting, sources: tuple[Mapping[str, str], ...], *, folder: Path, problems: list[str]) -> Any:
+def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[str]) -> Any:
     """Return the value from the first source that names the setting or its file; None when unset or wrong."""
     name, from_file = setting.name, f"{setting.name}_FILE"
     source = next((source for source in sources if name in source or from_file in source), {})

@@ -102,16 +102,22 @@ def _duration(most: timedelta) -> Kind:
     return Kind(f"a time such as 500ms, 30s, 15m, 12h, 7d or 2w, at most {most.days}d", parse, show)
 
 
+def _size(most: int) -> Kind:
+    def parse(text: str) -> int:
+        value = _measured(text, SIZE_UNITS, plain="b")
+        if not 0 < value <= most:
+            raise ValueError
+        return value
+
+    def show(value: int) -> str:
+        return _in_largest(value, SIZE_UNITS)
+
+    return Kind(f"a size such as 512kb, 1mb or 1048576, at most {show(most)}", parse, show)
+
+
 def _span(text: str) -> str:
     """Months are no fixed time, so the text itself is the value."""
     return _matched("[1-9][0-9]{0,3}(d|w|mo)|[1-9][0-9]{0,2}y")(text.lower().replace(" ", ""))
-
-
-def _size(text: str) -> int:
-    value = _measured(text, SIZE_UNITS, plain="b")
-    if not 0 < value <= 2**31:
-        raise ValueError
-    return value
 
 
 def _truth(text: str) -> bool:
@@ -177,9 +183,11 @@ DATABASE = Kind(
 )
 FOLDER = Kind("a folder", _folder)
 FLAG = Kind("true or false", _truth, lambda value: "true" if value else "false")
-SIZE = Kind("a size such as 512kb, 1mb or 1048576, at most 2gb", _size, lambda value: _in_largest(value, SIZE_UNITS))
-SPAN = Kind("a span such as 90d, 8w, 12mo or 2y", _span)
+SIZE = _size(2**31)
+FILE_SIZE = _size(5000 * 2**30)  # the largest object of S3
 LIFE = _duration(timedelta(days=3650))
+IMPORT_TIME = _duration(timedelta(days=1))
+SPAN = Kind("a span such as 90d, 8w, 12mo or 2y", _span)
 ADDRESSES = Kind(
     "addresses such as https://example.com/welcome, with commas between them", _listed(_web_address), ",".join
 )
@@ -190,9 +198,27 @@ METHODS = Kind("methods with commas between them", _listed(_matched("[A-Z]+")), 
 HEADERS = Kind("names of headers with commas between them", _listed(_matched("[A-Za-z0-9-]+")), ",".join)
 HOPS = Kind("true, false, or how many proxies there are, up to 16", _hops)
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
+NETWORKS = Kind(
+    "addresses and networks such as 10.0.0.0/8,::1",
+    lambda text: tuple(ipaddress.ip_network(part, strict=False) for part in _listed(str)(text)),
+    lambda networks: ",".join(map(str, networks)),
+)
+MEDIA_TYPES = Kind(
+    "media types such as image/*,application/pdf",
+    _listed(lambda part: _matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
+    ",".join,
+)
+LOCATIONS = Kind(
+    "names such as local,s3: small letters, digits and _, first the default",
+    _listed(_matched(r"[a-z][a-z0-9_]{0,62}")),
+    ",".join,
+)
+DRIVER = _choice("local", "s3", "gcs", "azure")
+ENDPOINT = Kind("an address such as https://s3.example.com", _web_address)
 
 
-def _hide(_text: str) -> str:
+def hide(_text: str) -> str:
+    """Show nothing of a secret."""
     return MASK
 
 
@@ -211,10 +237,10 @@ SETTINGS: tuple[Setting, ...] = (
         TEXT,
         "signs tokens; the same on every machine, 32 characters or more",
         unset="a random one, kept in DATA_DIR/secret",
-        mask=_hide,
+        mask=hide,
     ),
     Setting("ADMIN_EMAIL", EMAIL, "the first admin, made when there is none", "admin@example.com"),
-    Setting("ADMIN_PASSWORD", TEXT, "the first admin's password", unset="a random one, printed once", mask=_hide),
+    Setting("ADMIN_PASSWORD", TEXT, "the first admin's password", unset="a random one, printed once", mask=hide),
     Setting(
         "DATABASE_URL",
         DATABASE,
@@ -304,6 +330,12 @@ SETTINGS: tuple[Setting, ...] = (
         "what verification_url may be",
         unset="links go to PUBLIC_URL/users/register/verify-email only",
     ),
+    Setting("STORAGE_LOCATIONS", LOCATIONS, "where files live; the first is the default", "local"),
+    Setting("FILES_MAX_UPLOAD_SIZE", FILE_SIZE, "the largest upload: all files of one call", "1gb"),
+    Setting("FILES_MIME_TYPE_ALLOW_LIST", MEDIA_TYPES, "what may be uploaded", "*/*"),
+    Setting("IMPORT_IP_ALLOW_LIST", NETWORKS, "what outgoing requests may reach all the same", unset="nothing"),
+    Setting("IMPORT_IP_DENY_LIST", NETWORKS, "what they may not reach besides", unset="nothing"),
+    Setting("IMPORT_TIMEOUT", IMPORT_TIME, "how long an import by URL may take", "5m"),
     Setting("QUERY_LIMIT_DEFAULT", _whole(1, 2**31 - 1), "rows of a page that names no limit", "100"),
     Setting("QUERY_LIMIT_MAX", _whole(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"),
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),
@@ -334,7 +366,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("EMAIL_SMTP_HOST", HOST, "the mail server", unset="none; EMAIL_TRANSPORT=smtp needs it"),
     Setting("EMAIL_SMTP_PORT", _whole(1, 65535), "its port", unset="465 with EMAIL_SMTP_SECURE, else 587"),
     Setting("EMAIL_SMTP_USER", TEXT, "the account there", unset="none: the server asks for no login"),
-    Setting("EMAIL_SMTP_PASSWORD", TEXT, "the account's password", unset="none", mask=_hide),
+    Setting("EMAIL_SMTP_PASSWORD", TEXT, "the account's password", unset="none", mask=hide),
     Setting("EMAIL_SMTP_SECURE", FLAG, "TLS from the first byte; false begins it with STARTTLS", "false"),
     Setting("EMAIL_SMTP_IGNORE_TLS", FLAG, "true sends without TLS, for a server on a network of trust", "false"),
 )

@@ -83,6 +83,7 @@ def maintain() -> None:
 
     It makes the partitions of activity and revisions for the months ahead, drops those older than
     ACTIVITY_RETENTION, and deletes expired sessions and idempotent answers. `cms serve` does it when it starts.
+    Contents of files that belong to none are removed, and files without a content are told.
     """
     from cms.cli.setup import maintain
 

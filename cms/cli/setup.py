@@ -5,6 +5,10 @@ from __future__ import annotations
 from cms.auth.accounts import first_admin
 from cms.cli.session import database, present_database, say
 from cms.config import Config
+from cms.errors import Refused
+from cms.files import storage
+from cms.files.sweep import Swept, sweep
+from cms.store.database import direct_transaction
 from cms.store.migrate import migrate as apply_migrations
 from cms.store.upkeep import Upkeep, keep_up
 
@@ -27,8 +31,13 @@ def bootstrap(config: Config) -> None:
 def maintain(config: Config) -> None:
     with present_database(config) as dsn:
         done = keep_up(dsn, retention=config.activity_retention)
+        swept = _swept(dsn, config)
     for name in done.dropped:
         say(f"Dropped {name}.")
+    for path in swept.removed:
+        say(f"Removed {path}, which belonged to no file.")
+    for key in swept.without_content:
+        say(f"The file {key} has lost its content.")
     for count, what in (
         (done.made, "partitions made"),
         (done.deleted, "old rows of history without a partition deleted"),
@@ -37,8 +46,17 @@ def maintain(config: Config) -> None:
     ):
         if count:
             say(f"{count} {what}.")
-    if done == Upkeep(made=0, sessions=0, answers=0):
+    if done == Upkeep(made=0, sessions=0, answers=0) and swept == Swept():
         say("There is nothing to do.")
+
+
+def _swept(dsn: str, config: Config) -> Swept:
+    try:
+        with direct_transaction(dsn) as transaction:
+            return sweep(transaction, storage.open(config))
+    except Refused as refused:
+        say(f"The contents of files were not looked at: {refused}")
+        return Swept()
 
 
 def prepare(dsn: str, *, config: Config) -> None:

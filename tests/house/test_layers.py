@@ -8,7 +8,7 @@ from pathlib import Path
 import cms
 
 ROOT = Path(cms.__file__).parent
-LAYERS = ("base", "schema", "query", "access", "store", "jobs", "mail", "auth", "http", "top")
+LAYERS = ("base", "schema", "query", "access", "store", "files", "jobs", "mail", "auth", "http", "top")
 TOP = {"app", "__main__", "cli", "server", "tasks"}
 
 

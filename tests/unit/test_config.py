@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cms.config import Config, ConfigError, effective, load, secret_of
+from cms.locations import OPTIONS, Location
 from cms.settings import MASK, SETTINGS, Setting
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
@@ -115,6 +116,9 @@ def test_a_setting_takes(name: str, text: str, value: object, tmp_path: Path) ->
         ("MAX_PAYLOAD_SIZE", "1tb"),
         ("MAX_PAYLOAD_SIZE", "3gb"),
         ("MAX_RELATIONAL_DEPTH", "101"),
+        ("STORAGE_LOCATIONS", "local, my files"),
+        ("FILES_MIME_TYPE_ALLOW_LIST", "image"),
+        ("IMPORT_IP_DENY_LIST", "10.0.0.0/33"),
         ("CORS_ORIGIN", "app.example.com"),
         ("CORS_ORIGIN", "https://app.example.com/path"),
         ("CORS_ORIGIN", "https://app.example.com,*"),
@@ -251,6 +255,15 @@ SPREAD = {
     "ADMIN_PASSWORD": "hunter2",
     "DATABASE_URL": "postgresql://u:hunter2@h/d?sslpassword=hunter2&connect_timeout=3",
     "DATABASE_READ_URL": "host=h password = 'hun\\'ter2 hunter2' dbname=d",
+    "STORAGE_LOCATIONS": "local,s3,azure",
+    "STORAGE_S3_DRIVER": "s3",
+    "STORAGE_S3_BUCKET": "files",
+    "STORAGE_S3_KEY": "hunter2",
+    "STORAGE_S3_SECRET": "hunter2",
+    "STORAGE_AZURE_DRIVER": "azure",
+    "STORAGE_AZURE_CONTAINER_NAME": "files",
+    "STORAGE_AZURE_ACCOUNT_NAME": "me",
+    "STORAGE_AZURE_ACCOUNT_KEY": "hunter2",
 }
 
 
@@ -278,20 +291,52 @@ def test_what_is_in_effect_is_a_dotenv_of_the_same_settings(tmp_path: Path) -> N
         "MAX_PAYLOAD_SIZE": "1500",
         "DATABASE_PREPARE": "off",
         "QUERY_LIMIT_MAX": "9",
+        "IMPORT_IP_ALLOW_LIST": "10.0.0.7/8, ::1",
+        "STORAGE_LOCATIONS": "disk, s3",
+        "STORAGE_DISK_ROOT": "files",
+        "STORAGE_S3_DRIVER": "s3",
+        "STORAGE_S3_BUCKET": "b",
+        "STORAGE_S3_ROOT": "/some/root/",
     }
     config = load(given, folder=tmp_path)
     (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in effective(config)))
     assert load({}, folder=tmp_path) == config
 
 
+def test_a_location_is_what_its_own_settings_say(tmp_path: Path) -> None:
+    assert load({}, folder=tmp_path).locations == (Location("local", "local", str(tmp_path / "data" / "uploads")),)
+    said = {
+        "STORAGE_LOCATIONS": "disk,s3",
+        "STORAGE_DISK_ROOT": "files",
+        "STORAGE_S3_DRIVER": "s3",
+        "STORAGE_S3_BUCKET": "b",
+        "STORAGE_S3_ROOT": "/some/root/",
+    }
+    disk, s3 = load(said, folder=tmp_path).locations
+    assert (disk.name, disk.root) == ("disk", str(tmp_path / "files"))
+    assert (s3.name, s3.bucket, s3.root, s3.secret) == ("s3", "b", "some/root", None)
+
+
+def test_what_a_driver_lacks_is_told_by_name(tmp_path: Path) -> None:
+    wrong = {"STORAGE_LOCATIONS": "a,b", "STORAGE_A_DRIVER": "s3", "STORAGE_B_DRIVER": "ftp"}
+    problems = problems_of(wrong, tmp_path)
+    assert problems == (
+        "STORAGE_A_BUCKET is needed by the driver s3.",
+        "STORAGE_B_DRIVER takes one of local, s3, gcs, azure, not 'ftp'.",
+    )
+
+
 def test_the_record_and_the_table_name_the_same_settings() -> None:
-    assert [field.name.upper() for field in fields(Config)] == [setting.name for setting in SETTINGS]
+    names = [field.name.upper() for field in fields(Config)]
+    assert names == [*(setting.name for setting in SETTINGS), "LOCATIONS"]
+    options = [f"STORAGE_<NAME>_{field.name.upper()}" for field in fields(Location)]
+    assert sorted(options) == sorted(["STORAGE_<NAME>_NAME", *(option.name for option in OPTIONS)])
 
 
 def test_every_setting_is_documented_with_its_default() -> None:
     lines = DOCS.read_text().splitlines()
     rows = [line for line in lines if line.startswith("| `")]
-    assert rows == [f"| `{one.name}` | {one.help} | {one.kind.takes} | {unset(one)} |" for one in SETTINGS]
+    assert rows == [f"| `{one.name}` | {one.help} | {one.kind.takes} | {unset(one)} |" for one in (*SETTINGS, *OPTIONS)]
 
 
 def unset(setting: Setting) -> str:

@@ -1,0 +1,86 @@
+"""Uploads: a large file by form against `cat` into the same folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bench.serving import Running
+from bench.wire import Failed, connect, exchange, head_of, request
+
+MEGABYTES = 200
+_BOUNDARY = "bench-boundary"
+_PIECE = os.urandom(2**20)
+
+
+@dataclass(frozen=True, slots=True)
+class Uploading:
+    """Megabytes a second of each, medians; the copy is on the disk when its time ends, as the upload is."""
+
+    upload: float
+    cat: float
+
+    @property
+    def ratio(self) -> float:
+        return self.upload / self.cat
+
+
+def measure(service: Running, folder: Path, *, token: str, times: int = 5) -> Uploading:
+    """Upload and copy a file in turns; what they make is removed again."""
+    source = folder / "source.bin"
+    with source.open("wb") as file:
+        for _ in range(MEGABYTES):
+            file.write(_PIECE)
+    uploads, copies = [], []
+    try:
+        for _ in range(times):
+            copies.append(_rate(lambda: _copy(source, folder / "copy.bin")))
+            uploads.append(_rate(lambda: _upload(service, source, token)))
+            _forget(service, token)
+    finally:
+        source.unlink()
+        (folder / "copy.bin").unlink(missing_ok=True)
+    return Uploading(median(uploads), median(copies))
+
+
+def _rate(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return MEGABYTES / (time.perf_counter() - began)
+
+
+def _copy(source: Path, target: Path) -> None:
+    with target.open("wb") as file:
+        subprocess.run(["cat", str(source)], stdout=file, check=True)
+        os.fsync(file.fileno())
+
+
+def _upload(service: Running, source: Path, token: str) -> None:
+    head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="bench.bin"\r\n\r\n'.encode()
+    end = f"\r\n--{_BOUNDARY}--\r\n".encode()
+    size = len(head) + source.stat().st_size + len(end)
+    lines = ["POST /files?fields=id HTTP/1.1", "Host: bench", f"Authorization: Bearer {token}"]
+    lines += [f"Content-Type: multipart/form-data; boundary={_BOUNDARY}", f"Content-Length: {size}", "", ""]
+    received = bytearray()
+    with connect(service.address) as connection, source.open("rb") as file:
+        connection.sendall("\r\n".join(lines).encode() + head)
+        connection.sendfile(file)
+        connection.sendall(end)
+        while (found := head_of(received)) is None or len(received) < found.size:
+            received += connection.recv(1 << 16) or _ended(received)
+    if found.status >= 300:
+        raise Failed(bytes(received[:600]).decode(errors="replace"))
+
+
+def _ended(received: bytearray) -> bytes:
+    raise Failed(f"the connection ended within an answer: {bytes(received[:300])!r}")
+
+
+def _forget(service: Running, token: str) -> None:
+    query = {"query": {"filter": {"filename_download": {"_eq": "bench.bin"}}}}
+    exchange(service.address, request("DELETE", "/files", token=token, payload=query))

@@ -1,0 +1,129 @@
+"""Folders: a tree whose branches go with all that is in them (specification, sections 2.6 and 4.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from cms.errors import Problem, Refused, invalid_payload
+from cms.files import records
+from cms.files.contents import Content, Json, contents_of
+from cms.files.files import Library, batch
+from cms.files.records import FILES, FOLDERS, Ask, Doing
+from cms.store.database import Transaction
+from cms.store.statements import statement
+from cms.store.writes import Call, Written
+
+T = TypeVar("T")
+
+
+def create(library: Library, ask: Ask, payload: object) -> bytes | None:
+    """Create a folder, or several of an array."""
+    many = isinstance(payload, list)
+    items = [_checked(item) for item in (payload if isinstance(payload, list) else [payload])]
+    nothing: list[Json] = [{} for _ in items]
+    return _put(library, ask, "create", lambda call: records.creating(call, items, nothing, nothing), many=many)
+
+
+def change_one(library: Library, ask: Ask, key: str, payload: object) -> bytes | None:
+    """Rename a folder, or move it with everything below it."""
+    said = _settled(payload)
+    return _put(library, ask, "update", lambda call: records.changing(ask, call, key, said, {}), many=False)
+
+
+def change_many(library: Library, ask: Ask, payload: object) -> bytes | None:
+    """Change folders: by an array of objects with their ids, or by `keys` or `query` with `data`."""
+    said = batch(payload, _settled)
+    return _put(library, ask, "update", lambda call: records.changing_many(call, said), many=True)
+
+
+def delete_one(library: Library, ask: Ask, key: str) -> None:
+    """Delete a folder with everything below it."""
+    _delete(library, ask, [key], key=key)
+
+
+def delete_many(library: Library, ask: Ask, payload: object) -> None:
+    """Delete folders with the folders below them and all files of these, whole or not at all.
+
+    Raises `Refused` FORBIDDEN when the caller may not delete one of them.
+    """
+    _delete(library, ask, payload)
+
+
+def _delete(library: Library, ask: Ask, payload: object, *, key: str | None = None) -> None:
+    def plan(call: Call) -> Doing[list[Content]]:
+        def within(transaction: Transaction) -> list[Content]:
+            if key is not None:
+                records.check_match(ask, call, transaction, key)
+            return _deleted(call, transaction, payload)
+
+        return within
+
+    library.contents.remove(_ordered(library, ask, "delete", plan))
+
+
+def _deleted(call: Call, transaction: Transaction, payload: object) -> list[Content]:
+    session = call.session(transaction)
+    keys = records.named(session, call.collection, payload)
+    below = [key for (key,) in transaction.execute(statement("lock_folders_below"), (keys,)) if key not in keys]
+    files = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
+    records.delete_below(session, FILES, [key for key, _, _ in files])
+    records.delete_below(session, FOLDERS, below)
+    records.delete(session, call.collection, keys)
+    return contents_of(files)
+
+
+def _put(
+    library: Library, ask: Ask, action: str, plan: Callable[[Call], Doing[Written]], *, many: bool
+) -> bytes | None:
+    """Write folders and answer them; raises `Refused` UNPROCESSABLE_CONTENT when the tree would have a circle."""
+
+    def careful(call: Call) -> Doing[bytes | None]:
+        work = plan(call)
+
+        def within(transaction: Transaction) -> bytes | None:
+            found = work(transaction)
+            _refuse_circle(transaction)
+            return records.shown(found, many=many)
+
+        return within
+
+    return _ordered(library, ask, action, careful)
+
+
+def _ordered(library: Library, ask: Ask, action: str, plan: Callable[[Call], Doing[T]]) -> T:
+    """Do a change of the tree when those before it have ended."""
+
+    def later(call: Call) -> Doing[T]:
+        work = plan(call)
+
+        def within(transaction: Transaction) -> T:
+            transaction.execute(statement("lock_folder_tree"))
+            return work(transaction)
+
+        return within
+
+    return records.writing(library.store, ask, (FOLDERS, action), later)
+
+
+def _settled(payload: object) -> Json:
+    """Return what is said of a folder that is there."""
+    said = _checked(payload)
+    if "id" in said:
+        raise invalid_payload('"id" of a folder cannot be changed', field="id")
+    return said
+
+
+def _checked(payload: object) -> Json:
+    """Return what is said of a folder; a name that is there has something in it."""
+    if not isinstance(payload, Mapping):
+        raise invalid_payload("A folder must be an object")
+    if payload.get("name") == "":
+        raise invalid_payload('"name" must not be empty', field="name")
+    return dict(payload)
+
+
+def _refuse_circle(transaction: Transaction) -> None:
+    if transaction.execute(statement("find_folder_circle")):
+        reason = "A folder cannot lie in itself or in a folder below it"
+        raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason, "field": "parent"}))

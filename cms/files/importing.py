@@ -1,0 +1,70 @@
+"""Files from elsewhere: POST /files/import (specification, section 4.8; decisions, section 7)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote, urlsplit
+
+from cms.errors import Refused, invalid_payload, unavailable
+from cms.files import records
+from cms.files.contents import Incoming, Json, too_large
+from cms.files.files import Library, created
+from cms.files.form import Upload
+from cms.files.records import FILES, Ask
+from cms.outgoing import Answer, Denied, Failed, Limits, Outgoing, TooLarge, fetch
+
+
+def import_url(library: Library, ask: Ask, payload: Mapping[str, object]) -> bytes | None:
+    """Create a file of what an address answers, with what `data` says of it.
+
+    Raises `Refused`: INVALID_PAYLOAD for an address that may not be asked, SERVICE_UNAVAILABLE when it fails.
+    """
+    records.require(library.store, ask.identity, FILES, "create")
+    url, said = payload.get("url"), payload.get("data") or {}
+    if not isinstance(url, str):
+        raise invalid_payload('"url" must be a text', field="url")
+    if not isinstance(said, Mapping):
+        raise invalid_payload('"data" must be an object', field="data")
+    limits = Limits(library.import_seconds, library.contents.most)
+    try:
+        with fetch(Outgoing(url), library.reach, limits=limits) as answer:
+            return _kept(library, ask, answer, dict(said))
+    except Denied as denied:
+        raise invalid_payload(f'"url" cannot be imported: {denied}', field="url") from None
+    except Failed as failed:
+        raise _failed(str(failed)) from None
+    except TooLarge:
+        raise too_large(library.contents.most) from None
+
+
+def _kept(library: Library, ask: Ask, answer: Answer, said: Json) -> bytes | None:
+    if not 200 <= answer.status < 300:
+        raise _failed(f"it answers with the status {answer.status}")
+    location = said.pop("storage", None)
+    if location is not None and not isinstance(location, str):
+        raise invalid_payload('"storage" must be a text', field="storage")
+    incoming = Incoming(_name(answer), answer.headers.get("content-type"), answer.chunks)
+    with library.contents.provisional() as put:
+        put.append(library.contents.put(incoming, location))
+        return created(library, ask, [Upload(put[0], said)])
+
+
+def _failed(reason: str) -> Refused:
+    return unavailable("import source", reason[:1].upper() + reason[1:])
+
+
+def _name(answer: Answer) -> str:
+    """Return the name that the source gives, else the last part of its path, else its host."""
+    said = answer.headers.get("content-disposition", "")
+    parts = urlsplit(answer.url)
+    return next(
+        filter(None, (*_names(said), unquote(parts.path.rstrip("/").rpartition("/")[2]), parts.hostname)), "file"
+    )
+
+
+def _names(disposition: str) -> Iterator[str]:
+    if found := re.search(r"filename\*\s*=\s*utf-8'[^']*'([^;]+)", disposition, re.IGNORECASE):
+        yield unquote(found[1].strip())
+    if found := re.search(r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', disposition, re.IGNORECASE):
+        yield re.sub(r"\\(.)", r"\1", found[1] or found[2] or "")

@@ -1,0 +1,352 @@
+"""Contents of files in named locations: a folder, S3, Google Cloud Storage or Azure, all of them through obstore.
+
+A content is put whole or not at all: an iterator of chunks that raises leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from io import BufferedReader, RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
+
+from cms.config import Config
+from cms.errors import invalid_payload, unavailable
+from cms.locations import Location
+
+PART = 5 * 2**20  # the least that S3 takes as a part of an upload
+PIECE = 2**18
+PARTS_AT_ONCE = 2
+
+_CLIENT: Mapping[str, Any] = {
+    "connect_timeout": timedelta(seconds=5),
+    "read_timeout": timedelta(seconds=60),
+    "timeout": timedelta(days=1),  # of a whole transfer, which takes as long as its other end does
+}
+_RETRIES: Mapping[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
+_STAGED = re.compile(r"#\d+$")  # how obstore names a content in a folder that is not whole yet
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """What has been put: its bytes counted, and their SHA-256 in hexadecimal."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A content as a listing tells of it."""
+
+    path: str
+    size: int
+    modified: datetime
+
+
+class Storage:
+    """One location. Paths are relative, with `/` between their parts.
+
+    Every method raises `Refused` SERVICE_UNAVAILABLE when the location does not answer, and FileNotFoundError where
+    it needs a content that is not there.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.name = location.name
+        self._location = location
+
+    @cached_property
+    def _store(self) -> ObjectStore:
+        """What speaks to the location, made at its first use, which is after the fork."""
+        return _OPENERS[self._location.driver](self._location)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder on this machine that holds the contents, if that is where they are."""
+        return Path(self._location.root) if self._location.driver == "local" else None
+
+    def put(self, path: str, chunks: Iterable[bytes]) -> Put:
+        """Store a content under a path, in place of what is there, holding a few parts of it at a time at most.
+
+        What the chunks raise passes through, and then nothing of them stays.
+        """
+        counted = _Counted(chunks)
+        start, rest = _start(counted)
+        with self._border(counted):
+            if rest is None:
+                obstore.put(self._store, path, start)
+            else:
+                obstore.put(self._store, path, rest, use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE)
+            self._keep(path)
+        return Put(counted.size, counted.hash.hexdigest())
+
+    def get(self, path: str, start: int | None = None, length: int | None = None) -> Iterator[bytes]:
+        """Return a content in pieces, or `length` bytes of it from `start` on, which must lie within it."""
+        if length == 0:
+            return iter(())
+        with self._border():
+            found = obstore.get(self._store, path, options=_range(start or 0, length))
+        return self._pieces(found)
+
+    def reader(self, path: str) -> BinaryIO:
+        """Return a content as a file that can be read at any place, a little of it at a time."""
+        with self._border():
+            return BufferedReader(_Readable(obstore.open_reader(self._store, path, buffer_size=PIECE)), PIECE)
+
+    def size(self, path: str) -> int:
+        """Return how many bytes a content has."""
+        with self._border():
+            return obstore.head(self._store, path)["size"]
+
+    def exists(self, path: str) -> bool:
+        """Tell whether there is a content under a path."""
+        try:
+            self.size(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Remove contents; those that are not there are no fault."""
+        with self._border():
+            for path in paths:
+                try:
+                    obstore.delete(self._store, path)
+                except FileNotFoundError:
+                    continue
+
+    def list(self, prefix: str = "") -> Iterator[Stored]:
+        """Yield the contents below a folder of paths (`a` has `a/b` in it, not `ab`), or all of them."""
+        with self._border():
+            for batch in obstore.list(self._store, prefix=prefix or None):
+                yield from (Stored(one["path"], one["size"], one["last_modified"]) for one in batch)
+
+    def clean(self, age: timedelta) -> tuple[str, ...]:
+        """Remove what uploads of processes that were killed have left, and return its paths.
+
+        In a bucket that is the work of its own life-cycle rule for unfinished uploads.
+        """
+        if self.folder is None or not self.folder.is_dir():
+            return ()
+        before = time.time() - age.total_seconds()
+        found = [path for path in self.folder.rglob("*#*") if _STAGED.search(path.name)]
+        old = [path for path in found if path.is_file() and path.stat().st_mtime < before]
+        for path in old:
+            path.unlink(missing_ok=True)
+        return tuple(str(path.relative_to(self.folder)) for path in old)
+
+    def _pieces(self, found: Any) -> Iterator[bytes]:
+        with self._border():
+            for piece in found.stream(min_chunk_size=PIECE):
+                yield bytes(piece)
+
+    def _keep(self, path: str) -> None:
+        """Have a folder's content on the disk before its row says that it is there."""
+        if self.folder is not None:
+            for kept in (self.folder / path, (self.folder / path).parent):
+                descriptor = os.open(kept, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    @contextmanager
+    def _border(self, chunks: _Counted | None = None) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            if chunks is None:
+                raise
+            raise unavailable("storage", f'The location "{self.name}" is not there') from None
+        except (BaseError, OSError) as fault:
+            if chunks is not None and chunks.fault is fault:
+                raise
+            # Without obstore's text, which tells addresses and paths.
+            raise unavailable("storage", f'The location "{self.name}" does not do it') from fault
+
+
+class Storages(Mapping[str, Storage]):
+    """The locations by name, in the order of the settings; the first is the default."""
+
+    def __init__(self, locations: Iterable[Location]) -> None:
+        self._known = {location.name: Storage(location) for location in locations}
+
+    def __getitem__(self, name: str) -> Storage:
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def default(self) -> Storage:
+        return next(iter(self._known.values()))
+
+    def named(self, name: str) -> Storage:
+        """Return the location that a client names; raises `Refused` INVALID_PAYLOAD for one that is not set up."""
+        found = self._known.get(name)
+        if found is None:
+            raise invalid_payload("There is no such storage location", field="storage")
+        return found
+
+    def holding(self, name: str) -> Storage:
+        """Return the location that a file's row names; raises `Refused` SERVICE_UNAVAILABLE without its settings."""
+        found = self._known.get(name)
+        if found is None:
+            raise unavailable("storage", f'The location "{name}" is not set up')
+        return found
+
+
+def open(config: Config) -> Storages:
+    """Return the storage locations of the settings; nothing is connected to before its first use."""
+    return Storages(config.locations)
+
+
+class _Readable(RawIOBase):
+    """What obstore reads, as the standard library has files; a fault of the location is an OSError in there."""
+
+    def __init__(self, found: Any) -> None:
+        super().__init__()
+        self._found = found
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = bytes(self._found.read(len(buffer)))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._found.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._found.tell())
+
+
+class _Counted:
+    """Chunks that are counted and hashed as they pass; `fault` is what they raised, if anything."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self.size = 0
+        self.hash = hashlib.sha256()
+        self.fault: BaseException | None = None
+        self._chunks = iter(chunks)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        try:
+            chunk = next(self._chunks)
+        except StopIteration:
+            raise
+        except BaseException as fault:
+            self.fault = fault
+            raise
+        self.size += len(chunk)
+        self.hash.update(chunk)
+        return chunk
+
+
+def _start(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] | None]:
+    """Return a content that fits into one part, or nothing and an iterator over all of it."""
+    held: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        held.append(chunk)
+        size += len(chunk)
+        if size >= PART:
+            return b"", _chain(held, chunks)
+    return b"".join(held), None
+
+
+def _chain(held: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
+    while held:
+        yield held.pop(0)
+    yield from rest
+
+
+def _range(start: int, length: int | None) -> Any:
+    if length is not None:
+        return {"range": (start, start + length)}
+    return {"range": {"offset": start}} if start else {}
+
+
+# What speaks to a location
+
+
+def _local(location: Location) -> ObjectStore:
+    return LocalStore(location.root, mkdir=True, automatic_cleanup=True)
+
+
+def _s3(location: Location) -> ObjectStore:
+    said = {
+        "region": location.region or "us-east-1",
+        "endpoint": location.endpoint,
+        "access_key_id": location.key,
+        "secret_access_key": location.secret,
+        "server_side_encryption": location.server_side_encryption,
+    }
+    by_path = bool(location.endpoint) if location.force_path_style is None else location.force_path_style
+    return S3Store(
+        location.bucket,
+        prefix=location.root or None,
+        config=_set(said | {"virtual_hosted_style_request": not by_path}),
+        client_options=_client(location),
+        retry_config=_RETRIES,  # type: ignore[arg-type]
+    )
+
+
+def _gcs(location: Location) -> ObjectStore:
+    return GCSStore(
+        location.bucket,
+        prefix=location.root or None,
+        config=_set({"service_account": location.key_filename, "base_url": location.endpoint}),
+        client_options=_client(location),
+        retry_config=_RETRIES,  # type: ignore[arg-type]
+    )
+
+
+def _azure(location: Location) -> ObjectStore:
+    said = {"account_name": location.account_name, "account_key": location.account_key, "endpoint": location.endpoint}
+    return AzureStore(
+        location.container_name,
+        prefix=location.root or None,
+        config=_set(said),
+        client_options=_client(location),
+        retry_config=_RETRIES,  # type: ignore[arg-type]
+    )
+
+
+def _client(location: Location) -> Any:
+    return {**_CLIENT, "allow_http": (location.endpoint or "").startswith("http://")}
+
+
+def _set(said: Mapping[str, object]) -> Any:
+    return {name: value for name, value in said.items() if value is not None}
+
+
+_OPENERS: Mapping[str, Callable[[Location], ObjectStore]] = {
+    "local": _local,
+    "s3": _s3,
+    "gcs": _gcs,
+    "azure": _azure,
+}

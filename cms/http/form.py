@@ -1,0 +1,88 @@
+"""Multipart forms, read part by part as they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import falcon
+from falcon.media.multipart import BodyPart, MultipartForm, MultipartParseError, MultipartParseOptions
+from falcon.util import BufferedReader
+
+from cms.errors import Refused, invalid_payload
+from cms.files.contents import too_large
+from cms.files.form import Part
+
+MOST_PARTS = 1000
+CHUNK = 2**18
+AROUND = 2**20
+"""What a form may hold beside its files: fields, names and boundaries."""
+
+
+def is_form(request: falcon.Request) -> bool:
+    """Tell whether the body is a multipart form."""
+    return (request.content_type or "").lower().startswith("multipart/form-data")
+
+
+def parts(request: falcon.Request, *, most: int) -> Iterator[Part]:
+    """Yield the parts of a form, of which the files may have `most` bytes in all.
+
+    Raises `Refused`: CONTENT_TOO_LARGE before anything is read where the request tells its length, INVALID_PAYLOAD for
+    a form that is none or breaks off.
+    """
+    length = request.content_length
+    if length is not None and length > most + AROUND:
+        raise too_large(most)
+    limit = most + AROUND if length is None else length
+    stream = BufferedReader(_reader(request, limit), limit + 1, CHUNK)
+    options = MultipartParseOptions()
+    options.max_body_part_count = MOST_PARTS
+    form = MultipartForm(stream, _boundary(request), limit, options)
+    try:
+        for part in form:
+            yield _part(part)
+    except (MultipartParseError, ValueError) as fault:
+        raise _broken(getattr(fault, "description", None)) from None
+
+
+def _part(part: BodyPart) -> Part:
+    if not part.name:
+        raise invalid_payload("A part of the form has no name")
+    try:
+        declared = part.content_type
+    except UnicodeDecodeError:
+        declared = None
+    return Part(part.name, part.filename, declared, iter(lambda: part.stream.read(CHUNK), b""))
+
+
+def _boundary(request: falcon.Request) -> bytes:
+    _, options = falcon.parse_header(request.content_type or "")
+    try:
+        found = options.get("boundary", "").encode("ascii")
+    except UnicodeEncodeError:
+        found = b""
+    if not 0 < len(found) <= 70:
+        raise invalid_payload("The header Content-Type names no boundary of the form")
+    return found
+
+
+def _reader(request: falcon.Request, limit: int) -> Callable[[int], bytes]:
+    """Return what reads the body, up to a limit that only one without an announced length can pass."""
+    stream = request.stream if request.env.get("wsgi.input_terminated") else request.bounded_stream
+    seen = 0
+
+    def read(size: int) -> bytes:
+        nonlocal seen
+        try:
+            piece: bytes = stream.read(size)
+        except Exception:  # each server has its own way to say that the client is gone
+            raise _broken() from None
+        seen += len(piece)
+        if seen > limit:
+            raise too_large(limit)
+        return piece
+
+    return read
+
+
+def _broken(reason: str | None = None) -> Refused:
+    return invalid_payload(f"The form cannot be read: {reason}" if reason else "The form breaks off")

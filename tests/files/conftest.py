@@ -1,0 +1,54 @@
+"""An S3 server in a process of its own, for all tests of the session, and applications with files."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import requests
+
+from cms.config import Config
+from tests.files.forms import House, house
+
+PATIENCE_SECONDS = 60.0
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    """The address of an S3 server that has a bucket `files`."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _make_bucket(f"{address}/files", process)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_SECONDS)
+
+
+def _make_bucket(address: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            assert requests.put(address, timeout=PATIENCE_SECONDS).status_code == 200
+            return
+        except requests.ConnectionError:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def files(
+    settings: Config, tmp_path_factory: pytest.TempPathFactory, make_database: Callable[..., str], template: str
+) -> Iterator[House]:
+    """One application for all tests of a module."""
+    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:
+        yield found

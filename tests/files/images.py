@@ -1,0 +1,15 @@
+"""Images that the tests make."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+from PIL import Image
+
+
+def picture(kind: str = "JPEG", size: tuple[int, int] = (40, 20), **options: Any) -> bytes:
+    """Return an image of a format of Pillow's."""
+    found = BytesIO()
+    Image.new("RGB", size, "teal").save(found, kind, **options)
+    return found.getvalue()

@@ -1,0 +1,153 @@
+"""Files that are there: reading, changing and deleting them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.files.forms import House
+from tests.members import may, member
+
+
+def test_files_are_read_with_the_whole_query_language(files: House) -> None:
+    folder = files.admin.post("/folders", {"name": "queried"}).data["id"]
+    for name in ("b.txt", "a.txt", "c.csv"):
+        files.add(b"1", name, folder=folder)
+    query = "filter[folder][name][_eq]=queried&sort=filename_download&fields=filename_download,folder.name"
+    found = files.admin.get(f"/files?{query}&filter[type][_eq]=text/plain").data
+    assert found == [{"filename_download": name, "folder": {"name": "queried"}} for name in ("a.txt", "b.txt")]
+    asked = {"filter": {"folder": {"_eq": folder}}, "aggregate": {"count": "*"}}
+    assert files.admin.search("/files", asked).data == [{"count": 3}]
+    assert files.admin.get(f"/files?filter[folder]={folder}&meta=filter_count").body["meta"] == {"filter_count": 3}
+    assert "c.csv" in files.admin.get("/files?search=c.csv&export=csv").text
+
+
+def test_what_is_said_of_a_file_can_be_changed(files: House) -> None:
+    key = files.add()["id"]
+    folder = files.admin.post("/folders", {"name": "f"}).data["id"]
+    said: dict[str, Any] = {
+        "title": "New",
+        "description": "Long",
+        "folder": folder,
+        "tags": ["x"],
+        "focal_point_x": 0.25,
+        "focal_point_y": 1,
+        "filename_download": "new.txt",
+        "location": "here",
+    }
+    found = files.admin.patch(f"/files/{key}", said).data
+    assert {name: found[name] for name in said} == said
+    assert found["modified_by"] == found["uploaded_by"]
+    assert found["modified_on"] > found["uploaded_on"]
+    assert files.admin.patch(f"/files/{key}?fields=title", {"folder": None}).data == {"title": "New"}
+
+
+def test_many_files_are_changed_at_once(files: House) -> None:
+    one, two, three = (files.add()["id"] for _ in range(3))
+    found = files.admin.patch("/files", {"keys": [two, one], "data": {"title": "T"}}).data
+    assert [(row["id"], row["title"]) for row in found] == [(two, "T"), (one, "T")]
+    found = files.admin.patch("/files", [{"id": one, "title": "1"}, {"id": three, "description": "3"}]).data
+    assert [(row["title"], row["description"]) for row in found] == [("1", None), ("A", "3")]
+    query = {"query": {"filter": {"id": {"_in": [one, two]}}}, "data": {"description": "both"}}
+    assert [row["description"] for row in files.admin.patch("/files", query).data] == ["both", "both"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"title": {}}, 400),
+        ({"focal_point_x": 1.1}, 400),
+        ({"focal_point_y": -0.1}, 400),
+        ({"folder": str(uuid4())}, 400),
+        ({"nonsense": 1}, 400),
+        ({"filename_download": None}, 400),
+        ([], 400),
+        ("text", 400),
+        (None, 400),
+    ],
+)
+def test_a_wrong_change_is_refused(files: House, body: Any, status: int) -> None:
+    key = files.add()["id"]
+    before = files.admin.get(f"/files/{key}").data
+    answer = files.admin.patch(f"/files/{key}", body)
+    assert answer.status == status, answer.text
+    assert files.admin.get(f"/files/{key}").data == before
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        None,
+        5,
+        {},
+        {"keys": []},
+        {"data": {}},
+        {"keys": "x", "data": {}},
+        [5],
+        [{"title": "x"}],
+        [{"id": 5, "title": "x"}],
+    ],
+)
+def test_a_wrong_change_of_many_is_refused(files: House, body: Any) -> None:
+    answer = files.admin.patch("/files", body)
+    assert answer.status == 400, answer.text
+
+
+def test_one_unknown_file_refuses_all(files: House) -> None:
+    key = files.add()["id"]
+    for keys in ([key, str(uuid4())], [key, "nonsense"]):
+        with files.nothing_stays():
+            assert files.admin.patch("/files", {"keys": keys, "data": {"title": "no"}}).status == 404
+            assert files.admin.delete("/files", keys).status == 404
+    assert files.admin.get(f"/files/{key}").data["title"] == "A"
+
+
+def test_a_file_goes_with_its_content(files: House) -> None:
+    found = files.add()
+    path = f"local/{found['filename_disk']}"
+    assert path in files.contents()
+    assert files.admin.delete(f"/files/{found['id']}").status == 204
+    assert path not in files.contents()
+    for answer in (files.admin.get(f"/files/{found['id']}"), files.admin.delete(f"/files/{found['id']}")):
+        assert answer.status == 404
+
+
+def test_many_files_go_with_their_contents(files: House) -> None:
+    made = [files.add(storage=name) for name in ("local", "other", "local", "local")]
+    one, two, three, four = (row["id"] for row in made)
+    assert files.admin.delete("/files", [one, two]).status == 204
+    assert files.admin.delete("/files", {"keys": [three]}).status == 204
+    assert files.admin.delete("/files", {"query": {"filter": {"id": {"_eq": four}}}}).status == 204
+    left = {Path(path).name for path in files.contents()}
+    assert left.isdisjoint(row["filename_disk"] for row in made)
+
+
+def test_a_content_that_is_gone_already_hinders_no_deletion(files: House) -> None:
+    found = files.add()
+    (files.folder / "local" / found["filename_disk"]).unlink()
+    assert files.admin.delete(f"/files/{found['id']}").status == 204
+
+
+def test_a_file_that_is_in_use_stays_with_its_content(files: House) -> None:
+    found = files.add()
+    files.stage.execute("CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))")
+    files.stage.execute(f"INSERT INTO uses VALUES (1, '{found['id']}')")
+    with files.nothing_stays():
+        answer = files.admin.delete(f"/files/{found['id']}")
+        assert (answer.status, answer.codes) == (400, ["INVALID_FOREIGN_KEY"])
+
+
+def test_readers_see_the_files_of_their_rule_and_change_none(files: House) -> None:
+    seen, hidden = files.add(title="seen"), files.add(title="hidden")
+    rule = {"id": {"_in": [seen["id"]]}}
+    reader = member(files.stage, may("system_files", "id", "title", permissions=rule))
+    assert reader.get("/files").data == [{"id": seen["id"], "title": "seen"}]
+    assert reader.get(f"/files/{hidden['id']}").status == 404
+    assert reader.get("/files?fields=filename_disk").status == 403
+    for body in ({"title": "x"}, {"filename_disk": "x"}):
+        assert reader.patch(f"/files/{seen['id']}", body).status == 403 or "filename_disk" in body
+    assert reader.delete("/files", [seen["id"]]).status == 403
+    assert files.stage.anonymous.get("/files").status == 403

@@ -1,0 +1,152 @@
+"""/folders: a tree that is changed and deleted whole."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.files.forms import House
+
+
+def make(files: House, name: str, parent: str | None = None) -> str:
+    return str(files.admin.post("/folders", {"name": name, "parent": parent}).data["id"])
+
+
+def test_folders_are_made_read_renamed_and_moved(files: House) -> None:
+    top, other = make(files, "top"), make(files, "other")
+    found = files.admin.post("/folders", {"name": "in", "parent": top}).data
+    assert found == {"id": found["id"], "name": "in", "parent": top}
+    assert files.admin.get(f"/folders/{found['id']}?fields=name,parent.name").data == {
+        "name": "in",
+        "parent": {"name": "top"},
+    }
+    changed = files.admin.patch(f"/folders/{found['id']}", {"name": "inner", "parent": other}).data
+    assert changed == {"id": found["id"], "name": "inner", "parent": other}
+    assert files.admin.patch(f"/folders/{found['id']}", {"parent": None}).data["parent"] is None
+    names = files.admin.search("/folders", {"filter": {"id": {"_in": [top, other]}}, "sort": ["name"]}).data
+    assert [row["name"] for row in names] == ["other", "top"]
+
+
+def test_several_folders_at_once(files: House) -> None:
+    made = files.admin.post("/folders", [{"name": "a"}, {"name": "b"}]).data
+    keys = [row["id"] for row in made]
+    assert [row["name"] for row in made] == ["a", "b"]
+    top = make(files, "top")
+    assert [row["parent"] for row in files.admin.patch("/folders", {"keys": keys, "data": {"parent": top}}).data] == [
+        top,
+        top,
+    ]
+    changed = files.admin.patch("/folders", [{"id": key, "name": key} for key in keys]).data
+    assert [row["name"] for row in changed] == keys
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"name": None}, 422),
+        ({"name": ""}, 400),
+        ({"name": {}}, 400),
+        ({"name": "x", "parent": "nonsense"}, 400),
+        ({"name": "x", "parent": str(uuid4())}, 400),
+        ({"name": "x", "nonsense": 1}, 400),
+        ("x", 400),
+        (None, 400),
+    ],
+)
+def test_a_folder_that_is_wrong_is_refused(files: House, body: Any, status: int) -> None:
+    answer = files.admin.post("/folders", body)
+    assert answer.status == status, answer.text
+
+
+def test_no_folder_comes_to_lie_in_itself(files: House) -> None:
+    top = make(files, "top")
+    middle = make(files, "middle", top)
+    bottom = make(files, "bottom", middle)
+    for parent in (top, middle, bottom):
+        answer = files.admin.patch(f"/folders/{top}", {"parent": parent})
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+    crossed = [{"id": top, "parent": bottom}, {"id": middle, "parent": None}]
+    assert files.admin.patch("/folders", crossed).status == 200  # a tree all the same: middle, bottom, top
+    one, two = str(uuid4()), str(uuid4())
+    circle = [{"id": one, "name": "1", "parent": two}, {"id": two, "name": "2", "parent": one}]
+    assert files.admin.post("/folders", circle).status == 422
+    assert files.admin.get(f"/folders/{one}").status == 404
+
+
+SLOW = """
+CREATE FUNCTION wait_a_moment() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END $$;
+CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON system_folders DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION wait_a_moment();
+"""
+"""A moment between what a transaction has looked at and its end."""
+
+
+def test_two_that_move_into_each_other_make_no_circle(files: House) -> None:
+    one, two = make(files, "one"), make(files, "two")
+    below_one, below_two = make(files, "below one", one), make(files, "below two", two)
+    files.stage.execute(SLOW)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            moves = [(one, below_two), (two, below_one)]  # four rows, so that no lock of a row keeps them apart
+            answers = list(pool.map(lambda move: files.admin.patch(f"/folders/{move[0]}", {"parent": move[1]}), moves))
+    finally:
+        files.stage.execute("DROP TRIGGER slow ON system_folders")
+    assert sorted(answer.status for answer in answers) == [200, 422]
+
+
+def test_a_folder_goes_with_everything_in_it(files: House) -> None:
+    top = make(files, "top")
+    bottom = make(files, "bottom", make(files, "middle", top))
+    inside = [files.add(folder=top), files.add(folder=bottom, storage="other")]
+    outside = files.add(folder=make(files, "outside"))
+    assert files.admin.delete(f"/folders/{top}").status == 204
+    assert files.admin.get(f"/folders/{bottom}").status == 404
+    for found in inside:
+        assert files.admin.get(f"/files/{found['id']}").status == 404
+    contents = " ".join(files.contents())
+    assert not any(found["filename_disk"] in contents for found in inside)
+    assert outside["filename_disk"] in contents
+
+
+def test_a_folder_whose_file_is_in_use_stays_with_everything_in_it(files: House) -> None:
+    top = make(files, "top")
+    free, used = files.add(folder=top), files.add(folder=make(files, "in", top))
+    files.stage.execute("CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))")
+    files.stage.execute(f"INSERT INTO uses VALUES (1, '{used['id']}')")
+    with files.nothing_stays():
+        assert files.admin.delete(f"/folders/{top}").status == 400
+    assert files.admin.get(f"/files/{free['id']}").status == 200
+
+
+def test_unknown_folders_are_404_and_strangers_get_403(files: House) -> None:
+    key = make(files, "kept")
+    for body in ([key, str(uuid4())], {"keys": ["nonsense"]}):
+        assert files.admin.delete("/folders", body).status == 404
+    assert files.admin.patch(f"/folders/{uuid4()}", {"name": "x"}).status == 404
+    assert files.admin.patch(f"/folders/{key}", {"id": str(uuid4())}).status == 400
+    stranger = files.stage.anonymous
+    answers = (stranger.get("/folders"), stranger.post("/folders", {"name": "x"}), stranger.delete(f"/folders/{key}"))
+    assert [answer.status for answer in answers] == [403, 403, 403]
+    assert files.admin.get(f"/folders/{key}").status == 200
+
+
+def test_uploads_into_a_folder_that_goes_leave_no_stray(files: House) -> None:
+    for _ in range(3):
+        folder = make(files, "going")
+        for _ in range(3):
+            files.add(folder=folder)
+        with ThreadPoolExecutor(4) as pool:
+            uploads = [
+                pool.submit(files.send, "POST", "/files", ("folder", folder), ("file", b"late", "late.txt"))
+                for _ in range(6)
+            ]
+            going = pool.submit(files.admin.delete, f"/folders/{folder}")
+            assert going.result().status == 204
+            assert {one.result().status for one in uploads} <= {200, 400}
+        assert files.stage.value(f"SELECT count(*) FROM system_files WHERE folder = '{folder}'") == 0
+    rows = files.stage.value("SELECT json_agg(storage || '/' || filename_disk) FROM system_files")
+    assert sorted(files.contents()) == sorted(rows)

@@ -1,0 +1,88 @@
+"""The media type of a content: its bytes decide, and name and declared type only among what these may be."""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zipfile
+from io import BytesIO
+
+import pytest
+
+from cms.files.kinds import admitted, kind_of
+from tests.files.images import picture
+
+
+def packed() -> bytes:
+    found = BytesIO()
+    with zipfile.ZipFile(found, "w") as archive:
+        archive.writestr("a.txt", "x")
+    return found.getvalue()
+
+
+def tarred() -> bytes:
+    found = BytesIO()
+    with tarfile.open(fileobj=found, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("a"))
+    return found.getvalue()
+
+
+DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "declared", "kind"),
+    [
+        (picture("JPEG"), "a.png", "image/png", "image/jpeg"),
+        (picture("PNG"), "a", None, "image/png"),
+        (picture("GIF"), "a", None, "image/gif"),
+        (picture("WEBP"), "a", None, "image/webp"),
+        (picture("AVIF"), "a", None, "image/avif"),
+        (picture("TIFF"), "a", None, "image/tiff"),
+        (picture("BMP"), "a", None, "image/bmp"),
+        (b"%PDF-1.7\n", "a.html", "text/html", "application/pdf"),
+        (packed(), "a.zip", None, "application/zip"),
+        (packed(), "a.docx", None, DOCX),
+        (packed(), "a", DOCX, DOCX),
+        (packed(), "a.png", "image/png", "application/zip"),
+        (gzip.compress(b"x"), "a.gz", None, "application/gzip"),
+        (tarred(), "a", None, "application/x-tar"),
+        (b"RIFF\x24\0\0\0WAVEfmt ", "a", None, "audio/wav"),
+        (b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom", "a", None, "video/mp4"),
+        (b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom", "a.m4a", "audio/mp4", "audio/mp4"),
+        (b"\0\0\0\x1cftypmif1\0\0\0\0mif1avif", "a", None, "image/heif"),
+        (b"\xff\xfb\x90\x64\0", "a", None, "audio/mpeg"),
+        (b"OggS\0\x02", "a.ogg", None, "audio/ogg"),
+        (b"wOF2\0\x01", "a", None, "font/woff2"),
+        (b"hello", "a", None, "text/plain"),
+        (b"hello", "a.md", None, "text/markdown"),
+        (b"a,b\n1,2\n", "a.csv", "application/vnd.ms-excel", "text/csv"),
+        (b'{"a": 1}', "a", "application/json; charset=utf-8", "application/json"),
+        (b"function a() {}", "a.js", None, "text/javascript"),
+        (b"hello", "a.png", "image/png", "text/plain"),
+        (b"BMW makes cars, ID3 is one, FORMs, BZh", "a", "audio/mpeg", "text/plain"),
+        ("grüße".encode()[:4], "a.txt", None, "text/plain"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "a.png", "image/png", "image/svg+xml"),
+        (b"\xef\xbb\xbf <?xml version='1.0'?><!-- x --><!DOCTYPE svg><svg/>", "a.txt", None, "image/svg+xml"),
+        (b"<?xml version='1.0'?><s:svg xmlns:s='http://www.w3.org/2000/svg'/>", "a", None, "image/svg+xml"),
+        (b"\n <!DOCTYPE html><p>", "a.jpg", "image/jpeg", "text/html"),
+        (b"<!-- x --><script>alert(1)</script>", "a.txt", "text/plain", "text/html"),
+        ("<html>".encode("utf-16"), "a.txt", None, "text/html"),
+        (b"<?xml version='1.0'?><html xmlns='x'>", "a.xml", None, "application/xhtml+xml"),
+        (b"<?xml version='1.0'?><feed/>", "a", None, "application/xml"),
+        (b"plain words", "a.html", None, "text/html"),
+        (b"\0\1\2\3", "a.png", "image/png", "application/octet-stream"),
+        (b"\0\1\2\3", "a.bin", "application/x-thing", "application/x-thing"),
+        (b"\0\1\2\3", "a", "nonsense", "application/octet-stream"),
+        (b"\0\1\2\3", "a.txt", "text/html", "application/octet-stream"),
+        (b"", "a.txt", None, "text/plain"),
+    ],
+)
+def test_the_bytes_decide(content: bytes, name: str, declared: str | None, kind: str) -> None:
+    assert kind_of(content[:4096], name=name, declared=declared) == kind
+
+
+def test_a_list_of_types_admits_its_types_and_families() -> None:
+    assert admitted("image/png", ["application/pdf", "image/*"])
+    assert admitted("image/png", ["*/*"])
+    assert not admitted("image/svg+xml", ["image/png", "text/*"])

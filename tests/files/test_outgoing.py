@@ -1,0 +1,240 @@
+"""Requests to addresses that users name: which are asked, and what an answer may take."""
+
+from __future__ import annotations
+
+import gzip
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from cms.outgoing import Address, Answer, Denied, Failed, Limits, Outgoing, Reach, TooLarge, _is_own, fetch
+from tests.files.sources import Source, raw_source, source
+
+LOOPBACK = Reach(allowed=[ipaddress.ip_network("127.0.0.1/32")])
+LIMITS = Limits(5, 1_000_000)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Source]:
+    with source() as found:
+        yield found
+
+
+def get(url: str, reach: Reach = LOOPBACK, limits: Limits = LIMITS, **options: object) -> tuple[Answer, bytes]:
+    with fetch(Outgoing(url), reach, limits=limits, **options) as answer:  # type: ignore[arg-type]
+        return answer, b"".join(answer.chunks)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "0x7f.1", "127.0.0.1.", "localhost",
+        "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "0", "224.0.0.1",
+        "255.255.255.255", "192.0.2.1", "198.18.0.1", "240.0.0.1", "192.88.99.1",
+        "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::127.0.0.1]", "[fe80::1]", "[fe80::1%25lo]",
+        "[fc00::1]", "[ff02::1]", "[64:ff9b::7f00:1]", "[64:ff9b::808:808]", "[2002:7f00:1::]", "[2001:0:1::1]",
+        "[2001:db8::1]", "[fec0::1]", "①②⑦.⓪.⓪.①", "127。0。0。1",
+    ],
+)  # fmt: skip
+def test_inner_addresses_are_not_asked_in_any_notation(host: str) -> None:
+    with pytest.raises((Denied, Failed)) as refused:
+        get(f"http://{host}:1/", Reach())
+    assert isinstance(refused.value, Denied) or "not known" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.com/", "file:///etc/passwd", "gopher://example.com/", "//example.com", "example.com", "",
+        "http://", "http:///x", "http://example.com:0/", "http://example.com:99999/", "http://[::1", "http://[x]/",
+        "http://user:pass@example.com/", "http://user@example.com/", "http://example.com\\@127.0.0.1/",
+        "http://exa mple.com/", "http://example.com/\r\nX: y", "http://exam\tple.com/", "http://example.com\0/",
+    ],
+)  # fmt: skip
+def test_what_is_no_address_of_the_web_is_not_asked(url: str) -> None:
+    with pytest.raises(Denied):
+        get(url)
+
+
+def test_this_machines_own_addresses_are_told_from_those_of_others() -> None:
+    assert _is_own(ipaddress.ip_address("127.0.0.1"))
+    assert _is_own(ipaddress.ip_address(socket.gethostbyname(socket.gethostname())))
+    assert not any(_is_own(ipaddress.ip_address(text)) for text in ("8.8.8.8", "2606:4700::1111"))
+    assert all(Reach().admits(ipaddress.ip_address(text)) for text in ("8.8.8.8", "2606:4700::1111"))
+
+
+def test_the_lists_of_the_settings_add_and_take_away() -> None:
+    inner, public = ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("8.8.8.0/24")
+    reach = Reach(allowed=[inner], denied=[public, ipaddress.ip_network("10.9.0.0/16")])
+    told = {
+        text: reach.admits(ipaddress.ip_address(text))
+        for text in ("10.1.1.1", "::ffff:10.1.1.1", "10.9.1.1", "8.8.8.8")
+    }
+    assert told == {"10.1.1.1": True, "::ffff:10.1.1.1": True, "10.9.1.1": False, "8.8.8.8": False}
+
+
+def test_an_answer_comes_with_its_status_and_headers(server: Source) -> None:
+    answer, body = get(server.page("/a%20b", b"hello", 201, Content_Type="text/x") + "?q=ü&r=%2F#part")
+    assert (answer.status, answer.headers["content-type"], body) == (201, "text/x", b"hello")
+    method, path, headers = server.seen[-1]
+    assert (method, path) == ("GET", "/a%20b?q=%C3%BC&r=%2F")
+    assert headers["Host"] == f"127.0.0.1:{server.port}"
+
+
+def test_a_name_is_resolved_once_and_the_connection_goes_there(server: Source) -> None:
+    asked: list[str] = []
+
+    def resolve(host: str, port: int) -> list[Address]:
+        asked.append(host)
+        return [ipaddress.ip_address("127.0.0.1")] if len(asked) == 1 else [ipaddress.ip_address("10.0.0.1")]
+
+    server.page("/pinned", b"here")
+    _, body = get(server.url("/pinned", "files.example.com"), resolve=resolve)
+    assert (body, asked) == (b"here", ["files.example.com"])
+    assert server.seen[-1][2]["Host"] == f"files.example.com:{server.port}"
+
+
+def test_a_name_with_one_inner_address_among_its_own_is_not_asked(server: Source) -> None:
+    def resolve(host: str, port: int) -> list[Address]:
+        return [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("10.0.0.1")]
+
+    before = len(server.seen)
+    with pytest.raises(Denied):
+        get(server.url("/", "files.example.com"), resolve=resolve)
+    assert len(server.seen) == before
+
+
+def test_redirects_are_followed_five_times(server: Source) -> None:
+    for number in range(7):
+        server.page(f"/r{number}", status=302, Location=f"/r{number + 1}")
+    server.page("/r7", b"end")
+    assert get(server.url("/r2"))[1] == b"end"
+    with pytest.raises(Failed, match="more than 5"):
+        get(server.url("/r1"))
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["http://127.0.0.2/", "http://localhost@10.0.0.1/", "//[::1]/", "file:///etc/passwd", "http://2130706434/"],
+)
+def test_every_redirect_is_checked_as_the_first_address_was(server: Source, target: str) -> None:
+    server.page("/away", status=302, Location=target)
+    with pytest.raises(Denied):
+        get(server.url("/away"))
+
+
+def test_what_is_secret_stays_with_its_server_and_a_body_with_its_method(server: Source) -> None:
+    with source() as other:
+        other.page("/end", b"end")
+        server.page("/end", b"end")
+        server.page("/there", status=302, Location=other.url("/end"))
+        server.page("/same", status=307, Location="/end")
+        headers = {"Authorization": "Bearer x", "Cookie": "a=b", "X-Other": "kept", "Content-Type": "text/plain"}
+        for path, last in (("/there", other), ("/same", server)):
+            with fetch(Outgoing(server.url(path), "POST", headers, b"body"), LOOPBACK, limits=LIMITS) as answer:
+                assert b"".join(answer.chunks) == b"end"
+            method, _, seen = last.seen[-1]
+            assert ("Authorization" in seen, "Cookie" in seen) == ((last is server,) * 2)
+            assert seen["X-Other"] == "kept"
+            assert (method, seen.get("Content-Length")) == (("POST", "4") if last is server else ("GET", None))
+
+
+def test_an_answer_may_have_so_many_bytes_and_no_more(server: Source) -> None:
+    url = server.page("/big", b"x" * 1000)
+    assert len(get(url, limits=Limits(5, 1000))[1]) == 1000
+    with pytest.raises(TooLarge):
+        get(url, limits=Limits(5, 999))
+
+
+def test_packed_bytes_are_unpacked_and_counted_unpacked(server: Source) -> None:
+    small = server.page("/small", gzip.compress(b"hello" * 10), Content_Encoding="gzip")
+    assert get(small)[1] == b"hello" * 10
+    bomb = server.page("/bomb", gzip.compress(b"\0" * 50_000_000), Content_Encoding="gzip")
+    with pytest.raises(TooLarge):
+        get(bomb)
+    for path, body, coding in (
+        ("/cut", gzip.compress(b"x" * 999)[:-9], "gzip"),
+        ("/no", b"x", "gzip"),
+        ("/br", b"", "br"),
+    ):
+        with pytest.raises(Failed):
+            get(server.page(path, body, Content_Encoding=coding))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X-A: b\r\n" * 200 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * 70_000,
+    ],
+    ids=["nothing", "nonsense", "short", "cut chunk", "bad chunk", "many headers", "long header"],
+)
+def test_an_answer_that_is_none_or_breaks_off_has_failed(raw: bytes) -> None:
+    with raw_source(raw) as url, pytest.raises(Failed):
+        get(url)
+
+
+@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"], ids=["head", "body"])
+def test_an_answer_that_drips_ends_at_the_deadline(start: bytes) -> None:
+    with raw_source(start or b"H", *[b"x"] * 100, pause=0.05) as url:
+        began = time.monotonic()
+        with pytest.raises(Failed):
+            get(url, limits=Limits(0.5, 1000))
+        assert time.monotonic() - began < 2
+
+
+def test_nobody_there_has_failed() -> None:
+    with pytest.raises(Failed, match="reached"):
+        get("http://127.0.0.1:1/")
+    with pytest.raises(Failed, match="not known"):
+        get("http://no-such-host.invalid/")
+
+
+def certificate(folder: Path, name: str) -> Path:
+    """Make a certificate for a name, and return the file that holds it with its key."""
+    key, subject = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(subject, subject, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / f"{name}.pem"
+    plain = serialization.NoEncryption()
+    secret = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+    path.write_bytes(secret + made.public_bytes(serialization.Encoding.PEM))
+    return path
+
+
+def test_a_certificate_is_checked_by_the_name_though_the_connection_goes_to_the_address(tmp_path: Path) -> None:
+    path = certificate(tmp_path, "files.example.com")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    trust = ssl.create_default_context(cafile=str(path))
+
+    def resolve(host: str, port: int) -> list[Address]:
+        return [ipaddress.ip_address("127.0.0.1")]
+
+    with source(context) as server:
+        server.page("/x", b"secret")
+        there = f"https://files.example.com:{server.port}/x"
+        assert get(there, resolve=resolve, trust=trust)[1] == b"secret"
+        for url, believed in ((f"https://other.example.com:{server.port}/x", trust), (there, None)):
+            with pytest.raises(Failed, match="certificate"):
+                get(url, resolve=resolve, trust=believed)

@@ -1,0 +1,152 @@
+"""Files and folders under permissions, with their history, their versions and calls that are sent twice."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tests.files.forms import BOUNDARY, House, form
+from tests.members import may, member
+
+FORM = f'multipart/form-data; boundary="{BOUNDARY}"'
+EVERYTHING = [
+    may(name, action=action)
+    for name in ("system_files", "system_folders")
+    for action in ("read", "create", "update", "delete")
+]
+
+
+def test_who_may_create_files_uploads_them_with_the_fields_of_the_permission(files: House) -> None:
+    writer = member(files.stage, may("system_files", "title", action="create"), may("system_files"))
+    found = files.send("POST", "/files", ("title", "T"), ("file", b"x", "x.txt"), client=writer).data
+    assert (found["title"], found["filename_download"], found["filesize"]) == ("T", "x.txt", 1)
+    assert found["uploaded_by"] not in (None, files.admin.get("/users/me").data["id"])
+    assert writer.post("/files", {"filename_download": "a", "data": "eA=="}).status == 403
+    with files.nothing_stays():
+        for name in ("description", "nonsense", "filename_download"):
+            assert files.send("POST", "/files", (name, "x"), ("file", b"x", "x"), client=writer).status == 403
+
+
+def test_who_may_not_read_files_gets_no_answer_to_an_upload(files: House) -> None:
+    writer = member(files.stage, may("system_files", action="create"))
+    answer = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer)
+    assert (answer.status, answer.text) == (204, "")
+
+
+def test_presets_and_rules_of_permissions_hold_for_uploads(files: House) -> None:
+    folder = files.admin.post("/folders", {"name": "theirs"}).data["id"]
+    said = {"presets": {"folder": folder, "description": "preset"}, "permissions": {"folder": {"_eq": folder}}}
+    writer = member(files.stage, may("system_files", action="create", **said), may("system_files"))
+    found = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
+    assert (found["folder"], found["description"], found["title"]) == (folder, "preset", "X")
+    with files.nothing_stays():
+        elsewhere = files.send("POST", "/files", ("folder", ""), ("file", b"x", "x.txt"), client=writer)
+        assert (elsewhere.status, elsewhere.codes) == (403, ["FORBIDDEN"])
+
+
+def test_nothing_that_a_permission_presets_takes_the_place_of_the_content(files: House) -> None:
+    said = {"presets": {"filename_disk": "../../x", "storage": "no", "filesize": 5, "type": "text/x"}}
+    writer = member(files.stage, may("system_files", action="create", **said), may("system_files"))
+    found = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
+    assert (found["storage"], found["filesize"], found["type"]) == ("local", 1, "text/plain")
+    assert f"local/{found['filename_disk']}" in files.contents()
+
+
+def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: House) -> None:
+    mine, other = files.add(title="mine"), files.add(title="other")
+    rule = {"title": {"_eq": "mine"}}
+    writer = member(
+        files.stage,
+        may("system_files"),
+        may("system_files", "description", action="update", permissions=rule),
+        may("system_files", action="delete", permissions=rule),
+    )
+    assert writer.patch(f"/files/{mine['id']}", {"description": "d"}).data["description"] == "d"
+    assert files.send("PATCH", f"/files/{mine['id']}", ("file", b"new", "n.txt"), client=writer).data["filesize"] == 3
+    with files.nothing_stays():
+        for answer in (
+            writer.patch(f"/files/{mine['id']}", {"title": "x"}),
+            writer.patch(f"/files/{other['id']}", {"description": "d"}),
+            writer.patch("/files", {"keys": [mine["id"], other["id"]], "data": {"description": "d"}}),
+            files.send("PATCH", f"/files/{other['id']}", ("file", b"new", "n.txt"), client=writer),
+            writer.delete(f"/files/{other['id']}"),
+            writer.delete("/files", [mine["id"], other["id"]]),
+        ):
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+    assert writer.delete(f"/files/{mine['id']}").status == 204
+
+
+def test_a_folder_goes_only_by_who_may_delete_all_that_is_in_it(files: House) -> None:
+    top = files.admin.post("/folders", {"name": "top"}).data["id"]
+    files.admin.post("/folders", {"name": "in", "parent": top})
+    kept = files.add(folder=top)
+    folders_only = member(files.stage, *[right for right in EVERYTHING if right["collection"] == "system_folders"])
+    not_that_one = member(
+        files.stage,
+        *[right for right in EVERYTHING if right["collection"] == "system_folders"],
+        may("system_files", permissions={"id": {"_neq": kept["id"]}}),
+        may("system_files", action="delete", permissions={"id": {"_neq": kept["id"]}}),
+    )
+    rows = files.stage.value("SELECT count(*) FROM system_folders")
+    with files.nothing_stays():
+        for client in (folders_only, not_that_one):
+            answer = client.delete(f"/folders/{top}")
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+    assert files.stage.value("SELECT count(*) FROM system_folders") == rows
+    assert member(files.stage, *EVERYTHING).delete(f"/folders/{top}").status == 204
+    empty = files.admin.post("/folders", {"name": "empty"}).data["id"]
+    assert folders_only.delete(f"/folders/{empty}").status == 204
+
+
+def test_everything_done_to_a_file_is_in_its_history(files: House) -> None:
+    key = files.add(title="one")["id"]
+    files.admin.patch(f"/files/{key}", {"title": "two"})
+    files.send("PATCH", f"/files/{key}", ("file", b"%PDF-1.7", "b.pdf"))
+    files.admin.delete(f"/files/{key}")
+    query = f"filter[collection]=system_files&filter[item]={key}&sort=id"
+    acts = [row["action"] for row in files.admin.get(f"/activity?{query}").data]
+    assert acts == ["create", "update", "update", "delete"]
+    created, renamed, replaced, gone = files.admin.get(f"/revisions?{query}").data
+    assert (created["data"]["title"], renamed["delta"]["title"]) == ("one", "two")
+    assert (replaced["delta"]["type"], gone["data"]["filename_download"]) == ("application/pdf", "b.pdf")
+
+
+def test_of_two_who_change_one_version_one_is_let_through(files: House) -> None:
+    key = files.add()["id"]
+    tag = files.admin.get(f"/files/{key}").headers["etag"]
+
+    def one(number: int) -> int:
+        said = {"If-Match": tag}
+        if number % 2:
+            raw = form(("file", str(number).encode(), "x.txt"))
+            return files.admin.send("PATCH", f"/files/{key}", raw=raw, **{**said, "Content-Type": FORM}).status
+        return files.admin.send("PATCH", f"/files/{key}", {"title": str(number)}, **said).status
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(one, range(6))) == [200, 412, 412, 412, 412, 412]
+    with files.nothing_stays():
+        assert files.admin.send("DELETE", f"/files/{key}", **{"If-Match": tag}).status == 412
+    now = files.admin.get(f"/files/{key}").headers["etag"]
+    assert files.admin.send("DELETE", f"/files/{key}", **{"If-Match": now}).status == 204
+
+
+def test_an_upload_that_is_sent_twice_under_one_key_makes_one_file(files: House) -> None:
+    def send(content: bytes, key: str = "k") -> Any:
+        said = {"Content-Type": FORM, "Idempotency-Key": key}
+        return files.admin.send("POST", "/files", raw=form(("title", "T"), ("file", content, "x.txt")), **said)
+
+    first = send(b"same")
+    with files.nothing_stays():
+        with ThreadPoolExecutor(3) as pool:
+            assert {answer.text for answer in pool.map(send, [b"same"] * 3)} == {first.text}
+        assert send(b"other").status == 422
+    assert send(b"same", "another").data["id"] != first.data["id"]
+
+
+def test_a_json_upload_and_a_folder_are_made_once_under_one_key(files: House) -> None:
+    for path, body in (("/files", {"filename_download": "a", "data": "eA=="}), ("/folders", {"name": "f"})):
+        said = {"Idempotency-Key": path}
+        first = files.admin.send("POST", path, body, **said)
+        with files.nothing_stays():
+            assert files.admin.send("POST", path, body, **said).text == first.text
+            assert files.admin.send("POST", path, {**body, "x": 1}, **said).status in (400, 422)

@@ -1,0 +1,95 @@
+"""The sweep: strays on either side are found, and nothing else is touched."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+import requests
+
+from cms.errors import Refused
+from cms.files.storage import Storage, Storages
+from cms.files.sweep import sweep
+from cms.locations import Location
+from cms.store.database import direct_transaction
+from tests.files.forms import House
+
+AGE = timedelta(hours=1)
+
+
+def swept(files: House, *more: Location) -> tuple[list[str], list[str]]:
+    locations = [Location(name, "local", str(files.folder / name)) for name in ("local", "other")]
+    with direct_transaction(files.stage.dsn) as transaction:
+        found = sweep(transaction, Storages([*locations, *more]), age=AGE)
+    return sorted(found.removed), sorted(found.without_content)
+
+
+def lay(files: House, path: str, *, old: bool = True) -> str:
+    place = files.folder / path
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(b"x")
+    if old:
+        os.utime(place, (0, 0))
+    return path
+
+
+def age(files: House) -> None:
+    files.stage.execute("UPDATE system_files SET modified_on = now() - interval '1 day'")
+    for path in files.contents():
+        os.utime(files.folder / path, (0, 0))
+
+
+def test_contents_without_a_file_go_once_they_are_old(files: House) -> None:
+    kept, other = files.add(), files.add(storage="other")
+    age(files)
+    lay(files, f"local/{kept['id']}__abc.webp")
+    lay(files, f"local/{kept['id']}/cover.webp")
+    lay(files, "local/somebody-elses.txt")
+    young = lay(files, f"local/{uuid4()}.txt", old=False)
+    expected = [
+        lay(files, f"local/{uuid4()}.txt"),
+        lay(files, f"other/{kept['filename_disk']}"),  # the file's content lies elsewhere
+        lay(files, f"local/{uuid4()}__abc.webp"),
+        lay(files, f"other/{uuid4()}/cover.webp"),
+        lay(files, "local/half.bin#1"),
+    ]
+    before = set(files.contents())
+    assert swept(files) == (sorted(expected), [])
+    assert set(files.contents()) == before - set(expected)
+    assert {f"other/{other['filename_disk']}", young} < set(files.contents())
+    assert swept(files) == ([], [])
+    (files.folder / young).unlink()
+
+
+def test_files_without_their_content_are_told_and_kept(files: House) -> None:
+    lost, young = files.add(), files.add()
+    age(files)
+    young = files.add()
+    for row in (lost, young):
+        (files.folder / "local" / row["filename_disk"]).unlink()
+    assert swept(files) == ([], [lost["id"]])
+    assert files.admin.get(f"/files/{lost['id']}").status == 200
+    files.admin.delete("/files", [lost["id"], young["id"]])
+
+
+def test_a_location_that_does_not_answer_is_told(files: House) -> None:
+    away = Location("aaa", "s3", bucket="b", endpoint="http://127.0.0.1:1", key="k", secret="s")
+    with pytest.raises(Refused):
+        swept(files, away)
+
+
+def test_a_bucket_is_swept_as_a_folder_is(files: House, s3_server: str) -> None:
+    assert requests.put(f"{s3_server}/swept", timeout=10).status_code == 200
+    location = Location("s3", "s3", bucket="swept", endpoint=s3_server, key="k", secret="s")
+    storage = Storage(location)
+    paths = sorted(f"{uuid4()}.bin" for _ in range(3))
+    for path in paths:
+        storage.put(path, [b"x"])
+    with direct_transaction(files.stage.dsn) as transaction:
+        assert sweep(transaction, Storages([location]), age=AGE).removed == ()
+    with direct_transaction(files.stage.dsn) as transaction:
+        found = sweep(transaction, Storages([location]), age=timedelta(0))
+    assert found.removed == tuple(f"s3/{path}" for path in paths)
+    assert list(storage.list()) == []

@@ -1,0 +1,283 @@
+"""POST /files and PATCH /files/{id} by form: what arrives, what is refused, and that nothing stays of what is."""
+
+from __future__ import annotations
+
+import hashlib
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.files.forms import BOUNDARY, House, form
+from tests.members import may, member
+
+
+def test_a_form_makes_a_file_with_its_content_in_the_storage(files: House) -> None:
+    found = files.upload(("title", "A title"), ("file", b"hello", "My file.txt", "text/plain"))
+    assert found["title"] == "A title"
+    assert (found["filename_download"], found["type"], found["filesize"]) == ("My file.txt", "text/plain", 5)
+    assert (found["storage"], found["folder"], found["modified_by"]) == ("local", None, None)
+    assert found["uploaded_by"] == files.admin.get("/users/me").data["id"]
+    assert files.contents()[f"local/{found['filename_disk']}"] == b"hello"
+    assert found == files.admin.get(f"/files/{found['id']}").data
+
+
+def test_fields_may_stand_before_or_behind_the_file(files: House) -> None:
+    folder = files.admin.post("/folders", {"name": "in"}).data["id"]
+    parts: list[Any] = [("title", "T"), ("folder", folder), ("tags", '["a","b"]'), ("file", b"x", "x.txt")]
+    for order in (parts, parts[::-1], [parts[3], *parts[:3]], [parts[0], parts[3], *parts[1:3]]):
+        found = files.upload(*order)
+        assert (found["title"], found["folder"], found["tags"]) == ("T", folder, ["a", "b"])
+
+
+def test_several_files_give_an_array_each_with_its_own_fields(files: House) -> None:
+    before = files.upload(("title", "1"), ("file", b"a", "a.txt"), ("title", "2"), ("file", b"b", "b.txt"))
+    behind = files.upload(("file", b"a", "a.txt"), ("title", "1"), ("file", b"b", "b.txt"), ("title", "2"))
+    for found in (before, behind):
+        assert [(one["title"], one["filename_download"]) for one in found] == [("1", "a.txt"), ("2", "b.txt")]
+
+
+def test_a_file_without_a_title_gets_one_from_its_name(files: House) -> None:
+    assert files.add(name="my-first_photo.v2.txt")["title"] == "My first photo.v2"
+
+
+def test_words_with_commas_are_tags_too(files: House) -> None:
+    assert files.add(tags="red, green,")["tags"] == ["red", "green"]
+
+
+def test_a_location_may_be_named_before_or_behind_the_file(files: House) -> None:
+    for parts in (
+        [("storage", "other"), ("file", b"1", "a.txt")],
+        [("file", b"1", "a.txt"), ("storage", "other")],
+    ):
+        found = files.upload(*parts)  # type: ignore[arg-type]
+        assert found["storage"] == "other"
+        paths = [path for path in files.contents() if path.endswith(found["filename_disk"])]
+        assert paths == [f"other/{found['filename_disk']}"]
+
+
+def test_a_location_that_is_not_set_up_is_refused(files: House) -> None:
+    for parts in ([("storage", "no"), ("file", b"1", "a")], [("file", b"1", "a"), ("storage", "no")]):
+        with files.nothing_stays():
+            answer = files.send("POST", "/files", *parts)  # type: ignore[arg-type]
+            assert (answer.status, answer.errors[0]["field"]) == (400, "storage")
+
+
+def test_a_client_may_choose_the_id_once(files: House) -> None:
+    key = str(uuid4())
+    assert files.add(id=key)["id"] == key
+    with files.nothing_stays():
+        answer = files.send("POST", "/files", ("id", key), ("file", b"1", "a.txt"))
+        assert (answer.status, answer.codes) == (400, ["RECORD_NOT_UNIQUE"])
+
+
+def test_files_that_come_without_a_folder_go_to_the_usual_one(files: House) -> None:
+    folder = files.admin.post("/folders", {"name": "usual"}).data["id"]
+    files.stage.execute(f"UPDATE system_settings SET storage_default_folder = '{folder}'")
+    try:
+        assert files.add()["folder"] == folder
+        assert files.add(folder="")["folder"] is None
+    finally:
+        files.stage.execute("UPDATE system_settings SET storage_default_folder = NULL")
+
+
+def test_a_json_body_brings_the_content_in_base64(files: House) -> None:
+    data = b64encode(b"\x89PNG\r\n\x1a\n...").decode()
+    for said in (data, f"data:image/png;base64,{data}", f"{data[:4]}\n{data[4:]}"):
+        body = {"filename_download": "p.png", "data": said, "title": "T", "storage": "other"}
+        found = files.admin.post("/files?fields=*", body).data
+        assert (found["type"], found["title"], found["filesize"]) == ("image/png", "T", 11)
+        assert files.contents()[f"other/{found['filename_disk']}"] == b"\x89PNG\r\n\x1a\n..."
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"filename_download": "a"},
+        {"data": "eA=="},
+        {"filename_download": "a", "data": "not base64!"},
+        {"filename_download": 5, "data": "eA=="},
+        {"filename_download": "a", "data": "eA==", "storage": 5},
+        {"filename_download": "a", "data": "eA==", "tags": "\ud800"},
+        {"filename_download": "a", "data": "eA==", "nonsense": 1},
+        {"filename_download": "a", "data": "eA==", "folder": str(uuid4())},
+        {"filename_download": "a", "data": "eA==", "folder": "x"},
+        {"filename_download": "a", "data": "eA==", "focal_point_x": 1.5},
+        {"filename_download": "a", "data": "eA==", "id": "x"},
+        [],
+        None,
+    ],
+)
+def test_a_json_body_that_is_wrong_is_refused(files: House, body: Any) -> None:
+    with files.nothing_stays():
+        answer = files.admin.post("/files", body)
+        assert answer.status == 400, answer.text
+
+
+OWNED = ["filename_disk", "filesize", "type", "uploaded_by", "uploaded_on", "modified_on", "width", "metadata"]
+
+
+def test_what_belongs_to_the_service_is_refused_all_at_once(files: House) -> None:
+    said = dict.fromkeys(OWNED, "1")
+    key = files.add()["id"]
+    with files.nothing_stays():
+        for answer in (
+            files.send("POST", "/files", *said.items(), ("file", b"x", "x")),
+            files.send("PATCH", f"/files/{key}", *said.items(), ("file", b"x", "x")),
+            files.admin.post("/files", {"filename_download": "a", "data": "eA==", **said}),
+            files.admin.patch(f"/files/{key}", said),
+            files.admin.patch("/files", {"keys": [key], "data": said}),
+            files.admin.patch("/files", [{"id": key, **said}]),
+        ):
+            assert answer.status == 400, answer.text
+            assert sorted(error["field"] for error in answer.errors) == sorted(OWNED)
+        for wrong in ({"storage": "other"}, {"id": str(uuid4())}):
+            assert files.admin.patch(f"/files/{key}", wrong).status == 400
+
+
+def test_a_file_over_the_limit_is_refused_and_nothing_of_it_stays(files: House) -> None:
+    assert files.add(b"x" * 100_000)["filesize"] == 100_000
+    with files.nothing_stays():
+        answer = files.send("POST", "/files", ("file", b"first", "a.txt"), ("file", b"x" * 100_001, "b.txt"))
+        assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
+
+
+def test_a_form_that_tells_its_size_is_refused_unread(files: House) -> None:
+    with files.nothing_stays():
+        said = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"', "Content-Length": "9000000"}
+        answer = files.admin.send("POST", "/files", raw=form(("file", b"x", "x")), **said)
+        assert answer.status == 413
+
+
+@pytest.mark.parametrize(
+    ("raw", "content_type"),
+    [
+        (form(("title", "no file")), f'multipart/form-data; boundary="{BOUNDARY}"'),
+        (form(("file", b"x", "x"), end=b""), f'multipart/form-data; boundary="{BOUNDARY}"'),
+        (form(("file", b"x" * 5000, "x"))[:3000], f'multipart/form-data; boundary="{BOUNDARY}"'),
+        (form(("file", b"x", "x")), "multipart/form-data"),
+        (form(("file", b"x", "x")), "multipart/form-data; boundary=another"),
+        (form(("file", b"x", "x")), f"multipart/form-data; boundary={'b' * 71}"),
+        (b"", f'multipart/form-data; boundary="{BOUNDARY}"'),
+        (form(("title", b"\xff\xfe"), ("file", b"x", "x")), f'multipart/form-data; boundary="{BOUNDARY}"'),
+        (form(("title", "x" * 2_000_000), ("file", b"x", "x")), f'multipart/form-data; boundary="{BOUNDARY}"'),
+        (form(("title", "a\0b"), ("file", b"x", "x")), f'multipart/form-data; boundary="{BOUNDARY}"'),
+        (form(("", "x"), ("file", b"x", "x")), f'multipart/form-data; boundary="{BOUNDARY}"'),
+    ],
+)
+def test_a_form_that_is_none_is_refused_and_nothing_of_it_stays(files: House, raw: bytes, content_type: str) -> None:
+    with files.nothing_stays():
+        answer = files.admin.send("POST", "/files", raw=raw, **{"Content-Type": content_type})
+        assert answer.status in (400, 413), answer.text
+
+
+def test_a_form_that_breaks_off_leaves_nothing(files: House) -> None:
+    whole = form(("file", b"x" * 50_000, "x.txt"))
+    with files.nothing_stays():
+        for length in (len(whole) // 2, len(whole) - 3):
+            said = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"', "Content-Length": str(len(whole))}
+            assert files.admin.send("POST", "/files", raw=whole[:length], **said).status == 400
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\\\temp\\\\a.txt", "a.txt"),
+        ("a\u202egnp.exe", "agnp.exe"),
+        ("naïve ünïcode 文.txt", "naïve ünïcode 文.txt"),
+        ("x" * 300 + ".jpeg", "x" * 250 + ".jpeg"),
+        ("..", "file"),
+        ("a<b>.txt", "a_b_.txt"),
+    ],
+)
+def test_a_name_is_made_fit_to_be_shown_and_sent(files: House, name: str, clean: str) -> None:
+    assert files.add(name=name)["filename_download"] == clean
+
+
+def test_no_name_breaks_a_header_or_leaves_its_folder(files: House) -> None:
+    body = {"filename_download": "a\r\nSet-Cookie: x/../..\\b.txt", "data": "eA=="}
+    found = files.admin.post("/files", body).data
+    assert found["filename_download"] == "b.txt"
+    assert (
+        files.admin.patch(f"/files/{found['id']}", {"filename_download": "x/\n.."}).data["filename_download"] == "file"
+    )
+
+
+def test_an_input_without_a_chosen_file_is_none(files: House) -> None:
+    assert files.upload(("more", b"", ""), ("file", b"x", "x.txt"))["filename_download"] == "x.txt"
+    assert files.send("POST", "/files", ("file", b"", "")).status == 400
+
+
+def test_an_empty_file_is_a_file(files: House) -> None:
+    found = files.add(b"", "empty.txt")
+    assert (found["filesize"], found["type"]) == (0, "text/plain")
+
+
+def test_a_form_replaces_the_content_and_the_old_one_goes(files: House) -> None:
+    before = files.add(b"before", "before.txt", title="T")
+    found = files.send("PATCH", f"/files/{before['id']}", ("file", b"%PDF-1.7", "after.pdf"), ("tags", "x")).data
+    assert (found["id"], found["title"], found["tags"]) == (before["id"], "T", ["x"])
+    assert (found["filename_download"], found["type"], found["filesize"]) == ("after.pdf", "application/pdf", 8)
+    assert found["modified_by"] == found["uploaded_by"]
+    contents = files.contents()
+    assert contents[f"local/{found['filename_disk']}"] == b"%PDF-1.7"
+    assert f"local/{before['filename_disk']}" not in contents
+
+
+def test_a_content_that_cannot_take_its_place_goes_and_the_old_one_stays(files: House) -> None:
+    key = files.add()["id"]
+    with files.nothing_stays():
+        for path, parts in (
+            (f"/files/{uuid4()}", [("file", b"x", "x")]),
+            ("/files/nonsense", [("file", b"x", "x")]),
+            (f"/files/{key}", [("file", b"x", "x"), ("folder", str(uuid4()))]),
+            (f"/files/{key}", [("file", b"x", "x"), ("file", b"y", "y")]),
+        ):
+            assert files.send("PATCH", path, *parts).status in (400, 404)
+
+
+LOST = """
+CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$;
+CREATE CONSTRAINT TRIGGER lost AFTER INSERT ON system_files DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION lose();
+"""
+
+
+def test_a_content_stays_when_nobody_can_tell_whether_its_row_does(files: House) -> None:
+    before = files.contents()
+    files.stage.execute(LOST)
+    try:
+        answer = files.send("POST", "/files", ("file", b"x", "x.txt"))
+    finally:
+        files.stage.execute("DROP TRIGGER lost ON system_files")
+    assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
+    assert len(files.contents()) == len(before) + 1  # the sweep removes it, or finds its row
+
+
+def test_nobody_uploads_without_the_right_to(files: House) -> None:
+    reader = member(files.stage, may("system_files"))
+    key = files.add()["id"]
+    with files.nothing_stays():
+        for client in (files.stage.anonymous, reader):
+            for method, path in (("POST", "/files"), ("PATCH", f"/files/{key}")):
+                answer = files.send(method, path, ("file", b"x", "x"), client=client)
+                assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+            assert client.delete(f"/files/{key}").status == 403
+            assert client.post("/files/import", {"url": "http://example.com"}).status == 403
+        assert reader.get(f"/files/{key}").data["id"] == key
+
+
+def test_many_uploads_at_once_are_all_there(files: House) -> None:
+    def one(number: int) -> tuple[str, str]:
+        content = hashlib.sha256(str(number).encode()).hexdigest().encode() * 500
+        found = files.add(content, f"{number}.txt")
+        return found["filename_disk"], hashlib.sha256(content).hexdigest()
+
+    with ThreadPoolExecutor(6) as pool:
+        made = list(pool.map(one, range(24)))
+    contents = files.contents()
+    assert all(hashlib.sha256(contents[f"local/{path}"]).hexdigest() == digest for path, digest in made)
