@@ -81,7 +81,8 @@ def _answer(items: list[Item]) -> Answer:
 def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials.
 
-    Also a user may read it who still has to set up a second factor. Who may not read users is told the own id.
+    Also a user may read it who still has to set up a second factor. Who may not read users, and asks for
+    nothing, is told the own id.
     """
     if identity == ANONYMOUS:
         raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
@@ -95,7 +96,7 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     try:
         return store.reading(identity, work)
     except Refused as refused:
-        if refused.problems[0].code not in ("FORBIDDEN", "NOT_FOUND"):
+        if query_string or refused.problems[0].code not in ("FORBIDDEN", "NOT_FOUND"):
             raise
         return Answer(jsontext.dumps({"data": {"id": user_of(store, identity)}}), None)
 
