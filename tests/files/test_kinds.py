@@ -45,7 +45,7 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
         (packed(), "a.docx", None, DOCX),
         (packed(), "a", DOCX, DOCX),
         (packed(), "a.png", "image/png", "application/zip"),
-        (gzip.compress(b"x"), "a.gz", None, "application/gzip"),
+        (gzip.compress(b"x", mtime=0), "a.gz", None, "application/gzip"),
         (tarred(), "a", None, "application/x-tar"),
         (b"RIFF\x24\0\0\0WAVEfmt ", "a", None, "audio/wav"),
         (b"\0\0\0\x18ftypmp42\0\0\0\0mp42isom", "a", None, "video/mp4"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from uuid import uuid4
 
 import pytest
 
@@ -13,7 +12,7 @@ from cms.errors import Refused
 
 SECRET, OTHER = "only-for-tests-" * 3, "another-secret-" * 3
 MINUTE = timedelta(minutes=1)
-USER, SESSION = str(uuid4()), str(uuid4())
+USER, SESSION = "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a01", "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a02"
 
 
 def letter(purpose: str = "password-reset", *, secret: str = SECRET) -> str:
