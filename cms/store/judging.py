@@ -182,8 +182,8 @@ class Judge:
             self._held(collection, keys, self.licence.grants(collection, "delete"), fetch)
         self._heed(collection, (), keys, fetch)
 
-    def permit_unlinking(self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch) -> None:
-        """Check that rows may lose what they hold in a column."""
+    def permit_column(self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch) -> None:
+        """Check that what rows hold in a column may change."""
         if self.licence.policy.admin or not keys:
             return
         keeper = keeper_of(collection.name)

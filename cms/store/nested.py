@@ -43,7 +43,7 @@ def _permit(session: Session, drafter: Drafter, root: Batch) -> None:
             if many.deletes and keys:
                 judge.permit_removal(collection, keys, fetch)
             else:
-                judge.permit_unlinking(collection, keys, many.link.far, fetch)
+                judge.permit_column(collection, keys, many.link.far, fetch)
 
 
 def _batches(batch: Batch) -> Iterator[Batch]:

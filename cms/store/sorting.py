@@ -9,6 +9,7 @@ from cms.errors import Problem, Refused, invalid_payload, not_found
 from cms.query import manual, write
 from cms.schema.model import Collection, Field
 from cms.store.database import Transaction
+from cms.store.judging import Judge
 from cms.store.reads import parse_key
 from cms.store.store import Identity, Job, Scene, Store
 
@@ -18,15 +19,20 @@ _WHOLE = frozenset({"integer", "bigInteger"})
 def move_item(store: Store, identity: Identity, name: str, payload: Mapping[str, object]) -> None:
     """Move `item` to the place of `to`; those between them close up.
 
-    Raises `Refused`: INVALID_PAYLOAD for a collection without a sort field of whole numbers, NOT_FOUND for an item
+    It takes the right to change the sort field of both; those between move whoever may change them. Raises
+    `Refused`: INVALID_PAYLOAD for a collection without a sort field of whole numbers, NOT_FOUND for an item
     that is not there.
     """
 
     def work(transaction: Transaction, scene: Scene) -> None:
-        collection = writable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
+        catalogue, policy = scene.snapshot.catalogue, scene.actor.policy
+        collection = writable(name, catalogue=catalogue, policy=policy, actions=("update",))
         if collection.singleton:
             raise not_found()
-        _move(transaction, collection, _sort_field(collection), *_keys(collection, payload))
+        sort, keys = _sort_field(collection), _keys(collection, payload)
+        judge = Judge(store, scene, transaction.execute)
+        judge.permit_column(collection, keys, sort.name, transaction.execute)
+        _move(transaction, collection, sort, *keys)
 
     store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
 

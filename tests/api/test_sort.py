@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.client import Client
+from tests.members import may, member
 from tests.things import Stage, Table, field, table
 
 
@@ -119,3 +120,19 @@ def test_the_sort_field_gets_an_index_once(stage: Stage, admin: Client) -> None:
     indexes = stage.value(f"SELECT count(*) FROM pg_index WHERE indrelid = '{things.name}'::regclass")
     assert indexes == 2
     assert admin.get(f"/fields/{things.name}/place").data["schema"]["is_indexed"] is True
+
+
+def test_who_sorts_may_change_the_place_of_both_items(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("place", "integer"), field("owner", "string"), sort_field="place")
+    things.add({"owner": "me"}, {"owner": "me"}, {"owner": "you"})
+    path = f"/utils/sort/{things.name}"
+    mine = {"owner": {"_eq": "me"}}
+    caller = member(stage, may(things.name), may(things.name, "place", action="update", permissions=mine))
+    assert caller.post(path, {"item": 1, "to": 2}).status == 204
+    assert things.column("id") == [2, 1, 3]
+    assert caller.post(path, {"item": 1, "to": 3}).status == 403
+    assert caller.post(path, {"item": 1, "to": 9}).status == 404
+    assert member(stage, may(things.name)).post(path, {"item": 1, "to": 2}).status == 403
+    other = member(stage, may(things.name), may(things.name, "owner", action="update"))
+    assert other.post(path, {"item": 1, "to": 2}).status == 403
+    assert things.column("id") == [2, 1, 3]
