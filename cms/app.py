@@ -112,6 +112,7 @@ def _add_items(app: App, most: int) -> None:
     app.add_route("/items/{collection}/{key}", items.Item(store, most))
     app.add_route("/items/{collection}/{key}/revisions", history.ItemRevisions(store))
     app.add_route("/items/{collection}/{key}/revisions/{revision}", history.ItemRevision(store))
+    app.add_route("/batch", items.Batch(store, most))
     app.add_route("/activity", history.Listing(store, most, "system_activity"))
     app.add_route("/activity/{key}", history.Entry(store, "system_activity"))
     app.add_route("/activity/comment", history.NewComment(store, most))

@@ -11,6 +11,7 @@ from cms.http.media import body, fields, once_of, send_written
 from cms.http.tags import send_body, send_one
 from cms.query.brackets import nested
 from cms.store import writes
+from cms.store.batches import run_batch
 from cms.store.export import Export, export
 from cms.store.reads import Ask, read_list, read_one
 from cms.store.sorting import move_item
@@ -136,3 +137,16 @@ class Sort:
         """Move `item` to the place of `to`."""
         move_item(self._store, request.context.identity, collection, fields(request, most=self._most))
         response.status = falcon.HTTP_204
+
+
+class Batch:
+    """Several operations in one transaction."""
+
+    def __init__(self, store: Store, most: int) -> None:
+        self._store = store
+        self._most = most
+
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        payload = body(request, most=self._most)
+        once = once_of(request)
+        response.data = run_batch(self._store, request.context.identity, payload, most=self._most, once=once)

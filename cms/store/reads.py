@@ -42,13 +42,18 @@ def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
     def work(scene: Scene) -> bytes:
         found, literals = prepared(store, scene, ask)
         rows = _fetch(store, scene, found, literals)
-        items: Any = found.items(rows)
-        if _is_singleton(scene, ask.collection) and not found.grouped:
-            items = items[0] if items else defaults(found)
         meta = {"meta": found.meta(rows)} if found.counts else {}
-        return jsontext.dumps({"data": items, **meta})
+        return jsontext.dumps({"data": shown(scene, ask.collection, found, rows), **meta})
 
     return store.reading(identity, work)
+
+
+def shown(scene: Scene, name: str, found: Statement, rows: list[Any]) -> object:
+    """Return what a list read tells of a collection: its items, or the one object of a singleton."""
+    items = found.items(rows)
+    if _is_singleton(scene, name) and not found.grouped:
+        return items[0] if items else defaults(found)
+    return items
 
 
 @dataclass(frozen=True, slots=True)

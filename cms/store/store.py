@@ -85,6 +85,14 @@ class Job(Generic[T]):
     at_once: Callable[[], T] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """With whom a write takes turns: with those that have the same key, with those that were in a deadlock."""
+
+    once: Once | None
+    deadlocked: bool = False
+
+
 class Store:
     """The database of one application, with what its process remembers of it."""
 
@@ -119,15 +127,19 @@ class Store:
         """Plan a write outside any transaction, then do it in one, all of it again when it raises `Stale`.
 
         The first attempts hold up no change of structure or rights; later ones do, so that a run of them does not
-        starve it. With `once` a call that was answered before gets that answer, and does nothing.
+        starve it. After a deadlock the next attempts take turns with all others that had one. With `once` a call that
+        was answered before gets that answer, and does nothing.
         """
         before: _Fault | None = None
+        turns = Turns(once)
         for attempt in range(self._attempts):
             snapshot, hold = self._primary.current(), attempt >= ATTEMPTS_AT_EASE
             try:
-                if hold or once:
-                    return self._write_within(snapshot, identity, plan, once=once, hold=hold)
+                if hold or once or turns.deadlocked:
+                    return self._write_within(snapshot, identity, plan, turns=turns, hold=hold)
                 return self._write(snapshot, identity, plan)
+            except Deadlock:
+                turns = Turns(once, deadlocked=True)
             except Stale as stale:
                 before = _passing(stale, snapshot, before)
                 self._primary.renew(snapshot)
@@ -149,10 +161,13 @@ class Store:
             return job.within(transaction)
 
     def _write_within(
-        self, snapshot: Snapshot, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None, hold: bool
+        self, snapshot: Snapshot, identity: Identity, plan: Callable[[Scene], Job[T]], *, turns: Turns, hold: bool
     ) -> T:
+        once = turns.once
         with self.database.transaction() as transaction:
             take_turn(transaction, identity.name, once)
+            if turns.deadlocked:
+                transaction.execute(statement("wait_for_others"))
             used = _held(transaction, snapshot) if hold else _checked(transaction, snapshot)
             scene = Scene(used, _actor(used, identity, transaction.execute))
             return done_once(transaction, identity.name, once, lambda: plan(scene).within(transaction))

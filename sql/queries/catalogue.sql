@@ -108,6 +108,10 @@ FROM system_version AS version;
 SELECT structure, access
 FROM system_version;
 
+-- name: wait_for_others
+-- Writes that were given up for a deadlock are done again one at a time, so that they cannot go on to hinder each other.
+SELECT pg_advisory_xact_lock(hashtextextended('system_deadlocks', 0));
+
 -- name: hold_version
 -- The counters, which then stay until the transaction ends.
 SELECT structure, access

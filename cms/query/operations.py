@@ -1,0 +1,151 @@
+"""The operations of a batch, and the references from one to what an earlier one has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from cms import jsontext
+from cms.errors import Problem, Refused, invalid_payload
+
+MAX_OPERATIONS = 100
+REFERENCE = "$result"
+
+Path = tuple[str | int, ...]
+
+_SHAPING = frozenset({"fields", "deep", "alias"})
+_NAMING = frozenset({"key", "keys", "query"})
+_TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "create": frozenset({"data"}) | _SHAPING,
+        "read": frozenset({"key", "query"}),
+        "update": frozenset({"data"}) | _NAMING | _SHAPING,
+        "delete": _NAMING,
+    }
+)
+_COMMON = frozenset({"id", "method", "collection"})
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation; `said` is what stands beside its method, its collection and the id that later ones name it by."""
+
+    method: str
+    collection: str
+    id: str | None
+    said: Mapping[str, object]
+
+    @property
+    def shape(self) -> Mapping[str, object]:
+        """What is to be shown of the items that were written, as query parameters."""
+        return {name: value for name, value in self.said.items() if name in _SHAPING}
+
+
+def parse_operations(payload: object) -> list[Operation]:
+    """Return the operations of a body; raises `Refused` INVALID_PAYLOAD for all that have a wrong shape."""
+    said = payload.get("operations") if isinstance(payload, Mapping) and payload.keys() == {"operations"} else None
+    if not isinstance(said, list):
+        raise invalid_payload('The body must be an object with the array "operations"')
+    if len(said) > MAX_OPERATIONS:
+        raise invalid_payload(f"A batch takes at most {MAX_OPERATIONS} operations", field="operations")
+    ids: set[str] = set()
+    problems = [placed(_problem(*fault), place) for place, one in enumerate(said) for fault in _faults(one, ids)]
+    if problems:
+        raise Refused(problems)
+    return [
+        Operation(one["method"], one["collection"], one.get("id"), {k: one[k] for k in one.keys() - _COMMON})
+        for one in said
+    ]
+
+
+def placed(problem: Problem, operation: int) -> Problem:
+    """Return a problem with the number of the operation that it is of, from 0."""
+    return Problem(problem.code, problem.message, {**problem.extensions, "operation": operation})
+
+
+def _problem(field: str | None, reason: str) -> Problem:
+    return invalid_payload(reason, **({"field": field} if field else {})).problems[0]
+
+
+def _faults(said: object, ids: set[str]) -> Iterator[tuple[str | None, str]]:
+    """Yield what is wrong with the shape of an operation, beside the field that it is about."""
+    if not isinstance(said, Mapping):
+        yield None, "An operation must be an object"
+        return
+    method, takes = said.get("method"), _TAKES.get(str(said.get("method")))
+    if takes is None:
+        yield "method", f'"method" must be one of {", ".join(_TAKES)}'
+        return
+    if not isinstance(said.get("collection"), str):
+        yield "collection", '"collection" must be a text'
+    for name in said.keys() - takes - _COMMON:
+        yield name, f'The method {method} does not take "{name}"'
+    if "data" in takes and "data" not in said:
+        yield "data", '"data" is missing'
+    named = sorted(_NAMING & said.keys())
+    if (method == "delete" and not named) or (method != "read" and len(named) > 1):
+        yield "key", "It takes one of key, keys and query"
+    if "id" in said:
+        yield from _faults_of_id(said["id"], ids)
+
+
+def _faults_of_id(said: object, ids: set[str]) -> Iterator[tuple[str, str]]:
+    if not isinstance(said, str) or not said or "." in said:
+        yield "id", '"id" must be a text without dots'
+    elif said in ids:
+        yield "id", f'"{said}" is the id of two operations'
+    else:
+        ids.add(said)
+
+
+class Results:
+    """What the operations with an id have answered so far.
+
+    `room` is how many bytes references may bring into the batch in all: a short body could otherwise ask for one long
+    answer many thousand times.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._found: dict[str, object] = {}
+
+    def keep(self, operation: Operation, found: object) -> None:
+        if operation.id is not None:
+            self._found[operation.id] = jsontext.loads(jsontext.dumps(found))
+
+    def filled(self, value: object, path: Path = ()) -> Any:
+        """Return a value with what its references lead to in their place.
+
+        A reference is an object with the one key `$result`; a text is never one, so that no text has to be escaped.
+        Raises `Refused` INVALID_PAYLOAD with the path to a reference that leads nowhere.
+        """
+        if isinstance(value, Mapping):
+            if value.keys() == {REFERENCE}:
+                return self._followed(value[REFERENCE], path)
+            return {name: self.filled(inner, (*path, name)) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self.filled(inner, (*path, place)) for place, inner in enumerate(value)]
+        return value
+
+    def _followed(self, reference: object, path: Path) -> object:
+        operation, *steps = reference.split(".") if isinstance(reference, str) else [""]
+        if operation not in self._found:
+            raise _wrong("It must name an earlier operation: id.field, or id.0.field in an array", path)
+        found: Any = self._found[operation]
+        for step in steps:
+            if isinstance(found, Mapping) and step in found:
+                found = found[step]
+            elif isinstance(found, list) and step.isdecimal() and step.isascii() and int(step) < len(found):
+                found = found[int(step)]
+            else:
+                raise _wrong(f'"{step}" is not in what "{operation}" has answered', path)
+        self._room -= len(jsontext.dumps(found))
+        if self._room < 0:
+            raise _wrong("The references of the batch bring in more than a body may hold", path)
+        return found
+
+
+def _wrong(reason: str, path: Path) -> Refused:
+    return invalid_payload(reason, path=list(path))
