@@ -25,7 +25,7 @@ from cms.store.direct import Short
 from cms.store.judging import Judge
 from cms.store.nested import write_tree
 from cms.store.reads import Item, parse_key
-from cms.store.rows import Session, delete_rows
+from cms.store.rows import Session, delete_rows, lock_rows
 from cms.store.store import Caller, Fetch, Job, Scene, Store
 from cms.store.within import find
 
@@ -247,14 +247,25 @@ def _keys(collection: Collection, given: object) -> list[str]:
 
 
 def _keys_by_query(session: Session, collection: Collection, params: object) -> list[str]:
-    """Return the keys of the items that a query finds; no default limit applies to it."""
+    """Return the keys of the items that a query finds; no default limit applies to it.
+
+    It is asked again once the items are held: of those that somebody else has changed or taken away meanwhile it
+    speaks no longer.
+    """
     if not isinstance(params, Mapping):
         raise invalid_payload("query must be an object", field="query")
     for name in params.keys() - PARAMETERS:  # a misspelt filter would otherwise change every row
         raise invalid_payload(f'query does not take "{name}"; there are {", ".join(sorted(PARAMETERS))}', field="query")
     said = parse(params, _EVERY_ROW)
     query = replace(said.query, picks=(_key_pick(collection),), aggregates=(), groups=(), counts=())
-    return [str(item[KEY]) for item in _find(session, collection, query, said.literals)]
+
+    def found() -> list[str]:
+        return [str(item[KEY]) for item in _find(session, collection, query, said.literals)]
+
+    keys = found()
+    lock_rows(session, collection, keys)
+    held = set(found())
+    return [key for key in keys if key in held]
 
 
 def _key_pick(collection: Collection) -> Pick:

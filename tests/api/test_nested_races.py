@@ -147,3 +147,43 @@ def test_deletes_beside_changes_are_found_or_not_found(admin: Client) -> None:
         return [admin.patch("/items/tags", {"keys": order, "data": {"size": client}})]
 
     assert {answer.status for answer in together(work)} <= {200, 204, 404}
+
+
+def test_rows_that_a_query_finds_are_taken_once(admin: Client) -> None:
+    posts = Table(admin, "posts").add(*({"title": "free"} for _ in range(40)))
+
+    def work(client: int) -> list[Answer]:
+        query = {"filter": {"title": {"_eq": "free"}}, "sort": "id", "limit": 4}
+        body = {"query": query, "data": {"title": f"taken by {client}"}}
+        return [admin.patch("/items/posts?fields=id", body) for _ in range(4)]
+
+    taken = [found["id"] for answer in together(work) for found in answer.data]
+    assert len(taken) == len(set(taken))
+    assert set(taken) <= {post["id"] for post in posts}
+
+
+def test_deletes_of_what_a_query_finds_all_pass(admin: Client) -> None:
+    Table(admin, "tags").add(*({"name": "old"} for _ in range(60)))
+
+    def work(client: int) -> list[Answer]:
+        return [admin.delete("/items/tags", {"query": {"filter": {"name": {"_eq": "old"}}, "limit": 15}})]
+
+    assert {answer.status for answer in together(work)} == {204}
+
+
+def test_writes_in_a_circle_all_pass(admin: Client) -> None:
+    people = [person["id"] for person in Table(admin, "people").add(*({} for _ in range(5)))]
+
+    def work(client: int) -> list[Answer]:
+        random, answers = Random(client), []
+        for number in range(2):
+            first, second, third = random.sample(people, 3)
+            staff = [{"id": second, "pin": str(number), "staff": {"update": [{"id": third, "staff": [first]}]}}]
+            boss = {"id": second, "boss": {"id": third, "boss": {"id": first, "pin": str(client)}}}
+            body = {"staff": {"update": staff}} if random.random() < 0.5 else {"boss": boss}
+            answers.append(admin.patch(f"/items/people/{first}", body))
+        return answers
+
+    answers = together(work)
+    assert {answer.status for answer in answers} <= {200, 400}, [a.text for a in answers if a.status not in (200, 400)]
+    assert not {code for answer in answers if answer.status == 400 for code in answer.codes} - {"INVALID_FOREIGN_KEY"}
