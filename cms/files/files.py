@@ -22,11 +22,11 @@ from cms.files.form import Part, Upload, received
 from cms.files.names import clean_name, title_of
 from cms.files.records import FILES, Ask, Doing
 from cms.outgoing import Reach
+from cms.store.calls import Call, Written
 from cms.store.database import Transaction
 from cms.store.reads import parse_key
 from cms.store.statements import statement
 from cms.store.store import Store
-from cms.store.writes import Call, Written
 
 SERVER_OWNED = frozenset(
     {

@@ -10,9 +10,9 @@ from cms.files import records
 from cms.files.contents import Content, Json, contents_of
 from cms.files.files import Library, batch
 from cms.files.records import FILES, FOLDERS, Ask, Doing
+from cms.store.calls import Call, Written
 from cms.store.database import Transaction
 from cms.store.statements import statement
-from cms.store.writes import Call, Written
 
 T = TypeVar("T")
 

@@ -13,19 +13,21 @@ from cms.query.drafts import Draft, Expects
 from cms.query.parse import parse_query_string
 from cms.schema.model import Collection
 from cms.schema.payload import Values, converter
-from cms.store import matching, writes
+from cms.store import calls, matching
+from cms.store.calls import Call, Written
 from cms.store.database import Transaction
 from cms.store.judging import Judge
 from cms.store.once import Once
 from cms.store.reads import parse_key
 from cms.store.rows import Session, delete_rows
 from cms.store.store import Identity, Job, Scene, Store
-from cms.store.writes import Call, Written
 
 FILES = "system_files"
 FOLDERS = "system_folders"
 
 T = TypeVar("T")
+
+UPLOADING = "system_files", "create"
 
 Doing = Callable[[Transaction], T]
 """What is done once a transaction is open."""
@@ -53,7 +55,8 @@ def writing(store: Store, ask: Ask, to: tuple[str, str], plan: Callable[[Call], 
     def planned(scene: Scene) -> Job[T]:
         collection = _known(scene, name, action)
         said, judge = parse_query_string(ask.query_string, store.page), Judge(store, scene, store.database.fetch)
-        return Job(plan(Call(store, scene, ask.identity.caller, collection, said, judge)))
+        act = "upload" if to == UPLOADING else None
+        return Job(plan(Call(store, scene, ask.identity.caller, collection, said, judge, act)))
 
     return store.writing(ask.identity, planned, once=ask.once)
 
@@ -75,7 +78,7 @@ def creating(
     call.completed(drafter, root)
     for draft, kept in zip(root.drafts, owned, strict=True):
         draft.values |= _values(call.collection, kept)  # over what permissions preset
-    return writes._writing(call, drafter, root)
+    return calls.writing(call, drafter, root)
 
 
 def changing(ask: Ask, call: Call, key: str, item: object, owned: Json) -> Doing[Written]:
@@ -83,7 +86,7 @@ def changing(ask: Ask, call: Call, key: str, item: object, owned: Json) -> Doing
     drafter, keys = call.drafter(), [parse_key(call.collection, key)]
     root = drafter.root(call.collection, [item], Expects.PRESENT)
     _own(root.drafts, call.collection, owned)
-    write = writes._writing(call, drafter, writes._changed(call, drafter, root, keys))
+    write = calls.writing(call, drafter, calls.changed(call, drafter, root, keys))
 
     def within(transaction: Transaction) -> Written:
         check_match(ask, call, transaction, key)
@@ -95,15 +98,15 @@ def changing(ask: Ask, call: Call, key: str, item: object, owned: Json) -> Doing
 def changing_many(call: Call, payload: object) -> Doing[Written]:
     """Return what changes rows of an array with their keys, or those that `keys` or `query` name by `data`."""
     if isinstance(payload, list):
-        return writes._change_each(call, payload)
+        return calls.plan_each(call, payload).within
     assert isinstance(payload, Mapping)
-    return writes._change_named(call, payload)
+    return calls.plan_named(call, payload).within
 
 
 def named(session: Session, collection: Collection, payload: object) -> list[str]:
     """Return the keys that a batch names: an array of them, `keys` or `query`."""
     given = payload if isinstance(payload, Mapping) else {"keys": payload}
-    return writes._named(session, collection, given)
+    return calls.named(session, collection, given)
 
 
 def delete(session: Session, collection: Collection, keys: Sequence[str]) -> None:

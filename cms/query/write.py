@@ -30,11 +30,13 @@ Columns = Sequence[Field]
 class Arguments:
     """Where a statement finds its values among the literals: the author's four, then an array for each column.
 
-    With `single` there is a plain value for each column instead, which is what PostgreSQL is fastest with.
+    With `single` there is a plain value for each column instead, which is what PostgreSQL is fastest with. `act` is
+    what the history calls it, where that is not the action itself.
     """
 
     first: int = 0
     single: bool = False
+    act: str | None = None
 
     def author(self) -> Fragment:
         """Print user, address, user agent and origin."""
@@ -261,7 +263,7 @@ def _statement(
 def _told(collection: Collection, arguments: Arguments, history: History) -> Iterable[tuple[str, Fragment]]:
     if not collection.accountability:
         return
-    action, place = param(history.action, "text"), param(collection.name, "text")
+    action, place = param(arguments.act or history.action, "text"), param(collection.name, "text")
     yield "activities", fill(_TELL_ACTIVITY, action, arguments.author(), place)
     if history.delta and collection.accountability == "all":
         condition = text(f" WHERE {history.only_when}" if history.only_when else "")

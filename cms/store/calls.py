@@ -43,14 +43,16 @@ Written = list[Item] | None
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What a call is out to do, and whether it may do it to a singleton."""
+    """What a call is out to do, whether it may do it to a singleton, and what the history calls it."""
 
     actions: tuple[str, ...]
     singletons: bool = False
+    act: str | None = None
 
 
 CREATE, CHANGE, DELETE = Aim(("create",)), Aim(("update",)), Aim(("delete",))
 PUT = Aim(("create", "update"), singletons=True)
+RESTORE = Aim(("update",), singletons=True, act="revert")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,14 @@ class Call:
     collection: Collection
     said: Said
     judge: Judge
+    act: str | None = None
 
     @property
     def short(self) -> Short:
         return Short(self.store, self.scene, self.caller, self.said)
 
     def session(self, transaction: Transaction) -> Session:
-        return Session(self.store, transaction, self.scene, self.caller, self.judge)
+        return Session(self.store, transaction, self.scene, self.caller, self.judge, self.act)
 
     def drafter(self) -> Drafter:
         def names(collection: Collection, expects: Expects) -> frozenset[str] | None:
@@ -93,7 +96,7 @@ def call_on(store: Store, scene: Scene, caller: Caller, ask: tuple[str, Said], a
     collection = writable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy, actions=aim.actions)
     if collection.singleton and not aim.singletons:
         raise not_found()
-    return Call(store, scene, caller, collection, said, Judge(store, scene, fetch))
+    return Call(store, scene, caller, collection, said, Judge(store, scene, fetch), aim.act)
 
 
 def plan_new(call: Call, items: Sequence[object]) -> Job[Written]:
@@ -103,17 +106,16 @@ def plan_new(call: Call, items: Sequence[object]) -> Job[Written]:
     call.completed(drafter, root)
     free = root.flat and all(draft.rule is None for draft in root.drafts)
     at_once = free and direct.inserted(call.short, call.collection, [draft.values for draft in root.drafts])
-    return Job(_writing(call, drafter, root), at_once or None)
+    return Job(writing(call, drafter, root), at_once or None)
 
 
 def plan_change(call: Call, key: str, item: object) -> Job[Written]:
     """Change the item of a key."""
     drafter = call.drafter()
-    root = _changed(call, drafter, drafter.root(call.collection, [item], Expects.PRESENT), [key])
-    at_once = _free_change(call, drafter, root) and direct.changed(
-        call.short, call.collection, key, root.drafts[0].values
-    )
-    return Job(_writing(call, drafter, root), at_once or None)
+    root = changed(call, drafter, drafter.root(call.collection, [item], Expects.PRESENT), [key])
+    free = call.act is None and _free_change(call, drafter, root)
+    at_once = free and direct.changed(call.short, call.collection, key, root.drafts[0].values)
+    return Job(writing(call, drafter, root), at_once or None)
 
 
 def plan_each(call: Call, items: list[object]) -> Job[Written]:
@@ -131,7 +133,7 @@ def plan_each(call: Call, items: list[object]) -> Job[Written]:
             drafter.faults.add(invalid("it is there twice", call.collection.name, root.key_field), draft.place)
         seen.add(str(draft.key))
     call.completed(drafter, root)
-    return Job(_writing(call, drafter, root))
+    return Job(writing(call, drafter, root))
 
 
 def plan_named(call: Call, payload: Mapping[str, object]) -> Job[Written]:
@@ -141,8 +143,8 @@ def plan_named(call: Call, payload: Mapping[str, object]) -> Job[Written]:
 
     def within(transaction: Transaction) -> Written:
         session = call.session(transaction)
-        keys = _named(session, call.collection, payload)
-        return _written(session, call, drafter, _changed(call, drafter, root, keys))
+        keys = named(session, call.collection, payload)
+        return _written(session, call, drafter, changed(call, drafter, root, keys))
 
     return Job(within)
 
@@ -177,7 +179,7 @@ def plan_removals(call: Call, named: Mapping[str, object]) -> Job[object]:
 
     def within(transaction: Transaction) -> object:
         session = call.session(transaction)
-        return _delete(session, call.collection, _named(session, call.collection, named))
+        return _delete(session, call.collection, named(session, call.collection, named))
 
     return Job(within)
 
@@ -201,7 +203,7 @@ def _delete(session: Session, collection: Collection, keys: Sequence[str]) -> ob
     return gone
 
 
-def _changed(call: Call, drafter: Drafter, root: Batch, keys: Sequence[str]) -> Batch:
+def changed(call: Call, drafter: Drafter, root: Batch, keys: Sequence[str]) -> Batch:
     """Return the complete tree of a change that gives all items of the keys the values of the one in the root."""
     if len(keys) != len(root.drafts):  # an item of the wrong shape has made no draft
         root = _spread(call, drafter, root, len(keys))
@@ -230,7 +232,7 @@ def _unchangeable(collection: Collection) -> Problem:
 # Keys
 
 
-def _named(session: Session, collection: Collection, payload: Mapping[str, object]) -> list[str]:
+def named(session: Session, collection: Collection, payload: Mapping[str, object]) -> list[str]:
     """Return the keys of the items that a batch names: by `keys` or by `query`, and never by both."""
     if len({"keys", "query"} & payload.keys()) != 1:
         raise invalid_payload("It takes either keys or query", field="keys")
@@ -275,7 +277,7 @@ def _key_pick(collection: Collection) -> Pick:
 # Rows out
 
 
-def _writing(call: Call, drafter: Drafter, root: Batch) -> Callable[[Transaction], Written]:
+def writing(call: Call, drafter: Drafter, root: Batch) -> Callable[[Transaction], Written]:
     return lambda transaction: _written(call.session(transaction), call, drafter, root)
 
 

@@ -37,9 +37,7 @@ def revert(store: Store, identity: Identity, query_string: str, *, revision: str
     """
     collection, key, payload = store.reading(identity, lambda scene: _former(store, scene, revision))
     ask = collection.name, query_string
-    if collection.singleton:
-        return writes.update_many(store, identity, ask, payload)
-    return writes.update_one(store, identity, ask, key=key, payload=payload)
+    return writes.restore(store, identity, ask, key=key, payload=payload)
 
 
 def _of_item(store: Store, identity: Identity, ask: tuple[str, str], *, key: str) -> Ask:

@@ -35,6 +35,7 @@ class Session:
     scene: Scene
     caller: Caller
     judge: Judge
+    act: str | None = None
 
     @property
     def author(self) -> tuple[str | None, ...]:
@@ -162,13 +163,13 @@ def _run(session: Session, action: str, collection: Collection, columns: Columns
     single = len(rows) == 1 and action != "lock"
 
     def make() -> Statement:
-        arguments = Arguments(single=single)
+        arguments = Arguments(single=single, act=session.act)
         if action in _BY_KEY:
             return finished(_BY_KEY[action](collection, arguments))
         fields = [collection.fields[name] for name in columns]
         return finished(_PRINTERS[action](collection, fields, arguments))
 
-    found = session.scene.snapshot.plans.get((action, collection.name, columns, single), make)
+    found = session.scene.snapshot.plans.get((action, session.act, collection.name, columns, single), make)
     return _execute(session, found, (session.author, arrays(columns, rows, single=single)))
 
 

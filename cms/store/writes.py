@@ -18,6 +18,7 @@ from cms.store.calls import (
     CREATE,
     DELETE,
     PUT,
+    RESTORE,
     Aim,
     Call,
     Written,
@@ -69,6 +70,17 @@ def update_one(
         return _shown(_matched(call, plan_change(call, found, payload), key=found, if_match=if_match), single=True)
 
     return _call(store, identity, ask, plan, aim=CHANGE)
+
+
+def restore(store: Store, identity: Identity, ask: tuple[str, str], *, key: str, payload: object) -> bytes | None:
+    """Give an item back what it held before; the history tells it as a revert."""
+
+    def plan(call: Call) -> Job[bytes | None]:
+        found = parse_key(call.collection, key)
+        job = plan_singleton(call, payload) if call.collection.singleton else plan_change(call, found, payload)
+        return _shown(job, single=True)
+
+    return _call(store, identity, ask, plan, aim=RESTORE)
 
 
 def update_many(store: Store, identity: Identity, ask: tuple[str, str], payload: object) -> bytes | None:
