@@ -155,6 +155,7 @@ def create_floor(config: Config) -> falcon.App[falcon.Request, falcon.Response]:
         _add_reads(app, rows, prefix, statements)
     app.add_route("/entries", Entries(rows))
     app.add_route("/entries/{key:int}", Entry(rows))
+    app.add_static_route("/uploads", config.data_dir / "uploads")
     return app
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from cms.auth.links import Links
 from cms.auth.sessions import Issuer
 from cms.config import Config, load
 from cms.errors import Refused
+from cms.files.assets import Assets
 from cms.files.files import Library
-from cms.http import accounts, auth, factors, files, history, items, problems, rights, server, structure
+from cms.http import accounts, assets, auth, factors, files, history, items, problems, rights, server, structure
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_of
 from cms.http.logs import start_logging
@@ -26,12 +27,16 @@ from cms.store.store import Store
 
 
 class App(falcon.App[Request, falcon.Response]):
-    """The WSGI application; `close` gives its connections back."""
+    """The WSGI application; `close` gives its connections back and ends its child processes."""
 
-    def __init__(self, store: Store, middleware: Sequence[Any]) -> None:
+    def __init__(self, store: Store, middleware: Sequence[Any], *, closing: Sequence[Callable[[], None]] = ()) -> None:
         super().__init__(middleware=middleware, request_type=Request)
         self.store = store
-        self.close = store.close
+        self._closing = [*closing, store.close]
+
+    def close(self) -> None:
+        for close in self._closing:
+            close()
 
     def add_route(self, uri_template: str, resource: Any, **options: Any) -> None:
         """Add a resource; what answers GET answers HEAD as well, of which Falcon sends the headers only."""
@@ -44,9 +49,10 @@ def create_app(config: Config) -> App:
     """Make the WSGI application; it connects to nothing before its first request."""
     store, issuer, most = Store(config), Issuer.of(config), config.max_payload_size
     library = Library.of(store, config)
+    shown = Assets(store, library.contents.storages, config)
     origins, cookies, links = Origins.of(config), Cookies.of(config), Links.of(config, issuer.secret)
     identification = Identification(issuer.secret, origins=origins, hops=config.ip_trust_proxy)
-    app = App(store, [Accounting(), *cors_of(config), identification])
+    app = App(store, [Accounting(), *cors_of(config), identification], closing=[shown.close])
     app.add_error_handler(Exception, problems.on_fault)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(Refused, problems.on_refused)
@@ -68,6 +74,8 @@ def create_app(config: Config) -> App:
     _add_structure(app, most)
     _add_items(app, most)
     _add_files(app, library)
+    app.add_route("/assets/{key}", assets.Download(shown, config))
+    app.add_route("/assets/{key}/{name}", assets.Download(shown, config))
     return app
 
 

@@ -74,6 +74,11 @@ class Config:
     import_ip_allow_list: tuple[Network, ...]
     import_ip_deny_list: tuple[Network, ...]
     import_timeout: timedelta
+    assets_cache_ttl: timedelta
+    assets_transform_image_max_dimension: int
+    assets_transform_timeout: timedelta
+    assets_transform_max_concurrent: int
+    assets_sendfile: str | None
     query_limit_default: int
     query_limit_max: int | None
     max_payload_size: int
@@ -165,6 +170,7 @@ def _completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         "postgres_bin": binaries and Path(os.path.abspath(folder / binaries)),
         "import_ip_allow_list": values["import_ip_allow_list"] or (),
         "import_ip_deny_list": values["import_ip_deny_list"] or (),
+        "assets_transform_max_concurrent": values["assets_transform_max_concurrent"] or _cores(),
         "email_smtp_port": values["email_smtp_port"] or (465 if values["email_smtp_secure"] else 587),
         "web_concurrency": values["web_concurrency"] or min(max(_cores(), 2), MOST_WORKERS_UNASKED),
     }

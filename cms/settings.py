@@ -216,6 +216,12 @@ LOCATIONS = Kind(
 DRIVER = _choice("local", "s3", "gcs", "azure")
 ENDPOINT = Kind("an address such as https://s3.example.com", _web_address)
 
+TRANSFORM_TIME = _duration(timedelta(days=1))
+SENDFILE = Kind(
+    "x-sendfile, or the path of nginx's internal location such as /protected",
+    _matched(r"x-sendfile|(?:/[A-Za-z0-9._~-]+)+"),
+)
+
 
 def hide(_text: str) -> str:
     """Show nothing of a secret."""
@@ -336,6 +342,16 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("IMPORT_IP_ALLOW_LIST", NETWORKS, "what outgoing requests may reach all the same", unset="nothing"),
     Setting("IMPORT_IP_DENY_LIST", NETWORKS, "what they may not reach besides", unset="nothing"),
     Setting("IMPORT_TIMEOUT", IMPORT_TIME, "how long an import by URL may take", "5m"),
+    Setting("ASSETS_CACHE_TTL", LIFE, "how long clients may keep an asset", "30d"),
+    Setting("ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION", _whole(1, 16_000), "the longest side of an image made", "6000"),
+    Setting("ASSETS_TRANSFORM_TIMEOUT", TRANSFORM_TIME, "how long one transform may take", "7500ms"),
+    Setting(
+        "ASSETS_TRANSFORM_MAX_CONCURRENT",
+        _whole(1, 256),
+        "transforms at a time on one machine",
+        unset="the number of cores",
+    ),
+    Setting("ASSETS_SENDFILE", SENDFILE, "have the proxy send what lies in a folder", unset="the service sends it"),
     Setting("QUERY_LIMIT_DEFAULT", _whole(1, 2**31 - 1), "rows of a page that names no limit", "100"),
     Setting("QUERY_LIMIT_MAX", _whole(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"),
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),

@@ -21,9 +21,13 @@ ADMIN_PASSWORD = "correct horse battery staple"
 @dataclass(frozen=True)
 class Answer:
     status: int
-    text: str
+    content: bytes = field(repr=False)
     headers: dict[str, str]
     cookies: Mapping[str, Cookie] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return self.content.decode(errors="replace")
 
     @property
     def body(self) -> Any:
@@ -88,7 +92,7 @@ class Client:
             found = self._client.simulate_request(
                 method, bare, query_string=query_string, body=content, headers={**said, **headers}
             )
-        return Answer(found.status_code, found.text, dict(found.headers), dict(found.cookies))
+        return Answer(found.status_code, found.content, dict(found.headers), dict(found.cookies))
 
     def close(self) -> None:
         self.app.close()

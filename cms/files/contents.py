@@ -12,6 +12,7 @@ from uuid import uuid4
 from cms.config import Config
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files import storage
+from cms.files.derivatives import forget_derivatives
 from cms.files.facts import facts_of
 from cms.files.kinds import HEAD, admitted, kind_of
 from cms.files.names import clean_name, ending_on_disk
@@ -95,6 +96,7 @@ class Contents:
             try:
                 place = self.storages.holding(content.storage)
                 place.delete([content.path])
+                forget_derivatives(place, content.path)
             except Refused as refused:
                 log.warning("%s stays in the storage %s: %s", content.path, content.storage, refused)
 

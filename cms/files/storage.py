@@ -72,7 +72,7 @@ class Storage:
         """What speaks to the location, made at its first use, which is after the fork."""
         return _OPENERS[self._location.driver](self._location)
 
-    @property
+    @cached_property
     def folder(self) -> Path | None:
         """The folder on this machine that holds the contents, if that is where they are."""
         return Path(self._location.root) if self._location.driver == "local" else None

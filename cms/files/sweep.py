@@ -61,7 +61,7 @@ def _see(transaction: Transaction, storage: Storage, *, before: datetime) -> Non
 
 
 def _file_of(path: str) -> str | None:
-    """Return the id of the file that something was derived from; None for a content."""
+    """Return the name, without its ending, of the content that something was derived from; None for a content."""
     found = _DERIVED.fullmatch(path)
     return found[1] if found else None
 

@@ -83,9 +83,11 @@ class Accounting:
         succeeded: bool,  # noqa: FBT001
     ) -> None:
         response.set_header("X-Request-Id", request.context.id)
-        private = request.path.startswith("/auth")
-        response.set_header("Cache-Control", "no-store" if private else "no-cache")
-        response.set_header("Vary", "Origin")
+        if response.get_header("Cache-Control") is None or not succeeded:
+            private = request.path.startswith("/auth")
+            response.set_header("Cache-Control", "no-store" if private else "no-cache")
+        if response.get_header("Vary") is None:
+            response.set_header("Vary", "Origin")
         if request.method == "OPTIONS" and (allowed := response.get_header("Allow")):
             response.set_header("Allow", with_search(allowed))
         if log.isEnabledFor(logging.INFO):

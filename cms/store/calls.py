@@ -174,12 +174,12 @@ def plan_removal(call: Call, key: str) -> Job[object]:
     return Job(lambda transaction: _delete(call.session(transaction), call.collection, [key]), at_once or None)
 
 
-def plan_removals(call: Call, named: Mapping[str, object]) -> Job[object]:
+def plan_removals(call: Call, payload: Mapping[str, object]) -> Job[object]:
     """Delete the items that `keys` or `query` name."""
 
     def within(transaction: Transaction) -> object:
         session = call.session(transaction)
-        return _delete(session, call.collection, named(session, call.collection, named))
+        return _delete(session, call.collection, named(session, call.collection, payload))
 
     return Job(within)
 

@@ -68,12 +68,24 @@ def read_one(store: Store, identity: Identity, ask: Ask, *, key: str) -> Answer:
     """Return the answer of the read of one item; NOT_FOUND when there is none for this caller."""
 
     def work(scene: Scene) -> Answer:
-        collection = keyed(scene, ask.collection)
-        parsed_key = parse_key(collection, key)
-        found, literals = prepared(store, scene, ask, keyed=True)
-        return _answer(found.items(_fetch(store, scene, found, (*literals, parsed_key))))
+        return _answer(_rows(store, scene, ask, key))
 
     return store.reading(identity, work)
+
+
+def row_of(store: Store, scene: Scene, ask: Ask, *, key: str) -> Item:
+    """Return one item, for work that is done with it; NOT_FOUND when there is none for this caller."""
+    items = _rows(store, scene, ask, key)
+    if not items:
+        raise not_found()
+    items[0].pop(VERSION, None)
+    return items[0]
+
+
+def _rows(store: Store, scene: Scene, ask: Ask, key: str) -> list[Item]:
+    parsed_key = parse_key(keyed(scene, ask.collection), key)
+    found, literals = prepared(store, scene, ask, keyed=True)
+    return found.items(_fetch(store, scene, found, (*literals, parsed_key)))
 
 
 def _answer(items: list[Item]) -> Answer:

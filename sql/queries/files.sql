@@ -12,7 +12,7 @@ SELECT storage_default_folder::text
 FROM system_settings;
 
 -- name: make_seen_contents
--- What a storage location was seen to hold, until the transaction ends; `file` is the id that something derived belongs to.
+-- What a storage location was seen to hold, until the transaction ends; `file` names the content that something was derived from.
 CREATE TEMPORARY TABLE seen_contents (
     path text NOT NULL,
     file uuid,
@@ -30,7 +30,7 @@ SELECT path, file::uuid, old::boolean
 FROM unnest($1::text[], $2::text[], $3::text[]) AS batch (path, file, old);
 
 -- name: find_stray_contents
--- Contents that are not new and that no file of the location has, and what was derived from files that are gone.
+-- Contents that are not new and that no file of the location has, and what was derived from contents that are gone.
 SELECT seen.path
 FROM seen_contents AS seen
 WHERE seen.old
@@ -43,7 +43,8 @@ WHERE seen.old
   AND NOT EXISTS (
     SELECT
     FROM system_files AS files
-    WHERE files.id = seen.file
+    WHERE files.storage = $1::text
+      AND split_part(files.filename_disk, '.', 1) = seen.file::text
 )
 ORDER BY seen.path;
 

@@ -7,11 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 import requests
 
-from cms.config import Config
+from cms.app import create_app
+from cms.auth import accounts
+from cms.config import Config, secret_of
+from tests.client import Client
 from tests.files.forms import House, house
 
 PATIENCE_SECONDS = 60.0
@@ -52,3 +58,20 @@ def files(
     """One application for all tests of a module."""
     with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:
         yield found
+
+
+@pytest.fixture
+def another(files: House, settings: Config) -> Iterator[Callable[..., Client]]:
+    """Make the administrator's client of one more process, with other settings, on the same database and files."""
+    made: list[Client] = []
+
+    def make(**changes: Any) -> Client:
+        dsn = files.stage.dsn
+        config = replace(settings, database_url=dsn, database_pool_size=9, locations=files.locations, **changes)
+        made.append(Client(create_app(config)))
+        token = accounts.admin_token(dsn, secret=secret_of(config), life=timedelta(hours=1))
+        return made[-1].bearing(token)
+
+    yield make
+    for client in made:
+        client.close()

@@ -43,6 +43,10 @@ class House:
     folder: Path
 
     @property
+    def locations(self) -> tuple[Location, ...]:
+        return locations_in(self.folder)
+
+    @property
     def admin(self) -> Client:
         return self.stage.admin
 
@@ -75,12 +79,15 @@ class House:
         return int(self.stage.value("SELECT count(*) FROM system_files"))
 
 
+def locations_in(folder: Path) -> tuple[Location, ...]:
+    return tuple(Location(name, "local", str(folder / name)) for name in ("local", "other"))
+
+
 @contextmanager
 def house(
     settings: Config, folder: Path, make_database: Callable[..., str], template: str, **changes: Any
 ) -> Iterator[House]:
     """Make an application with the locations `local` and `other`, of which files may have 100,000 bytes."""
-    locations = tuple(Location(name, "local", str(folder / name)) for name in ("local", "other"))
-    limits = {"files_max_upload_size": 100_000, "locations": locations, **changes}
+    limits = {"files_max_upload_size": 100_000, "locations": locations_in(folder), **changes}
     with staged(replace(settings, **limits), make_database, template) as stage:
         yield House(stage, folder)

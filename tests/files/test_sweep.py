@@ -15,6 +15,7 @@ from cms.files.sweep import sweep
 from cms.locations import Location
 from cms.store.database import direct_transaction
 from tests.files.forms import House
+from tests.files.images import picture
 
 AGE = timedelta(hours=1)
 
@@ -61,6 +62,17 @@ def test_contents_without_a_file_go_once_they_are_old(files: House) -> None:
     assert {f"other/{other['filename_disk']}", young} < set(files.contents())
     assert swept(files) == ([], [])
     (files.folder / young).unlink()
+
+
+def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: House) -> None:
+    first = files.add(picture("PNG"), "a.png")
+    assert files.send("PATCH", f"/files/{first['id']}", ("file", picture("JPEG"), "a.jpg")).status == 200
+    assert files.admin.get(f"/assets/{first['id']}", width=5).status == 200
+    age(files)
+    old = lay(files, f"local/{first['id']}__/abc.webp")
+    before = set(files.contents())
+    assert swept(files) == ([old], [])
+    assert set(files.contents()) == before - {old}
 
 
 def test_files_without_their_content_are_told_and_kept(files: House) -> None:

@@ -1,0 +1,73 @@
+"""Assets: a derivative that exists beside a bare file answer, and how many first transforms two cores do."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from uuid import uuid4
+
+import psycopg
+from PIL import Image
+
+from bench.cases import Asked, Case
+from bench.rounds import Length, Result, Tokens, compare
+from bench.serving import Running
+from bench.stage import Stage
+from bench.wire import exchange, request
+
+SIZE = 4000, 3000
+QUERY = "width=300&height=300&format=webp"
+FIRST_TRANSFORMS = 40
+AT_ONCE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A stored derivative on both sides, and first transforms of a 4000 x 3000 JPEG a second."""
+
+    stored: Result
+    first_per_second: float
+
+
+def measure(stage: Stage, service: Running, floor: Running, *, tokens: Tokens, length: Length) -> Measured:
+    file = _photograph(stage)
+    target = f"/assets/{file}?{QUERY}"
+    made = exchange(service.address, request("GET", target, token=tokens.admin))
+    (stage.folder / "uploads" / "made.webp").write_bytes(made)
+    case = Case("asset derivative", 0.6, 1, lambda _: Asked(target), lambda _: Asked("/uploads/made.webp"))
+    return Measured(compare(case, service, floor, tokens=tokens, length=length), _first(service, file, tokens.admin))
+
+
+def _photograph(stage: Stage) -> str:
+    """Put a JPEG of photographic detail into the default location, and its row beside it."""
+    file, folder = str(uuid4()), stage.folder / "uploads"
+    folder.mkdir(exist_ok=True)
+    _picture().save(folder / f"{file}.jpg", quality=88)
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO system_files (id, storage, filename_disk, filename_download, type, width, height)"
+            " VALUES (%s, 'local', %s, 'photograph.jpg', 'image/jpeg', %s, %s)",
+            (file, f"{file}.jpg", *SIZE),
+        )
+    return file
+
+
+def _picture() -> Image.Image:
+    rough = Image.effect_noise((SIZE[0] // 8, SIZE[1] // 8), 60).resize(SIZE, Image.Resampling.BICUBIC)
+    fine = Image.effect_noise(SIZE, 8)
+    grey = Image.blend(rough, fine, 0.3)
+    return Image.merge("RGB", (grey, grey.transpose(Image.Transpose.FLIP_LEFT_RIGHT), grey))
+
+
+def _first(service: Running, file: str, token: str) -> float:
+    """Return how many transforms a second are made that nobody has asked for before."""
+
+    def ask(number: int) -> None:
+        exchange(service.address, request("GET", f"/assets/{file}?{QUERY}&focal_point_x={number / 1000}", token=token))
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(ask, range(AT_ONCE)))  # the child processes start
+        began = time.perf_counter()
+        list(threads.map(ask, range(AT_ONCE, AT_ONCE + FIRST_TRANSFORMS)))
+        return FIRST_TRANSFORMS / (time.perf_counter() - began)

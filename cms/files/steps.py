@@ -1,0 +1,252 @@
+"""The steps of a transform as values, and the JSON array that names them (decisions, section 7)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from cms.errors import Problem, Refused
+
+MOST_STEPS = 5
+MOST_SIGMA = 100.0
+MOST_PIXELS = 10**9
+
+FITS = ("cover", "contain", "inside", "outside")
+
+Focus = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """To a size; with one side alone the other keeps its proportion, and `fit` is cover.
+
+    Only a cover of two sides has a `focus`; None is the middle.
+    """
+
+    width: int | None
+    height: int | None
+    fit: str = "cover"
+    enlarge: bool = True
+    focus: Focus | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """Clockwise, by degrees."""
+
+    angle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """Upside down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flop:
+    """Left to right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greyscale:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Blur:
+    sigma: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sharpen:
+    sigma: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Cut edges that look like the upper left pixel, within so many of 255 shades."""
+
+    threshold: float
+
+
+@dataclass(frozen=True, slots=True)
+class Negate:
+    """Colours only: what is transparent stays so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tint:
+    """The brightness of the image in the hue of a colour."""
+
+    red: int
+    green: int
+    blue: int
+
+
+Step = Resize | Extract | Rotate | Flip | Flop | Greyscale | Blur | Sharpen | Trim | Negate | Tint
+
+
+def illegal(reason: str, **place: object) -> Refused:
+    """Return the refusal of a transform, with its reason and place."""
+    message = f"Illegal asset transformation. {reason}."
+    return Refused(Problem("ILLEGAL_ASSET_TRANSFORMATION", message, {"reason": reason, **place}))
+
+
+def parse_steps(said: object) -> tuple[Step, ...]:
+    """Return the steps of `transforms`: an array, or its JSON, of arrays that hold a name and its arguments.
+
+    Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION.
+    """
+    listed = _json(said) if isinstance(said, str) else said
+    if not isinstance(listed, list):
+        raise illegal("transforms is a JSON array of operations", parameter="transforms")
+    if len(listed) > MOST_STEPS:
+        raise illegal(f"transforms holds at most {MOST_STEPS} operations", parameter="transforms")
+    return tuple(_step(entry, f"transforms[{index}]") for index, entry in enumerate(listed))
+
+
+def whole(said: object, name: str, *, least: int, most: int) -> int:
+    """Return a whole number, of JSON or of a query string."""
+    if isinstance(said, str) and re.fullmatch(r"[0-9]{1,9}", said):
+        said = int(said)
+    if not isinstance(said, int) or isinstance(said, bool) or not least <= said <= most:
+        raise illegal(f"{name} is a whole number from {least} to {most}", parameter=name)
+    return said
+
+
+def number(said: object, name: str, *, least: float, most: float) -> float:
+    """Return a number, of JSON or of a query string."""
+    if isinstance(said, str) and re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", said):
+        said = float(said)
+    if not isinstance(said, int | float) or isinstance(said, bool) or not least <= said <= most:
+        raise illegal(f"{name} is a number from {least:g} to {most:g}", parameter=name)
+    return float(said)
+
+
+def choice(said: object, name: str, among: Sequence[str]) -> str:
+    """Return one of a few words."""
+    if not isinstance(said, str) or said not in among:
+        raise illegal(f"{name} is one of {', '.join(among)}", parameter=name)
+    return said
+
+
+def truth(said: object, name: str) -> bool:
+    """Return a boolean, of JSON or of a query string; the bare name there is true."""
+    if said in (True, "true", "1", ""):
+        return True
+    if said in (False, "false", "0"):
+        return False
+    raise illegal(f"{name} is true or false", parameter=name)
+
+
+def _json(said: str) -> object:
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError):
+        raise illegal("transforms is not JSON", parameter="transforms") from None
+
+
+def _step(entry: object, place: str) -> Step:
+    if not isinstance(entry, list) or not entry:
+        raise illegal(f"{place} is an array of a name and its arguments", parameter="transforms")
+    parse = STEPS[choice(entry[0], place, tuple(STEPS))]
+    return parse(entry[1:], place)
+
+
+Arguments = Sequence[object]
+
+
+def _bare(step: Step) -> Callable[[Arguments, str], Step]:
+    def parse(arguments: Arguments, place: str) -> Step:
+        if arguments:
+            raise illegal(f"{place} takes no argument", parameter="transforms")
+        return step
+
+    return parse
+
+
+def _measured(
+    make: Callable[[float], Step], *, usual: float, least: float, most: float
+) -> Callable[[Arguments, str], Step]:
+    def parse(arguments: Arguments, place: str) -> Step:
+        if len(arguments) > 1:
+            raise illegal(f"{place} takes one argument", parameter="transforms")
+        return make(number(arguments[0] if arguments else usual, place, least=least, most=most))
+
+    return parse
+
+
+def _options(arguments: Arguments, place: str, known: Sequence[str]) -> Mapping[str, object]:
+    """Return the one argument that is an object, of which no other key is known."""
+    options = arguments[0] if len(arguments) == 1 else None
+    if not isinstance(options, dict) or not options.keys() <= set(known):
+        raise illegal(f"{place} takes an object of {', '.join(known)}", parameter="transforms")
+    return {key: value for key, value in options.items() if value is not None}
+
+
+def _resize(arguments: Arguments, place: str) -> Step:
+    return resize_of(_options(arguments, place, ("width", "height", "fit", "withoutEnlargement")), f"{place}.")
+
+
+def resize_of(said: Mapping[str, object], place: str = "") -> Resize:
+    """Return the resize of width, height, fit and withoutEnlargement, of which one side must be there."""
+    width, height = (
+        whole(said[key], place + key, least=1, most=MOST_PIXELS) if key in said else None for key in ("width", "height")
+    )
+    fit = choice(said.get("fit", FITS[0]), f"{place}fit", FITS)
+    enlarge = not truth(said.get("withoutEnlargement", False), f"{place}withoutEnlargement")
+    if width is None and height is None:
+        raise illegal(f"{place}width or {place}height is needed", parameter=place or "width")
+    # With one side alone there is nothing to fit.
+    return Resize(width, height, fit if width and height else FITS[0], enlarge)
+
+
+def _extract(arguments: Arguments, place: str) -> Step:
+    names = ("left", "top", "width", "height")
+    said = _options(arguments, place, names)
+    least = {"left": 0, "top": 0, "width": 1, "height": 1}
+    return Extract(*(whole(said.get(name), f"{place}.{name}", least=least[name], most=MOST_PIXELS) for name in names))
+
+
+def _rotate(arguments: Arguments, place: str) -> Step:
+    turn = _measured(Rotate, usual=0, least=-3600, most=3600)(arguments, place)
+    assert isinstance(turn, Rotate)
+    return Rotate(turn.angle % 360)
+
+
+def _tint(arguments: Arguments, place: str) -> Step:
+    colour = "".join(str(arguments[0]).lower().split()) if len(arguments) == 1 else ""
+    if found := re.fullmatch(r"#?([0-9a-f]{6}|[0-9a-f]{3})", colour):
+        digits = found[1] if len(found[1]) == 6 else "".join(digit * 2 for digit in found[1])
+        return Tint(*bytes.fromhex(digits))
+    if found := re.fullmatch(r"rgb\((\d{1,3}),(\d{1,3}),(\d{1,3})\)", colour):
+        return Tint(*(whole(shade, place, least=0, most=255) for shade in found.groups()))
+    raise illegal(f"{place} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms")
+
+
+STEPS: Mapping[str, Callable[[Arguments, str], Step]] = MappingProxyType(
+    {
+        "resize": _resize,
+        "extract": _extract,
+        "rotate": _rotate,
+        "flip": _bare(Flip()),
+        "flop": _bare(Flop()),
+        "greyscale": _bare(Greyscale()),
+        "blur": _measured(Blur, usual=1, least=0.3, most=MOST_SIGMA),
+        "sharpen": _measured(Sharpen, usual=1, least=0.3, most=MOST_SIGMA),
+        "trim": _measured(Trim, usual=10, least=0, most=255),
+        "negate": _bare(Negate()),
+        "tint": _tint,
+    }
+)

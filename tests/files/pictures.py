@@ -1,0 +1,51 @@
+"""Pictures of four colours, by which a test sees what is where."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from PIL import Image
+
+COLOURS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "white": (255, 255, 255)}
+CORNERS = ("red", "green", "blue", "white")
+"""The colours of the quarters: upper left, upper right, lower left, lower right."""
+
+
+def quarters(size: tuple[int, int] = (80, 40), mode: str = "RGB") -> Image.Image:
+    made = Image.new("RGB", size)
+    across, down = size[0] // 2, size[1] // 2
+    for place, name in enumerate(CORNERS):
+        left, top = place % 2 * across, place // 2 * down
+        made.paste(COLOURS[name], (left, top, left + across, top + down))
+    return made.convert(mode)
+
+
+def corners(picture: Image.Image) -> tuple[str, ...]:
+    """Return which colours the quarters of a picture have."""
+    shown = picture.convert("RGB")
+    width, height = shown.size
+    places = [(x * width // 4, y * height // 4) for y in (1, 3) for x in (1, 3)]
+    return tuple(_nearest(pixel(shown, place)) for place in places)
+
+
+def pixel(picture: Image.Image, place: tuple[int, int]) -> tuple[int, ...]:
+    found = picture.getpixel(place)
+    assert found is not None
+    return found if isinstance(found, tuple) else (int(found),)
+
+
+def _nearest(found: tuple[int, ...]) -> str:
+    return min(COLOURS, key=lambda name: sum(abs(a - b) for a, b in zip(COLOURS[name], found, strict=True)))
+
+
+def encoded(picture: Image.Image, form: str, **options: Any) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def decoded(content: bytes) -> Image.Image:
+    found = Image.open(io.BytesIO(content))
+    found.load()
+    return found

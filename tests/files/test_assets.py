@@ -1,0 +1,275 @@
+"""Contents over HTTP: what is sent, under which headers, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from email.utils import parsedate_to_datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cms.files.assets import Asset, Assets, Delivery
+from cms.http.assets import disposition
+from tests.client import Answer, Client
+from tests.files.forms import House
+from tests.files.images import picture
+from tests.members import may, member
+
+TEXT = b"0123456789" * 10
+
+
+@pytest.fixture(scope="module")
+def text(files: House) -> str:
+    """The path of a file of 100 bytes."""
+    return f"/assets/{files.add(TEXT, 'digits.txt')['id']}"
+
+
+def get(files: House, path: str, **headers: str) -> Answer:
+    return files.admin.send("GET", path, **{name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_a_file_is_sent_as_it_was_uploaded(files: House, text: str) -> None:
+    found = get(files, text)
+    assert (found.status, found.content) == (200, TEXT)
+    said = {name.lower(): value for name, value in found.headers.items()}
+    assert said["content-length"] == "100"
+    assert said["content-type"].startswith("text/plain")
+    assert said["content-disposition"] == 'inline; filename="digits.txt"'
+    assert said["accept-ranges"] == "bytes"
+    assert said["x-content-type-options"] == "nosniff"
+    assert said["content-security-policy"] == "default-src 'none'; sandbox"
+    assert said["cache-control"] == "private, max-age=2592000"
+    assert said["vary"] == "Origin"
+
+
+def test_a_name_behind_the_id_is_for_the_reader_of_the_address(files: House, text: str) -> None:
+    found = get(files, f"{text}/evil.exe")
+    assert found.content == TEXT
+    assert "evil" not in found.headers["content-disposition"]
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"), [("", "inline"), ("?download", "attachment"), ("?download=false", "inline")]
+)
+def test_a_file_is_saved_when_that_is_asked_for(files: House, text: str, query: str, kind: str) -> None:
+    assert get(files, text + query).headers["content-disposition"].startswith(kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.html", b"<!doctype html><html><script>alert(1)</script></html>"),
+        ("a.svg", b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'),
+        ("a.xml", b'<?xml version="1.0"?><a/>'),
+        ("a.xhtml", b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"/>'),
+    ],
+)
+def test_what_a_browser_would_run_is_only_saved(files: House, name: str, content: bytes) -> None:
+    found = get(files, f"/assets/{files.add(content, name)['id']}?width=5")
+    assert found.content == content
+    assert found.headers["content-disposition"].startswith("attachment")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Grüße 100%.txt", "filename=\"Grue 100_.txt\"; filename*=UTF-8''Gr%C3%BC%C3%9Fe%20100%25.txt"),
+        ("日本.txt", "filename=\".txt\"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.txt"),
+    ],
+)
+def test_every_name_is_written_out(files: House, name: str, said: str) -> None:
+    key = files.add()["id"]
+    files.stage.admin.patch(f"/files/{key}", {"filename_download": name})
+    assert get(files, f"/assets/{key}").headers["content-disposition"] == f"inline; {said}"
+
+
+@pytest.mark.parametrize(
+    ("said", "content", "place"),
+    [
+        ("bytes=0-9", TEXT[:10], "bytes 0-9/100"),
+        ("bytes=95-", TEXT[95:], "bytes 95-99/100"),
+        ("bytes=-3", TEXT[-3:], "bytes 97-99/100"),
+        ("bytes=-300", TEXT, "bytes 0-99/100"),
+        ("bytes=90-1000", TEXT[90:], "bytes 90-99/100"),
+        ("Bytes = 0 - 0", TEXT[:1], "bytes 0-0/100"),
+    ],
+)
+def test_a_range_is_sent_alone(files: House, text: str, said: str, content: bytes, place: str) -> None:
+    found = get(files, text, Range=said)
+    assert (found.status, found.content) == (206, content)
+    assert found.headers["content-range"] == place
+    assert found.headers["content-length"] == str(len(content))
+
+
+@pytest.mark.parametrize("said", ["bytes=0-1,5-6", "bytes=5-1", "bytes=-", "bytes=a-b", "lines=1-2", "bytes", ""])
+def test_a_range_that_is_not_understood_is_as_if_it_were_not_there(files: House, text: str, said: str) -> None:
+    found = get(files, text, Range=said)
+    assert (found.status, found.content) == (200, TEXT)
+
+
+@pytest.mark.parametrize("said", ["bytes=100-", "bytes=1000-2000", "bytes=-0"])
+def test_a_range_behind_the_end_is_refused(files: House, text: str, said: str) -> None:
+    found = get(files, text, Range=said)
+    assert (found.status, found.codes) == (416, ["RANGE_NOT_SATISFIABLE"])
+    assert found.headers["content-range"] == "bytes */100"
+    assert found.headers["cache-control"] == "no-cache"
+
+
+def test_a_range_of_an_older_content_is_all_of_the_new_one(files: House, text: str) -> None:
+    first = get(files, text)
+    for said in (first.headers["etag"], first.headers["last-modified"]):
+        assert get(files, text, Range="bytes=0-1", If_Range=said).status == 206
+    for said in ('"other"', f"W/{first.headers['etag']}", "Mon, 01 Jan 2001 00:00:00 GMT", "nonsense"):
+        assert get(files, text, Range="bytes=0-1", If_Range=said).status == 200
+
+
+def test_a_client_that_holds_the_content_is_told_so(files: House, text: str) -> None:
+    first = get(files, text)
+    tag, modified = first.headers["etag"], first.headers["last-modified"]
+    assert parsedate_to_datetime(modified).tzinfo is not None
+    for said in (tag, f'"x", W/{tag}', "*"):
+        found = get(files, text, If_None_Match=said)
+        assert (found.status, found.content) == (304, b"")
+        assert found.headers["etag"] == tag
+        assert "max-age" in found.headers["cache-control"]
+    assert get(files, text, If_Modified_Since=modified).status == 304
+    assert get(files, text, If_Modified_Since="Mon, 01 Jan 2001 00:00:00 GMT").status == 200
+    assert get(files, text, If_Modified_Since="yesterday").status == 200
+    assert get(files, text, If_None_Match='"x"', If_Modified_Since=modified).status == 200
+
+
+def test_a_new_content_has_a_new_tag_and_a_new_title_has_not(files: House) -> None:
+    key = files.add()["id"]
+    first = get(files, f"/assets/{key}").headers["etag"]
+    files.admin.patch(f"/files/{key}", {"title": "Another"})
+    assert get(files, f"/assets/{key}").headers["etag"] == first
+    assert files.send("PATCH", f"/files/{key}", ("file", b"new text!", "a.txt")).status == 200
+    found = get(files, f"/assets/{key}")
+    assert found.content == b"new text!"
+    assert found.headers["etag"] != first
+
+
+def test_head_answers_the_same_without_a_body(files: House, text: str) -> None:
+    found = files.admin.send("HEAD", text, Range="bytes=0-1")
+    assert (found.status, found.content, found.headers["content-length"]) == (200, b"", "100")
+
+
+def test_what_is_not_there_is_not_found(files: House) -> None:
+    key = files.add()["id"]
+    (path,) = [path for path in files.folder.rglob("*") if path.stem == key]
+    path.unlink()
+    for wanted in (key, str(uuid4()), "nonsense"):
+        found = get(files, f"/assets/{wanted}")
+        assert (found.status, found.codes) == (404, ["NOT_FOUND"])
+        assert "etag" not in found.headers
+
+
+def test_an_image_without_its_content_is_not_found(files: House) -> None:
+    file = files.add(picture("PNG"), "a.png")
+    (files.folder / "local" / file["filename_disk"]).unlink()
+    found = get(files, f"/assets/{file['id']}?width=5")
+    assert (found.status, found.codes) == (404, ["NOT_FOUND"])
+
+
+def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
+    files: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = files.add(b"old text", "a.txt")["id"]
+    delivery, seen = Assets.delivery, list[str]()
+
+    def late(self: Assets, asset: Asset) -> Delivery:
+        seen.append(asset.tag)
+        if len(seen) == 1:
+            assert files.send("PATCH", f"/files/{key}", ("file", b"new text", "a.txt")).status == 200
+        return delivery(self, asset)
+
+    monkeypatch.setattr(Assets, "delivery", late)
+    for query in ("", "?download"):
+        found = get(files, f"/assets/{key}{query}")
+        assert (found.status, found.content) == (200, b"new text")
+
+
+def test_large_contents_are_sent_in_pieces(files: House) -> None:
+    content = bytes(range(256)) * 4000
+    file = files.add(b"small", "a.bin")
+    (files.folder / "local" / file["filename_disk"]).write_bytes(content)
+    path = f"/assets/{file['id']}"
+    assert get(files, path).content == content
+    assert get(files, path, Range="bytes=300000-900000").content == content[300_000:900_001]
+    head = files.admin.send("HEAD", path)
+    assert (head.content, head.headers["content-length"]) == (b"", str(len(content)))
+
+
+def test_a_name_with_marks_of_its_own_stays_one_name() -> None:
+    assert (
+        disposition("inline", 'a"; x="b\\') == "inline; filename=\"a_; x=_b_\"; filename*=UTF-8''a%22%3B%20x%3D%22b%5C"
+    )
+
+
+# Rights
+
+
+def rights(path: str, client: Any) -> tuple[int, list[str]]:
+    found = client.get(path)
+    return found.status, [] if found.status == 200 else found.codes
+
+
+def test_who_may_not_read_files_may_not_read_contents(files: House, text: str) -> None:
+    stage = files.stage
+    assert rights(text, stage.anonymous) == (403, ["FORBIDDEN"])
+    assert rights(text, member(stage)) == (403, ["FORBIDDEN"])
+    assert rights(f"/assets/{uuid4()}", stage.anonymous) == (403, ["FORBIDDEN"])
+    assert rights(text, member(stage, may("system_files", action="update"))) == (403, ["FORBIDDEN"])
+    no_fields = {"collection": "system_files", "action": "read", "fields": []}
+    assert rights(text, member(stage, no_fields)) == (403, ["FORBIDDEN"])
+
+
+def test_a_content_goes_with_its_row_whatever_fields_are_shown(files: House, text: str) -> None:
+    key = text.rpartition("/")[2]
+    rule = {"id": {"_eq": key}}
+    some = member(files.stage, may("system_files", "title", permissions=rule))
+    assert rights(text, some) == (200, [])
+    assert rights(f"/assets/{files.add()['id']}", some) == (404, ["NOT_FOUND"])
+    assert some.get(f"/files/{key}", fields="storage").status == 403
+
+
+@pytest.fixture
+def logo(files: House) -> Iterator[str]:
+    """A file that the settings name."""
+    key = files.add(b"a public face", "logo.txt")["id"]
+    files.stage.execute(f"UPDATE system_settings SET project_logo = '{key}'")
+    yield str(key)
+    files.stage.execute("UPDATE system_settings SET project_logo = NULL")
+
+
+def test_public_files_of_the_settings_are_for_everybody(files: House, logo: str) -> None:
+    for key in (logo, logo.upper()):
+        found = files.stage.anonymous.get(f"/assets/{key}")
+        assert (found.status, found.content) == (200, b"a public face")
+        assert found.headers["cache-control"].startswith("public")
+    assert rights(f"/assets/{logo}", member(files.stage)) == (200, [])
+    files.stage.execute("UPDATE system_settings SET project_logo = NULL")
+    assert rights(f"/assets/{logo}", files.stage.anonymous) == (403, ["FORBIDDEN"])
+
+
+def test_an_old_token_is_refused(files: House, text: str) -> None:
+    assert rights(text, files.stage.anonymous.bearing("nonsense")) == (401, ["INVALID_TOKEN"])
+
+
+# A proxy in front
+
+
+@pytest.mark.parametrize(
+    ("setting", "header", "start"),
+    [("x-sendfile", "X-Sendfile", "{0}/local/"), ("/protected", "X-Accel-Redirect", "/protected/local/")],
+)
+def test_a_proxy_is_told_which_file_to_send(
+    files: House, another: Callable[..., Client], setting: str, header: str, start: str
+) -> None:
+    file = files.add()
+    answer = another(assets_sendfile=setting).send("GET", f"/assets/{file['id']}", Range="bytes=0-1")
+    assert (answer.status, answer.content) == (200, b"")
+    assert answer.headers[header.lower()] == start.format(files.folder) + file["filename_disk"]
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert "content-range" not in answer.headers

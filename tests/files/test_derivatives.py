@@ -1,0 +1,238 @@
+"""Transformed images over HTTP: made once, kept beside the original, gone with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from PIL import Image
+
+from cms.config import Config
+from cms.files.storage import Storage
+from cms.files.workshop import Workshop
+from cms.locations import Location
+from tests.client import Answer, Client
+from tests.files.forms import House, house
+from tests.files.pictures import corners, decoded, encoded, quarters
+
+JPEG = encoded(quarters((200, 100)), "JPEG")
+
+Another = Callable[..., Client]
+
+
+@pytest.fixture(scope="module")
+def photo(files: House) -> dict[str, Any]:
+    added: dict[str, Any] = files.add(JPEG, "photo.jpg")
+    return added
+
+
+@pytest.fixture
+def renders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What has been rendered, by the format that came out."""
+    seen: list[str] = []
+    render = Workshop.render
+
+    def counted(self: Workshop, *arguments: Any, **named: Any) -> str:
+        seen.append(render(self, *arguments, **named))
+        return seen[-1]
+
+    monkeypatch.setattr(Workshop, "render", counted)
+    return seen
+
+
+def ask(client: Client, file: dict[str, Any], query: str = "", **headers: str) -> Answer:
+    return client.send("GET", f"/assets/{file['id']}?{query}", **headers)
+
+
+def kept(files: House, file: dict[str, Any]) -> list[str]:
+    """Return the derivatives that lie beside a content."""
+    folder = files.folder / file["storage"] / f"{file['filename_disk'].partition('.')[0]}__"
+    return sorted(path.suffix for path in folder.glob("*"))
+
+
+def test_an_image_is_transformed_and_named_for_its_format(files: House, photo: dict[str, Any]) -> None:
+    found = ask(files.admin, photo, "width=40&format=webp")
+    assert (found.status, found.headers["content-type"]) == (200, "image/webp")
+    assert found.headers["content-disposition"] == 'inline; filename="photo.webp"'
+    assert decoded(found.content).size == (40, 20)
+    part = ask(files.admin, photo, "width=40&format=webp", Range="bytes=0-3")
+    assert (part.status, part.content) == (206, b"RIFF")
+
+
+def test_a_derivative_is_made_once_and_then_served(files: House, photo: dict[str, Any], renders: list[str]) -> None:
+    first = ask(files.admin, photo, "width=41")
+    again = ask(files.admin, photo, "fit=inside&width=41&quality=80")
+    assert (first.content, first.headers["etag"]) == (again.content, again.headers["etag"])
+    assert renders == ["jpg"]
+    assert ask(files.admin, photo, "width=41", **{"If-None-Match": first.headers["etag"]}).status == 304
+    assert ask(files.admin, photo).headers["etag"] != first.headers["etag"]
+
+
+def test_a_client_that_holds_a_derivative_has_none_made(
+    files: House, photo: dict[str, Any], renders: list[str]
+) -> None:
+    assert ask(files.admin, photo, "width=42", **{"If-None-Match": "*"}).status == 304
+    assert renders == []
+
+
+def test_many_who_ask_at_once_have_it_made_once(
+    files: House, photo: dict[str, Any], renders: list[str], another: Another
+) -> None:
+    clients = [another(), another()]
+
+    def get(number: int) -> bytes:
+        answer = ask(clients[number % 2], photo, "width=43&format=png")
+        assert answer.status == 200
+        return answer.content
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(get, range(16)))) == 1
+    assert renders == ["png"]
+
+
+def test_the_best_format_is_the_clients(files: House, photo: dict[str, Any]) -> None:
+    for accept, media_type in (("image/avif,image/webp", "image/avif"), ("image/webp,*/*", "image/webp")):
+        found = ask(files.admin, photo, "format=auto&width=20", Accept=accept)
+        assert (found.headers["content-type"], found.headers["vary"]) == (media_type, "Accept, Origin")
+    found = ask(files.admin, photo, "format=auto&width=20", Accept="*/*")
+    assert found.headers["content-type"] == "image/jpeg"
+    clear = files.add(encoded(Image.new("RGBA", (30, 30), (1, 2, 3, 4)), "WEBP"), "clear.webp")
+    assert ask(files.admin, clear, "format=auto&width=20").headers["content-type"] == "image/png"
+    assert ask(files.admin, clear, "format=auto&width=20").headers["content-type"] == "image/png"
+
+
+def test_the_files_focal_point_is_what_a_crop_shows(files: House) -> None:
+    file = files.add(JPEG, "photo.jpg")
+    files.admin.patch(f"/files/{file['id']}", {"focal_point_x": 1, "focal_point_y": 0})
+    assert set(corners(decoded(ask(files.admin, file, "width=20&height=20").content))) == {"green", "white"}
+    left = ask(files.admin, file, "width=20&height=20&focal_point_x=0&focal_point_y=0")
+    assert set(corners(decoded(left.content))) == {"red", "blue"}
+
+
+def test_operations_are_told_in_json(files: House, photo: dict[str, Any]) -> None:
+    said = quote(json.dumps([["flip"], ["resize", {"width": 40}]]))
+    found = decoded(ask(files.admin, photo, f"transforms={said}&format=png").content)
+    assert (found.size, corners(found)) == ((40, 20), ("blue", "white", "red", "green"))
+
+
+def test_other_files_come_untouched(files: House) -> None:
+    file = files.add(b"some text", "a.txt")
+    assert ask(files.admin, file, "width=5&format=webp").content == b"some text"
+    assert ask(files.admin, file, "width=none").status == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter"),
+    [("width=6001", "width"), ("width=1&width=2", "width"), ("format=bmp", "format"), ("key=nothing", "key")],
+)
+def test_a_wrong_parameter_is_told(files: House, photo: dict[str, Any], query: str, parameter: str) -> None:
+    found = ask(files.admin, photo, query)
+    assert (found.status, found.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
+    assert found.errors[0]["parameter"] == parameter
+    assert found.headers["cache-control"] == "no-cache"
+
+
+def test_a_broken_image_is_told_and_nothing_is_kept(files: House) -> None:
+    file = files.add(JPEG[: len(JPEG) // 2], "broken.jpg")
+    found = ask(files.admin, file, "width=5")
+    assert (found.status, found.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
+    assert "broken" in found.errors[0]["reason"]
+    assert kept(files, file) == []
+    assert ask(files.admin, file).status == 200
+
+
+def test_derivatives_go_with_their_content(files: House) -> None:
+    file = files.add(JPEG, "photo.jpg")
+    for query in ("width=10", "width=20&format=png"):
+        assert ask(files.admin, file, query).status == 200
+    assert kept(files, file) == [".jpg", ".png"]
+    blue = encoded(Image.new("RGB", (50, 50), "blue"), "PNG")
+    assert files.send("PATCH", f"/files/{file['id']}", ("file", blue, "blue.png")).status == 200
+    assert kept(files, file) == []
+    assert set(corners(decoded(ask(files.admin, file, "width=10").content))) == {"blue"}
+    now = files.admin.get(f"/files/{file['id']}").data
+    assert kept(files, now) == [".png"]
+    files.admin.delete(f"/files/{file['id']}")
+    assert kept(files, now) == []
+
+
+def test_what_is_made_while_its_file_goes_does_not_stay(
+    files: House, monkeypatch: pytest.MonkeyPatch, renders: list[str]
+) -> None:
+    file = files.add(JPEG, "photo.jpg")
+    render = Workshop.render
+
+    def late(self: Workshop, *arguments: Any, **named: Any) -> str:
+        form = render(self, *arguments, **named)
+        assert files.admin.delete(f"/files/{file['id']}").status == 204
+        return form
+
+    monkeypatch.setattr(Workshop, "render", late)
+    assert ask(files.admin, file, "width=10").status == 200
+    assert renders == ["jpg"]
+    assert kept(files, file) == []
+
+
+# What the settings allow
+
+
+@pytest.fixture
+def allow(files: House) -> Iterator[Callable[..., None]]:
+    """Set what may be transformed."""
+
+    def allow(allowed: str, *presets: dict[str, Any]) -> None:
+        with psycopg.connect(files.stage.dsn, autocommit=True) as connection:
+            connection.execute(
+                "UPDATE system_settings SET storage_asset_transform = %s, storage_asset_presets = %s",
+                (allowed, json.dumps(presets)),
+            )
+
+    yield allow
+    allow("all")
+
+
+def test_the_settings_say_what_may_be_transformed(
+    files: House, photo: dict[str, Any], allow: Callable[..., None]
+) -> None:
+    tiny = {"key": "tiny", "width": 12, "height": 12, "fit": "cover", "quality": 50, "format": "webp"}
+    allow("presets", tiny, {"key": "blurred", "transforms": [["blur", 2.5]]})
+    assert decoded(ask(files.admin, photo, "key=tiny").content).size == (12, 12)
+    assert ask(files.admin, photo, "key=blurred").status == 200
+    assert ask(files.admin, photo, "key=system-small-cover").status == 200
+    assert ask(files.admin, photo, "width=12").status == 400
+    allow("none", tiny)
+    assert ask(files.admin, photo, "key=tiny").status == 400
+    assert decoded(ask(files.admin, photo, "key=system-medium-contain").content).size == (300, 150)
+    assert ask(files.admin, photo, "download").status == 200
+
+
+# Other places than a folder
+
+
+def test_originals_in_a_bucket_are_transformed_beside_it(
+    settings: Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_database: Callable[..., str],
+    template: str,
+    s3_server: str,
+) -> None:
+    bucket = Location(
+        "s3", "s3", "assets", bucket="files", endpoint=s3_server, key="key", secret="secret", force_path_style=True
+    )
+    folder = tmp_path_factory.mktemp("bucket")
+    with house(settings, folder, make_database, template, locations=(bucket,)) as found:
+        file = found.add(JPEG, "photo.jpg")
+        for _ in range(2):
+            assert decoded(ask(found.admin, file, "width=20").content).size == (20, 10)
+        whole = ask(found.admin, file)
+        assert whole.content == JPEG
+        assert ask(found.admin, file, Range="bytes=2-5").content == JPEG[2:6]
+        assert found.admin.send("HEAD", f"/assets/{file['id']}").headers["content-length"] == str(len(JPEG))
+        found.admin.delete(f"/files/{file['id']}")
+        storage = Storage(bucket)
+        assert list(storage.list()) == []

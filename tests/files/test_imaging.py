@@ -1,0 +1,279 @@
+"""Real images in, real images out: what Pillow is made to do with each kind."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image, ImageCms
+
+from cms.files.imaging import Unusable, render
+from cms.files.transforms import Limits, Rules, Transform, parse_transform, settled
+from tests.files.pictures import CORNERS, corners, decoded, encoded, pixel, quarters
+
+LIMITS = Limits(1_000_000, 500, 5.0)
+ORIENTATION = 0x0112
+# Where the quarters of an upright picture lie in one that is stored with this orientation.
+STORED = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+Change = Callable[..., Image.Image]
+
+
+@pytest.fixture
+def change(tmp_path: Path) -> Change:
+    """Transform an encoded image by parameters and return the image that comes out."""
+
+    def change(content: bytes, media_type: str = "image/png", **said: object) -> Image.Image:
+        source, target = tmp_path / "in", tmp_path / "out"
+        source.write_bytes(content)
+        wanted = settled(parse_transform(said, Rules()), media_type, focus=None, accept="")
+        render(source, target, wanted.transform, LIMITS)
+        return decoded(target.read_bytes())
+
+    return change
+
+
+PNG = encoded(quarters(), "PNG")
+
+
+@pytest.mark.parametrize(
+    ("said", "size"),
+    [
+        ({"width": 40}, (40, 20)),
+        ({"height": 10}, (20, 10)),
+        ({"width": 30, "height": 30}, (30, 30)),
+        ({"width": 30, "height": 30, "fit": "contain"}, (30, 30)),
+        ({"width": 30, "height": 30, "fit": "inside"}, (30, 15)),
+        ({"width": 30, "height": 30, "fit": "outside"}, (60, 30)),
+        ({"width": 160}, (160, 80)),
+        ({"width": 160, "withoutEnlargement": True}, (80, 40)),
+        ({"width": 160, "height": 20, "withoutEnlargement": True}, (80, 20)),
+        ({"width": 160, "height": 160, "fit": "inside", "withoutEnlargement": True}, (80, 40)),
+        ({"width": 160, "height": 160, "fit": "contain", "withoutEnlargement": True}, (160, 160)),
+        ({"width": 1}, (1, 1)),
+    ],
+)
+def test_each_fit_gives_its_size(change: Change, said: dict[str, Any], size: tuple[int, int]) -> None:
+    assert change(PNG, **said).size == size
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "seen"),
+    [
+        (0.0, 0.5, ("red", "red", "blue", "blue")),
+        (1.0, 0.5, ("green", "green", "white", "white")),
+        (0.5, 0.5, CORNERS),
+    ],
+)
+def test_a_cover_shows_what_is_around_the_focal_point(
+    change: Change, x: float, y: float, seen: tuple[str, ...]
+) -> None:
+    found = change(PNG, width=20, height=20, focal_point_x=x, focal_point_y=y)
+    assert corners(found) == seen
+
+
+@pytest.mark.parametrize("orientation", STORED)
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+def test_every_orientation_comes_out_upright(change: Change, orientation: int, form: str) -> None:
+    turn = STORED[orientation]
+    stored = quarters((160, 80)).transpose(turn) if turn is not None else quarters((160, 80))
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    found = change(encoded(stored, form, exif=exif), f"image/{form.lower()}", width=40)
+    assert found.size == (40, 20)
+    assert corners(found) == CORNERS
+    assert found.getexif().get(ORIENTATION, 1) == 1
+
+
+def test_the_size_of_a_draft_is_that_of_the_whole_image(change: Change) -> None:
+    content = encoded(quarters((801, 603)), "JPEG")
+    assert change(content, "image/jpeg", width=50).size == (50, 38)
+    assert change(content, "image/jpeg", height=37).size == (49, 37)
+
+
+@pytest.mark.parametrize(("form", "made"), [("jpg", "JPEG"), ("webp", "WEBP"), ("tiff", "TIFF"), ("avif", "AVIF")])
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1"])
+def test_every_mode_goes_into_every_format(change: Change, form: str, made: str, mode: str) -> None:
+    found = change(encoded(quarters(mode=mode), "PNG"), format=form, width=60)
+    assert found.format == made
+    assert found.size == (60, 30)
+
+
+def test_what_is_transparent_is_white_in_a_jpeg(change: Change) -> None:
+    clear = Image.new("RGBA", (20, 20), (0, 0, 0, 0))
+    assert min(pixel(change(encoded(clear, "PNG"), format="jpg"), (10, 10))) > 250
+    palette = quarters(mode="P")
+    content = encoded(palette, "PNG", transparency=pixel(palette, (5, 5))[0])
+    assert corners(change(content, format="jpg")) == ("white", "green", "blue", "white")
+
+
+def test_what_is_transparent_stays_so_where_the_format_can(change: Change) -> None:
+    clear = encoded(Image.new("RGBA", (20, 20), (10, 20, 30, 0)), "PNG")
+    for form in ("png", "webp", "avif", "tiff"):
+        found = change(clear, format=form, width=10).convert("RGBA")
+        assert found.getchannel("A").getextrema() == (0, 0)
+    assert change(clear, format="auto", width=10).format == "PNG"
+    assert change(PNG, format="auto", width=10).format == "JPEG"
+
+
+def test_a_contained_image_stands_on_nothing(change: Change) -> None:
+    found = change(PNG, width=40, height=40, fit="contain").convert("RGBA")
+    assert pixel(found, (20, 2)) == (255, 255, 255, 0)
+    assert pixel(change(PNG, width=40, height=40, fit="contain", format="jpg"), (20, 2)) >= (240, 240, 240)
+
+
+@pytest.mark.parametrize("form", ["png", "jpg", "webp"])
+def test_sixteen_bits_of_grey_come_out_as_eight(change: Change, form: str) -> None:
+    grey = Image.new("I;16", (20, 20), 0x8000)
+    found = change(encoded(grey, "PNG"), format=form, width=10).convert("L")
+    assert abs(pixel(found, (5, 5))[0] - 128) <= 2
+
+
+def test_print_colours_become_screen_colours(change: Change) -> None:
+    content = encoded(quarters(mode="CMYK"), "JPEG", quality=95)
+    for form in ("jpg", "webp", "png"):
+        found = change(content, "image/jpeg", format=form, width=60)
+        assert found.mode == "RGB"
+        assert corners(found) == CORNERS
+
+
+PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+
+
+@pytest.mark.parametrize("form", ["jpg", "png", "webp", "tiff", "avif"])
+def test_a_profile_is_kept(change: Change, form: str) -> None:
+    content = encoded(quarters(), "PNG", icc_profile=PROFILE)
+    assert change(content, format=form, width=20).info["icc_profile"] == PROFILE
+
+
+def test_a_profile_of_other_colours_is_left_out(change: Change) -> None:
+    content = encoded(quarters(mode="L"), "PNG", icc_profile=PROFILE)
+    assert "icc_profile" not in change(content, width=20).info
+    broken = encoded(quarters(), "PNG", icc_profile=b"not a profile")
+    assert "icc_profile" not in change(broken, width=20).info
+
+
+def test_metadata_does_not_come_along(change: Change) -> None:
+    exif = Image.Exif()
+    exif[0x010E] = "a secret place"
+    content = encoded(quarters(), "JPEG", exif=exif, comment=b"a secret word")
+    for form in ("jpg", "webp", "png", "tiff"):
+        found = change(content, "image/jpeg", format=form, width=20)
+        assert "secret" not in repr(found.info) + repr(dict(found.getexif()))
+    tagged = encoded(quarters(), "TIFF", tiffinfo={700: b"a secret place"})
+    assert 700 not in change(tagged, "image/tiff", transforms=[["trim"]]).getexif()
+
+
+@pytest.mark.parametrize("form", ["GIF", "WEBP", "PNG"])
+def test_of_an_animation_comes_the_first_frame(change: Change, form: str) -> None:
+    frames = [Image.new("RGB", (20, 20), colour) for colour in ("blue", "red")]
+    content = encoded(frames[0], form, save_all=True, append_images=frames[1:], duration=100)
+    found = change(content, f"image/{form.lower()}", width=10)
+    assert found.format == form
+    assert getattr(found, "n_frames", 1) == 1
+    assert set(corners(found)) == {"blue"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "seen"),
+    [
+        (["flip"], ("blue", "white", "red", "green")),
+        (["flop"], ("green", "red", "white", "blue")),
+        (["rotate", 90], ("blue", "red", "white", "green")),
+        (["rotate", 180], ("white", "blue", "green", "red")),
+        (["extract", {"left": 0, "top": 0, "width": 40, "height": 20}], ("red",) * 4),
+        (["blur", 1], CORNERS),
+        (["sharpen", 1], CORNERS),
+    ],
+)
+def test_an_operation_does_what_it_says(change: Change, operation: list[object], seen: tuple[str, ...]) -> None:
+    assert corners(change(PNG, transforms=[operation])) == seen
+
+
+def test_colours_are_changed(change: Change) -> None:
+    assert change(PNG, transforms=[["greyscale"]]).mode == "L"
+    assert pixel(change(PNG, transforms=[["negate"]]), (60, 30)) == (0, 0, 0)
+    red, _, blue = pixel(change(PNG, transforms=[["greyscale"], ["tint", "#0000ff"]]), (5, 5))
+    assert blue > red
+    clear = encoded(Image.new("RGBA", (9, 9), (0, 0, 0, 77)), "PNG")
+    assert pixel(change(clear, transforms=[["negate"]]), (4, 4)) == (255, 255, 255, 77)
+
+
+def test_an_odd_angle_leaves_transparent_corners(change: Change) -> None:
+    found = change(PNG, transforms=[["rotate", 45]])
+    assert found.size[0] > 80
+    assert pixel(found, (0, 0)) == (255, 255, 255, 0)
+
+
+def test_edges_of_one_colour_are_trimmed(change: Change) -> None:
+    framed = Image.new("RGB", (100, 100), "yellow")
+    framed.paste(quarters(), (10, 20))
+    found = change(encoded(framed, "PNG"), transforms=[["trim"]])
+    assert found.size == (80, 40)
+    plain = encoded(Image.new("RGB", (9, 9), "red"), "PNG")
+    assert change(plain, transforms=[["trim"]]).size == (9, 9)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def bomb(side: int) -> bytes:
+    """A PNG of a few bytes that says it is as large as that."""
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "broken"),
+        (b"no image at all", "broken"),
+        (PNG[:60], "broken"),
+        (encoded(quarters((400, 400)), "JPEG")[:1200], "broken"),
+        (encoded(quarters(), "WEBP")[:-20], "broken"),
+        (bomb(1001), "more than 1000000 pixels"),
+        (bomb(2**31 - 1), "more than 1000000 pixels|broken"),
+        (bomb(900), "broken"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "broken"),
+    ],
+)
+def test_what_is_no_sound_image_is_refused(change: Change, content: bytes, reason: str) -> None:
+    with pytest.raises(Unusable, match=reason):
+        change(content, width=10)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"width": 400, "height": 400, "fit": "outside"},
+        {"height": 400},
+        {"transforms": [["extract", {"left": 70, "top": 0, "width": 11, "height": 5}]]},
+    ],
+)
+def test_what_comes_out_is_bounded(change: Change, said: dict[str, Any]) -> None:
+    with pytest.raises(Unusable):
+        change(PNG, **said)
+
+
+def test_one_transform_gives_the_same_bytes_again(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.write_bytes(PNG)
+    made = []
+    for name in ("a", "b"):
+        assert render(source, tmp_path / name, Transform((), "webp", 80), LIMITS) == "webp"
+        made.append((tmp_path / name).read_bytes())
+    assert made[0] == made[1]

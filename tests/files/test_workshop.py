@@ -1,0 +1,176 @@
+"""The child processes that change images: their limits, their end, and how many there are."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cms.config import Config
+from cms.errors import Refused
+from cms.files import workshop as workshops
+from cms.files.steps import Blur, Resize
+from cms.files.transforms import Transform
+from cms.files.workshop import Workshop
+from tests.files.pictures import decoded, quarters
+
+ROOT = Path(__file__).parents[2]
+SMALL = Transform((Resize(8, 8),), "webp", 80)
+
+Make = Callable[..., Workshop]
+
+
+@pytest.fixture
+def make(settings: Config, tmp_path: Path) -> Iterator[Make]:
+    made: list[Workshop] = []
+
+    def make(**changes: object) -> Workshop:
+        config = replace(settings, data_dir=tmp_path, **changes)  # type: ignore[arg-type]
+        made.append(Workshop(config))
+        return made[-1]
+
+    yield make
+    for workshop in made:
+        workshop.close()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    quarters((600, 600)).save(tmp_path / "in", "PNG")
+    return tmp_path / "in"
+
+
+def children() -> list[psutil.Process]:
+    mine = psutil.Process().children(recursive=True)
+    return [child for child in mine if "cms.files.hand" in child.cmdline()]
+
+
+def do(workshop: Workshop, source: Path, name: str, transform: Transform = SMALL) -> str:
+    """Render an image to a file of this name beside it."""
+    return workshop.render(source, source.with_name(name), transform, name=name)
+
+
+def reason(found: pytest.ExceptionInfo[Refused]) -> str:
+    return str(found.value.problems[0].extensions["reason"])
+
+
+def test_one_child_does_one_job_after_another_and_ends_with_its_workshop(make: Make, source: Path) -> None:
+    workshop, before = make(), len(children())
+    for name in ("a", "b", "c"):
+        assert do(workshop, source, name) == "webp"
+        assert decoded(source.with_name(name).read_bytes()).size == (8, 8)
+    assert len(children()) == before + 1
+    workshop.close()
+    assert len(children()) == before
+
+
+def test_what_takes_too_long_is_stopped_and_the_next_one_works(make: Make, source: Path) -> None:
+    workshop = make(assets_transform_timeout=timedelta(milliseconds=300))
+    do(workshop, source, "a")
+    slow = Transform((Resize(6000, 6000), *[Blur(100.0)] * 5), "png")
+    began = time.monotonic()
+    with pytest.raises(Refused) as found:
+        do(workshop, source, "b", slow)
+    assert "0.3 seconds" in reason(found)
+    assert time.monotonic() - began < 3
+    began = time.monotonic()
+    with pytest.raises(Refused):
+        do(workshop, source, "b", slow)
+    assert time.monotonic() - began < 0.1
+    assert do(workshop, source, "c") == "webp"
+
+
+def test_what_needs_too_much_memory_is_refused(make: Make, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workshops, "MEMORY", 160 * 2**20)
+    workshop = make()
+    with pytest.raises(Refused) as found:
+        do(workshop, source, "a", Transform((Resize(6000, 6000),), "png"))
+    assert "memory" in reason(found)
+    assert do(workshop, source, "b") == "webp"
+
+
+def test_a_child_that_was_killed_while_it_waited_is_replaced(make: Make, source: Path) -> None:
+    workshop = make()
+    do(workshop, source, "a")
+    (child,) = children()
+    child.send_signal(signal.SIGTERM)
+    child.wait(5)
+    assert do(workshop, source, "b") == "webp"
+
+
+def test_a_child_has_no_secret_in_its_environment(make: Make, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "hunter2")
+    do(make(), source, "a")
+    assert "hunter2" not in str(children()[-1].environ())
+
+
+def test_a_machine_works_on_so_many_at_a_time(make: Make, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = [make(assets_transform_max_concurrent=2) for _ in range(2)]
+    working: list[int] = []
+    seen: list[int] = []
+    answer = Workshop._answer
+
+    def counted(self: Workshop, job: bytes) -> dict[str, str]:
+        working.append(1)
+        seen.append(len(working))
+        found = answer(self, job)
+        working.pop()
+        return found
+
+    def ask(number: int) -> str:
+        return do(pair[number % 2], source, str(number))
+
+    monkeypatch.setattr(Workshop, "_answer", counted)
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(ask, range(12))) == ["webp"] * 12
+    assert max(seen) == 2
+
+
+def test_when_all_places_stay_taken_the_client_is_told_to_come_back(make: Make, source: Path) -> None:
+    busy = make(assets_transform_max_concurrent=1, assets_transform_timeout=timedelta(seconds=2))
+    other = make(assets_transform_max_concurrent=1, assets_transform_timeout=timedelta(milliseconds=100))
+    slow = Transform((Resize(6000, 6000), *[Blur(100.0)] * 5), "png")
+    with ThreadPoolExecutor(1) as threads:
+        first = threads.submit(do, busy, source, "a", slow)
+        while not (source.parent / "transforms" / "0").exists() or not children():
+            time.sleep(0.01)
+        with pytest.raises(Refused) as found:
+            do(other, source, "b")
+        assert found.value.problems[0].code == "SERVICE_UNAVAILABLE"
+        assert first.exception() is not None
+
+
+PARENT = """
+import sys, time
+from dataclasses import replace
+from pathlib import Path
+from cms.config import load
+from cms.files.workshop import Workshop
+from tests.files.test_workshop import do
+folder = Path(sys.argv[1])
+do(Workshop(load({"DATA_DIR": str(folder)}, folder=folder)), folder / "in", "a")
+print("ready", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_child_ends_when_its_parent_is_killed(source: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(source.parent)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout
+    assert parent.stdout.readline() == "ready\n"
+    (child,) = psutil.Process(parent.pid).children()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    child.wait(5)
