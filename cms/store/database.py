@@ -15,7 +15,7 @@ from psycopg import sql
 from psycopg.abc import Buffer
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import ExecStatus, Format
+from psycopg.pq import Format
 from psycopg_pool import ConnectionPool
 
 from cms import jsontext
@@ -23,13 +23,11 @@ from cms.config import Config, ConfigError
 from cms.errors import unavailable
 from cms.fragment import Fragment
 from cms.store.border import border
-
-Row = tuple[Any, ...]
-Connection = psycopg.Connection[Row]
+from cms.store.wire import Connection, Wire
+from cms.store.wire import Row as Row
 
 _BORROW_SECONDS = 5.0
 _CONNECT_SECONDS = 5
-_STATEMENTS_KEPT = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +53,7 @@ class Transaction:
 
     def execute(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         with border():
-            cursor = self.connection.execute(text, values, prepare=self.prepare, binary=True)
-            # cursor.description tells the same, but makes an object for each column first
-            found = cursor.pgresult is not None and cursor.pgresult.status == ExecStatus.TUPLES_OK
-            return cursor.fetchall() if found else []
+            return self.connection.wire.run(text, values, prepare=self.prepare)
 
 
 class Database:
@@ -98,13 +93,11 @@ class Database:
     def _fetch(self, pool: ConnectionPool[Connection], text: str, values: Sequence[object]) -> list[Row]:
         with border(), _borrowed(pool) as connection:
             try:
-                return connection.execute(text, values, prepare=self._prepare, binary=True).fetchall()
+                return connection.wire.run(text, values, prepare=self._prepare)
             except psycopg.errors.FeatureNotSupported:
-                # A column has another type than when this connection prepared the statement, and it would fail for
-                # ever. What it finds without a plan tells whether the structure has moved; the connection is replaced.
-                found = connection.execute(text, values, prepare=False, binary=True).fetchall()
-                connection.close()
-                return found
+                # A column has another type than when this connection prepared the statement. What it finds without
+                # a plan tells whether the structure has moved.
+                return connection.wire.run(text, values, prepare=False)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -120,7 +113,7 @@ class Database:
         """Open a connection for statements that stand outside any transaction and may take their time."""
         with (
             border(),
-            psycopg.connect(
+            Connection.connect(
                 self._write_dsn,
                 autocommit=True,
                 cursor_factory=psycopg.RawCursor,
@@ -128,6 +121,7 @@ class Database:
                 options=_options(self._write_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
+            _configure(connection)
             yield Transaction(connection, prepare=False)
 
     def close(self) -> None:
@@ -147,6 +141,7 @@ class Database:
     def _pool(self, dsn: str, *, read_only: bool = False) -> ConnectionPool[Connection]:
         return ConnectionPool(
             dsn,
+            connection_class=Connection,
             min_size=0,
             max_size=self._size,
             timeout=_BORROW_SECONDS,
@@ -162,9 +157,9 @@ class Database:
 
 
 def _configure(connection: Connection) -> None:
-    connection.prepared_max = _STATEMENTS_KEPT
     for kind in ("json", "jsonb"):
         connection.adapters.register_loader(kind, _ReadyJson)
+    connection.wire = Wire(connection)
 
 
 @contextmanager
@@ -240,7 +235,7 @@ def direct_transaction(dsn: str) -> Iterator[Transaction]:
     """Open one connection for one transaction: the command line has no pools."""
     with (
         border(),
-        psycopg.connect(dsn, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS) as connection,
+        Connection.connect(dsn, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS) as connection,
     ):
         _configure(connection)
         yield Transaction(connection, prepare=False)

@@ -1,0 +1,90 @@
+"""Statements straight to libpq: prepared once for a connection, with parameters as text and rows in the binary form.
+
+psycopg does the same behind `Connection.execute`, but takes every parameter and every statement apart anew: for the
+short statements of this service that costs more than PostgreSQL itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.pq import ExecStatus, Format
+from psycopg.pq.abc import PGresult
+
+from cms.query.write import array
+
+STATEMENTS_KEPT = 500
+
+Row = tuple[Any, ...]
+
+
+class Connection(psycopg.Connection[Row]):
+    """A connection with the names of the statements that it has prepared."""
+
+    wire: Wire
+
+
+class Wire:
+    """Runs statements on one connection, which one thread at a time has."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._reader = Transformer(connection)
+        self._names: dict[str, bytes] = {}
+        self._made = 0
+
+    def run(self, text: str, values: Sequence[object], *, prepare: bool) -> list[Row]:
+        """Run a statement and return its rows, none when it has no result; raises `psycopg.Error`."""
+        parameters: list[Any] = [_text(value) for value in values]
+        pgconn = self._connection.pgconn
+        if prepare:
+            name = self._names.get(text) or self._prepare(text)
+            result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
+        else:
+            result = pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
+        if result.status == ExecStatus.TUPLES_OK:
+            self._reader.set_pgresult(result)
+            return self._reader.load_rows(0, result.ntuples, tuple)
+        if result.status != ExecStatus.COMMAND_OK:
+            self._names.pop(text, None)  # its plan may be what is wrong: a column has another type than it had
+            raise self._error(result)
+        return []
+
+    def _prepare(self, text: str) -> bytes:
+        if len(self._names) >= STATEMENTS_KEPT:
+            self._forget(next(iter(self._names)))
+        self._made += 1
+        name = b"s%d" % self._made
+        result = self._connection.pgconn.prepare(name, text.encode())
+        if result.status != ExecStatus.COMMAND_OK:
+            raise self._error(result)
+        self._names[text] = name
+        return name
+
+    def _forget(self, text: str) -> None:
+        self._connection.pgconn.exec_(b"DEALLOCATE " + self._names.pop(text))
+
+    def _error(self, result: PGresult) -> psycopg.Error:
+        return psycopg.errors.error_from_result(result, encoding="utf-8")
+
+
+def _text(value: object) -> bytes | None:
+    """Return a parameter as PostgreSQL reads it; every statement says of which type it is."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value.encode()
+        case bool():
+            return b"true" if value else b"false"
+        case int():
+            return b"%d" % value
+        case bytes():
+            return b"\\x" + value.hex().encode()
+        case list() | tuple():
+            return array([None if item is None else str(item) for item in value]).encode()
+        case _:
+            return str(value).encode()
