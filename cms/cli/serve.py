@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -24,6 +25,8 @@ from cms.server import FAULT, READY
 STEPS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
 HELD_FOR_SECONDS = 3.0
 BACKLOG = 2048
+SOME_BYTES = 4096
+LONGEST_REST_SECONDS = 1.0
 
 
 def serve(config: Config) -> int:
@@ -49,8 +52,22 @@ class Stop:
     def __init__(self) -> None:
         self.asked = 0
         self.running: tuple[subprocess.Popen[bytes] | Background, ...] = ()
+        self._wake, waker = socket.socketpair()
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.detach())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # the end of a child ends a rest too
+
+    def rest(self, *lines: socket.socket) -> bool:
+        """Wait for a signal or a moment, or for something on the lines, and tell whether there is something on them.
+
+        A signal that comes just before a blocking call does not interrupt it; here it leaves a byte to be read.
+        """
+        ready, _, _ = select.select([self._wake, *lines], [], [], LONGEST_REST_SECONDS)
+        if self._wake in ready:
+            self._wake.recv(SOME_BYTES)
+        return any(line in ready for line in lines)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.asked += 1
@@ -78,10 +95,11 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: Stop) -> in
         try:
             if stop.asked:
                 web.send_signal(signal.SIGTERM)
-            message = _announced(config, here)
+            message = _announced(config, here, stop)
             if message == READY:
                 background.start()  # not before, as it would only take time from the web server's start
-            status = web.wait()
+            while (status := web.poll()) is None:
+                stop.rest()
         finally:
             background.end()
             stop.running = ()
@@ -92,10 +110,16 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: Stop) -> in
     raise click.ClickException(fault or f"The web server ended by itself (status {status}).")
 
 
-def _announced(config: Config, line: socket.socket) -> str:
+def _announced(config: Config, line: socket.socket, stop: Stop) -> str:
     """Return the web server's first message, and print the address when it is that a worker accepts."""
-    with line.makefile(encoding="utf-8", newline="\n") as messages:
-        message = messages.readline().rstrip("\n")
+    received = b""
+    while b"\n" not in received:
+        if stop.rest(line):
+            more = line.recv(SOME_BYTES)
+            if not more:
+                break
+            received += more
+    message = received.decode().partition("\n")[0]
     if message == READY:
         say(f"The service answers at {_address(config)} (Ctrl-C stops it).")
     return message
