@@ -147,11 +147,13 @@ def _in_sort(query: Json, steps: list[str], name: str) -> Json:
 
 
 def _in_fields(query: Json, steps: list[str], name: str) -> Json:
-    return {**query, "fields": [*query.get("fields", ["*"]), ".".join([*steps, name])]}
+    """Aggregates would stand in the place of what is asked of the items."""
+    deep = {step: said for step, said in query.get("deep", {}).items() if step not in steps}
+    return {**query, "deep": deep, "fields": [*query.get("fields", ["*"]), ".".join([*steps, name])]}
 
 
 def _in_function(query: Json, steps: list[str], name: str) -> Json:
-    return {**query, "fields": [*query.get("fields", ["*"]), ".".join([*steps, f"count({name})"])]}
+    return _in_fields(query, steps, f"count({name})")
 
 
 def _in_alias(query: Json, steps: list[str], name: str) -> Json:
