@@ -15,7 +15,20 @@ from cms.config import Config, load
 from cms.errors import Refused
 from cms.files.assets import Assets
 from cms.files.files import Library
-from cms.http import accounts, assets, auth, factors, files, history, items, problems, rights, server, structure
+from cms.http import (
+    accounts,
+    assets,
+    auth,
+    factors,
+    files,
+    history,
+    imports,
+    items,
+    problems,
+    rights,
+    server,
+    structure,
+)
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_of
 from cms.http.logs import start_logging
@@ -74,6 +87,7 @@ def create_app(config: Config) -> App:
     _add_structure(app, most)
     _add_items(app, most)
     _add_files(app, library)
+    app.add_route("/utils/import/{collection}", imports.Import(store, most, config.files_max_upload_size))
     app.add_route("/assets/{key}", assets.Download(shown, config))
     app.add_route("/assets/{key}/{name}", assets.Download(shown, config))
     return app

@@ -32,6 +32,16 @@ def loads(raw: str | bytes) -> object:
     return value
 
 
+def first_of(text: str, start: int) -> tuple[object, int]:
+    """Return the value that begins at `start` of a longer text, as `loads` does, and where it ends."""
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+        _refuse_unstorable(text[start:end], value)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value, end
+
+
 def dumps(value: object) -> bytes:
     """Return the JSON text of a value that `loads` made or that a statement answered.
 

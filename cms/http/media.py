@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 import falcon
+from falcon.typing import ReadableIO
 
 from cms import jsontext
 from cms.errors import Problem, Refused, invalid_payload, invalid_query
@@ -72,18 +73,21 @@ def send_written(response: falcon.Response, found: bytes | None) -> None:
         response.data = found
 
 
+def stream_of(request: falcon.Request) -> ReadableIO:
+    """Return the body to read from; a chunked one has no length, and is read where the server itself ends it."""
+    return request.stream if request.env.get("wsgi.input_terminated") else request.bounded_stream
+
+
 def _raw(request: falcon.Request, most: int) -> bytes:
     if (request.content_length or 0) > most:
-        raise _too_large(most)
-    # A chunked body has no length: it can be read where the server itself ends the stream.
-    stream = request.stream if request.env.get("wsgi.input_terminated") else request.bounded_stream
-    raw: bytes = stream.read(most + 1)
+        raise too_large(most)
+    raw: bytes = stream_of(request).read(most + 1)
     if len(raw) > most:
-        raise _too_large(most)
+        raise too_large(most)
     return raw
 
 
-def _too_large(most: int) -> Refused:
+def too_large(most: int) -> Refused:
     return Refused(Problem("CONTENT_TOO_LARGE", f"The body is larger than {most} bytes.", {"limit": most}))
 
 

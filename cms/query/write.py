@@ -194,6 +194,11 @@ def last_place(placed: Field) -> Fragment:
     return fill("SELECT coalesce(max(s.{0}), 0)::bigint FROM {1} AS s", name(placed.name), name(placed.collection))
 
 
+def last_key(collection: Collection) -> Fragment:
+    """Print the largest key, as text."""
+    return fill("SELECT max({0})::text FROM {1}", name(collection.key.name), name(collection.name))
+
+
 def first(collection: Collection) -> Fragment:
     """Print the key of a singleton's row."""
     return fill("SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1", name(collection.name), name(collection.key.name))

@@ -44,6 +44,12 @@ class Transaction:
         text, values = fragment.numbered()
         return self.execute(text, values)
 
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is done inside when it raises, and keep the rest of the transaction."""
+        with border(), self.connection.transaction():
+            yield
+
     def define(self, fragment: Fragment) -> None:
         """Run a statement of definition: PostgreSQL takes no parameters there, so libpq quotes the values."""
         quoted = [sql.quote(value, self.connection) for value in fragment.values]

@@ -54,12 +54,20 @@ def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 
 
 def _cell(value: object) -> str:
-    """Return the text of a cell; one that a spreadsheet would run as a formula gets an apostrophe in front."""
+    """Return the text of a cell; one that a spreadsheet would run as a formula gets an apostrophe in front.
+
+    So does one that has apostrophes before a formula already: `plain` takes one away, and finds what it was.
+    """
     if value is None:
         return ""
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return f"'{value}" if value.lstrip("'").startswith(_FORMULA) else value
     return jsontext.dumps(value).decode()
+
+
+def plain(cell: str) -> str:
+    """Return the text of a cell without the apostrophe that keeps a spreadsheet from running it."""
+    return cell[1:] if cell[0] == "'" and cell.lstrip("'").startswith(_FORMULA) else cell
 
 
 def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:

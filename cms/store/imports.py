@@ -1,0 +1,271 @@
+"""Imports: the rows of a file, written as a call would write them, all of them or none.
+
+A file is received whole before anything is locked (cms/http/imports.py), so that a slow client holds up nobody and a
+deadlock can be answered by doing it again. Then it is read batch by batch in one transaction. A batch goes through the
+drafts, the judge and the row functions as the items of any call do; what is there already is looked up for all of it
+at once. When the database refuses a batch, halves of it are tried, down to the row that it refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO
+
+from cms import jsontext
+from cms.access.guard import view_of, writable
+from cms.errors import STATUS, Problem, Refused, invalid_payload, not_found
+from cms.query import write
+from cms.query.ast import KEY, Name, Pick, Query, Slot, Test
+from cms.query.drafts import Batch, Drafter, Expects
+from cms.query.walk import arms_of, link_of
+from cms.schema.model import Collection, Field
+from cms.schema.payload import Reader
+from cms.schema.types import Family
+from cms.store.database import Transaction
+from cms.store.formats import plain
+from cms.store.judging import Judge
+from cms.store.nested import write_tree
+from cms.store.once import Once
+from cms.store.rows import Session
+from cms.store.sources import SOURCES, Cell, Column, Row
+from cms.store.statements import statement
+from cms.store.store import Identity, Job, Scene, Store
+from cms.store.within import find
+
+BATCH_ROWS = 5_000
+BATCH_BYTES = 4 << 20
+MOST_TOLD = 100
+"""How many problems of a file an answer holds."""
+
+_ACTIONS = ("create", "update")
+_ENDING = frozenset({STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]})
+"""Refusals after which nothing more is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that was received: one of `SOURCES`, its bytes, and how many of them a row may have."""
+
+    form: str
+    file: BinaryIO
+    most: int
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is wrong with a file: the first problems, and how many there are."""
+
+    found: list[tuple[int, Problem]] = field(default_factory=list)
+    total: int = 0
+
+    def add(self, problem: Problem, line: int) -> None:
+        self.total += 1
+        if len(self.found) < MOST_TOLD:
+            self.found.append((line, problem))
+
+    def refuse(self) -> None:
+        """Raise `Refused` with what is kept, by its lines, and with the number where that is not all."""
+        told = [_placed(problem, line) for line, problem in sorted(self.found, key=lambda found: found[0])]
+        if self.total > len(told):
+            reason = f"The file has {self.total} faults; the first {len(told)} are told"
+            told.append(Problem(told[0].code, f"{reason}.", {"reason": reason, "total": self.total}))
+        if told:
+            raise Refused(told)
+
+
+def require_import(store: Store, identity: Identity, name: str) -> None:
+    """Refuse, before anything is received, whoever may write nothing there."""
+    store.reading(identity, lambda scene: _target(scene, name))
+
+
+def import_file(
+    store: Store, identity: Identity, name: str, upload: Upload, *, once: Once | None = None
+) -> bytes | None:
+    """Write the rows of a file, and answer how many were created and updated.
+
+    A row whose key is there for the caller changes that item; any other is a new one. Raises `Refused` with the lines
+    of what is wrong, after which nothing was written.
+    """
+
+    def plan(scene: Scene) -> Job[bytes | None]:
+        collection = _target(scene, name)
+        return Job(lambda transaction: _Import(_session(transaction, scene), collection).run(upload))
+
+    def _session(transaction: Transaction, scene: Scene) -> Session:
+        judge = Judge(store, scene, transaction.execute)
+        return Session(store, transaction, scene, identity.caller, judge)
+
+    return store.writing(identity, plan, once=once)
+
+
+def _target(scene: Scene, name: str) -> Collection:
+    policy = scene.actor.policy
+    collection = writable(name, catalogue=scene.snapshot.catalogue, policy=policy, actions=_ACTIONS)
+    if collection.singleton:
+        raise not_found()
+    return collection
+
+
+class _Import:
+    """One import within its transaction."""
+
+    def __init__(self, session: Session, collection: Collection) -> None:
+        self._session = session
+        self._collection = collection
+        self._catalogue = session.scene.snapshot.catalogue
+        self._findings = Findings()
+        self._keyed = False
+        self._created = self._updated = 0
+
+    def run(self, upload: Upload) -> bytes:
+        upload.file.seek(0)
+        for rows in _batches(SOURCES[upload.form](upload.file, upload.most, self._columns)):
+            sound = [row for row in rows if row.fault is None]
+            for row in rows:
+                if row.fault:
+                    self._findings.add(row.fault, row.line)
+            self._put(sound)
+        self._findings.refuse()
+        if self._keyed:
+            self._pass_keys()
+        return jsontext.dumps({"data": {"created": self._created, "updated": self._updated}})
+
+    def _put(self, rows: Sequence[Row]) -> None:
+        try:
+            with self._session.transaction.savepoint():
+                self._write(rows)
+        except Refused as refused:
+            if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
+                raise
+            places = [problem.extensions.get("index") for problem in refused.problems]
+            if len(rows) > 1 and None in places:
+                self._put(rows[: len(rows) // 2])
+                self._put(rows[len(rows) // 2 :])
+            else:
+                self._tell(refused, rows)
+
+    def _tell(self, refused: Refused, rows: Sequence[Row]) -> None:
+        if refused.status in _ENDING:
+            raise Refused(_placed(problem, rows[0].line) for problem in refused.problems) from refused
+        for problem in refused.problems:
+            index = problem.extensions.get("index", 0)
+            self._findings.add(problem, rows[index if isinstance(index, int) else 0].line)
+
+    def _write(self, rows: Sequence[Row]) -> None:
+        """Write a batch; once something is wrong with the file, look at it only."""
+        drafter = self._drafter()
+        root = drafter.root(self._collection, [row.item for row in rows], Expects.EITHER)
+        self._find(root)
+        self._session.judge.complete(root, drafter.faults)
+        if drafter.faults.found or self._findings.total:
+            drafter.faults.refuse()
+            return
+        write_tree(self._session, drafter, root)
+        created = sum(draft.new for draft in root.drafts)
+        self._created += created
+        self._updated += len(root.drafts) - created
+
+    def _find(self, root: Batch) -> None:
+        """Tell new rows from those that are there for this caller."""
+        keys = [key for draft in root.drafts if (key := draft.values.get(root.key_field)) is not None]
+        if not keys:
+            return
+        self._keyed, there = True, self._present(root.collection, keys)
+        for draft in root.drafts:
+            if draft.values.get(root.key_field) in there:
+                draft.new, draft.key = False, draft.values.pop(root.key_field)
+
+    def _present(self, collection: Collection, keys: list[str]) -> frozenset[str]:
+        session = self._session
+        policy = session.scene.actor.policy
+        if view_of(collection.name, catalogue=self._catalogue, policy=policy) is None:
+            return frozenset()
+        query = Query(picks=(Pick(KEY, Name(str(collection.primary_key))),), only=Test("_in", (Slot(0),)))
+        found = find(session.store, session.transaction, session.scene, collection.name, query, literals=(tuple(keys),))
+        return frozenset(str(item[KEY]) for item in found)
+
+    def _pass_keys(self) -> None:
+        """Let automatic keys go on behind those that the file brought."""
+        column = self._collection.key.column
+        if column and column.auto_increment:
+            last = self._session.transaction.run(write.last_key(self._collection))[0][0]
+            self._session.transaction.execute(statement("pass_keys"), (self._collection.name, column.name, last))
+
+    # What the file may say
+
+    def _drafter(self) -> Drafter:
+        store = self._session.store
+        return Drafter(self._catalogue, depth=store.depth, names=lambda found, expects: self._names(found, expects))
+
+    def _names(self, collection: Collection, expects: Expects) -> frozenset[str] | None:
+        actions = {Expects.ABSENT: ("create",), Expects.PRESENT: ("update",)}.get(expects, _ACTIONS)
+        return self._session.judge.licence.names(collection, actions)
+
+    def _columns(self, cells: Sequence[str]) -> list[Column]:
+        """Return the columns of a header; raises `Refused` for one that is not there for the caller, or twice."""
+        names = [plain(cell) if cell else "" for cell in cells]
+        if not names:
+            raise invalid_payload("The file has no header with the names of fields", line=1)
+        if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
+            raise invalid_payload(f'The header names "{twice}" twice', line=1, field=twice)
+        reader = Reader(self._collection, self._relates, names=self._names(self._collection, Expects.EITHER))
+        try:
+            problems = reader.read(dict.fromkeys(names)).problems
+        except Refused as refused:
+            raise Refused(_placed(problem, 1) for problem in refused.problems) from refused
+        if problems:
+            raise Refused(_placed(problem, 1) for problem in problems)
+        return [self._column(self._collection.fields[name]) for name in names]
+
+    def _column(self, found: Field) -> Column:
+        return Column(found.name, _cell_of(found, relates=self._relates(found.name)), null=found.column is not None)
+
+    def _relates(self, name: str) -> bool:
+        place = self._catalogue, self._collection, name
+        return bool(link_of(*place) or arms_of(*place))
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += row.size
+        if len(batch) == BATCH_ROWS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _placed(problem: Problem, line: int) -> Problem:
+    extensions = {key: value for key, value in problem.extensions.items() if key != "index"}
+    return replace(problem, extensions={**extensions, "line": line})
+
+
+# Cells, as exports write them
+
+
+def _cell_of(found: Field, *, relates: bool) -> Cell:
+    family = found.type.family
+    if found.column is None or family in (Family.JSON, Family.GEOMETRY):
+        return _json
+    if relates or family is Family.CSV:
+        return _json_or_text
+    return plain
+
+
+def _json(text: str) -> object:
+    try:
+        return jsontext.loads(text)
+    except ValueError as error:
+        raise ValueError(f"the cell is not usable JSON: {error}") from None
+
+
+def _json_or_text(text: str) -> object:
+    """A list of a csv field, or an object of a related item; text that only looks like one is text."""
+    try:
+        return jsontext.loads(text) if text[0] in "[{" else plain(text)
+    except ValueError:
+        return text

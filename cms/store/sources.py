@@ -1,0 +1,246 @@
+"""Files of items, read row by row: CSV, JSON and JSONL as exports write them, with the line of each row.
+
+A row is never longer than `most` bytes, so that a file takes no more memory than its longest row. What spoils one row
+is told with it; what leaves the rest of the file without meaning raises `Refused`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import BinaryIO, NamedTuple, Protocol
+
+from cms import jsontext
+from cms.errors import Problem, Refused, invalid_payload
+
+_CHUNK = 1 << 16
+_BLANKS = " \t\r\n"
+
+
+class Row(NamedTuple):
+    """An item with its line and its bytes; `fault` is what is wrong with the text of the row itself."""
+
+    line: int
+    size: int
+    item: object = None
+    fault: Problem | None = None
+
+
+Cell = Callable[[str], object]
+"""Makes a value of the text of a cell; raises ValueError with a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """How the cells below a name of the header are read; an empty cell is null, or says nothing."""
+
+    name: str
+    cell: Cell
+    null: bool = True
+
+
+class Header(Protocol):
+    def __call__(self, names: Sequence[str], /) -> Sequence[Column]:
+        """Return the columns of a header; raises `Refused` for a name that may not be there."""
+
+
+class Lines:
+    """The lines of a file, none of them and no row of several longer than `most` bytes."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self._file = file
+        self._most = most
+        self.number = 0
+        self.taken = 0
+
+    def __iter__(self) -> Iterator[str]:
+        while raw := self._file.readline(self._most + 1):
+            self.number += 1
+            self.taken += len(raw)
+            if self.taken > self._most:
+                raise _too_long(self._most, self.number)
+            yield self._decoded(raw)
+
+    def _decoded(self, raw: bytes) -> str:
+        try:
+            return raw.decode("utf-8" if self.number > 1 else "utf-8-sig")
+        except UnicodeDecodeError:
+            raise invalid_payload("The file is not UTF-8", line=self.number) from None
+
+    def rowed(self) -> int:
+        """Tell how many bytes the row took that ends here, and begin the next one."""
+        size, self.taken = self.taken, 0
+        return size
+
+
+# CSV
+
+
+def read_csv(file: BinaryIO, most: int, header: Header) -> Iterator[Row]:
+    """Read RFC 4180 with a header; blank lines are passed over."""
+    csv.field_size_limit(max(most, csv.field_size_limit()))  # the process's own; rows are bounded by their lines
+    lines = Lines(file, most)
+    rows = csv.reader(lines, strict=True)
+    columns = header(_cells(rows, lines) or ())
+    lines.rowed()
+    while True:
+        line = lines.number + 1
+        cells = _cells(rows, lines)
+        if cells is None:
+            return
+        size = lines.rowed()
+        if cells:
+            yield _row(columns, cells, line, size)
+
+
+def _cells(rows: Iterator[list[str]], lines: Lines) -> list[str] | None:
+    try:
+        return next(rows, None)
+    except csv.Error as error:
+        raise invalid_payload(f"The file is not usable CSV: {error}", line=lines.number) from None
+
+
+def _row(columns: Sequence[Column], cells: list[str], line: int, size: int) -> Row:
+    if len(cells) != len(columns):
+        return Row(line, size, fault=_fault(f"it has {len(cells)} cells, and the header {len(columns)}"))
+    item: dict[str, object] = {}
+    for column, text in zip(columns, cells, strict=True):
+        if not text:
+            if column.null:
+                item[column.name] = None
+            continue
+        try:
+            item[column.name] = column.cell(text)
+        except ValueError as error:
+            return Row(line, size, fault=_fault(str(error), column.name))
+    return Row(line, size, item)
+
+
+# JSON
+
+
+def read_jsonl(file: BinaryIO, most: int, header: Header) -> Iterator[Row]:
+    """Read one object a line; blank lines are passed over."""
+    lines = Lines(file, most)
+    for text in lines:
+        size = lines.rowed()
+        if text.isspace():
+            continue
+        try:
+            yield Row(lines.number, size, jsontext.loads(text))
+        except ValueError as error:
+            yield Row(lines.number, size, fault=_fault(f"it is not usable JSON: {error}"))
+
+
+def read_json(file: BinaryIO, most: int, header: Header) -> Iterator[Row]:
+    """Read an array of objects."""
+    text = _Text(file, most)
+    if text.next() != "[":
+        raise text.fault("it is no array of items")
+    if text.peek() == "]":
+        text.next()
+    else:
+        yield from _elements(text)
+    if text.peek():
+        raise text.fault("something follows the array")
+
+
+def _elements(text: _Text) -> Iterator[Row]:
+    mark = ","
+    while mark == ",":
+        yield text.row()
+        mark = text.next()
+    if mark != "]":
+        raise text.fault("after an item comes a comma or the end of the array")
+
+
+class _Text:
+    """JSON on its way in: the part that is not read yet, and the line where it begins."""
+
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        self._file = file
+        self._most = most
+        self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
+        self._text = ""
+        self._at = 0
+        self._line = 1
+
+    def fault(self, reason: str) -> Refused:
+        return invalid_payload(f"The file is not usable JSON: {reason}", line=self._line)
+
+    def peek(self) -> str:
+        """Return the next character that is no blank, and stay before it; nothing at the end of the file."""
+        while True:
+            at, end = self._at, len(self._text)
+            while at < end and self._text[at] in _BLANKS:
+                at += 1
+            self._advance(at)
+            if at < end or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def next(self) -> str:
+        """Return the next character that is no blank, and go behind it."""
+        found = self.peek()
+        self._advance(self._at + len(found))
+        return found
+
+    def row(self) -> Row:
+        """Read the value that comes next."""
+        self.peek()
+        line = self._line
+        value, end = self._value()
+        size = end - self._at
+        if size > self._most:
+            raise _too_long(self._most, line)
+        self._advance(end)
+        return Row(line, size, value)
+
+    def _value(self) -> tuple[object, int]:
+        """Read a value, of which more text may be to come: a number ends with the text only where that ends."""
+        while True:
+            try:
+                value, end = jsontext.first_of(self._text, self._at)
+                if end < len(self._text) or not self._more():
+                    return value, end
+            except ValueError as error:
+                if len(self._text) - self._at > self._most:
+                    raise _too_long(self._most, self._line) from None
+                if not self._more():
+                    raise self.fault(_reason(error)) from None
+
+    def _advance(self, at: int) -> None:
+        self._line += self._text.count("\n", self._at, at)
+        self._at = at
+
+    def _more(self) -> bool:
+        """Take in as much again as is waiting, so that a long value is not looked at too often."""
+        rest = self._text[self._at :]
+        raw = self._file.read(max(_CHUNK, len(rest)))
+        try:
+            self._text, self._at = rest + self._decode(raw, final=not raw), 0
+        except UnicodeDecodeError:
+            raise invalid_payload("The file is not UTF-8", line=self._line) from None
+        return bool(raw)
+
+
+def _reason(error: ValueError) -> str:
+    """A decoder counts lines from where it began."""
+    return getattr(error, "msg", str(error))
+
+
+def _fault(reason: str, name: str | None = None) -> Problem:
+    place: Mapping[str, object] = {"field": name} if name else {}
+    return invalid_payload(reason[0].upper() + reason[1:], **place).problems[0]
+
+
+def _too_long(most: int, line: int) -> Refused:
+    sentence = f"A row is longer than {most} bytes."
+    return Refused(Problem("CONTENT_TOO_LARGE", sentence, {"limit": most, "line": line}))
+
+
+SOURCES: Mapping[str, Callable[[BinaryIO, int, Header], Iterator[Row]]] = MappingProxyType(
+    {"csv": read_csv, "json": read_json, "jsonl": read_jsonl}
+)

@@ -1,0 +1,280 @@
+"""POST /utils/import/{collection}: files of items, all of them or none (docs/import.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cms.app import create_app
+from cms.config import Config
+from tests.client import Answer, Client
+from tests.things import Stage, Table, admin_token, field, table
+
+TYPES = {"csv": "text/csv", "json": "application/json", "jsonl": "application/x-ndjson"}
+
+
+def send(things: Table, body: str | bytes, *, form: str = "csv", api: Client | None = None, **headers: str) -> Answer:
+    """Import a file as the body itself."""
+    said = {"Content-Type": TYPES[form], **headers}
+    return (api or things.api).send("POST", f"/utils/import/{things.name}", raw=body, **said)
+
+
+def form_of(body: bytes, *, filename: str, kind: str = "application/octet-stream", name: str = "file") -> bytes:
+    head = f'Content-Disposition: form-data; name="{name}"; filename="{filename}"\r\nContent-Type: {kind}\r\n\r\n'
+    note = b'--edge\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n'
+    return note + b"--edge\r\n" + head.encode() + body + b"\r\n--edge--\r\n"
+
+
+def lines(answer: Answer) -> list[tuple[int, str, object]]:
+    return [(error["line"], error["code"], error.get("field")) for error in answer.errors]
+
+
+@pytest.fixture
+def things(admin: Client) -> Table:
+    return table(
+        admin,
+        field("name", "string", is_nullable=False),
+        field("price", "decimal"),
+        field("code", "string", is_unique=True),
+    )
+
+
+@pytest.fixture
+def make_things(things: Table, stage: Stage, settings: Config) -> Iterator[Callable[..., Table]]:
+    """Make the same collection's table through an application of its own, with other settings."""
+    made: list[Client] = []
+
+    def make(**changes: Any) -> Table:
+        app = create_app(replace(settings, database_url=stage.dsn, database_pool_size=2, **changes))
+        made.append(Client(app).bearing(admin_token(settings, stage.dsn)))
+        return Table(made[-1], things.name)
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def test_rows_of_keys_that_are_there_change_items_and_others_are_new(things: Table) -> None:
+    things.add({"name": "a", "price": 1}, {"name": "b", "price": 2})
+    answer = send(things, "id,name,price\r\n1,A,\r\n,c,3\r\n9,i,9\r\n")
+    assert answer.data == {"created": 2, "updated": 1}
+    found = [(item["id"], item["name"], item["price"]) for item in things.get(sort="id").data]
+    assert found == [(1, "A", None), (2, "b", 2), (3, "c", 3), (9, "i", 9)]
+
+
+def test_automatic_keys_go_on_behind_those_that_a_file_brought(things: Table) -> None:
+    send(things, "id,name\n40,a\n20,b\n")
+    assert things.add({"name": "c"})[0]["id"] == 41
+    assert send(things, "id,name\n5,e\n").data["created"] == 1
+    assert things.add({"name": "d"})[0]["id"] == 42
+
+
+@pytest.mark.parametrize("form", TYPES)
+def test_every_form_says_the_same(things: Table, form: str) -> None:
+    bodies = {
+        "csv": '\ufeffname,price\n"a, ""b""\nc",1.50\n\nd,\n',
+        "json": '\ufeff[ {"name": "a, \\"b\\"\\nc",\n"price": 1.50},\n{"name": "d", "price": null} ] \n',
+        "jsonl": '{"name": "a, \\"b\\"\\nc", "price": 1.50}\n\n{"name": "d", "price": null}',
+    }
+    assert send(things, bodies[form].encode(), form=form).data == {"created": 2, "updated": 0}
+    assert [(item["name"], item["price"]) for item in things.get().data] == [('a, "b"\nc', 1.5), ("d", None)]
+
+
+@pytest.mark.parametrize(("form", "empty"), [("csv", "name\n"), ("json", "[]"), ("jsonl", "")])
+def test_a_file_without_rows_does_nothing(things: Table, form: str, empty: str) -> None:
+    assert send(things, empty, form=form).data == {"created": 0, "updated": 0}
+
+
+@pytest.mark.parametrize(
+    ("filename", "kind", "body"),
+    [
+        ("x.csv", "application/octet-stream", b"name\na\n"),
+        ("X.CSV", "application/vnd.ms-excel", b"name\na\n"),
+        ("x.ndjson", "text/plain", b'{"name": "a"}'),
+        ("x", "application/json", b'[{"name": "a"}]'),
+    ],
+)
+def test_a_form_is_told_by_the_name_of_its_file_or_by_its_type(
+    things: Table, filename: str, kind: str, body: bytes
+) -> None:
+    raw = form_of(body, filename=filename, kind=kind)
+    answer = send(things, raw, **{"Content-Type": "multipart/form-data; boundary=edge"})
+    assert answer.data == {"created": 1, "updated": 0}
+
+
+def test_what_is_no_such_file_is_refused(things: Table) -> None:
+    multipart = {"Content-Type": "multipart/form-data; boundary=edge"}
+    whole = form_of(b"name\na\n", filename="x.csv")
+    refused = [
+        (send(things, "<a/>", **{"Content-Type": "text/xml"}), 415),
+        (send(things, form_of(b"", filename="x.pdf"), **multipart), 415),
+        (send(things, form_of(b"", filename="x.csv", name="other"), **multipart), 400),
+        (send(things, whole[:-20], **multipart), 400),
+        (send(things, whole, **{"Content-Type": "multipart/form-data"}), 400),
+        (send(things, b"", **multipart), 400),
+        (send(things, b""), 400),
+    ]
+    assert [(answer.status, answer.text) for answer, status in refused if answer.status != status] == []
+    assert things.get().data == []
+
+
+BAD_JSON = [
+    ('{"name": "a"}', 1),
+    ("", 1),
+    ("[", 1),
+    ('[{"name": "a"}', 1),
+    ('[\n{"name": "a"}\n{"name": "b"}]', 3),
+    ('[{"name": "a"},]', 1),
+    ('[{"name": "a"}]\n]', 2),
+    ('[\n{"name": "a"},\n{"name": oops}]', 3),
+    ('[{"name": "a\\u0000"}]', 1),
+    ("[" * 100_000, 1),
+]
+
+
+@pytest.mark.parametrize(("body", "line"), BAD_JSON)
+def test_an_array_that_is_no_json_is_told_with_its_line(things: Table, body: str, line: int) -> None:
+    answer = send(things, body, form="json")
+    assert (answer.status, lines(answer)) == (400, [(line, "INVALID_PAYLOAD", None)])
+    assert things.get().data == []
+
+
+def test_numbers_are_whole_where_a_piece_of_the_file_ends(things: Table) -> None:
+    for length in range(2**16 - 30, 2**16 - 5):
+        body = '[{"name": "' + "a" * (length - 60) + '"}, 1234567890123]'
+        assert lines(send(things, body, form="json"))[0][:2] == (1, "VALUE_TOO_LONG")
+
+
+def test_a_bad_line_is_told_beside_the_others(things: Table) -> None:
+    answer = send(things, '{"name": "a"}\nnonsense\n{"name": []}\n7\n{"name": "b\\u0000"}\n', form="jsonl")
+    assert (answer.status, [line for line, _, _ in lines(answer)]) == (400, [2, 3, 4, 5])
+    broken = send(things, b"name\n\xff\n")
+    assert (broken.status, lines(broken)) == (400, [(2, "INVALID_PAYLOAD", None)])
+    unclosed = send(things, 'name\n"a\n')
+    assert (unclosed.status, lines(unclosed)) == (400, [(2, "INVALID_PAYLOAD", None)])
+
+
+def test_everything_that_is_wrong_is_told_with_its_line_and_nothing_is_written(things: Table, stage: Stage) -> None:
+    before = stage.value("SELECT count(*) FROM system_activity")
+    rows = ["name,price,code", "a,1,x", ",2,y", '"b\nb",three,z', f"c,4,{'z' * 300}", "d,5", "e,6,x"]
+    answer = send(things, "\n".join(rows))
+    assert lines(answer) == [
+        (3, "FAILED_VALIDATION", "name"),
+        (4, "INVALID_PAYLOAD", "price"),
+        (6, "VALUE_TOO_LONG", "code"),
+        (7, "INVALID_PAYLOAD", None),
+    ]
+    assert answer.status == 422
+    assert things.get().data == []
+    assert stage.value("SELECT count(*) FROM system_activity") == before
+
+
+def test_what_the_database_refuses_is_told_with_the_line_of_its_row(things: Table, stage: Stage) -> None:
+    rows = [f"row {n},{n}" for n in range(200)]
+    rows[150] = "again,7"
+    answer = send(things, "\n".join(["name,code", *rows]))
+    assert (answer.status, lines(answer)) == (400, [(152, "RECORD_NOT_UNIQUE", "code")])
+    assert stage.value(f'SELECT count(*) FROM "{things.name}"') == 0
+
+
+def test_no_more_than_a_hundred_faults_are_told_and_their_number(things: Table) -> None:
+    answer = send(things, "name,price\n" + "a,x\n" * 12_000)
+    assert len(answer.errors) == 101
+    assert [error["line"] for error in answer.errors[:100]] == list(range(2, 102))
+    assert answer.errors[100]["total"] == 12_000
+
+
+@pytest.mark.parametrize(
+    ("header", "named"), [("name,nowhere", "nowhere"), ("name,name", "name"), ("name,", ""), ("", None)]
+)
+def test_a_header_names_fields_that_are_there_each_once(things: Table, header: str, named: str | None) -> None:
+    answer = send(things, f"{header}\na,b\n")
+    assert (answer.status, answer.errors[0]["line"]) == (400, 1)
+    assert answer.errors[0].get("field") == (named or None)
+
+
+def test_a_key_that_comes_again_changes_the_row_that_it_made(things: Table) -> None:
+    assert send(things, "id,name\n1,a\n2,b\n1,c\n2,d\n1,e\n").data == {"created": 2, "updated": 3}
+    assert things.column("name") == ["e", "d"]
+
+
+def test_rows_of_json_may_speak_of_different_fields_and_of_related_items(admin: Client, things: Table) -> None:
+    shelves = table(admin, field("name", "string"))
+    assert admin.post(f"/fields/{things.name}", field("shelf", "integer")).status == 200
+    relation = {"collection": things.name, "field": "shelf", "related_collection": shelves.name}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
+    items = [{"name": "a"}, {"name": "b", "shelf": {"name": "left"}}, {"price": 2, "name": "c"}]
+    assert send(things, json.dumps(items), form="json").data["created"] == 3
+    assert things.column("shelf") == [None, 1, None]
+    assert send(shelves, 'name,id,things\nright,,"[1,3]"\nleft,1,\n').data == {"created": 1, "updated": 1}
+    assert things.column("shelf") == [2, 1, 2]
+    wrong = send(things, "name,shelf\na,1\nb,77\n")
+    assert lines(wrong) == [(3, "INVALID_FOREIGN_KEY", "shelf")]
+
+
+def test_history_tells_of_every_row(things: Table, stage: Stage) -> None:
+    things.add({"name": "a"})
+    send(things, "id,name\n1,A\n,b\n")
+    activity = things.api.get(f"/activity?filter[collection]={things.name}&sort=id").data
+    acts = [(entry["action"], entry["item"]) for entry in activity]
+    assert sorted(acts) == [("create", "1"), ("create", "2"), ("update", "1")]
+    deltas = [entry["delta"] for entry in things.api.get(f"/revisions?filter[collection]={things.name}&sort=id").data]
+    assert sorted(delta["name"] for delta in deltas) == ["A", "a", "b"]
+
+
+def test_new_rows_get_their_specials_their_places_and_their_defaults(admin: Client) -> None:
+    things = table(
+        admin,
+        field("name", "string"),
+        field("place", "integer"),
+        field("made", "timestamp", special="date-created"),
+        field("by", "uuid", special="user-created"),
+        field("state", "string", default_value="draft"),
+        sort_field="place",
+    )
+    send(things, "name,made\na,2001-01-01T00:00:00Z\nb,\n")
+    found = things.get(sort="id").data
+    assert [item["place"] for item in found] == [1, 2]
+    assert [item["state"] for item in found] == ["draft", "draft"]
+    assert all(item["made"] > "2024" and item["by"] for item in found)
+
+
+def test_rules_of_fields_are_tried_on_every_row(admin: Client) -> None:
+    rule = {"meta": {"validation": {"name": {"_starts_with": "ok"}}}}
+    things = table(admin, {**field("name", "string"), **rule})
+    assert lines(send(things, "name\nok\nbad\nok 2\nworse\n")) == [
+        (3, "FAILED_VALIDATION", "name"),
+        (5, "FAILED_VALIDATION", "name"),
+    ]
+
+
+def test_a_call_that_is_sent_twice_is_done_once(things: Table) -> None:
+    key = {"Idempotency-Key": f"once-{things.name}"}
+    first, second = (send(things, "name\na\n", **key) for _ in range(2))
+    assert (first.text, things.column("name")) == (second.text, ["a"])
+    assert send(things, "name\nb\n", **key).status == 422
+
+
+def test_files_and_rows_have_limits(things: Table, make_things: Callable[..., Table]) -> None:
+    long = "a" * 1_100_000
+    for form, body in [
+        ("csv", f"name\n{long}\n"),
+        ("json", f'[{{"name": "{long}"}}]'),
+        ("jsonl", f'{{"name": "{long}"}}'),
+    ]:
+        answer = send(things, body, form=form)
+        assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
+    small = make_things(files_max_upload_size=100)
+    for body in ("name\n" + "a\n" * 100, "name\na\n"):
+        assert send(small, body).status == (413 if len(body) > 100 else 200)
+
+
+def test_items_are_imported_by_the_structure_of_now(things: Table, make_things: Callable[..., Table]) -> None:
+    other = make_things()
+    assert send(other, "name\na\n").data["created"] == 1
+    assert things.api.post(f"/fields/{things.name}", field("fresh", "integer")).status == 200
+    assert send(other, "name,fresh\nb,1\n").data["created"] == 1

@@ -1,0 +1,135 @@
+"""What an export wrote can be imported again, whatever the types; and files of any length."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from cms.config import Config
+from cms.store.imports import Upload, import_file
+from cms.store.store import Identity, Store
+from tests.api.test_import import send
+from tests.client import Client
+from tests.things import Json, Stage, Table, field, table
+
+FIELDS = [
+    field("string", "string"),
+    field("text", "text"),
+    field("uuid", "uuid"),
+    field("integer", "integer"),
+    field("big", "bigInteger"),
+    field("float", "float"),
+    field("decimal", "decimal"),
+    field("boolean", "boolean"),
+    field("date", "date"),
+    field("time", "time"),
+    field("datetime", "datetime"),
+    field("timestamp", "timestamp"),
+    field("json", "json"),
+    field("csv", "csv"),
+    field("binary", "binary"),
+    field("parent", "integer"),
+]
+ROWS: list[Json] = [
+    {
+        "string": "=SUM(A1)",
+        "text": 'a "quoted"\r\nline\n\nwith ünïcode 👩‍👩‍👧, commas\tand\rreturns ',
+        "uuid": "6f1c4d6e-0d3b-4c89-9b2c-2f7c3f1f9a11",
+        "integer": -2147483648,
+        "big": 9223372036854775807,
+        "float": -1.7976931348623157e308,
+        "decimal": "1234567890123456789.012345678901234567891",
+        "boolean": True,
+        "date": "0001-01-01",
+        "time": "23:59:59",
+        "datetime": "2024-02-29T23:30:00",
+        "timestamp": "2024-02-29T23:30:00.123Z",
+        "json": {"z": 1, "a": {"b": [1, None, "é", '"']}},
+        "csv": ["a", "b c", "é"],
+        "binary": "+/8AAQ==",
+    },
+    {"string": "'=x", "text": "''-y", "float": 5e-324, "decimal": -5, "boolean": False, "json": "text", "csv": []},
+    {"string": "@", "text": "'it is", "integer": 0, "json": [1, "2"], "parent": 1},
+    {"string": "[1]", "text": "{", "json": 0, "csv": ["[a", "null"], "parent": 1},
+    {"string": "null", "text": " ", "json": True, "csv": ["1"]},
+    {},
+]
+
+
+@pytest.fixture
+def things(admin: Client) -> Table:
+    found = table(admin, *FIELDS)
+    relation = {"collection": found.name, "field": "parent", "related_collection": found.name}
+    assert admin.post("/relations", relation).status == 200
+    found.add(*ROWS)
+    return found
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
+def test_an_export_can_be_imported_again(things: Table, stage: Stage, form: str) -> None:
+    before, exported = things.get(sort="id").text, things.get(export=form).text
+    stage.execute(f"DELETE FROM {things.name}")
+    answer = send(things, exported.encode(), form=form)
+    assert answer.data == {"created": len(ROWS), "updated": 0}
+    assert things.get(sort="id").text == before
+    again = send(things, exported.encode(), form=form)
+    assert again.data == {"created": 0, "updated": len(ROWS)}
+    assert things.get(sort="id").text == before
+    assert things.get(export=form).text == exported
+
+
+def test_secrets_of_an_export_stay_as_they_are(admin: Client, stage: Stage) -> None:
+    things = table(admin, field("name", "string"), field("code", "hash", special="hash"))
+    things.add({"name": "a", "code": "secret"}, {"name": "b"})
+    kept = stage.value(f"SELECT code FROM {things.name} WHERE id = 1")
+    exported = things.get(export="csv").text
+    assert "1,a,**********" in exported
+    assert send(things, exported).data == {"created": 0, "updated": 2}
+    assert stage.value(f"SELECT code FROM {things.name} WHERE id = 1") == kept
+
+
+def test_200_000_rows_take_no_more_memory_than_a_batch(stage: Stage, settings: Config) -> None:
+    things = table(stage.admin, field("name", "string"), field("size", "integer"), accountability=None)
+    file = io.BytesIO(b"name,size\n" + b"".join(b"%s %d,%d\n" % (b"x" * 60, n, n) for n in range(200_000)))
+    store = Store(replace(settings, database_url=stage.dsn))
+    identity = Identity(user=stage.admin.get("/users/me").data["id"])
+    with watched() as memory:
+        answer = import_file(store, identity, things.name, Upload("csv", file, 1 << 20))
+    store.close()
+    assert json.loads(answer or b"") == {"data": {"created": 200_000, "updated": 0}}
+    assert stage.value(f"SELECT sum(size) FROM {things.name}") == sum(range(200_000))
+    assert memory.most - memory.before < 30_000_000
+
+
+class Memory:
+    """The memory of this process: before, and the most that it had since."""
+
+    def __init__(self) -> None:
+        self.before = self.most = resident()
+
+
+@contextmanager
+def watched() -> Iterator[Memory]:
+    found, done = Memory(), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            found.most = max(found.most, resident())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield found
+    done.set()
+    thread.join()
+
+
+def resident() -> int:
+    found: int = psutil.Process().memory_info().rss
+    return found

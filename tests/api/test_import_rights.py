@@ -1,0 +1,127 @@
+"""Imports by callers that are no administrators, and into collections of the system (decisions, section 11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.test_import import lines, send
+from tests.client import Client
+from tests.members import may, member
+from tests.people import quick_hashes
+from tests.things import Stage, Table, field, table
+
+DRAFTS = {"status": {"_eq": "draft"}}
+
+
+@pytest.fixture
+def posts(admin: Client) -> Table:
+    found = table(admin, field("title", "string"), field("status", "string"), field("note", "string"))
+    found.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
+    return found
+
+
+def titles(posts: Table) -> list[str]:
+    return [str(item["title"]) for item in posts.get(sort="id").data]
+
+
+def test_nobody_imports_without_a_right_and_nothing_tells_what_is_there(
+    posts: Table, stage: Stage, anonymous: Client
+) -> None:
+    reader = member(stage, may(posts.name))
+    nowhere = Table(reader, "nowhere")
+    answers = [send(posts, "title\nx\n", api=reader), send(nowhere, "title\nx\n"), send(posts, "x\n", api=anonymous)]
+    assert {answer.status for answer in answers} == {403}
+    assert len({answer.text for answer in answers}) == 1
+
+
+def test_what_may_not_be_written_is_refused_before_the_file_is_received(posts: Table, anonymous: Client) -> None:
+    answer = anonymous.send(
+        "POST", f"/utils/import/{posts.name}", raw=b"", **{"Content-Type": "text/csv", "Content-Length": "100"}
+    )
+    assert answer.status == 403
+
+
+def test_a_hidden_field_of_the_header_is_as_one_that_is_not_there(posts: Table, stage: Stage) -> None:
+    caller = member(stage, may(posts.name, "title", action="create"), may(posts.name))
+    hidden, missing = (send(posts, f"title,{name}\nx,y\n", api=caller) for name in ("note", "nowhere"))
+    assert (hidden.status, hidden.text) == (missing.status, missing.text)
+    assert (hidden.status, lines(hidden)) == (403, [(1, "FORBIDDEN", None)])
+
+
+def test_rows_that_are_there_need_the_right_to_update_and_others_the_right_to_create(
+    posts: Table, stage: Stage
+) -> None:
+    creator = member(stage, may(posts.name, action="create"), may(posts.name))
+    updater = member(stage, may(posts.name, action="update"), may(posts.name))
+    refused = send(posts, "id,title\n,new\n1,A\n", api=creator)
+    assert (refused.status, lines(refused)) == (403, [(3, "FORBIDDEN", None)])
+    refused = send(posts, "id,title\n1,A\n,new\n", api=updater)
+    assert (refused.status, lines(refused)) == (403, [(3, "FORBIDDEN", None)])
+    assert titles(posts) == ["a", "b"]
+    assert send(posts, "id,title\n,new\n", api=creator).data == {"created": 1, "updated": 0}
+    assert send(posts, "id,title\n1,A\n", api=updater).data == {"created": 0, "updated": 1}
+    assert titles(posts) == ["A", "b", "new"]
+
+
+def test_a_row_fulfils_its_rule_before_and_after(posts: Table, stage: Stage) -> None:
+    caller = member(
+        stage,
+        may(posts.name, action="create", permissions=DRAFTS),
+        may(posts.name, action="update", permissions=DRAFTS),
+        may(posts.name),
+    )
+    for body, line in [
+        ("id,title\n1,A\n2,B\n", 3),
+        ("id,status\n1,live\n", 2),
+        ("title,status\nx,draft\ny,live\nz,draft\n", 3),
+    ]:
+        answer = send(posts, body, api=caller)
+        assert (answer.status, lines(answer)) == (403, [(line, "FORBIDDEN", None)])
+    assert titles(posts) == ["a", "b"]
+    assert send(posts, "id,title,status\n1,A,draft\n,x,draft\n", api=caller).data == {"created": 1, "updated": 1}
+
+
+def test_a_key_that_the_caller_does_not_see_is_new_and_therefore_taken(posts: Table, stage: Stage) -> None:
+    caller = member(
+        stage,
+        may(posts.name, action="create"),
+        may(posts.name, action="update"),
+        may(posts.name, permissions=DRAFTS),
+    )
+    answer = send(posts, "id,title\n1,A\n2,B\n", api=caller)
+    assert (answer.status, lines(answer)) == (400, [(3, "RECORD_NOT_UNIQUE", "id")])
+    assert titles(posts) == ["a", "b"]
+
+
+def test_presets_and_validation_apply_to_every_row(posts: Table, stage: Stage) -> None:
+    rule = {"title": {"_starts_with": "ok"}}
+    caller = member(
+        stage,
+        may(posts.name, "title", action="create", presets={"status": "draft"}, validation=rule),
+        may(posts.name),
+    )
+    refused = send(posts, "title\nok\nbad\n", api=caller)
+    assert (refused.status, lines(refused)) == (422, [(3, "FAILED_VALIDATION", "title")])
+    assert send(posts, "title\nok\n", api=caller).data["created"] == 1
+    assert posts.column("status", "sort=-id&limit=1") == ["draft"]
+
+
+def test_people_are_imported_under_the_eyes_of_their_keeper(admin: Client, stage: Stage) -> None:
+    users = Table(admin, "system_users")
+    with quick_hashes():
+        answer = send(users, "email,password,status\nann@example.com,correct horse,active\nnobody,x,active\n")
+        assert lines(answer) == [(3, "FAILED_VALIDATION", "email")]
+        assert send(users, "email,password\nann@example.com,correct horse\n").data["created"] == 1
+        assert admin.post("/auth/login", {"email": "ann@example.com", "password": "correct horse"}).status == 200
+    caller = member(stage, may("system_users", action="create"), may("system_users"))
+    assert send(users, "email,status\nbob@example.com,active\n", api=caller).status == 403
+    me = admin.get("/users/me").data["id"]
+    last = send(users, f"id,status\n{me},suspended\n")
+    assert (last.status, last.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+
+
+def test_what_no_call_writes_is_not_imported(admin: Client, stage: Stage) -> None:
+    single = table(admin, field("name", "string"), singleton=True)
+    stage.execute("CREATE VIEW looks AS SELECT 1 AS id, 'a' AS name")
+    wanted = {single.name: 404, "system_settings": 404, "system_activity": 403, "looks": 403, "nowhere": 404}
+    assert {name: send(Table(admin, name), "name\na\n").status for name in wanted} == wanted
