@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -159,9 +159,61 @@ def make_token(email: str) -> None:
     token(settings(), email=email)
 
 
+URL = click.option("--url", help="The address of the service; PUBLIC_URL when left out.")
+TOKEN = click.option(
+    "--token", envvar="CMS_TOKEN", show_envvar=True, help="A token; an administrator's is made when left out."
+)
+
+
+@cms.command("import")
+@click.argument("collection")
+@click.argument("file", type=click.File("rb"))
+@click.option(
+    "--format", "form", type=click.Choice(["csv", "json", "jsonl"]), help="When the file's name does not tell."
+)
+@URL
+@TOKEN
+def import_(collection: str, file: BinaryIO, form: str | None, url: str | None, token: str | None) -> None:
+    """Import a file into a collection of the running service, all of it or nothing; - is standard input.
+
+    Rows whose key is there change that item, all others are new ones.
+    """
+    import os
+
+    from cms.cli.service import service
+    from cms.cli.transfer import form_of, import_file
+
+    said = form_of(file.name, form)
+    size = os.fstat(file.fileno()).st_size or None
+    with service(settings(), url=url, token=token) as running:
+        import_file(running, collection, file, size=size, form=said)
+
+
 @cms.command()
-@click.option("--url", help="The address of the service; PUBLIC_URL when left out.")
-@click.option("--token", envvar="CMS_TOKEN", show_envvar=True, help="An administrator's token; made when left out.")
+@click.argument("collection")
+@click.argument("file", type=click.File("wb"), default="-")
+@click.option(
+    "--format", "form", type=click.Choice(["csv", "json", "jsonl", "xml", "yaml"]), default="csv", show_default=True
+)
+@click.option("--filter", "rule", help="A filter as JSON; all items when left out.")
+@click.option("--fields", help="Names of fields with commas between them; all when left out.")
+@URL
+@TOKEN
+def export(
+    collection: str, file: BinaryIO, form: str, rule: str | None, fields: str | None, **where: str | None
+) -> None:
+    """Export the items of a collection of the running service; to standard output, or into a file."""
+    from cms.cli.service import service
+    from cms.cli.transfer import export_file
+
+    asked = {"export": form, "filter": rule, "fields": fields}
+    with service(settings(), url=where["url"], token=where["token"]) as running:
+        export_file(running, collection, file, params={name: said for name, said in asked.items() if said})
+
+
+@cms.command()
+@URL
+@TOKEN
 @click.option("--replace", is_flag=True, help="Delete the demo's collections first when they are there.")
 def demo(url: str | None, token: str | None, replace: bool) -> None:  # noqa: FBT001
     """Fill the running service with continents, countries and cities of GeoNames."""

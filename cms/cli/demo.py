@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import click
-import requests
 from rich.progress import Progress
 
-from cms.auth.accounts import admin_token
-from cms.cli.session import present_database
-from cms.config import Config, secret_of
+from cms.cli.service import Service, service
+from cms.config import Config
 
 BATCH = 500
-_SECONDS = 60
 
 Record = dict[str, Any]
 Data = Mapping[str, Sequence[Record]]
@@ -24,51 +20,16 @@ Data = Mapping[str, Sequence[Record]]
 def load_demo(config: Config, *, url: str | None, token: str | None, replace: bool) -> None:
     """Make the three collections, load them in batches, and tell how many rows there are."""
     data = _data()
-    with requests.Session() as session:
-        # Neither a proxy nor a .netrc of this account may come between: the one is for elsewhere, and the
-        # other would replace the token.
-        session.trust_env = False
-        session.headers["Authorization"] = f"Bearer {token or _own_token(config)}"
-        service = Service(session, url or config.public_url)
-        present = [name for name in _COLLECTIONS if service.has(name)]
+    with service(config, url=url, token=token) as running:
+        present = [name for name in _COLLECTIONS if running.has(name)]
         if present and not replace:
             raise click.ClickException(
                 f"There are collections of these names: {', '.join(present)}. --replace deletes them first."
             )
         for name in reversed(present):
-            service.send("DELETE", f"/collections/{name}")
-        _make(service)
-        _load(service, data)
-
-
-class Service:
-    """A running service, spoken to as an administrator."""
-
-    def __init__(self, session: requests.Session, url: str) -> None:
-        self._session = session
-        self._url = url.rstrip("/")
-
-    def has(self, collection: str) -> bool:
-        return self._answer("GET", f"/collections/{collection}").status_code == 200
-
-    def send(self, method: str, path: str, body: object = None) -> None:
-        """Send a request; an error of the service ends the command with what it said."""
-        answer = self._answer(method, path, body)
-        if not answer.ok:
-            raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {answer.text[:500]}")
-
-    def _answer(self, method: str, path: str, body: object = None) -> requests.Response:
-        try:
-            return self._session.request(method, self._url + path, json=body, timeout=_SECONDS)
-        except requests.ConnectionError:
-            raise click.ClickException(f"Nothing answers at {self._url}. Start the service first: make run") from None
-        except requests.RequestException as fault:
-            raise click.ClickException(f"{method} {self._url}{path} failed: {fault}") from None
-
-
-def _own_token(config: Config) -> str:
-    with present_database(config) as dsn:
-        return admin_token(dsn, secret=secret_of(config), life=timedelta(minutes=10))
+            running.send("DELETE", f"/collections/{name}")
+        _make(running)
+        _load(running, data)
 
 
 # Structure
@@ -116,25 +77,25 @@ _RELATIONS = (
 )
 
 
-def _make(service: Service) -> None:
+def _make(running: Service) -> None:
     for name, fields in _COLLECTIONS.items():
-        service.send("POST", "/collections", {"collection": name, "schema": {}, "fields": fields})
+        running.send("POST", "/collections", {"collection": name, "schema": {}, "fields": fields})
     for collection, field, related, one_field in _RELATIONS:
         body = {"collection": collection, "field": field, "related_collection": related}
-        service.send("POST", "/relations", {**body, "meta": {"one_field": one_field}})
+        running.send("POST", "/relations", {**body, "meta": {"one_field": one_field}})
 
 
 # Data
 
 
-def _load(service: Service, data: Data) -> None:
+def _load(running: Service, data: Data) -> None:
     with Progress() as progress:
         for name, rows in data.items():
             task = progress.add_task(name, total=len(rows))
             for start in range(0, len(rows), BATCH):
                 batch = rows[start : start + BATCH]
                 key = _COLLECTIONS[name][0]["field"]
-                service.send("POST", f"/items/{name}?fields={key}", batch)
+                running.send("POST", f"/items/{name}?fields={key}", batch)
                 progress.advance(task, len(batch))
     for name, rows in data.items():
         click.echo(f"{name}: {len(rows)} rows")

@@ -12,14 +12,16 @@ import pytest
 from cms.app import create_app
 from cms.config import Config
 from tests.client import Answer, Client
-from tests.things import Stage, Table, admin_token, field, table
+from tests.things import Json, Stage, Table, admin_token, field, table
 
 TYPES = {"csv": "text/csv", "json": "application/json", "jsonl": "application/x-ndjson"}
 
 
-def send(things: Table, body: str | bytes, *, form: str = "csv", api: Client | None = None, **headers: str) -> Answer:
+def send(
+    things: Table, body: str | bytes, *, form: str = "csv", api: Client | None = None, headers: Json | None = None
+) -> Answer:
     """Import a file as the body itself."""
-    said = {"Content-Type": TYPES[form], **headers}
+    said = {"Content-Type": TYPES[form], **(headers or {})}
     return (api or things.api).send("POST", f"/utils/import/{things.name}", raw=body, **said)
 
 
@@ -102,7 +104,7 @@ def test_a_form_is_told_by_the_name_of_its_file_or_by_its_type(
     things: Table, filename: str, kind: str, body: bytes
 ) -> None:
     raw = form_of(body, filename=filename, kind=kind)
-    answer = send(things, raw, **{"Content-Type": "multipart/form-data; boundary=edge"})
+    answer = send(things, raw, headers={"Content-Type": "multipart/form-data; boundary=edge"})
     assert answer.data == {"created": 1, "updated": 0}
 
 
@@ -110,12 +112,12 @@ def test_what_is_no_such_file_is_refused(things: Table) -> None:
     multipart = {"Content-Type": "multipart/form-data; boundary=edge"}
     whole = form_of(b"name\na\n", filename="x.csv")
     refused = [
-        (send(things, "<a/>", **{"Content-Type": "text/xml"}), 415),
-        (send(things, form_of(b"", filename="x.pdf"), **multipart), 415),
-        (send(things, form_of(b"", filename="x.csv", name="other"), **multipart), 400),
-        (send(things, whole[:-20], **multipart), 400),
-        (send(things, whole, **{"Content-Type": "multipart/form-data"}), 400),
-        (send(things, b"", **multipart), 400),
+        (send(things, "<a/>", headers={"Content-Type": "text/xml"}), 415),
+        (send(things, form_of(b"", filename="x.pdf"), headers=multipart), 415),
+        (send(things, form_of(b"", filename="x.csv", name="other"), headers=multipart), 400),
+        (send(things, whole[:-20], headers=multipart), 400),
+        (send(things, whole, headers={"Content-Type": "multipart/form-data"}), 400),
+        (send(things, b"", headers=multipart), 400),
         (send(things, b""), 400),
     ]
     assert [(answer.status, answer.text) for answer, status in refused if answer.status != status] == []
@@ -254,9 +256,9 @@ def test_rules_of_fields_are_tried_on_every_row(admin: Client) -> None:
 
 def test_a_call_that_is_sent_twice_is_done_once(things: Table) -> None:
     key = {"Idempotency-Key": f"once-{things.name}"}
-    first, second = (send(things, "name\na\n", **key) for _ in range(2))
+    first, second = (send(things, "name\na\n", headers=key) for _ in range(2))
     assert (first.text, things.column("name")) == (second.text, ["a"])
-    assert send(things, "name\nb\n", **key).status == 422
+    assert send(things, "name\nb\n", headers=key).status == 422
 
 
 def test_files_and_rows_have_limits(things: Table, make_things: Callable[..., Table]) -> None:

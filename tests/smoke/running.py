@@ -67,12 +67,20 @@ def command_apart(folder: Path, *words: str, **environ: str) -> subprocess.Compl
     return _run(folder, *words, errors=subprocess.PIPE, **environ)
 
 
-def _run(folder: Path, *words: str, errors: int, **environ: str) -> subprocess.CompletedProcess[str]:
+def command_fed(folder: Path, *words: str, fed: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run `cms` with these words and something to read on standard input, as `command_apart` does."""
+    return _run(folder, *words, errors=subprocess.PIPE, fed=fed, **environ)
+
+
+def _run(
+    folder: Path, *words: str, errors: int, fed: str | None = None, **environ: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "cms", *words],
         cwd=folder,
         env=environment(folder, free_port(), **environ),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if fed is None else None,
+        input=fed,
         stdout=subprocess.PIPE,
         stderr=errors,
         text=True,

@@ -1,0 +1,98 @@
+"""The running service, as the commands speak to it: over HTTP, as an administrator unless a token says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+
+import click
+import requests
+from urllib3.exceptions import ProtocolError
+
+from cms.auth.accounts import admin_token
+from cms.cli.session import present_database
+from cms.config import Config, secret_of
+
+CONNECT_SECONDS = 60
+_TOLD = 500
+
+
+class Service:
+    """A service at an address; what it refuses ends the command with what it said."""
+
+    def __init__(self, session: requests.Session, url: str) -> None:
+        self._session = session
+        self._url = url.rstrip("/")
+
+    def has(self, collection: str) -> bool:
+        return self._answer("GET", f"/collections/{collection}", seconds=CONNECT_SECONDS).status_code == 200
+
+    def send(self, method: str, path: str, body: object = None) -> None:
+        """Send JSON, for calls that are answered soon."""
+        answer = self._answer(method, path, json=body, seconds=CONNECT_SECONDS)
+        if not answer.ok:
+            raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {answer.text[:_TOLD]}")
+
+    def upload(self, path: str, chunks: Iterable[bytes], *, media_type: str) -> Mapping[str, object]:
+        """Send a file and return the `data` of the answer, however long that takes."""
+        answer = self._answer("POST", path, data=chunks, headers={"Content-Type": media_type})
+        _require(answer)
+        found: Mapping[str, object] = answer.json()["data"]
+        return found
+
+    def download(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
+        """Yield a file as it comes."""
+        with self._answer("GET", path, params=params, stream=True) as answer:
+            _require(answer)
+            try:
+                yield from answer.iter_content(1 << 16)
+            except requests.RequestException:
+                raise click.ClickException("The answer broke off: what has been written is not all.") from None
+
+    def _answer(self, method: str, path: str, *, seconds: int | None = None, **said: object) -> requests.Response:
+        try:
+            return self._session.request(
+                method,
+                self._url + path,
+                timeout=(CONNECT_SECONDS, seconds),
+                **said,  # type: ignore[arg-type]
+            )
+        except requests.ConnectionError as fault:
+            if fault.args and isinstance(fault.args[0], ProtocolError):
+                raise click.ClickException(f"The connection to {self._url} broke off.") from None
+            raise click.ClickException(f"Nothing answers at {self._url}. Start the service first: make run") from None
+        except requests.RequestException as fault:
+            raise click.ClickException(f"{method} {self._url}{path} failed: {fault}") from None
+
+
+@contextmanager
+def service(config: Config, *, url: str | None, token: str | None) -> Iterator[Service]:
+    """Yield the service at an address, else at PUBLIC_URL, to which a token is shown, else an administrator's."""
+    with requests.Session() as session:
+        # Neither a proxy nor a .netrc of this account may come between: the one is for elsewhere, and the
+        # other would replace the token.
+        session.trust_env = False
+        session.headers["Authorization"] = f"Bearer {token or _own_token(config)}"
+        yield Service(session, url or config.public_url)
+
+
+def _own_token(config: Config) -> str:
+    with present_database(config) as dsn:
+        return admin_token(dsn, secret=secret_of(config), life=timedelta(minutes=10))
+
+
+def _require(answer: requests.Response) -> None:
+    """Tell what was refused, a line for each fault."""
+    if answer.ok:
+        return
+    try:
+        told = [_sentence(entry) for entry in answer.json()["errors"]]
+    except (ValueError, LookupError, TypeError):
+        told = [answer.text[:_TOLD]]
+    raise click.ClickException("\n".join([f"The service answers {answer.status_code}:", *told]))
+
+
+def _sentence(entry: Mapping[str, Mapping[str, object]]) -> str:
+    line = entry["extensions"].get("line")
+    return f"line {line}: {entry['message']}" if line else str(entry["message"])

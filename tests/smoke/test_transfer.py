@@ -1,0 +1,112 @@
+"""`cms import` and `cms export`: files in and out of a real service."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+import requests
+
+from tests.smoke.running import Service, command_apart, command_fed, free_port, new_folder, serving
+
+pytestmark = pytest.mark.slow
+
+PASSWORD = "correct horse battery"
+
+
+@dataclass(frozen=True)
+class Shop:
+    """A running service with a collection `things` of two rows; `run` is `cms` in its folder."""
+
+    service: Service
+    token: str
+
+    def run(self, *words: str, fed: str | None = None) -> CompletedProcess[str]:
+        environ = {"PORT": str(self.service.port)}
+        if fed is not None:
+            return command_fed(self.service.folder, *words, fed=fed, **environ)
+        return command_apart(self.service.folder, *words, **environ)
+
+    def call(self, method: str, path: str, body: object = None) -> requests.Response:
+        headers = {"Authorization": f"Bearer {self.token}"}
+        answer = requests.request(
+            method, f"http://127.0.0.1:{self.service.port}{path}", json=body, headers=headers, timeout=60
+        )
+        assert answer.ok, answer.text
+        return answer
+
+    def file(self, name: str, text: str) -> str:
+        path = self.service.folder / name
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[Shop]:
+    with new_folder() as folder, serving(folder, ADMIN_PASSWORD=PASSWORD) as service:
+        login = requests.post(
+            f"http://127.0.0.1:{service.port}/auth/login",
+            json={"email": "admin@example.com", "password": PASSWORD},
+            timeout=60,
+        )
+        found = Shop(service, login.json()["data"]["access_token"])
+        fields = [{"field": "name", "type": "string"}, {"field": "size", "type": "integer"}]
+        found.call("POST", "/collections", {"collection": "things", "schema": {}, "fields": fields})
+        found.call("POST", "/items/things", [{"name": "a", "size": 1}, {"name": "b"}])
+        yield found
+
+
+def test_what_was_exported_is_imported_again(shop: Shop, tmp_path: Path) -> None:
+    written = tmp_path / "things.jsonl"
+    assert shop.run("export", "things", str(written), "--format", "jsonl").returncode == 0
+    assert [json.loads(line)["name"] for line in written.read_text().splitlines()] == ["a", "b"]
+    again = shop.run("import", "things", str(written))
+    assert (again.returncode, again.stdout) == (0, "things: 0 created, 2 updated\n")
+
+
+def test_files_come_and_go_through_pipes(shop: Shop) -> None:
+    told = shop.run("import", "things", "-", "--format", "csv", fed="id,name\n50,piped\n")
+    assert (told.returncode, told.stdout) == (0, "things: 1 created, 0 updated\n")
+    rule = json.dumps({"id": {"_eq": 50}})
+    shown = shop.run("export", "things", "--filter", rule, "--fields", "id,name")
+    assert (shown.returncode, shown.stdout.splitlines()) == (0, ["id,name", "50,piped"])
+    shop.call("DELETE", "/items/things/50")
+
+
+def test_what_the_service_refuses_is_told_line_by_line(shop: Shop) -> None:
+    told = shop.run("import", "things", shop.file("bad.csv", "name,size\nc,1\nd,x\ne,y\n"))
+    assert told.returncode == 1
+    assert told.stdout == ""
+    assert [line.partition(":")[0] for line in told.stderr.splitlines()] == ["Error", "line 3", "line 4"]
+    assert shop.call("GET", "/items/things?aggregate[count]=*").json()["data"] == [{"count": 2}]
+    hidden = shop.run("export", "things", "--token", "nobody")
+    assert (hidden.returncode, hidden.stdout) == (1, "")
+    assert hidden.stderr.startswith("Error: The service answers 401:\n")
+
+
+def test_what_cannot_be_done_is_told_before_anything_is_sent(shop: Shop) -> None:
+    unknown = shop.run("import", "things", shop.file("things.txt", "name\nx\n"))
+    assert (unknown.returncode, "--format" in unknown.stderr) == (2, True)
+    assert shop.run("import", "things", "no-such-file.csv").returncode == 2
+    silent = shop.run("import", "things", shop.file("x.csv", ""), "--url", f"http://127.0.0.1:{free_port()}")
+    assert silent.returncode == 1
+    assert silent.stderr.startswith("Error: Nothing answers at ")
+
+
+def test_a_body_without_a_length_is_received_as_well(shop: Shop) -> None:
+    rows = 5_000
+    lines = (b"%s,%d\n" % (b"x" * 100, n) for n in range(rows))
+    address = f"http://127.0.0.1:{shop.service.port}/utils/import/things"
+    headers = {"Authorization": f"Bearer {shop.token}", "Content-Type": "text/csv"}
+    answer = requests.post(address, data=_joined(b"name,size\n", lines), headers=headers, timeout=60)
+    assert answer.json() == {"data": {"created": rows, "updated": 0}}
+    shop.call("DELETE", "/items/things", {"query": {"filter": {"size": {"_gte": 0}, "name": {"_starts_with": "xxx"}}}})
+
+
+def _joined(header: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
+    yield header
+    yield from lines
