@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import bulk, data, first, growth, searching
+from bench import bulk, data, first, growth, importing, searching
 from bench.cases import READS, RULED_READS, WRITES
 from bench.chart import chart
 from bench.report import Report, as_data, table
@@ -52,7 +52,10 @@ def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bo
         grown = growth.by_size(service, stage.dsn, tokens=tokens, sizes=sizes, length=length)
         _say("Search")
         searched = searching.measure(service, stage.dsn, token=token, rows=100_000 if quick else searching.ROWS)
-    return Report(results, created, memory, grown, depths, searched, quick), token
+        rows = importing.QUICK_ROWS if quick else importing.ROWS
+        _say(f"Import of {rows:,} rows")
+        imported = importing.measure(service, stage.dsn, stage.folder, token=token, rows=rows)
+    return Report(results, created, imported, memory, grown, depths, searched, quick), token
 
 
 def _arguments() -> Namespace:

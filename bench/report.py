@@ -10,6 +10,7 @@ from typing import Any
 
 from bench.bulk import ROWS, Bulk
 from bench.growth import Depth, Size
+from bench.importing import Imported
 from bench.load import CONNECTIONS, Round
 from bench.rounds import Result
 from bench.searching import Search
@@ -37,6 +38,7 @@ class Report:
 
     results: list[Result]
     bulk: Bulk
+    imported: Imported
     memory: float
     sizes: list[Size]
     depths: list[Depth]
@@ -51,6 +53,7 @@ class Report:
         rate = {result.case.name: result.service.rate * result.case.rows for result in self.results}
         faster = rate["create 100 in one POST"] / rate["create one"]
         slower, grown = self.bulk.post / self.bulk.copy, self.bulk.peak - self.bulk.before
+        brought, of_import = self.imported.post / self.imported.copy, self.imported.peak - self.imported.before
         first, last = self.sizes[0], self.sizes[-1]
         item, page = last.item / first.item, last.page / first.page
         found = self.search.scan / self.search.index
@@ -59,6 +62,13 @@ class Report:
             Line("create 100: a row against a single create", "20 times faster", f"{faster:.1f}", faster >= 20),
             Line(f"create {ROWS:,} in one POST against COPY", "3 times slower", f"{slower:.1f}", slower <= 3),
             Line("memory that this POST adds to a worker", "under 50 MiB", f"{grown:.0f} MiB", grown < 50),
+            Line(
+                f"import a CSV of {self.imported.rows:,} rows against COPY",
+                "3 times slower",
+                f"{brought:.1f}",
+                brought <= 3,
+            ),
+            Line("memory that this import adds to a worker", "under 50 MiB", f"{of_import:.0f} MiB", of_import < 50),
             Line("the longest p99 against its p50", "4 times", f"{tail:.1f}", tail <= 4),
             Line("memory of a worker", "under 120 MB", f"{self.memory:.0f} MiB", self.memory < 114),
             Line("first request after start", "under 3 s", f"{self.first_seconds:.2f} s", self.first_seconds < 3),
@@ -145,6 +155,7 @@ def as_data(report: Report) -> dict[str, Any]:
         ],
         "promises": [asdict(line) for line in report.lines()],
         "bulk": asdict(report.bulk),
+        "import": asdict(report.imported),
         "sizes": [asdict(size) for size in report.sizes],
         "depths": [asdict(depth) for depth in report.depths],
         "search": asdict(report.search),

@@ -37,6 +37,13 @@ def request(method: str, target: str, *, token: str | None = None, payload: obje
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def upload(target: str, body: bytes, *, token: str, media_type: str) -> bytes:
+    """Return the request that sends a file."""
+    lines = [f"POST {target} HTTP/1.1", "Host: bench", f"Authorization: Bearer {token}"]
+    lines += [f"Content-Type: {media_type}", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
 def head_of(received: bytes | bytearray) -> Head | None:
     """Read the head of an answer, which must tell its length; None while it is not all there."""
     end = received.find(b"\r\n\r\n")
@@ -48,16 +55,16 @@ def head_of(received: bytes | bytearray) -> Head | None:
     return Head(int(head[9:12]), end + 4 + length, b"\r\nconnection: close" in head)
 
 
-def connect(address: Address) -> socket.socket:
-    connection = socket.create_connection(address, PATIENCE_SECONDS)
+def connect(address: Address, patience: float = PATIENCE_SECONDS) -> socket.socket:
+    connection = socket.create_connection(address, patience)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def exchange(address: Address, message: bytes) -> bytes:
+def exchange(address: Address, message: bytes, *, patience: float = PATIENCE_SECONDS) -> bytes:
     """Send one request on a connection of its own and return the body; raises `Failed` for an error."""
     received = bytearray()
-    with connect(address) as connection:
+    with connect(address, patience) as connection:
         connection.sendall(message)
         while (head := head_of(received)) is None or len(received) < head.size:
             piece = connection.recv(1 << 18)

@@ -8,6 +8,7 @@ at once. When the database refuses a batch, halves of it are tried, down to the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
@@ -20,7 +21,7 @@ from cms.query.ast import KEY, Name, Pick, Query, Slot, Test
 from cms.query.drafts import Batch, Drafter, Expects
 from cms.query.walk import arms_of, link_of
 from cms.schema.model import Collection, Field
-from cms.schema.payload import Reader
+from cms.schema.payload import Reader, invalid
 from cms.schema.types import Family
 from cms.store.database import Transaction
 from cms.store.formats import plain
@@ -207,15 +208,17 @@ class _Import:
         names = [plain(cell) if cell else "" for cell in cells]
         if not names:
             raise invalid_payload("The file has no header with the names of fields", line=1)
-        if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
-            raise invalid_payload(f'The header names "{twice}" twice', line=1, field=twice)
+        for name, times in Counter(names).items():
+            if times > 1:
+                self._findings.add(invalid("the header names it twice", self._collection.name, name), 1)
         reader = Reader(self._collection, self._relates, names=self._names(self._collection, Expects.EITHER))
         try:
             problems = reader.read(dict.fromkeys(names)).problems
         except Refused as refused:
             raise Refused(_placed(problem, 1) for problem in refused.problems) from refused
-        if problems:
-            raise Refused(_placed(problem, 1) for problem in problems)
+        for problem in problems:
+            self._findings.add(problem, 1)
+        self._findings.refuse()
         return [self._column(self._collection.fields[name]) for name in names]
 
     def _column(self, found: Field) -> Column:

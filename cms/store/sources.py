@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from cms import jsontext
 from cms.errors import Problem, Refused, invalid_payload
 
 _CHUNK = 1 << 16
-_BLANKS = " \t\r\n"
+_BLANKS = re.compile(r"[ \t\r\n]+")
 
 
 class Row(NamedTuple):
@@ -174,11 +175,9 @@ class _Text:
     def peek(self) -> str:
         """Return the next character that is no blank, and stay before it; nothing at the end of the file."""
         while True:
-            at, end = self._at, len(self._text)
-            while at < end and self._text[at] in _BLANKS:
-                at += 1
-            self._advance(at)
-            if at < end or not self._more():
+            blanks = _BLANKS.match(self._text, self._at)
+            self._advance(blanks.end() if blanks else self._at)
+            if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
 
     def next(self) -> str:

@@ -14,6 +14,7 @@ from cms.auth import accounts
 from cms.config import Config
 from cms.store.embedded import start
 from cms.store.migrate import migrate
+from tests.api.test_import import send
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.things import Stage, Table, field, staged, table
 
@@ -70,6 +71,15 @@ def shapes(admin: Client) -> Table:
 
 def test_geojson_comes_back_as_it_was_sent(shapes: Table) -> None:
     assert shapes.column("shape") == [POINT, SQUARE, LINE, None]
+
+
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_an_exported_geometry_is_imported_again(shapes: Table, form: str) -> None:
+    exported = shapes.get(export=form).text
+    assert shapes.api.patch(shapes.path, {"query": {}, "data": {"shape": None}}).status == 200
+    assert send(shapes, exported, form=form).data == {"created": 0, "updated": 4}
+    assert shapes.column("shape") == [POINT, SQUARE, LINE, None]
+    assert send(shapes, 'shape\n"{""type"": ""Cube""}"\nnowhere\n').codes == ["INVALID_PAYLOAD"] * 2
 
 
 @pytest.mark.parametrize(

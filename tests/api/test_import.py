@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from cms.app import create_app
 from cms.config import Config
+from cms.store.imports import BATCH_ROWS
 from tests.client import Answer, Client
 from tests.things import Json, Stage, Table, admin_token, field, table
 
@@ -197,6 +199,23 @@ def test_a_header_names_fields_that_are_there_each_once(things: Table, header: s
     answer = send(things, f"{header}\na,b\n")
     assert (answer.status, answer.errors[0]["line"]) == (400, 1)
     assert answer.errors[0].get("field") == (named or None)
+
+
+def test_a_header_of_very_many_names_is_refused_at_once(things: Table) -> None:
+    answer = send(things, ",".join(f"x{n}" for n in range(100_000)) + "\n")
+    assert (answer.status, len(answer.errors), answer.errors[100]["total"]) == (400, 101, 100_000)
+
+
+def test_imports_that_wait_for_each_other_are_both_done(things: Table, make_things: Callable[..., Table]) -> None:
+    keys = range(1, 2 * BATCH_ROWS + 1)
+    send(things, "id,name\n" + "".join(f"{key},a\n" for key in keys))
+    bodies = [
+        "id,name\n" + "".join(f"{key},{name}\n" for key in order) for name, order in (("b", keys), ("c", keys[::-1]))
+    ]
+    with ThreadPoolExecutor() as threads:
+        answers = list(threads.map(lambda body: send(make_things(), body), bodies))
+    assert [answer.data["updated"] for answer in answers] == [len(keys)] * 2
+    assert things.column("name", "groupBy=name&aggregate[count]=*") in (["b"], ["c"])
 
 
 def test_a_key_that_comes_again_changes_the_row_that_it_made(things: Table) -> None:
