@@ -198,12 +198,10 @@ class _Text:
         return Row(line, size, value)
 
     def _value(self) -> tuple[object, int]:
-        """Read a value, of which more text may be to come: a number ends with the text only where that ends."""
+        """Read a value, once all of it is there; the end of a number may be missing, but that is no item anyway."""
         while True:
             try:
-                value, end = jsontext.first_of(self._text, self._at)
-                if end < len(self._text) or not self._more():
-                    return value, end
+                return jsontext.first_of(self._text, self._at)
             except ValueError as error:
                 if len(self._text) - self._at > self._most:
                     raise _too_long(self._most, self._line) from None

@@ -46,6 +46,8 @@ def test_a_hidden_field_of_the_header_is_as_one_that_is_not_there(posts: Table, 
     hidden, missing = (send(posts, f"title,{name}\nx,y\n", api=caller) for name in ("note", "nowhere"))
     assert (hidden.status, hidden.text) == (missing.status, missing.text)
     assert (hidden.status, lines(hidden)) == (403, [(1, "FORBIDDEN", None)])
+    rows = send(posts, '{"title": "x"}\n{"note": "y"}\n{"note": "z"}\n', form="jsonl", api=caller)
+    assert (rows.status, lines(rows)) == (403, [(2, "FORBIDDEN", None)])
 
 
 def test_rows_that_are_there_need_the_right_to_update_and_others_the_right_to_create(
@@ -71,7 +73,7 @@ def test_a_row_fulfils_its_rule_before_and_after(posts: Table, stage: Stage) -> 
         may(posts.name),
     )
     for body, line in [
-        ("id,title\n1,A\n2,B\n", 3),
+        ("id,title\n1,A\n2,B\n2,C\n", 3),
         ("id,status\n1,live\n", 2),
         ("title,status\nx,draft\ny,live\nz,draft\n", 3),
     ]:
@@ -91,6 +93,13 @@ def test_a_key_that_the_caller_does_not_see_is_new_and_therefore_taken(posts: Ta
     answer = send(posts, "id,title\n1,A\n2,B\n", api=caller)
     assert (answer.status, lines(answer)) == (400, [(3, "RECORD_NOT_UNIQUE", "id")])
     assert titles(posts) == ["a", "b"]
+
+
+def test_who_may_create_and_not_read_may_choose_keys(posts: Table, stage: Stage) -> None:
+    caller = member(stage, may(posts.name, action="create"))
+    assert send(posts, "id,title\n9,new\n", api=caller).data == {"created": 1, "updated": 0}
+    taken = send(posts, "id,title\n1,A\n", api=caller)
+    assert (taken.status, taken.codes) == (400, ["RECORD_NOT_UNIQUE"])
 
 
 def test_presets_and_validation_apply_to_every_row(posts: Table, stage: Stage) -> None:

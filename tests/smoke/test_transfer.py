@@ -47,7 +47,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
-    with new_folder() as folder, serving(folder, ADMIN_PASSWORD=PASSWORD) as service:
+    with new_folder() as folder, serving(folder, ADMIN_PASSWORD=PASSWORD, FILES_MAX_UPLOAD_SIZE="1mb") as service:
         login = requests.post(
             f"http://127.0.0.1:{service.port}/auth/login",
             json={"email": "admin@example.com", "password": PASSWORD},
@@ -97,13 +97,14 @@ def test_what_cannot_be_done_is_told_before_anything_is_sent(shop: Shop) -> None
     assert silent.stderr.startswith("Error: Nothing answers at ")
 
 
-def test_a_body_without_a_length_is_received_as_well(shop: Shop) -> None:
-    rows = 5_000
-    lines = (b"%s,%d\n" % (b"x" * 100, n) for n in range(rows))
+def test_a_body_without_a_length_is_received_as_well_up_to_the_limit(shop: Shop) -> None:
     address = f"http://127.0.0.1:{shop.service.port}/utils/import/things"
     headers = {"Authorization": f"Bearer {shop.token}", "Content-Type": "text/csv"}
-    answer = requests.post(address, data=_joined(b"name,size\n", lines), headers=headers, timeout=60)
-    assert answer.json() == {"data": {"created": rows, "updated": 0}}
+    for rows, status in ((20_000, 413), (5_000, 200)):
+        lines = (b"%s,%d\n" % (b"x" * 100, n) for n in range(rows))
+        answer = requests.post(address, data=_joined(b"name,size\n", lines), headers=headers, timeout=60)
+        assert answer.status_code == status, answer.text
+    assert answer.json() == {"data": {"created": 5_000, "updated": 0}}
     shop.call("DELETE", "/items/things", {"query": {"filter": {"size": {"_gte": 0}, "name": {"_starts_with": "xxx"}}}})
 
 
