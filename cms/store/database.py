@@ -241,7 +241,10 @@ def direct_transaction(dsn: str) -> Iterator[Transaction]:
     """Open one connection for one transaction: the command line has no pools."""
     with (
         border(),
-        Connection.connect(dsn, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS) as connection,
+        Connection.connect(
+            dsn, autocommit=True, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS
+        ) as connection,
+        connection.transaction(),  # begun here: what goes straight to libpq begins none by itself
     ):
         _configure(connection)
         yield Transaction(connection, prepare=False)

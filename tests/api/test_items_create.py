@@ -134,7 +134,7 @@ def test_only_tables_of_the_users_own_take_items(stage: Stage) -> None:
         "CREATE TABLE keyless (a text); CREATE TABLE base (id serial PRIMARY KEY, a text, b text GENERATED ALWAYS AS "
         "(a || '!') STORED); CREATE VIEW seen AS SELECT * FROM base"
     )
-    for name in ("keyless", "seen", "system_users"):
+    for name in ("keyless", "seen", "system_activity"):
         answer = stage.admin.post(f"/items/{name}", {"a": "x"})
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), name
     assert stage.admin.post("/items/nowhere", {}).codes == ["NOT_FOUND"]

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -81,14 +80,11 @@ def test_on_a_database_that_is_not_migrated_every_answer_says_what_to_do(
     client = make_client(database_url=empty_dsn)
     health = client.get("/server/health")
     assert (health.status, "run `cms migrate`" in health.body["data"]["reason"]) == (503, True)
-    secret = f"{uuid4()}.secret"
     for answer in (
         client.get("/items/anything"),
         client.bearing(admin_token).get("/collections"),
         client.bearing(admin_token).post("/collections", {"collection": "a"}),
         client.post("/auth/login", {"email": "a@example.com", "password": "x"}),
-        client.post("/auth/refresh", {"refresh_token": secret}),
-        client.post("/auth/logout", {"refresh_token": secret}),
     ):
         assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
         assert "run `cms migrate`" in answer.errors[0]["reason"]
