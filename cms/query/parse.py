@@ -66,18 +66,19 @@ class Page:
         return Window(min(sizes)) if sizes else None
 
 
-def parse_query_string(query_string: str, page: Page) -> Said:
+def parse_query_string(query_string: str, page: Page, *, below: Page | None = None) -> Said:
     """Parse the query string of a GET."""
-    return parse(nested(query_string), page)
+    return parse(nested(query_string), page, below=below)
 
 
-def parse(params: Params, page: Page) -> Said:
+def parse(params: Params, page: Page, *, below: Page | None = None) -> Said:
     """Parse parameters: strings and nested dicts of a query string, or the `query` of a SEARCH body.
 
-    Unknown parameters are ignored; a wrong value of a known one raises `Refused` INVALID_QUERY.
+    `below` is the page of the levels below, when it is another. Unknown parameters are ignored; a wrong value of a
+    known one raises `Refused` INVALID_QUERY.
     """
     literals = Literals()
-    query = _Parser(literals, page).query(params, _paths(params), _group(params, "deep"))
+    query = _Parser(literals, page, below or page).query(params, _paths(params), _group(params, "deep"))
     return Said(query, tuple(literals.values))
 
 
@@ -85,6 +86,7 @@ def parse(params: Params, page: Page) -> Said:
 class _Parser:
     literals: Literals
     page: Page
+    below: Page
 
     def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
@@ -132,7 +134,7 @@ class _Parser:
     def _below(self, deep: Params, paths: list[Path]) -> Query:
         params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
         deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
-        return self.query(params, paths, deeper)
+        return replace(self, page=self.below).query(params, paths, deeper)
 
     def _window(self, params: Params) -> Window | None:
         limit = _integer(params, "limit", least=-1)

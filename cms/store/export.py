@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cms.errors import invalid_query
 from cms.query.bind import Context, bound
+from cms.query.brackets import nested
+from cms.query.parse import Page
 from cms.query.statement import Statement
 from cms.store.database import Row
 from cms.store.formats import FORMATS, Item
@@ -35,7 +37,7 @@ def export(store: Store, identity: Identity, ask: Ask, *, form: str) -> Export:
     found = FORMATS[form]
 
     def work(scene: Scene) -> tuple[Iterator[list[Item]], list[str]]:
-        statement, literals = prepared(store, scene, ask)
+        statement, literals = prepared(store, scene, ask, below=_below(store.page, ask))
         context = Context(literals, scene.actor.user, scene.actor.role)
         batches = store.database.stream(statement.text, bound(statement.values, context), rows=BATCH)
         keys = list(dict.fromkeys(path[0] for path in statement.paths))
@@ -43,6 +45,12 @@ def export(store: Store, identity: Identity, ask: Ask, *, form: str) -> Export:
 
     batches, keys = store.reading(identity, work)
     return Export(found.media_type, f"{ask.collection}.{form}", found.write(batches, keys))
+
+
+def _below(page: Page, ask: Ask) -> Page:
+    """All rows are all of what belongs to them as well: a list that ended early would be taken for the whole one."""
+    params = ask.params if ask.params is not None else nested(ask.query_string)
+    return replace(page, default=None) if str(params.get("limit")) == "-1" else page
 
 
 def _items(batches: Iterator[list[Row]], statement: Statement, scene: Scene) -> Iterator[list[Item]]:

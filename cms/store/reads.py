@@ -11,7 +11,7 @@ from cms.access.guard import guard, readable
 from cms.errors import Problem, Refused, invalid_query, not_found
 from cms.query.ast import ONE_ROW, VERSION, And, At, Name, Pick, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
-from cms.query.parse import parse, parse_query_string
+from cms.query.parse import Page, parse, parse_query_string
 from cms.query.plan import plan
 from cms.query.statement import Statement, finish
 from cms.schema.defaults import default_of
@@ -143,15 +143,16 @@ def parse_key(collection: Collection, key: object) -> str:
         raise not_found() from None
 
 
-def statement_for(store: Store, scene: Scene, collection: str, query: Query) -> Statement:
+def statement_for(store: Store, scene: Scene, collection: str, query: Query, *, below: Page | None = None) -> Statement:
     """Return the finished statement of a query's shape, planned at most once for a snapshot and a policy."""
     catalogue, policy = scene.snapshot.catalogue, scene.actor.policy
+    page = (below or store.page).usual
 
     def make() -> Statement:
-        guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=store.page.usual)
+        guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page)
         return finish(plan(guarded, catalogue), guarded.touched)
 
-    return scene.snapshot.plans.get((collection, query, policy), make)
+    return scene.snapshot.plans.get((collection, query, policy, page), make)
 
 
 def defaults(asked: Statement) -> Item:
@@ -183,28 +184,31 @@ def _with_version(query: Query, scene: Scene, name: str) -> Query:
     return replace(query, picks=(*query.picks, Pick(VERSION, Name(str(collection.primary_key)))))
 
 
-def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False) -> Plan:
-    """Return the statement and literals of an ask; the same query string again is not even parsed."""
+def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False, below: Page | None = None) -> Plan:
+    """Return the statement and literals of an ask; the same query string again is not even parsed.
+
+    `below` is the page of the lists in the items, when it is not the store's.
+    """
 
     def make() -> Plan:
-        said = _narrowed(_parsed(store, ask), ask.only)
+        said = _narrowed(_parsed(store, ask, below), ask.only)
         if not keyed and _is_singleton(scene, ask.collection):
             said = _only_row(said)
         query = said.query
         if keyed:
             query = _with_version(by_key(query, Slot(len(said.literals))), scene, ask.collection)
-        return statement_for(store, scene, ask.collection, query), said.literals
+        return statement_for(store, scene, ask.collection, query, below=below), said.literals
 
     if ask.params is not None or ask.only:
         return make()
-    key = (ask.collection, ask.query_string, keyed, scene.actor.policy)
+    key = (ask.collection, ask.query_string, keyed, below, scene.actor.policy)
     return scene.snapshot.said.get(key, make)
 
 
-def _parsed(store: Store, ask: Ask) -> Said:
+def _parsed(store: Store, ask: Ask, below: Page | None) -> Said:
     if ask.params is not None:
-        return parse(ask.params, store.page)
-    return parse_query_string(ask.query_string, store.page)
+        return parse(ask.params, store.page, below=below)
+    return parse_query_string(ask.query_string, store.page, below=below)
 
 
 def _narrowed(said: Said, only: Sequence[tuple[str, str]]) -> Said:

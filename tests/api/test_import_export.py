@@ -95,6 +95,22 @@ def test_secrets_of_an_export_stay_as_they_are(admin: Client, stage: Stage) -> N
     assert stage.value(f"SELECT code FROM {things.name} WHERE id = 1") == kept
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, form: str) -> None:
+    parents, children = table(admin, field("name", "string")), table(admin, field("parent", "integer"))
+    relation = {"collection": children.name, "field": "parent", "related_collection": parents.name}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "children"}}).status == 200
+    parents.add({"name": "a"})
+    children.add(*[{"parent": 1}] * 150)
+    exported = parents.get(export=form, limit=-1).text
+    assert send(parents, exported, form=form).data == {"created": 0, "updated": 1}
+    assert children.ask("filter[parent]=1&aggregate[count]=*").data == [{"count": 150}]
+    for query, number in (("", 100), ("limit=-1&deep[children][_limit]=100", 100), ("limit=-1", 150)):
+        for opened in ("children", "children.id"):
+            text = parents.ask(f"export=jsonl&fields={opened}&{query}").text
+            assert len(json.loads(text)["children"]) == number
+
+
 def test_200_000_rows_take_no_more_memory_than_a_batch(stage: Stage, settings: Config) -> None:
     things = table(stage.admin, field("name", "string"), field("size", "integer"), accountability=None)
     file = io.BytesIO(b"name,size\n" + b"".join(b"%s %d,%d\n" % (b"x" * 60, n, n) for n in range(200_000)))
