@@ -11,6 +11,7 @@ from falcon.util import BufferedReader
 from cms.errors import Refused, invalid_payload
 from cms.files.contents import too_large
 from cms.files.form import Part
+from cms.http.media import stream_of
 
 MOST_PARTS = 1000
 CHUNK = 2**18
@@ -67,7 +68,7 @@ def _boundary(request: falcon.Request) -> bytes:
 
 def _reader(request: falcon.Request, limit: int) -> Callable[[int], bytes]:
     """Return what reads the body, up to a limit that only one without an announced length can pass."""
-    stream = request.stream if request.env.get("wsgi.input_terminated") else request.bounded_stream
+    stream = stream_of(request)
     seen = 0
 
     def read(size: int) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from pathlib import PurePath
 from tempfile import TemporaryFile
@@ -10,15 +10,15 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 import falcon
-from falcon.media.multipart import MultipartForm, MultipartParseError, MultipartParseOptions
-from falcon.util import BufferedReader
+from falcon.typing import ReadableIO
 
 from cms.errors import Problem, Refused, invalid_payload
-from cms.http.media import once_of, stream_of, too_large
+from cms.files.contents import too_large
+from cms.files.form import Part
+from cms.http.form import is_form, parts
+from cms.http.media import once_of, stream_of
 from cms.store.imports import Upload, import_file, require_import
 from cms.store.store import Store
-
-Read = Callable[[int], bytes]
 
 _CHUNK = 1 << 18
 
@@ -52,81 +52,64 @@ class Import:
 
     def _receive(self, request: falcon.Request, file: BinaryIO) -> str:
         """Take the file into the temporary one, and return its form; raises `Refused` for what is no such file."""
-        body, media = _Body(request, self._most), _media(request.content_type)
-        if media == "multipart/form-data":
-            form, request.context.digest = _file_of_form(body, request.content_type or "", file)
+        if is_form(request):
+            form, chunks = _file_of(parts(request, most=self._most))
         else:
-            form = _form("", media)
-            request.context.digest = _copied(body.read, file)
+            form, chunks = _form("", request.content_type), _body(request, self._most)
+        digest, size = sha256(), 0
+        for chunk in chunks:
+            size += len(chunk)
+            if size > self._most:
+                raise too_large(self._most)
+            digest.update(chunk)
+            file.write(chunk)
+        request.context.digest = digest.digest()
         return form
 
 
-class _Body:
-    """The body of a request, as it comes in: all of it, or `Refused`."""
-
-    def __init__(self, request: falcon.Request, most: int) -> None:
-        self._stream = stream_of(request)
-        self._length = request.content_length
-        self._seen = 0
-        self.most = most
-        if (self._length or 0) > most:
-            raise too_large(most)
-
-    def read(self, size: int) -> bytes:
-        """Return the next bytes, none at the end."""
-        left = size if self._length is None else min(size, self._length - self._seen)
-        try:
-            chunk: bytes = self._stream.read(left)
-        except Exception:  # each server has its own way to say that the client is gone
-            raise _broken() from None
-        self._seen += len(chunk)
-        if self._seen > self.most:
-            raise too_large(self.most)
-        if left and not chunk and self._length is not None:
-            raise _broken()
-        return chunk
+def _file_of(found: Iterator[Part]) -> tuple[str, Iterator[bytes]]:
+    """Return the form of the one file in a form, and its bytes; when these end, so must the form."""
+    part = next((part for part in found if part.name == "file"), None)
+    if part is None:
+        raise invalid_payload('The form has no file in a part named "file"', field="file")
+    return _form(PurePath(part.filename or "").suffix.lower(), part.declared), _alone(part, found)
 
 
-def _copied(read: Read, file: BinaryIO) -> bytes:
-    """Copy what is read, and return its digest."""
-    digest = sha256()
-    while chunk := read(_CHUNK):
-        digest.update(chunk)
-        file.write(chunk)
-    return digest.digest()
+def _alone(part: Part, others: Iterator[Part]) -> Iterator[bytes]:
+    yield from part.chunks
+    if any(other.name == "file" for other in others):
+        raise invalid_payload("The form has more than one file", field="file")
 
 
-def _file_of_form(body: _Body, content_type: str, file: BinaryIO) -> tuple[str, bytes]:
-    """Copy the file of a form, and return its form and its digest."""
-    boundary = falcon.parse_header(content_type)[1].get("boundary", "").encode()
-    if not 1 <= len(boundary) <= 70:
-        raise invalid_payload("The header Content-Type names no boundary of the form")
-    stream = BufferedReader(body.read, body.most + 1, _CHUNK)
-    found: list[tuple[str, bytes]] = []
+def _body(request: falcon.Request, most: int) -> Iterator[bytes]:
+    """Yield the body itself; raises `Refused` where it ends before its announced length, or could not fit."""
+    stream, length, seen = stream_of(request), request.content_length, 0
+    if (length or 0) > most:
+        raise too_large(most)
+    while chunk := _read(stream):
+        seen += len(chunk)
+        yield chunk
+    if length is not None and seen < length:
+        raise _broken()
+
+
+def _read(stream: ReadableIO) -> bytes:
     try:
-        for part in MultipartForm(stream, boundary, body.most, MultipartParseOptions()):
-            if part.name == "file":
-                form = _form(PurePath(part.filename or "").suffix.lower(), _media(part.content_type))
-                found.append((form, _copied(part.stream.read, file)))
-    except (MultipartParseError, ValueError):
-        raise invalid_payload("The form cannot be read") from None
-    if len(found) != 1:
-        raise invalid_payload('The form has one file, in a part named "file"', field="file")
-    return found[0]
+        chunk: bytes = stream.read(_CHUNK)
+    except Exception:  # each server has its own way to say that the client is gone
+        raise _broken() from None
+    return chunk
 
 
 def _broken() -> Refused:
     return invalid_payload("The body breaks off")
 
 
-def _form(suffix: str, media: str) -> str:
+def _form(suffix: str, content_type: str | None) -> str:
     """A name tells more than a type, which programs often only guess."""
+    media = (content_type or "").partition(";")[0].strip().lower()
     found = _BY_NAME.get(suffix) or _BY_TYPE.get(media)
     if found is None:
         message = f"An import is one of {', '.join(_BY_TYPE)}, or a form with a file that is."
         raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", message))
     return found
-
-
-def _media(content_type: str | None) -> str:
-    return (content_type or "").partition(";")[0].strip().lower()

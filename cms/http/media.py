@@ -80,14 +80,14 @@ def stream_of(request: falcon.Request) -> ReadableIO:
 
 def _raw(request: falcon.Request, most: int) -> bytes:
     if (request.content_length or 0) > most:
-        raise too_large(most)
+        raise _too_large(most)
     raw: bytes = stream_of(request).read(most + 1)
     if len(raw) > most:
-        raise too_large(most)
+        raise _too_large(most)
     return raw
 
 
-def too_large(most: int) -> Refused:
+def _too_large(most: int) -> Refused:
     return Refused(Problem("CONTENT_TOO_LARGE", f"The body is larger than {most} bytes.", {"limit": most}))
 
 

@@ -14,32 +14,34 @@ from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 from cms import jsontext
-from cms.access.guard import view_of, writable
-from cms.errors import STATUS, Problem, Refused, invalid_payload, not_found
+from cms.access.guard import view_of
+from cms.errors import STATUS, Problem, Refused, invalid_payload
 from cms.query import write
-from cms.query.ast import KEY, Name, Pick, Query, Slot, Test
-from cms.query.drafts import Batch, Drafter, Expects
+from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
+from cms.query.drafts import Batch, Expects
 from cms.query.walk import arms_of, link_of
 from cms.schema.model import Collection, Field
-from cms.schema.payload import Reader, invalid
+from cms.schema.payload import invalid
 from cms.schema.types import Family
+from cms.store.calls import Aim, Call, call_on
 from cms.store.database import Transaction
 from cms.store.formats import plain
-from cms.store.judging import Judge
 from cms.store.nested import write_tree
 from cms.store.once import Once
-from cms.store.rows import Session
 from cms.store.sources import SOURCES, Cell, Column, Row
 from cms.store.statements import statement
 from cms.store.store import Identity, Job, Scene, Store
 from cms.store.within import find
 
 BATCH_ROWS = 5_000
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 1 << 20
+"""A batch ends with whichever comes first: what is wrong with one can take hundreds of times its own bytes."""
+
 MOST_TOLD = 100
 """How many problems of a file an answer holds."""
 
-_ACTIONS = ("create", "update")
+_IMPORT = Aim(("create", "update"))
+_NOTHING = Said(Query())
 _ENDING = frozenset({STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]})
 """Refusals after which nothing more is told."""
 
@@ -77,7 +79,8 @@ class Findings:
 
 def require_import(store: Store, identity: Identity, name: str) -> None:
     """Refuse, before anything is received, whoever may write nothing there."""
-    store.reading(identity, lambda scene: _target(scene, name))
+    ask = name, _NOTHING
+    store.reading(identity, lambda scene: call_on(store, scene, identity.caller, ask, _IMPORT, store.database.fetch))
 
 
 def import_file(
@@ -88,33 +91,25 @@ def import_file(
     A row whose key is there for the caller changes that item; any other is a new one. Raises `Refused` with the lines
     of what is wrong, after which nothing was written.
     """
+    ask = name, _NOTHING
 
     def plan(scene: Scene) -> Job[bytes | None]:
-        collection = _target(scene, name)
-        return Job(lambda transaction: _Import(_session(transaction, scene), collection).run(upload))
+        def within(transaction: Transaction) -> bytes:
+            call = call_on(store, scene, identity.caller, ask, _IMPORT, transaction.execute)
+            return _Import(call, transaction).run(upload)
 
-    def _session(transaction: Transaction, scene: Scene) -> Session:
-        judge = Judge(store, scene, transaction.execute)
-        return Session(store, transaction, scene, identity.caller, judge)
+        return Job(within)
 
     return store.writing(identity, plan, once=once)
-
-
-def _target(scene: Scene, name: str) -> Collection:
-    policy = scene.actor.policy
-    collection = writable(name, catalogue=scene.snapshot.catalogue, policy=policy, actions=_ACTIONS)
-    if collection.singleton:
-        raise not_found()
-    return collection
 
 
 class _Import:
     """One import within its transaction."""
 
-    def __init__(self, session: Session, collection: Collection) -> None:
-        self._session = session
-        self._collection = collection
-        self._catalogue = session.scene.snapshot.catalogue
+    def __init__(self, call: Call, transaction: Transaction) -> None:
+        self._call = call
+        self._session = call.session(transaction)
+        self._collection = call.collection
         self._findings = Findings()
         self._keyed = False
         self._created = self._updated = 0
@@ -155,7 +150,7 @@ class _Import:
 
     def _write(self, rows: Sequence[Row]) -> None:
         """Write a batch; once something is wrong with the file, look at it only."""
-        drafter = self._drafter()
+        drafter = self._call.drafter()
         root = drafter.root(self._collection, [row.item for row in rows], Expects.EITHER)
         self._find(root)
         self._session.judge.complete(root, drafter.faults)
@@ -179,11 +174,11 @@ class _Import:
 
     def _present(self, collection: Collection, keys: list[str]) -> frozenset[str]:
         session = self._session
-        policy = session.scene.actor.policy
-        if view_of(collection.name, catalogue=self._catalogue, policy=policy) is None:
+        scene, policy = session.scene, session.scene.actor.policy
+        if view_of(collection.name, catalogue=scene.snapshot.catalogue, policy=policy) is None:
             return frozenset()
         query = Query(picks=(Pick(KEY, Name(str(collection.primary_key))),), only=Test("_in", (Slot(0),)))
-        found = find(session.store, session.transaction, session.scene, collection.name, query, literals=(tuple(keys),))
+        found = find(session.store, session.transaction, scene, collection.name, query, literals=(tuple(keys),))
         return frozenset(str(item[KEY]) for item in found)
 
     def _pass_keys(self) -> None:
@@ -193,15 +188,7 @@ class _Import:
             last = self._session.transaction.run(write.last_key(self._collection))[0][0]
             self._session.transaction.execute(statement("pass_keys"), (self._collection.name, column.name, last))
 
-    # What the file may say
-
-    def _drafter(self) -> Drafter:
-        store = self._session.store
-        return Drafter(self._catalogue, depth=store.depth, names=lambda found, expects: self._names(found, expects))
-
-    def _names(self, collection: Collection, expects: Expects) -> frozenset[str] | None:
-        actions = {Expects.ABSENT: ("create",), Expects.PRESENT: ("update",)}.get(expects, _ACTIONS)
-        return self._session.judge.licence.names(collection, actions)
+    # The header
 
     def _columns(self, cells: Sequence[str]) -> list[Column]:
         """Return the columns of a header; raises `Refused` for one that is not there for the caller, or twice."""
@@ -211,22 +198,25 @@ class _Import:
         for name, times in Counter(names).items():
             if times > 1:
                 self._findings.add(invalid("the header names it twice", self._collection.name, name), 1)
-        reader = Reader(self._collection, self._relates, names=self._names(self._collection, Expects.EITHER))
-        try:
-            problems = reader.read(dict.fromkeys(names)).problems
-        except Refused as refused:
-            raise Refused(_placed(problem, 1) for problem in refused.problems) from refused
-        for problem in problems:
-            self._findings.add(problem, 1)
+        self._check_names(names)
         self._findings.refuse()
         return [self._column(self._collection.fields[name]) for name in names]
 
-    def _column(self, found: Field) -> Column:
-        return Column(found.name, _cell_of(found, relates=self._relates(found.name)), null=found.column is not None)
+    def _check_names(self, names: Sequence[str]) -> None:
+        """Draft an item that names everything and says nothing."""
+        fields, drafter = self._collection.fields, self._call.drafter()
+        lists = {name for name in names if name in fields and fields[name].column is None}
+        try:
+            drafter.root(self._collection, [{name: [] if name in lists else None for name in names}], Expects.EITHER)
+        except Refused as refused:
+            raise Refused(_placed(problem, 1) for problem in refused.problems) from refused
+        for _, problem in drafter.faults.found:
+            self._findings.add(problem, 1)
 
-    def _relates(self, name: str) -> bool:
-        place = self._catalogue, self._collection, name
-        return bool(link_of(*place) or arms_of(*place))
+    def _column(self, found: Field) -> Column:
+        place = self._session.scene.snapshot.catalogue, self._collection, found.name
+        relates = bool(link_of(*place) or arms_of(*place))
+        return Column(found.name, _cell_of(found, relates=relates), null=found.column is not None)
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
