@@ -163,6 +163,8 @@ class Database:
 
 
 def _configure(connection: Connection) -> None:
+    # What psycopg prepares itself it gives up after a DROP or a ROLLBACK, and with it everything that is prepared.
+    connection.prepare_threshold = None
     for kind in ("json", "jsonb"):
         connection.adapters.register_loader(kind, _ReadyJson)
     connection.wire = Wire(connection)

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 from psycopg.adapt import Transformer
-from psycopg.pq import ExecStatus, Format
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
 from cms.query.write import array
@@ -68,6 +68,8 @@ class Wire:
         self._connection.pgconn.exec_(b"DEALLOCATE " + self._names.pop(text))
 
     def _error(self, result: PGresult) -> psycopg.Error:
+        if self._connection.pgconn.status != ConnStatus.OK and result.error_field(DiagnosticField.SQLSTATE) is None:
+            return psycopg.OperationalError("the connection is lost")
         return psycopg.errors.error_from_result(result, encoding="utf-8")
 
 

@@ -50,7 +50,8 @@ class Writer:
     def work(self, ended: threading.Event) -> None:
         acts: list[Callable[[], None]] = [self._tag, self._resize, self._resize, self._drop, self._post, self._share]
         while not ended.is_set():
-            self._random.choice([*acts, lambda: self._batch(ended)])()
+            act = self._random.choice([*acts, None])
+            act() if act else self._batch(ended)
 
     def _send(self, method: str, path: str, body: object = None, *, key: str = "") -> Any:
         """Return what stands under `data`, True for an empty answer, None when nothing was heard."""
@@ -229,7 +230,7 @@ def check(dsn: str, writers: list[Writer]) -> None:
         for name, sql in {**questions, **_WHOLE}.items():
             found = moment.execute(sql.encode()).fetchone()
             assert found == (0,), f"not so {found} times: {name}"
-        tags = dict(moment.execute("SELECT name, size FROM tags WHERE name LIKE 'tag %'").fetchall())
+        tags: dict[str, int] = dict(moment.execute("SELECT name, size FROM tags WHERE name LIKE 'tag %'").fetchall())
         posts = {name for (name,) in moment.execute("SELECT title FROM posts WHERE title LIKE 'whole %'")}
     for writer in writers:
         told = writer.ledger
