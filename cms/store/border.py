@@ -77,6 +77,8 @@ def domain_error(error: psycopg.Error) -> Exception:
         return Misfit(_said(error))
     if _is_changed_plan(error):
         return Stale(_said(error))
+    if type(error) is psycopg.DatabaseError and error.sqlstate is None:
+        return _gone(error)  # the server went in the middle of its answer, which therefore has no code
     if _is_of_the_tables_making(error):
         return _conflict(error)
     return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), error)

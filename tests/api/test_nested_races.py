@@ -11,6 +11,7 @@ from random import Random
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from cms.app import create_app
 from cms.config import Config
@@ -25,7 +26,11 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 
 @pytest.fixture(scope="module")
 def dsn(make_database: Callable[..., str], template: str) -> Iterator[str]:
+    """A database that soon notices a deadlock."""
     found = make_database(template)
+    with psycopg.connect(found, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("ALTER DATABASE {} SET deadlock_timeout = '10ms'").format(name))
     yield found
     drop_database(found)
 
@@ -171,12 +176,26 @@ def test_deletes_of_what_a_query_finds_all_pass(admin: Client) -> None:
     assert {answer.status for answer in together(work)} == {204}
 
 
+def test_batches_that_come_to_the_same_rows_in_any_order_all_pass(admin: Client) -> None:
+    keys = [tag["id"] for tag in Table(admin, "tags").add(*({"name": "x"} for _ in range(10)))]
+
+    def work(client: int) -> list[Answer]:
+        random, answers = Random(client), []
+        for _ in range(4):
+            order = [{"filter": {"id": {"_eq": key}}} for key in random.sample(keys, len(keys))]
+            change: Json = {"method": "update", "collection": "tags", "data": {"size": client}}
+            answers.append(admin.post("/batch", {"operations": [{**change, "query": query} for query in order]}))
+        return answers
+
+    assert {answer.status for answer in together(work)} == {200}
+
+
 def test_writes_in_a_circle_all_pass(admin: Client) -> None:
     people = [person["id"] for person in Table(admin, "people").add(*({} for _ in range(5)))]
 
     def work(client: int) -> list[Answer]:
         random, answers = Random(client), []
-        for number in range(2):
+        for number in range(6):
             first, second, third = random.sample(people, 3)
             staff = [{"id": second, "pin": str(number), "staff": {"update": [{"id": third, "staff": [first]}]}}]
             boss = {"id": second, "boss": {"id": third, "boss": {"id": first, "pin": str(client)}}}
