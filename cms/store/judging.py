@@ -51,6 +51,7 @@ class Judge:
         self._scene = scene
         self._fetch = fetch
         self._writer = Writer.now(scene.actor.user, scene.actor.role)
+        self._known: dict[Current, tuple[object, ...]] = {}
         self.licence = Licence(scene.actor.policy, scene.snapshot.catalogue)
 
     # The payload
@@ -118,9 +119,13 @@ class Judge:
                 draft.values[name] = None if value is None else converter(found)(value)
 
     def _presets(self, grant: Grant) -> dict[str, object]:
-        names, context = list(grant.presets), Context((), self._scene.actor.user, self._scene.actor.role)
-        values = [Bind(_operand(grant.presets[name]), _as_it_is, name) for name in names]
-        return dict(zip(names, bound(values, context), strict=True))
+        operands = {name: _operand(value) for name, value in grant.presets.items()}
+        known = self._values_of(found for found in operands.values() if isinstance(found, Current) and found.path)
+        fixed = [_fixed(found, known) for found in operands.values()]
+        values = [Bind(found, _as_it_is, name) for name, found in zip(operands, fixed, strict=True)]
+        return dict(
+            zip(operands, bound(values, Context((), self._scene.actor.user, self._scene.actor.role)), strict=True)
+        )
 
     # The rules of fields
 
@@ -143,8 +148,15 @@ class Judge:
     def _given(self, collection: Collection, rules: Iterable[Rule], draft: Draft) -> Given:
         actor, catalogue = self._scene.actor, self._scene.snapshot.catalogue
         paths = frozenset(path for rule in rules for path in paths_of(rule))
-        known = values_of(self._store, self._scene, self._fetch, paths)
+        known = self._values_of(paths)
         return Given(collection, catalogue, creating=draft.new, user=actor.user, role=actor.role, known=known)
+
+    def _values_of(self, paths: Iterable[Current]) -> Mapping[Current, tuple[object, ...]]:
+        """Return at least what these paths lead to; each is looked up once for a call, however many rows there are."""
+        unknown = [path for path in paths if path not in self._known]
+        if unknown:
+            self._known.update(values_of(self._store, self._scene, self._fetch, unknown))
+        return self._known
 
     # The rows that are there
 
@@ -281,6 +293,11 @@ def _operand(value: object) -> Operand:
     except ValueError:
         return Fixed(value)
     return found if isinstance(found, Now | Current) else Fixed(value)
+
+
+def _fixed(found: Operand, known: Mapping[Current, tuple[object, ...]]) -> Operand:
+    """Return what a path from the caller leads to, the first where it leads to many; anything else as it is."""
+    return Fixed(next(iter(known[found]), None)) if isinstance(found, Current) and found.path else found
 
 
 def _as_it_is(value: object) -> object:

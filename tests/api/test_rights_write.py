@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from cms.store.database import Database, Row
 from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
@@ -80,6 +82,35 @@ def test_presets_stand_under_the_payload(desk: Desk) -> None:
     me = caller.get("/users/me", fields="id").data["id"]
     made = caller.post(desk.posts.path, [{"title": "x"}, {"title": "y", "status": "live"}]).data
     assert [(row["status"], row["owner"]) for row in made] == [("draft", me), ("live", me)]
+
+
+def test_presets_follow_paths_from_the_caller(desk: Desk) -> None:
+    presets = {"owner": "$CURRENT_USER.role.id", "note": "$CURRENT_USER.role.name", "status": "$CURRENT_USER.title"}
+    caller = desk.member(may(desk.posts.name, "title", action="create", presets=presets), may(desk.posts.name))
+    made = caller.post(desk.posts.path, {"title": "x"}).data
+    assert (made["note"], made["status"]) == ("Members", None)
+    assert desk.stage.value(f"SELECT name FROM system_roles WHERE id = '{made['owner']}'") == "Members"
+
+
+def test_what_a_path_from_the_caller_leads_to_is_looked_up_once_for_all_items(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = {"status": {"_neq": "$CURRENT_USER.role.name"}}
+    caller = desk.member(may(desk.posts.name, action="create", validation=rule), may(desk.posts.name))
+    seen: list[str] = []
+    fetch = Database.fetch
+
+    def spy(self: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
+        seen.append(text)
+        return fetch(self, text, values)
+
+    monkeypatch.setattr(Database, "fetch", spy)
+    counts = []
+    for number in (1, 50):
+        assert caller.post(desk.posts.path, [{"status": "x"}] * number).status == 200
+        counts.append(len(seen))
+        seen.clear()
+    assert counts[1] <= counts[0] <= 4
 
 
 def test_validation_looks_at_the_payload_with_its_presets(desk: Desk) -> None:
