@@ -239,11 +239,8 @@ class Judge:
         self.check_left(batch.collection, fetch, [draft for draft in batch.drafts if draft.new or draft.values])
         by_rule: list[tuple[Filter, list[str]]] = []
         for draft in batch.drafts:
-            if draft.rule is None or draft.key is None:
-                continue
-            if not by_rule or by_rule[-1][0] is not draft.rule:
-                by_rule.append((draft.rule, []))
-            by_rule[-1][1].append(draft.key)
+            if draft.rule is not None and draft.key is not None:
+                _keys_under(draft.rule, by_rule).append(draft.key)
         for rule, keys in by_rule:
             rows = self._asked(batch.collection, keys, [rule], fetch)
             if len(rows) < len(keys) or not all(holds for _, holds in rows):
@@ -262,6 +259,15 @@ class Judge:
         predicates = [resolved(rule, collection, catalogue) for rule in rules]
         text, values = gate(collection, list(dict.fromkeys(keys)), predicates, lock=lock).numbered()
         return fetch(text, bound(values, Context((), actor.user, actor.role)))
+
+
+def _keys_under(rule: Filter, by_rule: list[tuple[Filter, list[str]]]) -> list[str]:
+    """Return the keys of a rule, which are there as soon as it is asked for; there are few different ones."""
+    for known, keys in by_rule:
+        if known == rule:
+            return keys
+    by_rule.append((rule, []))
+    return by_rule[-1][1]
 
 
 def _named(batch: Batch, draft: Draft) -> set[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cms.store.database import Database, Row
+from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
@@ -273,3 +274,21 @@ def test_nobody_writes_without_permission(desk: Desk, rows: list[int]) -> None:
                 caller.delete(path, rows),
             )
             assert {(answer.status, answer.text) for answer in answers} == {(403, answers[0].text)}
+
+
+def test_rules_are_tried_on_all_items_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    posts = desk.posts
+    caller = desk.member(
+        may(posts.name, action="create", permissions=MINE),
+        may(posts.name, action="create", permissions={"note": {"_eq": "n"}}, validation={"title": {"_eq": "t"}}),
+        may(posts.name, action="update", permissions=MINE),
+        may(posts.name),
+    )
+    counts = []
+    for number in (2, 100):
+        with counted(monkeypatch) as seen:
+            items = [{"status": "draft"}, {"status": "draft", "title": "t"}] * number
+            made = caller.post(posts.path, items).data
+            assert caller.patch(posts.path, [{"id": row["id"], "note": "x"} for row in made]).status == 200
+        counts.append(len(seen))
+    assert counts[0] == counts[1]
