@@ -31,7 +31,7 @@ from tests.things import Table
 
 pytestmark = pytest.mark.slow
 
-ROUNDS = int(os.environ.get("CMS_FAULT_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("CMS_FAULT_ROUNDS", "3"))
 SECRET = "only-for-tests-" * 3
 
 
