@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import requests
 
 PATIENCE_SECONDS = 60.0
 WRITERS = 4
+IMPORTED = 30
 TABLES = ("people", "posts", "tags", "comments", "steps", "posts_tags")
 
 Json = dict[str, Any]
@@ -23,7 +25,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Ledger:
-    """What a writer was told: texts of tags that are there with their sizes, of those that are gone, of whole writes.
+    """What a writer was told: the tags that are there with their sizes, those that are gone, whole writes and imports.
 
     A tag of whose last write nothing was heard is in neither.
     """
@@ -31,6 +33,7 @@ class Ledger:
     tags: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     whole: set[str] = field(default_factory=set)
+    imported: set[str] = field(default_factory=set)
     answered: int = 0
     unheard: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -51,17 +54,16 @@ class Writer:
         def batch() -> None:
             self._batch(ended)
 
-        acts = [self._tag, self._resize, self._resize, self._drop, self._post, self._share, batch]
+        acts = [self._tag, self._resize, self._resize, self._drop, self._post, self._import, self._share, batch]
         while not ended.is_set():
             self._random.choice(acts)()
 
-    def _send(self, method: str, path: str, body: object = None, *, key: str = "") -> Any:
+    def _send(self, method: str, path: str, body: object = None, **headers: str) -> Any:
         """Return what stands under `data`, True for an empty answer, None when nothing was heard."""
-        headers = {"Idempotency-Key": key} if key else {}
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        said = {"Content-Type": "application/json", **headers}
         try:
-            answer = self._session.request(
-                method, self._url + path, json=body, headers=headers, timeout=PATIENCE_SECONDS
-            )
+            answer = self._session.request(method, self._url + path, data=sent, headers=said, timeout=PATIENCE_SECONDS)
         except requests.Timeout as fault:
             self.ledger.wrong.append(f"{method} {path}: {fault}")
             return None
@@ -104,6 +106,12 @@ class Writer:
         if self._send("POST", "/items/posts", whole(name)):
             self.ledger.whole.add(name)
 
+    def _import(self) -> None:
+        name = f"import {uuid4()}"
+        rows = "".join(f"{name},{size}\n" for size in range(IMPORTED))
+        if self._send("POST", "/utils/import/tags", f"name,size\n{rows}".encode(), **{"Content-Type": "text/csv"}):
+            self.ledger.imported.add(name)
+
     def _share(self) -> None:
         """Give a post that all writers share a new state; of two such writes one comes after the other."""
         title = f"shared {uuid4()}"
@@ -124,7 +132,7 @@ class Writer:
             {"id": "post", "method": "create", "collection": "posts", "data": {"author": {"$result": "author.id"}}},
             {"method": "update", "collection": "posts", "key": {"$result": "post.id"}, "data": body},
         ]
-        while not self._send("POST", "/batch", {"operations": operations}, key=name):
+        while not self._send("POST", "/batch", {"operations": operations}, **{"Idempotency-Key": name}):
             if ended.is_set():
                 return
             time.sleep(0.05)
@@ -205,6 +213,10 @@ _AGREE = {
         WHERE last.data::jsonb - 'changed' IS DISTINCT FROM to_jsonb(t) - 'changed'""",
 }
 _WHOLE = {
+    "an import is whole": f"""
+        SELECT count(*) FROM (
+            SELECT FROM tags WHERE name LIKE 'import%' GROUP BY name HAVING count(*) <> {IMPORTED}
+        ) AS part""",
     "a nested write is whole": """
         SELECT count(*) FROM posts AS p LEFT JOIN people AS a ON a.id = p.author AND a.name = p.title
         WHERE p.title IS NULL OR p.title NOT LIKE 'new%' AND (
@@ -233,6 +245,7 @@ def check(dsn: str, writers: list[Writer]) -> None:
             found = moment.execute(sql.encode()).fetchone()
             assert found == (0,), f"not so {found} times: {name}"
         tags: dict[str, int | None] = dict(moment.execute("SELECT name, size FROM tags WHERE name LIKE 'tag %'"))
+        imported = {name for (name,) in moment.execute("SELECT name FROM tags WHERE name LIKE 'import %'")}
         posts = {title for (title,) in moment.execute("SELECT title FROM posts WHERE title LIKE 'whole %'")}
     for writer in writers:
         told = writer.ledger
@@ -240,3 +253,4 @@ def check(dsn: str, writers: list[Writer]) -> None:
         assert {name: tags.get(name, "gone") for name in told.tags} == {name: told.tags[name][1] for name in told.tags}
         assert not told.gone & tags.keys()
         assert told.whole <= posts
+        assert told.imported <= imported
