@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Ledger:
-    """What a writer was told: the tags that are there with their sizes, those that are gone, whole writes and imports.
+    """What a writer was told: the tags that are there with their sizes, those that are gone, whole writes …
 
     A tag of whose last write nothing was heard is in neither.
     """
@@ -34,15 +34,24 @@ class Ledger:
     gone: set[str] = field(default_factory=set)
     whole: set[str] = field(default_factory=set)
     imported: set[str] = field(default_factory=set)
+    invited: set[str] = field(default_factory=set)
     answered: int = 0
     unheard: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all writers write to: keys of posts, and the role that they invite to."""
+
+    posts: list[int]
+    role: str
+
+
 class Writer:
     """One client, which hears successes, nothing at all, or 503; whatever else it hears is wrong."""
 
-    def __init__(self, url: str, token: str, shared: list[int], seed: int) -> None:
+    def __init__(self, url: str, token: str, shared: Shared, seed: int) -> None:
         self.ledger = Ledger()
         self._url = url
         self._session = requests.Session()
@@ -54,7 +63,17 @@ class Writer:
         def batch() -> None:
             self._batch(ended)
 
-        acts = [self._tag, self._resize, self._resize, self._drop, self._post, self._import, self._share, batch]
+        acts = [
+            self._tag,
+            self._resize,
+            self._resize,
+            self._drop,
+            self._post,
+            self._import,
+            self._invite,
+            self._share,
+            batch,
+        ]
         while not ended.is_set():
             self._random.choice(acts)()
 
@@ -112,6 +131,11 @@ class Writer:
         if self._send("POST", "/utils/import/tags", f"name,size\n{rows}".encode(), **{"Content-Type": "text/csv"}):
             self.ledger.imported.add(name)
 
+    def _invite(self) -> None:
+        address = f"{uuid4()}@example.com"
+        if self._send("POST", "/users/invite", {"email": address, "role": self._shared.role}):
+            self.ledger.invited.add(address)
+
     def _share(self) -> None:
         """Give a post that all writers share a new state; of two such writes one comes after the other."""
         title = f"shared {uuid4()}"
@@ -121,7 +145,7 @@ class Writer:
             "author": {"name": title},
             "tags": [{"tags_id": {"name": title}}],
         }
-        self._send("PATCH", f"/items/posts/{self._random.choice(self._shared)}", body)
+        self._send("PATCH", f"/items/posts/{self._random.choice(self._shared.posts)}", body)
 
     def _batch(self, ended: threading.Event) -> None:
         """Send a batch until it is answered: whatever became of the ones before, it is done once."""
@@ -213,6 +237,17 @@ _AGREE = {
         WHERE last.data::jsonb - 'changed' IS DISTINCT FROM to_jsonb(t) - 'changed'""",
 }
 _WHOLE = {
+    "who is invited is in the activity once, and has one job that sends the letter": """
+        SELECT count(*) FROM system_users AS u WHERE u.status = 'invited' AND (
+            SELECT count(*) FROM system_activity AS a WHERE a.collection = 'system_users' AND a.item = u.id::text
+        ) + 10 * (
+            SELECT count(*) FROM procrastinate_jobs AS j WHERE j.args #>> '{payload,to,0}' = u.email
+        ) <> 11""",
+    "a letter goes to somebody": """
+        SELECT count(*) FROM procrastinate_jobs AS j
+        WHERE j.task_name = 'mail' AND NOT EXISTS (
+            SELECT FROM system_users AS u WHERE u.email = j.args #>> '{payload,to,0}'
+        )""",
     "an import is whole": f"""
         SELECT count(*) FROM (
             SELECT FROM tags WHERE name LIKE 'import%' GROUP BY name HAVING count(*) <> {IMPORTED}
@@ -245,6 +280,7 @@ def check(dsn: str, writers: list[Writer]) -> None:
             found = moment.execute(sql.encode()).fetchone()
             assert found == (0,), f"not so {found} times: {name}"
         tags: dict[str, int | None] = dict(moment.execute("SELECT name, size FROM tags WHERE name LIKE 'tag %'"))
+        invited = {email for (email,) in moment.execute("SELECT email FROM system_users WHERE status = 'invited'")}
         imported = {name for (name,) in moment.execute("SELECT name FROM tags WHERE name LIKE 'import %'")}
         posts = {title for (title,) in moment.execute("SELECT title FROM posts WHERE title LIKE 'whole %'")}
     for writer in writers:
@@ -254,3 +290,4 @@ def check(dsn: str, writers: list[Writer]) -> None:
         assert not told.gone & tags.keys()
         assert told.whole <= posts
         assert told.imported <= imported
+        assert told.invited <= invited

@@ -24,7 +24,7 @@ from cms.config import load
 from cms.store.embedded import start
 from tests.api.nesting import make_relations
 from tests.client import Client
-from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check
+from tests.smoke.faults import WRITERS, Shared, Writer, await_answers, busy, check
 from tests.smoke.running import Service, new_folder, serving
 from tests.store.embedded.servers import FAST, kill, postmaster
 from tests.things import Table
@@ -33,6 +33,9 @@ pytestmark = pytest.mark.slow
 
 ROUNDS = int(os.environ.get("CMS_FAULT_ROUNDS", "3"))
 SECRET = "only-for-tests-" * 3
+# A mail server that never answers keeps the jobs of all letters in the queue.
+NOWHERE = {"EMAIL_TRANSPORT": "smtp", "EMAIL_SMTP_HOST": "127.0.0.1", "EMAIL_SMTP_PORT": "9"}
+SETTINGS = {"SECRET": SECRET, "WEB_CONCURRENCY": "2", "LOG_LEVEL": "fatal", **NOWHERE}
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def scene() -> Iterator[Scene]:
     with new_folder() as folder, ExitStack() as servers:
         data = folder / "server"
         dsn = servers.enter_context(start(data, settings=FAST)).dsn
-        with serving(folder, DATABASE_URL=dsn, SECRET=SECRET, WEB_CONCURRENCY="2", LOG_LEVEL="fatal") as service:
+        with serving(folder, DATABASE_URL=dsn, **SETTINGS) as service:
             token = accounts.admin_token(dsn, secret=SECRET, life=timedelta(hours=1))
             shared = furnish(dsn, folder, token)
             url = f"http://127.0.0.1:{service.port}"
@@ -65,14 +68,15 @@ def scene() -> Iterator[Scene]:
             yield Scene(service, servers, data, dsn, writers, Random(seed))
 
 
-def furnish(dsn: str, folder: Path, token: str) -> list[int]:
-    """Make the collections, and two posts that all writers share; return their keys."""
+def furnish(dsn: str, folder: Path, token: str) -> Shared:
+    """Make the collections, and what all writers share."""
     app = create_app(load({"SECRET": SECRET, "DATABASE_URL": dsn, "LOG_LEVEL": "fatal"}, folder=folder))
     admin = Client(app, token)
     make_relations(admin)
     made = [post["id"] for post in Table(admin, "posts").add({"title": "new"}, {"title": "new"})]
+    role = Table(admin, "system_roles").get().data[0]["id"]
     admin.close()
-    return made
+    return Shared(made, role)
 
 
 def workers(service: Service) -> list[psutil.Process]:
