@@ -74,7 +74,9 @@ class Revert:
     def on_post(self, request: falcon.Request, response: falcon.Response, revision: str) -> None:
         """Give an item back what it held at a revision."""
         identity = request.context.identity
-        send_written(response, history.revert(self._store, identity, request.query_string, revision=revision))
+        once = once_of(request)
+        found = history.revert(self._store, identity, request.query_string, revision=revision, once=once)
+        send_written(response, found)
 
 
 class NewComment:

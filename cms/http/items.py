@@ -135,7 +135,8 @@ class Sort:
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Move `item` to the place of `to`."""
-        move_item(self._store, request.context.identity, collection, fields(request, most=self._most))
+        payload = fields(request, most=self._most)
+        move_item(self._store, request.context.identity, collection, payload, once=once_of(request))
         response.status = falcon.HTTP_204
 
 

@@ -11,6 +11,7 @@ from cms.query.ast import Name, Pick, Query, Slot
 from cms.query.bind import Context, bound
 from cms.schema.model import Collection, Field
 from cms.store import writes
+from cms.store.once import Once
 from cms.store.reads import Answer, Ask, Item, by_key, parse_key, read_list, read_one, statement_for
 from cms.store.store import Identity, Scene, Store, check_version
 
@@ -29,7 +30,9 @@ def read_revision(store: Store, identity: Identity, ask: tuple[str, str], *, key
     return read_one(store, identity, _of_item(store, identity, ask, key=key), key=revision)
 
 
-def revert(store: Store, identity: Identity, query_string: str, *, revision: str) -> bytes | None:
+def revert(
+    store: Store, identity: Identity, query_string: str, *, revision: str, once: Once | None = None
+) -> bytes | None:
     """Give an item back what it held at a revision, and return it.
 
     What the service or the database fills in, secrets, and fields that are no longer there are left as they are.
@@ -37,7 +40,7 @@ def revert(store: Store, identity: Identity, query_string: str, *, revision: str
     """
     collection, key, payload = store.reading(identity, lambda scene: _former(store, scene, revision))
     ask = collection.name, query_string
-    return writes.restore(store, identity, ask, key=key, payload=payload)
+    return writes.restore(store, identity, ask, key=key, payload=payload, once=once)
 
 
 def _of_item(store: Store, identity: Identity, ask: tuple[str, str], *, key: str) -> Ask:

@@ -10,13 +10,16 @@ from cms.query import manual, write
 from cms.schema.model import Collection, Field
 from cms.store.database import Transaction
 from cms.store.judging import Judge
+from cms.store.once import Once
 from cms.store.reads import parse_key
 from cms.store.store import Identity, Job, Scene, Store
 
 _WHOLE = frozenset({"integer", "bigInteger"})
 
 
-def move_item(store: Store, identity: Identity, name: str, payload: Mapping[str, object]) -> None:
+def move_item(
+    store: Store, identity: Identity, name: str, payload: Mapping[str, object], *, once: Once | None = None
+) -> None:
     """Move `item` to the place of `to`; those between them close up.
 
     It takes the right to change the sort field of both; those between move whoever may change them. Raises
@@ -34,7 +37,7 @@ def move_item(store: Store, identity: Identity, name: str, payload: Mapping[str,
         judge.permit_column(collection, keys, sort.name, transaction.execute)
         _move(transaction, collection, sort, *keys)
 
-    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)), once=once)
 
 
 def _sort_field(collection: Collection) -> Field:

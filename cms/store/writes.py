@@ -72,7 +72,15 @@ def update_one(
     return _call(store, identity, ask, plan, aim=CHANGE)
 
 
-def restore(store: Store, identity: Identity, ask: tuple[str, str], *, key: str, payload: object) -> bytes | None:
+def restore(
+    store: Store,
+    identity: Identity,
+    ask: tuple[str, str],
+    *,
+    key: str,
+    payload: object,
+    once: Once | None = None,
+) -> bytes | None:
     """Give an item back what it held before; the history tells it as a revert."""
 
     def plan(call: Call) -> Job[bytes | None]:
@@ -80,7 +88,7 @@ def restore(store: Store, identity: Identity, ask: tuple[str, str], *, key: str,
         job = plan_singleton(call, payload) if call.collection.singleton else plan_change(call, found, payload)
         return _shown(job, single=True)
 
-    return _call(store, identity, ask, plan, aim=RESTORE)
+    return _call(store, identity, ask, plan, aim=RESTORE, once=once)
 
 
 def update_many(store: Store, identity: Identity, ask: tuple[str, str], payload: object) -> bytes | None:

@@ -152,3 +152,19 @@ def test_only_digests_of_key_and_request_are_stored(stage: Stage, things: Table,
     kept = stage.value("SELECT string_agg(concat_ws(' ', caller, key, request), ' ') FROM system_idempotency")
     assert key not in kept
     assert "Hush" not in kept
+
+
+def test_sorting_and_going_back_are_done_once(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("place", "integer"), field("name", "string"), sort_field="place")
+    things.add(*({"name": name} for name in "abc"))
+    move = {"item": 1, "to": 2}
+    for _ in range(2):
+        assert admin.send("POST", f"/utils/sort/{things.name}", move, **{"Idempotency-Key": "sort"}).status == 204
+    assert things.column("id") == [2, 1, 3]
+    admin.patch(f"{things.path}/1", {"name": "z"})
+    first = admin.get("/revisions", **{"filter[collection]": things.name, "filter[item]": 1, "sort": "id"}).data[0]
+    before = stage.value("SELECT count(*) FROM system_activity")
+    for _ in range(2):
+        found = admin.send("POST", f"/utils/revert/{first['id']}", None, **{"Idempotency-Key": "back"})
+        assert found.data["name"] == "a"
+    assert stage.value("SELECT count(*) FROM system_activity") == before + 1
