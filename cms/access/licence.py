@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cms.access.abilities import grants_of
 from cms.access.policy import Grant, Place, Policy
 from cms.errors import forbidden
-from cms.query.ast import EVERYTHING, Filter, Or
+from cms.query.ast import EVERYTHING, And, Filter, Or
 from cms.schema.model import Catalogue, Collection
 
 
@@ -19,6 +19,7 @@ class Licence:
     policy: Policy
     catalogue: Catalogue
     _held: dict[Place, tuple[Grant, ...]] = field(default_factory=dict)
+    _after: dict[tuple[str, frozenset[str]], Filter | None] = field(default_factory=dict)
 
     def grants(self, collection: Collection, action: str) -> tuple[Grant, ...]:
         """Return what the caller holds for an action; raises `Refused` FORBIDDEN for nothing."""
@@ -28,6 +29,16 @@ class Licence:
         if not self._held[place]:
             raise forbidden()
         return self._held[place]
+
+    def rule_after(self, collection: Collection, names: Iterable[str]) -> Filter | None:
+        """Return what an item must fulfil once fields of it have changed: for each a permission that speaks of it.
+
+        The same fields get the same object.
+        """
+        place = collection.name, frozenset(names)
+        if place not in self._after:
+            self._after[place] = _rule_over(self.grants(collection, "update"), sorted(place[1]))
+        return self._after[place]
 
     def names(self, collection: Collection, actions: Iterable[str]) -> frozenset[str] | None:
         """Return the fields that some permission for one of the actions speaks of; None is for administrators."""
@@ -55,3 +66,14 @@ def rule_of(grants: Iterable[Grant]) -> Filter | None:
     """Return what an item must fulfil after the write; None is nothing."""
     rules = tuple(grant.rule for grant in grants)
     return None if EVERYTHING in rules else Or(rules)
+
+
+def _rule_over(grants: tuple[Grant, ...], names: list[str]) -> Filter | None:
+    rules: list[Filter] = []
+    for name in names:
+        rule = rule_of(covering(grants, [name]))
+        if rule is not None and rule not in rules:
+            rules.append(rule)
+    if not names:
+        return rule_of(grants)
+    return And(tuple(rules)) if rules else None

@@ -111,7 +111,7 @@ def created(library: Library, ask: Ask, uploads: Sequence[Upload]) -> bytes | No
 
 
 def replace(library: Library, ask: Ask, key: str, parts: Iterable[Part]) -> bytes | None:
-    """Give a file a new content, and what the fields of its form say."""
+    """Give a file a new content, and what the fields of its form say; who may change its name may do it."""
     records.require(library.store, ask.identity, FILES, "update")
     with library.contents.provisional() as put:
         uploads = received(library.contents, parts, put, most=library.most)
@@ -119,8 +119,8 @@ def replace(library: Library, ask: Ask, key: str, parts: Iterable[Part]) -> byte
             raise invalid_payload("The form holds more than one file", field="file")
         content, said = uploads[0].content, sayable(uploads[0].said)
         name = str(said.get("filename_download") or content.name)
-        owned = {"filename_download": name, **library.contents.described(content, name)}
-        return _replaced(library, ask, key, (said, owned))
+        row = {**said, "filename_download": name}, library.contents.described(content, name)
+        return _replaced(library, ask, key, row)
 
 
 def change_one(library: Library, ask: Ask, key: str, payload: object) -> bytes | None:

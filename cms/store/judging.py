@@ -7,6 +7,7 @@ What needs nothing but the payload is judged while the call is planned, for all 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,8 @@ from cms.store.callers import values_of
 from cms.store.keepers import keeper_of
 from cms.store.keepers.keeper import Keeper
 from cms.store.store import Fetch, Scene, Store
+
+log = logging.getLogger(__name__)
 
 Json = Mapping[str, object]
 
@@ -116,7 +119,7 @@ class Judge:
         for name, value in self._presets(grant).items():
             found = collection.fields.get(name)
             if found and found.column and name not in draft.sent:
-                draft.values[name] = None if value is None else converter(found)(value)
+                draft.values[name] = None if value is None else _converted(grant, found, value)
 
     def _presets(self, grant: Grant) -> dict[str, object]:
         operands = {name: _operand(value) for name, value in grant.presets.items()}
@@ -169,7 +172,7 @@ class Judge:
         held = self._held(batch.collection, [str(draft.key) for draft in drafts], grants, fetch)
         for draft in drafts:
             self._permit_change(batch, draft, held[str(draft.key)], faults)
-            draft.rule = rule_of(grants)
+            draft.rule = self.licence.rule_after(batch.collection, _changing(batch, draft))
 
     def permit_unseen(self, batch: Batch, faults: Faults) -> None:
         """Check changes that every permission allows of every row: which row it is does not matter."""
@@ -178,10 +181,11 @@ class Judge:
                 self._permit_change(batch, draft, self.licence.grants(batch.collection, "update"), faults)
 
     def _permit_change(self, batch: Batch, draft: Draft, held: tuple[Grant, ...], faults: Faults) -> None:
-        if not covered(held, _named(batch, draft) - {batch.key_field}):
+        names = _changing(batch, draft)
+        if not covered(held, names):
             raise forbidden()
         passing, failed = self._tried(held, batch.collection, draft)
-        for problem in failed if not passing else ():
+        for problem in failed if not passing or not covered(passing, names) else ():
             faults.add(problem, draft.place)
         for grant in passing:
             self._preset(grant, batch.collection, draft)
@@ -242,9 +246,20 @@ class Judge:
             if draft.rule is not None and draft.key is not None:
                 _keys_under(draft.rule, by_rule).append(draft.key)
         for rule, keys in by_rule:
-            rows = self._asked(batch.collection, keys, [rule], fetch)
-            if len(rows) < len(keys) or not all(holds for _, holds in rows):
-                raise forbidden()
+            self._require(batch.collection, keys, rule, fetch)
+
+    def check_column(self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch) -> None:
+        """Check rows whose column has changed against the rules that let it be; raises `Refused` FORBIDDEN."""
+        if self.licence.policy.admin or not keys:
+            return
+        rule = self.licence.rule_after(collection, [column])
+        if rule is not None:
+            self._require(collection, keys, rule, fetch)
+
+    def _require(self, collection: Collection, keys: Sequence[str], rule: Filter, fetch: Fetch) -> None:
+        rows = self._asked(collection, keys, [rule], fetch)
+        if len(rows) < len(keys) or not all(holds for _, holds in rows):
+            raise forbidden()
 
     def check_left(self, collection: Collection, fetch: Fetch, drafts: Sequence[Draft] = ()) -> None:
         """Let the keeper of a collection look at what a write has left."""
@@ -276,6 +291,11 @@ def _named(batch: Batch, draft: Draft) -> set[str]:
     return {str(name) for name in draft.sent} | tied
 
 
+def _changing(batch: Batch, draft: Draft) -> set[str]:
+    """Return the fields of a row that change: its key does not."""
+    return _named(batch, draft) - {batch.key_field}
+
+
 def _field_rules(collection: Collection) -> FieldRules:
     told = [(found, found.meta) for found in collection.fields.values() if found.meta]
     validations = [
@@ -293,7 +313,18 @@ def _message(meta: Json) -> str | None:
     return said if isinstance(said, str) and said else None
 
 
+def _converted(grant: Grant, found: Field, value: object) -> str:
+    """Return a preset as its column takes it; one that does not fit refuses the item, and the log says which."""
+    try:
+        return converter(found)(value)
+    except ValueError as error:
+        place = f"{found.collection}.{found.name}"
+        log.warning("permission %s refuses every item: its preset of %s: %s", grant.id, place, error)
+        raise forbidden() from None
+
+
 def _operand(value: object) -> Operand:
+    """Return what a preset says: a variable, or the value itself."""
     try:
         found = variable(value)
     except ValueError:

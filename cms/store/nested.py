@@ -28,8 +28,7 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
     parents: Parents = []
     _write(session, root, parents)
     _link_revisions(session, parents)
-    for batch in _batches(root):
-        session.judge.check(batch, session.transaction.execute)
+    _check(session, root)
     return [str(draft.key) for draft in root.drafts]
 
 
@@ -44,6 +43,16 @@ def _permit(session: Session, drafter: Drafter, root: Batch) -> None:
                 judge.permit_removal(collection, keys, fetch)
             else:
                 judge.permit_column(collection, keys, many.link.far, fetch)
+
+
+def _check(session: Session, root: Batch) -> None:
+    """Check what has been written against the rules that let it be; what left a list, too, has changed."""
+    judge, fetch = session.judge, session.transaction.execute
+    for batch in _batches(root):
+        judge.check(batch, fetch)
+        for many in batch.manys.values():
+            if not many.deletes:
+                judge.check_column(many.batch.collection, list(many.dropped), many.link.far, fetch)
 
 
 def _batches(batch: Batch) -> Iterator[Batch]:

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from cms import jsontext
 from cms.access.addresses import networks_of, require_admission
 from cms.access.app import EVERYBODYS, app_grants
+from cms.access.discretion import discretion
 from cms.access.policy import ADMIN, Actor, Policy, grant_of, policy_of
 from cms.config import Config
 from cms.errors import STATUS, Problem, Refused, forbidden, invalid_payload, unavailable
@@ -136,8 +137,8 @@ class Store:
             snapshot, hold = self._primary.current(), attempt >= ATTEMPTS_AT_EASE
             try:
                 if hold or once or turns.deadlocked:
-                    return self._write_within(snapshot, identity, plan, turns=turns, hold=hold)
-                return self._write(snapshot, identity, plan)
+                    return self._write_within(snapshot, identity, discreetly(plan), turns=turns, hold=hold)
+                return self._write(snapshot, identity, discreetly(plan))
             except Deadlock:
                 turns = Turns(once, deadlocked=True)
             except Stale as stale:
@@ -212,6 +213,29 @@ class Store:
 
     def _holds(self, snapshot: Snapshot) -> bool:
         return Version(*self.database.fetch(statement("find_version"))[0]) == snapshot.version
+
+
+def discreetly(plan: Callable[[Scene], Job[T]]) -> Callable[[Scene], Job[T]]:
+    """Return the plan of a write that tells its caller nothing of what is hidden from it."""
+
+    def planned(scene: Scene) -> Job[T]:
+        policy = scene.actor.policy
+        with discretion(policy):
+            job = plan(scene)
+        if policy.admin:
+            return job
+        at_once = job.at_once
+        return Job(
+            lambda transaction: _discreet(policy, lambda: job.within(transaction)),
+            at_once and (lambda: _discreet(policy, at_once)),
+        )
+
+    return planned
+
+
+def _discreet(policy: Policy, work: Callable[[], T]) -> T:
+    with discretion(policy):
+        return work()
 
 
 Fetch = Callable[[str, Sequence[object]], list[Row]]

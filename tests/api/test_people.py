@@ -114,6 +114,7 @@ def test_a_role_takes_networks_that_can_be_read(admin: Client) -> None:
         {"validation": {"size": {"_no": 1}}},
         {"presets": ["size"]},
         {"presets": {"gone": 1}},
+        {"presets": {"size": "much"}},
         {"fields": "size"},
         {"fields": ["gone"]},
     ],

@@ -58,7 +58,7 @@ def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: House) -> Non
     writer = member(
         files.stage,
         may("system_files"),
-        may("system_files", "description", action="update", permissions=rule),
+        may("system_files", "description", "filename_download", action="update", permissions=rule),
         may("system_files", action="delete", permissions=rule),
     )
     assert writer.patch(f"/files/{mine['id']}", {"description": "d"}).data["description"] == "d"

@@ -14,6 +14,7 @@ from cms.query.filters import parse_filter
 from cms.query.literals import Constants
 from cms.query.validation import parse_rule
 from cms.schema.model import Collection, Kind
+from cms.schema.payload import converter
 from cms.store.keepers.keeper import Keeper, one_of, unprocessable
 from cms.store.statements import statement
 from cms.store.store import Fetch, Scene
@@ -64,12 +65,25 @@ def _fit(collection: Collection, scene: Scene, rule: object, fields: object, pre
     for name in names:
         if name != ALL_FIELDS and name not in collection.fields:
             raise unprocessable(f'"{collection.name}" has no field "{name}"')
+    _fit_presets(collection, presets)
     if rule is None:
         return
     try:
         settled(parse_filter(rule, Constants(), parameter="permissions"), collection, scene.snapshot.catalogue)
     except Refused as refused:
         raise unprocessable(_reason(refused)) from None
+
+
+def _fit_presets(collection: Collection, presets: object) -> None:
+    """Refuse values that their columns do not take; what a variable stands for is known when an item is written."""
+    for name, value in presets.items() if isinstance(presets, dict) else ():
+        found = collection.fields[name]
+        if found.column is None or value is None or isinstance(value, str) and value.startswith("$"):
+            continue
+        try:
+            converter(found)(value)
+        except ValueError as error:
+            raise unprocessable(f'The preset of "{name}": {error}') from None
 
 
 def _listed(value: object) -> list[str]:

@@ -1,0 +1,49 @@
+"""What others than administrators are told of a write that fails: nothing of what is hidden from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from cms.access.policy import Policy
+from cms.access.structure import ACTIONS
+from cms.errors import Problem, Refused, forbidden
+
+
+@contextmanager
+def discretion(policy: Policy) -> Iterator[None]:
+    """Refuse what is refused inside as this caller may hear it.
+
+    A field that no permission of the caller speaks of is not named: what the service itself minds there is FORBIDDEN
+    as a whole, and of what the database minds only the code is left.
+    """
+    try:
+        yield
+    except Refused as refused:
+        if policy.admin:
+            raise
+        raise _discreet(refused, policy) from refused
+
+
+def _discreet(refused: Refused, policy: Policy) -> Refused:
+    problems = [(problem, _hidden(problem, policy)) for problem in refused.problems]
+    if any(problem.code == "FAILED_VALIDATION" and "field" in hidden for problem, hidden in problems):
+        return forbidden()
+    return Refused(_without(problem, hidden) for problem, hidden in problems)
+
+
+def _hidden(problem: Problem, policy: Policy) -> set[str]:
+    """Return what a problem must not name; the name of a constraint may hold those of hidden fields."""
+    collection, field = problem.extensions.get("collection"), problem.extensions.get("field")
+    if collection is None:
+        return set()
+    grants = [grant for action in ACTIONS for grant in policy.granted(str(collection), action)]
+    if not grants:
+        return {"collection", "field", "constraint"}
+    known = field is None or any(grant.covers(str(field)) for grant in grants)
+    return {"constraint"} if known else {"field", "constraint"}
+
+
+def _without(problem: Problem, names: set[str]) -> Problem:
+    return replace(problem, extensions={key: said for key, said in problem.extensions.items() if key not in names})
