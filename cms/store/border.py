@@ -22,6 +22,10 @@ class Deadlock(Stale):
     """Two transactions waited for each other, and this one was given up: all of it can be done again."""
 
 
+class Unforeseen(Exception):
+    """PostgreSQL refused in a way that is nobody's fault but the service's; told without a detail."""
+
+
 class Misfit(Stale):
     """PostgreSQL does not find what a statement names, in its own words; a new look may help, or may not."""
 
@@ -47,6 +51,8 @@ _CODES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
 
 _KEY = re.compile(r'\((?:"((?:[^"]|"")+)"|([^"(),: ]+))\)=\(')
 
+_OF_CONNECTIONS = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
+
 _MISFITS = (
     pg.UndefinedTable,
     pg.UndefinedColumn,
@@ -59,15 +65,18 @@ _MISFITS = (
 
 @contextmanager
 def border() -> Iterator[None]:
-    """Turn what psycopg raises inside into `Refused`, or `Stale` when the structure has moved."""
+    """Turn what psycopg raises inside into `Refused`, or `Stale` when the structure has moved.
+
+    The cause is kept only of what befalls a connection: any other may hold a row's data, which no log is to show.
+    """
     try:
         yield
     except psycopg.Error as error:
-        raise domain_error(error) from error
+        raise domain_error(error) from (error if isinstance(error, _OF_CONNECTIONS) else None)
 
 
 def domain_error(error: psycopg.Error) -> Exception:
-    """Return the error to raise instead; an unforeseen one is returned as it is and becomes a 500."""
+    """Return the error to raise instead; an unforeseen one becomes a 500."""
     for kind, (code, sentence) in _CODES.items():
         if isinstance(error, kind):
             return Refused(Problem(code, f"{sentence}.", _place(error)))
@@ -81,7 +90,8 @@ def domain_error(error: psycopg.Error) -> Exception:
         return _gone(error)  # the server went in the middle of its answer, which therefore has no code
     if _is_of_the_tables_making(error):
         return _conflict(error)
-    return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), error)
+    unforeseen = Unforeseen(f"{type(error).__name__}: {_said(error)}")
+    return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), unforeseen)
 
 
 def _is_of_the_tables_making(error: psycopg.Error) -> bool:
@@ -197,5 +207,5 @@ _OTHERS: tuple[tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], 
         ),
         _bad_value,
     ),
-    ((psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout), _gone),
+    (_OF_CONNECTIONS, _gone),
 )

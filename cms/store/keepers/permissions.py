@@ -77,8 +77,9 @@ def _fit(collection: Collection, scene: Scene, rule: object, fields: object, pre
 def _fit_presets(collection: Collection, presets: object) -> None:
     """Refuse values that their columns do not take; what a variable stands for is known when an item is written."""
     for name, value in presets.items() if isinstance(presets, dict) else ():
-        found = collection.fields[name]
-        if found.column is None or value is None or isinstance(value, str) and value.startswith("$"):
+        found = collection.fields.get(name)
+        varies = isinstance(value, str) and value.startswith("$")
+        if found is None or found.column is None or value is None or varies:
             continue
         try:
             converter(found)(value)

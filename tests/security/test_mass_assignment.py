@@ -1,0 +1,279 @@
+"""Fields that are not a caller's to set stay as they are, whichever way the payload comes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from cms.config import Config
+from tests.client import Answer, Client
+from tests.files.forms import House, house
+from tests.members import may, member, new_role
+from tests.things import Stage, Table, field, table
+
+Json = dict[str, Any]
+ACTIONS = ("read", "create", "update", "delete")
+ANYBODY = "5f6f9b1a-0000-4000-8000-000000000000"
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+@pytest.fixture(scope="module")
+def files(
+    settings: Config, tmp_path_factory: pytest.TempPathFactory, make_database: Callable[..., str], template: str
+) -> Iterator[House]:
+    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def stage(files: House) -> Stage:
+    return files.stage
+
+
+@pytest.fixture(scope="module")
+def stamped(stage: Stage) -> Table:
+    """Things that the service stamps, and notes that point to them."""
+    return table(
+        stage.admin,
+        field("title", "string"),
+        field("hidden", "string", default_value="default"),
+        field("made", "timestamp", special="date-created"),
+        field("maker", "uuid", special="user-created"),
+        field("maker_role", "uuid", special="role-created"),
+        field("changed", "timestamp", special="date-updated"),
+        field("changer", "uuid", special="user-updated"),
+    )
+
+
+@pytest.fixture(scope="module")
+def notes(stage: Stage, stamped: Table) -> Table:
+    found = table(stage.admin, field("thing", "integer"))
+    meta = {"one_field": "notes"}
+    relation = {"collection": found.name, "field": "thing", "related_collection": stamped.name, "meta": meta}
+    assert stage.admin.post("/relations", relation).status == 200
+    return found
+
+
+def ways(caller: Client, things: Table, notes: Table, key: int, note: int, said: Json) -> list[Answer]:
+    """Send what is said of a thing in every way that there is."""
+    named = {"id": key, **said}
+    operations: list[Json] = [
+        {"method": "create", "collection": things.name, "data": said},
+        {"method": "update", "collection": things.name, "key": key, "data": said},
+        {"method": "update", "collection": things.name, "keys": [key], "data": said},
+    ]
+    return [
+        caller.post(things.path, said),
+        caller.post(things.path, [{"title": "x"}, said]),
+        caller.patch(f"{things.path}/{key}", said),
+        caller.patch(things.path, [named]),
+        caller.patch(things.path, {"keys": [key], "data": said}),
+        caller.patch(things.path, {"query": {"filter": {"id": key}}, "data": said}),
+        caller.post(notes.path, {"thing": said}),
+        caller.patch(f"{notes.path}/{note}", {"thing": said}),
+        caller.patch(f"{notes.path}/{note}", {"thing": named}),
+        caller.post(notes.path, {"thing": {"notes": [{"thing": 1}], **said}}),
+        *(caller.post("/batch", {"operations": [operation]}) for operation in operations),
+    ]
+
+
+def test_a_hidden_field_is_set_by_nobody_and_looks_like_one_that_is_not_there(
+    stage: Stage, stamped: Table, notes: Table
+) -> None:
+    (thing,) = stamped.add({"title": "x"})
+    (note,) = notes.add({"thing": thing["id"]})
+    allowed = [may(stamped.name, "id", "title", "notes", action=action) for action in ACTIONS]
+    caller = member(stage, *allowed, *(may(notes.name, action=action) for action in ACTIONS))
+    before = stage.value(f"SELECT count(*) FROM {stamped.name}")
+    for name in ("hidden", "maker", "made", "__proto__", "constructor", "id\x00", "title "):
+        answers = ways(caller, stamped, notes, thing["id"], note["id"], {"title": "y", name: "z"})
+        missing = ways(caller, stamped, notes, thing["id"], note["id"], {"title": "y", "nowhere": "z"})
+        assert [answer.status for answer in answers] == [403] * len(answers), name
+        assert [answer.text for answer in answers] == [answer.text for answer in missing]
+    assert stage.value(f"SELECT count(*) FROM {stamped.name}") == before
+    assert stamped.get(fields="title,hidden", **{"filter[id]": thing["id"]}).data == [
+        {"title": "x", "hidden": "default"}
+    ]
+
+
+def test_what_the_service_stamps_is_its_own_whatever_is_sent(stage: Stage, stamped: Table, notes: Table) -> None:
+    (thing,) = stamped.add({"title": "x"})
+    (note,) = notes.add({"thing": thing["id"]})
+    permissions = [may(name, action=action) for name in (stamped.name, notes.name) for action in ACTIONS]
+    long_ago = "2001-01-01T00:00:00Z"
+    said = {"maker": ANYBODY, "maker_role": ANYBODY, "made": long_ago, "changed": long_ago, "changer": ANYBODY}
+    caller = member(stage, *permissions, may("system_users", "id", permissions={"id": "$CURRENT_USER"}))
+    me = caller.get("/users/me").data["id"]
+    for body in (said, {"title": "y", **said}):
+        for answer in ways(caller, stamped, notes, thing["id"], note["id"], body):
+            assert answer.status == 200, answer.text
+    rows = stamped.get(fields="maker,maker_role,changer,made,changed", limit=-1, **{"filter[maker]": ANYBODY}).data
+    changed = stamped.get(**{"filter[id][_gt]": thing["id"]}, limit=-1).data
+    assert {row["maker"] for row in changed} == {me}
+    assert not [row for row in changed if row["made"] < "2020"]
+    assert not [row for row in stamped.get(limit=-1).data if (row["changed"] or "9") < "2020"]
+    assert {row["changer"] for row in stamped.get(limit=-1).data} <= {me, None}
+    # What was stamped once is a value like any other afterwards: fields of a permission keep it from being changed.
+    assert rows == [] or {row["changer"] for row in rows} == {me}
+
+
+def test_a_preset_stands_under_the_payload_and_cannot_be_asked_to_be_more(stage: Stage, stamped: Table) -> None:
+    creating = may(
+        stamped.name, "title", action="create", presets={"hidden": "preset", "maker": ANYBODY, "id": 999_999}
+    )
+    caller = member(stage, creating, may(stamped.name, "title", "hidden", "maker"))
+    made = caller.post(stamped.path, {"title": "x"}).data
+    assert (made["hidden"], made["maker"] == ANYBODY) == ("preset", False)
+    assert caller.post(stamped.path, {"title": "x", "hidden": "mine"}).status == 403
+
+
+def test_a_singleton_takes_no_field_that_is_hidden(stage: Stage) -> None:
+    fields = [field("title", "string"), field("hidden", "string", default_value="default")]
+    body = {"collection": "about", "schema": {}, "meta": {"singleton": True}, "fields": fields}
+    assert stage.admin.post("/collections", body).status == 200
+    caller = member(stage, *(may("about", "title", action=action) for action in ACTIONS))
+    for _ in range(2):  # while it is not there, and when it is
+        for name in ("hidden", "nowhere", "id"):
+            assert caller.patch("/items/about", {"title": "x", name: 7}).codes == ["FORBIDDEN"], name
+            operation = {"method": "update", "collection": "about", "data": {name: 7}}
+            assert caller.post("/batch", {"operations": [operation]}).codes == ["FORBIDDEN"]
+        assert caller.patch("/items/about", {"title": "x"}).data == {"title": "x"}
+    assert stage.admin.get("/items/about").data["hidden"] == "default"
+
+
+USER_FIELDS: list[Json] = [
+    {"role": ANYBODY},
+    {"status": "active"},
+    {"token": "a-token-of-my-own-choice"},
+    {"provider": "x"},
+    {"external_identifier": "x"},
+    {"auth_data": {"x": 1}},
+    {"tfa_secret": None},
+    {"failed_logins": 0},
+    {"login_after": None},
+    {"tfa_step": 0},
+    {"unverified": False},
+]
+
+
+@pytest.mark.parametrize("said", USER_FIELDS, ids=lambda said: next(iter(said)))
+def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, said: Json) -> None:
+    posts = table(stage.admin, field("author", "uuid"))
+    relation = {"collection": posts.name, "field": "author", "related_collection": "system_users"}
+    assert stage.admin.post("/relations", relation).status == 200
+    permissions = [may(name, action=action) for name in ("system_users", posts.name) for action in ACTIONS]
+    caller = member(stage, *permissions)
+    me = caller.get("/users/me").data["id"]
+    (post,) = posts.add({"author": me})
+    whole = "SELECT string_agg(t::text, '|' ORDER BY id) FROM system_users AS t"
+    before = stage.value(whole)
+    users = Table(caller, "system_users")
+    for answer in (
+        *(caller.post(path, {"email": "x@example.com", **said}) for path in ("/users", users.path)),
+        *(caller.patch(path, said) for path in ("/users/me", f"/users/{me}", f"{users.path}/{me}")),
+        caller.patch("/users", [{"id": me, **said}]),
+        caller.patch("/users", {"keys": [me], "data": said}),
+        caller.patch("/users", {"query": {"filter": {"id": me}}, "data": said}),
+        caller.post(posts.path, {"author": {"email": "x@example.com", **said}}),
+        caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me, **said}}),
+        *(
+            caller.post("/batch", {"operations": [{"method": "update", "collection": "system_users", **named}]})
+            for named in ({"key": me, "data": said}, {"keys": [me], "data": said}, {"data": [{"id": me, **said}]})
+        ),
+    ):
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
+    assert stage.value(whole) == before
+
+
+OWNED: list[Json] = [
+    {"filename_disk": "../../../etc/passwd"},
+    {"filesize": 0},
+    {"type": "text/html"},
+    {"uploaded_by": ANYBODY},
+    {"uploaded_on": "2001-01-01T00:00:00Z"},
+    {"modified_by": ANYBODY},
+    {"modified_on": "2001-01-01T00:00:00Z"},
+    {"width": 1},
+    {"metadata": {"x": 1}},
+    {"charset": "x"},
+]
+
+
+@pytest.mark.parametrize("said", OWNED, ids=lambda said: next(iter(said)))
+def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, said: Json) -> None:
+    stage = files.stage
+    posts = table(stage.admin, field("cover", "uuid"))
+    relation = {"collection": posts.name, "field": "cover", "related_collection": "system_files"}
+    assert stage.admin.post("/relations", relation).status == 200
+    permissions = [may(name, action=action) for name in ("system_files", posts.name) for action in ACTIONS]
+    found = files.add(b"content", "a.txt")
+    (post,) = posts.add({"cover": found["id"]})
+    ((name, value),) = said.items()
+    for caller in (stage.admin, member(stage, *permissions)):
+        with files.nothing_stays():
+            for answer in (
+                caller.post("/files", {"filename_download": "x.png", "data": PNG, **said}),
+                files.send("POST", "/files", (name, str(value)), ("file", b"x", "x.txt"), client=caller),
+                files.send("PATCH", f"/files/{found['id']}", (name, str(value)), ("file", b"x", "x"), client=caller),
+                caller.patch(f"/files/{found['id']}", said),
+                caller.patch("/files", [{"id": found["id"], **said}]),
+                caller.patch("/files", {"keys": [found["id"]], "data": said}),
+                caller.post("/items/system_files", said),
+                caller.patch(f"/items/system_files/{found['id']}", said),
+                caller.post(posts.path, {"cover": said}),
+                caller.patch(f"{posts.path}/{post['id']}", {"cover": {"id": found["id"], **said}}),
+                caller.post(
+                    "/batch",
+                    {
+                        "operations": [
+                            {"method": "update", "collection": "system_files", "key": found["id"], "data": said}
+                        ]
+                    },
+                ),
+            ):
+                assert answer.status in (400, 403), answer.text
+            assert stage.admin.get(f"/files/{found['id']}").data == found
+
+
+def test_a_content_is_replaced_by_who_may_change_the_name_of_the_file(files: House) -> None:
+    found = files.add(b"content", "a.txt")
+    caller = member(files.stage, may("system_files"), may("system_files", "title", "description", action="update"))
+    with files.nothing_stays():
+        answer = files.send("PATCH", f"/files/{found['id']}", ("file", b"evil", "b.html"), client=caller)
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert files.admin.get(f"/files/{found['id']}").data == found
+
+
+def test_system_collections_are_written_by_their_own_calls_only(stage: Stage) -> None:
+    """Neither items, nor batches, nor what is nested reaches history, sessions, structure or the queue."""
+    with psycopg.connect(stage.dsn) as connection:
+        rows = connection.execute("SELECT relname FROM pg_class WHERE relname ~ '^system_|^procrastinate_'").fetchall()
+    open_to = {"system_users", "system_roles", "system_permissions", "system_settings"}
+    names = {name for (name,) in rows} - open_to
+    everything = [may(name, action=action) for name in sorted(names) for action in ACTIONS]
+    caller = member(stage, *everything)
+    before = stage.value("SELECT count(*) FROM system_activity")
+    for name in ("system_activity", "system_revisions", "system_collections", "system_fields", "system_sessions"):
+        for answer in (
+            caller.post(f"/items/{name}", {"action": "login"}),
+            caller.patch(f"/items/{name}/1", {"action": "login"}),
+            caller.patch(f"/items/{name}", {"query": {}, "data": {"action": "x"}}),
+            caller.delete(f"/items/{name}/1"),
+            caller.delete(f"/items/{name}", {"query": {}}),
+            caller.post("/batch", {"operations": [{"method": "delete", "collection": name, "query": {}}]}),
+        ):
+            assert answer.status in (403, 404), (name, answer.text)
+    assert stage.value("SELECT count(*) FROM system_activity") == before
+
+
+def test_nobody_registers_or_is_invited_into_more_than_the_settings_say(stage: Stage) -> None:
+    role = new_role(stage)
+    assert stage.admin.patch("/settings", {"public_registration": True, "public_registration_role": role}).status == 200
+    said = {"role": ANYBODY, "status": "active", "admin_access": True, "id": ANYBODY, "token": "x" * 20}
+    body = {"email": "me@example.com", "password": "a long password", **said}
+    assert stage.anonymous.post("/users/register", body).status == 204
+    row = "SELECT role::text || status || (token IS NULL) || (id <> '{}') FROM system_users WHERE email = '{}'"
+    assert stage.value(row.format(ANYBODY, "me@example.com")) == f"{role}drafttruetrue"

@@ -1,0 +1,262 @@
+"""Who writes learns nothing of hidden rows and fields, but for what docs/permissions.md says cannot be helped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from cms.config import Config
+from tests.client import Answer, Client
+from tests.members import may, member
+from tests.things import Stage, Table, field, staged, table
+
+FORBIDDEN = '{"errors":[{"message":"You don\'t have permission to access this.","extensions":{"code":"FORBIDDEN"}}]}'
+SEEN = {"state": {"_eq": "seen"}}
+
+
+@dataclass(frozen=True)
+class Desk:
+    """Notes of which those that are `seen` may be read; `secret` and everything of `vaults` may not."""
+
+    stage: Stage
+    notes: Table
+    vaults: Table
+    seen: int
+    hidden: int
+
+    def member(self, *permissions: dict[str, Any]) -> Client:
+        return member(self.stage, *permissions)
+
+    def reading(self, *more: dict[str, Any]) -> Client:
+        return self.member(may(self.notes.name, "id", "title", "state", permissions=SEEN), *more)
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def desk(stage: Stage) -> Desk:
+    notes = table(
+        stage.admin,
+        field("title", "string", is_unique=True),
+        field("state", "string", default_value="seen"),
+        field("secret", "string", is_unique=True),
+        field("vault", "integer"),
+        field("place", "integer"),
+        sort_field="place",
+    )
+    vaults = table(stage.admin, field("name", "string"))
+    relation = {
+        "collection": notes.name,
+        "field": "vault",
+        "related_collection": vaults.name,
+        "meta": {"one_field": "notes"},
+        "schema": {"on_delete": "NO ACTION"},
+    }
+    assert stage.admin.post("/relations", relation).status == 200
+    vaults.add({"name": "deep"})
+    seen, hidden = notes.add(
+        {"title": "One", "secret": "alpha", "vault": 1}, {"title": "Two", "state": "hidden", "secret": "beta"}
+    )
+    return Desk(stage, notes, vaults, seen["id"], hidden["id"])
+
+
+def batch(caller: Client, operation: dict[str, Any]) -> Answer:
+    return caller.post("/batch", {"operations": [operation]})
+
+
+def same(*answers: Answer) -> bool:
+    return len({(answer.status, answer.text) for answer in answers}) == 1
+
+
+def test_no_write_tells_a_hidden_item_from_one_that_never_was(desk: Desk) -> None:
+    name, path = desk.notes.name, desk.notes.path
+    caller = desk.reading(*(may(name, action=action, permissions=SEEN) for action in ("create", "update", "delete")))
+    for ask in (
+        lambda key: caller.patch(f"{path}/{key}", {"title": "x"}),
+        lambda key: caller.patch(f"{path}/{key}", {"nowhere": "x"}),
+        lambda key: caller.patch(f"{path}/{key}", {}),
+        lambda key: caller.patch(path, {"keys": [key], "data": {"title": "x"}}),
+        lambda key: caller.patch(path, {"keys": [desk.seen, key], "data": {"state": "x"}}),
+        lambda key: caller.patch(path, [{"id": key, "title": "x"}]),
+        lambda key: caller.patch(path, {"query": {"filter": {"id": key}}, "data": {"title": "x"}}),
+        lambda key: caller.delete(f"{path}/{key}"),
+        lambda key: caller.delete(path, [key]),
+        lambda key: caller.delete(path, {"query": {"filter": {"id": key}}}),
+        lambda key: caller.send("PATCH", f"{path}/{key}", {"title": "x"}, **{"If-Match": '"0-0"'}),
+        lambda key: caller.send("DELETE", f"{path}/{key}", **{"If-Match": '"0-0"'}),
+        lambda key: caller.post("/comments", {"collection": name, "item": key, "comment": "x"}),
+        lambda key: caller.post(f"/utils/sort/{name}", {"item": key, "to": desk.seen}),
+        lambda key: caller.post(f"/utils/sort/{name}", {"item": desk.seen, "to": key}),
+        lambda key: batch(caller, {"method": "update", "collection": name, "key": key, "data": {}}),
+        lambda key: batch(caller, {"method": "delete", "collection": name, "key": key}),
+    ):
+        assert same(ask(desk.hidden), ask(987654)), ask(desk.hidden).text
+    assert desk.notes.column("title", f"filter[id]={desk.hidden}") == ["Two"]
+
+
+def test_no_query_of_a_write_looks_at_what_is_hidden(desk: Desk) -> None:
+    name, path = desk.notes.name, desk.notes.path
+    caller = desk.reading(may(name, "title", action="update"), may(name, action="delete"))
+    for query in (
+        {"filter": {"secret": {"_starts_with": "a"}}},
+        {"filter": {"vault": {"name": {"_eq": "deep"}}}},
+        {"filter": {"_or": [{"secret": {"_null": True}}, {"id": desk.seen}]}},
+        {"sort": ["secret"], "limit": 1},
+        {"filter": {"nowhere": 1}},
+        {"sort": ["nowhere"]},
+    ):
+        for answer in (
+            caller.patch(path, {"query": query, "data": {"title": "x"}}),
+            caller.delete(path, {"query": query}),
+            batch(caller, {"method": "delete", "collection": name, "query": query}),
+        ):
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), query
+    assert caller.delete(path, {"query": {"search": "alpha"}}).status == 204
+    assert desk.notes.column("id") == [desk.seen, desk.hidden]
+
+
+def test_what_the_database_minds_is_told_without_hidden_names(desk: Desk) -> None:
+    name, path = desk.notes.name, desk.notes.path
+    blind = {"presets": {"secret": "beta", "vault": 1}}
+    taken = desk.reading(may(name, "title", action="create", **blind)).post(path, {"title": "fresh"})
+    assert taken.errors == [
+        {"message": "A value that must be unique is already there.", "collection": name, "code": "RECORD_NOT_UNIQUE"}
+    ]
+    own = desk.reading(may(name, "title", action="create")).post(path, {"title": "Two"})
+    assert own.errors[0]["field"] == "title"
+    in_use = desk.member(may(desk.vaults.name), may(desk.vaults.name, action="delete")).delete(f"{desk.vaults.path}/1")
+    assert (in_use.codes, name in in_use.text, "vault_f" in in_use.text) == (["INVALID_FOREIGN_KEY"], False, False)
+    everything = desk.stage.admin.delete(f"{desk.vaults.path}/1").errors[0]
+    assert (everything["collection"], everything["constraint"]) == (name, f"{name}_vault_fkey")
+
+
+@pytest.mark.parametrize("rule", [{"secret": {"_eq": "x"}}, {"vault": {"_nnull": True}}])
+def test_validation_of_a_hidden_field_is_a_plain_refusal(desk: Desk, rule: dict[str, object]) -> None:
+    for answer in (
+        desk.reading(may(desk.notes.name, "title", action="create", validation=rule)).post(
+            desk.notes.path, {"title": "y"}
+        ),
+        desk.reading(
+            may(desk.notes.name, "title", action="update", validation={**rule, "secret": {"_submitted": True}})
+        ).patch(f"{desk.notes.path}/{desk.seen}", {"title": "y"}),
+    ):
+        assert (answer.status, answer.text) == (403, FORBIDDEN)
+
+
+def test_a_required_field_that_is_hidden_is_not_named(stage: Stage) -> None:
+    things = table(stage.admin, field("title", "string"), field("inner", "string", is_nullable=False))
+    caller = member(stage, may(things.name, "title", action="create"), may(things.name, "id", "title"))
+    assert caller.post(things.path, {"title": "x"}).text == FORBIDDEN
+    assert batch(caller, {"method": "create", "collection": things.name, "data": {}}).codes == ["FORBIDDEN"]
+    reader = member(stage, may(things.name, "title", action="create"), may(things.name))
+    assert reader.post(things.path, {"title": "x"}).errors[0]["field"] == "inner"
+
+
+@pytest.mark.parametrize("path", ["email", "role.name", "last_name", "token"])
+def test_a_failed_validation_does_not_tell_what_a_path_from_the_caller_leads_to(desk: Desk, path: str) -> None:
+    rule = {"title": {"_eq": f"$CURRENT_USER.{path}"}}
+    caller = desk.reading(may(desk.notes.name, "title", action="create", validation=rule))
+    answer = caller.post(desk.notes.path, {"title": "guess"})
+    assert answer.errors == [
+        {
+            "message": 'Validation failed for "title": the rule "eq" does not hold.',
+            "collection": desk.notes.name,
+            "field": "title",
+            "path": ["title"],
+            "type": "eq",
+            "code": "FAILED_VALIDATION",
+        }
+    ]
+
+
+def test_nested_keys_tell_nothing_of_hidden_items(desk: Desk) -> None:
+    caller = desk.member(
+        may(desk.vaults.name),
+        may(desk.vaults.name, action="update"),
+        may(desk.notes.name, "id", "title", "vault", permissions=SEEN),
+        may(desk.notes.name, action="update"),
+        may(desk.notes.name, action="delete"),
+    )
+    path = f"{desk.vaults.path}/1"
+    for ask in (
+        lambda key: caller.patch(path, {"notes": [key]}),
+        lambda key: caller.patch(path, {"notes": {"update": [{"id": key, "title": "x"}]}}),
+        lambda key: caller.patch(path, {"notes": {"delete": [key]}}),
+        lambda key: caller.patch(path, {"notes": {"update": [key], "delete": [desk.seen]}}),
+    ):
+        assert same(ask(desk.hidden), ask(987654))
+        assert ask(desk.hidden).status == 400
+    assert desk.notes.column("vault") == [1, None]
+
+
+def test_revisions_of_hidden_items_are_no_way_back_to_them(desk: Desk) -> None:
+    admin, name = desk.stage.admin, desk.notes.name
+    revisions = f"filter[collection]={name}&fields=id&filter[item]={desk.hidden}"
+    (revision,) = [row["id"] for row in admin.get(f"/revisions?{revisions}").data]
+    writing = may(name, action="update", permissions=SEEN)
+    blind = desk.reading(writing)
+    assert same(blind.post(f"/utils/revert/{revision}"), blind.post("/utils/revert/987654"))
+    sees_its_own = desk.reading(writing, may("system_revisions", permissions={"item": {"_eq": str(desk.seen)}}))
+    assert same(sees_its_own.post(f"/utils/revert/{revision}"), sees_its_own.post("/utils/revert/987654"))
+    sees_all = desk.reading(writing, may("system_revisions"))
+    assert sees_all.post(f"/utils/revert/{revision}").codes == ["NOT_FOUND"]
+    for query in ("", "?fields=data", "?export=csv"):
+        assert same(*(sees_all.get(f"{desk.notes.path}/{key}/revisions{query}") for key in (desk.hidden, 987654)))
+
+
+def test_nobody_gets_the_kept_answer_of_another_caller(desk: Desk) -> None:
+    things = table(desk.stage.admin, field("title", "string"))
+    permissions = [may(things.name, action="create"), may(things.name)]
+    one, other = desk.member(*permissions), desk.member(*permissions)
+    key, body = {"Idempotency-Key": "shared"}, {"title": "x"}
+    first = one.send("POST", things.path, body, **key)
+    assert one.send("POST", things.path, body, **key).text == first.text
+    assert other.send("POST", things.path, body, **key).data["id"] != first.data["id"]
+    assert desk.stage.anonymous.send("POST", things.path, body, **key).status == 403
+    assert desk.stage.admin.send("POST", things.path, body, **key).data["id"] != first.data["id"]
+
+
+def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk) -> None:
+    """Another permission, for another field, lends neither its rows nor the lack of a validation."""
+    things = table(desk.stage.admin, field("title", "string"), field("state", "string"), field("note", "string"))
+    (row,) = things.add({"title": "a", "state": "draft"})
+    path, name = f"{things.path}/{row['id']}", things.name
+    validated = may(name, "title", action="update", validation={"title": {"_neq": "bad"}})
+    caller = desk.member(validated, may(name, "note", action="update"), may(name))
+    assert caller.patch(path, {"title": "bad"}).codes == ["FAILED_VALIDATION"]
+    assert caller.patch(path, {"title": "bad", "note": "x"}).codes == ["FAILED_VALIDATION"]
+    assert caller.patch(path, {"title": "good", "note": "x"}).status == 200
+    drafts = may(name, "state", "title", action="update", permissions={"state": {"_eq": "draft"}})
+    caller = desk.member(drafts, may(name, "note", action="update", permissions={"state": {"_eq": "live"}}), may(name))
+    assert caller.patch(path, {"state": "live"}).status == 403
+    assert caller.patch(things.path, {"keys": [row["id"]], "data": {"state": "live"}}).status == 403
+    assert caller.patch(path, {"title": "b"}).status == 200
+    both = desk.member(drafts, may(name, "state", action="update", permissions={"state": {"_eq": "live"}}), may(name))
+    assert both.patch(path, {"state": "live"}).data["state"] == "live"
+
+
+def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(desk: Desk) -> None:
+    admin = desk.stage.admin
+    lists, rows = table(admin, field("name", "string")), table(admin, field("list", "integer"))
+    meta = {"one_field": "rows"}
+    relation = {"collection": rows.name, "field": "list", "related_collection": lists.name, "meta": meta}
+    assert admin.post("/relations", relation).status == 200
+    (found,) = lists.add({"name": "a", "rows": [{}, {}]})
+    kept = {"list": {"_nnull": True}}
+    caller = desk.member(
+        may(lists.name),
+        may(lists.name, action="update"),
+        may(rows.name),
+        may(rows.name, action="update", permissions=kept),
+    )
+    assert caller.patch(f"{rows.path}/1", {"list": None}).status == 403
+    for said in ([], [1], {"delete": [1]}):
+        assert caller.patch(f"{lists.path}/{found['id']}", {"rows": said}).status == 403
+    assert rows.column("list") == [found["id"]] * 2
