@@ -36,6 +36,7 @@ class Duties:
     key: Field | None
     stamps: Values
     optional_stamps: Values
+    unsendable: tuple[str, ...]
     uuids: tuple[str, ...]
     counting: tuple[str, ...]
     required: tuple[Field, ...]
@@ -54,6 +55,7 @@ def duties_of_change(collection: Collection, writer: Writer) -> Duties:
 
 def complete_new(values: Values, duties: Duties) -> list[Problem]:
     """Fill what a new row gets by itself, and return which required fields are missing."""
+    _drop(values, duties)
     _fill(values, duties)
     for name in duties.uuids:
         if values.get(name) is None:
@@ -70,9 +72,16 @@ def complete_new(values: Values, duties: Duties) -> list[Problem]:
 
 def complete_change(values: Values, duties: Duties) -> list[Problem]:
     """Stamp a row that changes, and return which fields are null that must not be."""
+    _drop(values, duties)
     if len(values) > (duties.key is not None and duties.key.name in values):
         _fill(values, duties)
     return [missing(found) for found in duties.not_null if values.get(found.name, "") is None]
+
+
+def _drop(values: Values, duties: Duties) -> None:
+    """Leave out what the service stamps at another time."""
+    for name in duties.unsendable:
+        values.pop(name, None)
 
 
 def _fill(values: Values, duties: Duties) -> None:
@@ -87,10 +96,16 @@ def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> 
     fields = [found for found in collection.columns if found is key or not (found.column and found.column.generated)]
     stamped = [(found, _stamp(found, writer, markers)) for found in fields if markers.intersection(found.special)]
     always = {found.name: said for found, said in stamped if said is not None or _is_nullable(found)}
+    others = (_ON_CREATE | _ON_UPDATE) - markers
+
+    def can_wait(found: Field) -> bool:
+        return markers is _ON_UPDATE or not _is_required(found)
+
     return Duties(
         key=key,
         stamps=always,
         optional_stamps={found.name: said for found, said in stamped if found.name not in always},
+        unsendable=tuple(found.name for found in fields if others.intersection(found.special) and can_wait(found)),
         uuids=_names(fields, lambda found: "uuid" in found.special),
         counting=_names(fields, _counts_up),
         required=tuple(found for found in fields if _is_required(found)),

@@ -1,0 +1,190 @@
+"""Nobody gets more rights than an administrator gave: by roles, permissions, users, shares, or what is nested."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cms.config import Config
+from tests.client import Answer, Client
+from tests.members import may, member_of, new_role
+from tests.security.footprints import footprint
+from tests.things import Stage, Table, field, staged, table
+
+Json = dict[str, Any]
+ACTIONS = ("read", "create", "update", "delete", "share")
+POWERS = ("system_users", "system_roles", "system_permissions", "system_settings", "system_shares", "system_presets")
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def links(stage: Stage) -> Table:
+    """Items that point to a user, a role and a permission."""
+    found = table(stage.admin, field("user", "uuid"), field("role", "uuid"), field("permission", "integer"))
+    for name, target in (("user", "system_users"), ("role", "system_roles"), ("permission", "system_permissions")):
+        relation = {"collection": found.name, "field": name, "related_collection": target}
+        assert stage.admin.post("/relations", relation).status == 200
+    return found
+
+
+def mighty(stage: Stage, links: Table) -> tuple[Client, str, str]:
+    """Return a member who has every permission there can be and is no administrator, its id and role."""
+    role = new_role(stage, *(may(name, action=action) for name in (*POWERS, links.name) for action in ACTIONS))
+    caller = member_of(stage, role)
+    return caller, caller.get("/users/me").data["id"], role
+
+
+def batch(caller: Client, method: str, collection: str, **said: Any) -> Answer:
+    return caller.post("/batch", {"operations": [{"method": method, "collection": collection, **said}]})
+
+
+def test_no_permission_lets_a_member_write_rights(stage: Stage, links: Table) -> None:
+    caller, me, role = mighty(stage, links)
+    admin_role = stage.admin.get("/users/me").data["role"]
+    other = new_role(stage, name="Others")
+    (link,) = links.add({"user": me, "role": role})
+    path, mine = f"{links.path}/{link['id']}", {"id": me}
+    permission = {"role": role, "collection": links.name, "action": "read", "fields": ["*"]}
+    (own,) = [row["id"] for row in stage.admin.get("/permissions", limit=1, **{"filter[role]": role}).data]
+    before = footprint(stage.dsn)
+    for answer in (
+        caller.post("/roles", {"name": "x"}),
+        caller.post("/roles", {"name": "x", "admin_access": True, "users": [me]}),
+        *(
+            caller.patch(f"/roles/{key}", said)
+            for key in (role, other, admin_role)
+            for said in (
+                {"admin_access": True},
+                {"parent": admin_role},
+                {"ip_access": []},
+                {"enforce_tfa": False},
+                {"users": [me]},
+                {"users": [{"id": me}]},
+                {"users": {"create": [{"email": "x@example.com"}]}},
+                {"users": {"update": [mine], "delete": [me]}},
+                {"users": []},
+                {"name": "x"},
+            )
+        ),
+        *(caller.delete(f"/roles/{key}") for key in (role, other, admin_role)),
+        caller.delete("/roles", {"query": {}}),
+        caller.patch("/roles", {"query": {}, "data": {"admin_access": True}}),
+        caller.post("/permissions", permission),
+        caller.post("/permissions", {**permission, "role": None}),
+        caller.patch(f"/permissions/{own}", {"permissions": None}),
+        caller.delete(f"/permissions/{own}"),
+        caller.patch(path, {"role": {"id": role, "admin_access": True}}),
+        caller.patch(path, {"role": {"name": "x", "admin_access": True}}),
+        caller.patch(path, {"role": {"id": admin_role, "users": [me]}}),
+        caller.patch(path, {"permission": permission}),
+        caller.patch(path, {"permission": {"id": own, "fields": ["*"]}}),
+        caller.patch(path, {"user": {"id": me, "role": admin_role}}),
+        caller.patch(path, {"user": {"id": me, "role": {"id": role, "admin_access": True}}}),
+        caller.patch(path, {"user": {"id": me, "role": {"name": "x", "admin_access": True}}}),
+        caller.post(links.path, {"user": {"email": "x@example.com", "role": admin_role}}),
+        batch(caller, "update", "system_users", key=me, data={"role": admin_role}),
+        batch(caller, "create", "system_roles", data={"name": "x", "users": [me]}),
+        batch(caller, "update", "system_settings", data={"public_registration_role": admin_role}),
+        caller.patch("/settings", {"public_registration": True, "public_registration_role": admin_role}),
+        caller.post("/users/invite", {"email": "x@example.com", "role": admin_role}),
+        caller.post("/items/system_shares", {"collection": links.name, "item": 1, "role": admin_role}),
+        caller.post("/utils/cache/clear"),
+        caller.get(f"/permissions/explain?user={me}&collection={links.name}&action=read"),
+    ):
+        assert (answer.status, set(answer.codes)) == (403, {"FORBIDDEN"}), answer.text
+    after = footprint(stage.dsn)
+    assert {name for name in before if before[name] != after[name]} == set()
+    assert caller.patch(path, {"role": role, "user": {"id": me}}).status == 200  # a key alone changes nothing of it
+
+
+@pytest.mark.parametrize("status", ["active", "invited", "suspended", "draft", "archived"])
+def test_what_an_administrator_logs_in_with_is_out_of_reach_in_any_state(
+    stage: Stage, links: Table, status: str
+) -> None:
+    caller, _, _ = mighty(stage, links)
+    admin_role = stage.admin.get("/users/me").data["role"]
+    deputies = stage.admin.post("/roles", {"name": "Deputies", "parent": admin_role}).data["id"]
+    for role in (admin_role, deputies):
+        key = stage.admin.post(
+            "/users", {"email": f"{status}-{role}@example.com", "role": role, "status": status}
+        ).data["id"]
+        (link,) = links.add({"user": key})
+        for said in ({"email": "mine@example.com"}, {"password": "mine"}, {"token": None}, {"tfa_secret": None}):
+            for answer in (
+                caller.patch(f"/users/{key}", said),
+                caller.patch("/users", {"keys": [key], "data": said}),
+                caller.patch("/users", {"query": {"filter": {"id": key}}, "data": said}),
+                caller.patch(f"{links.path}/{link['id']}", {"user": {"id": key, **said}}),
+                batch(caller, "update", "system_users", key=key, data=said),
+            ):
+                assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
+        for answer in (caller.delete(f"/users/{key}"), caller.delete("/users", {"query": {"filter": {"id": key}}})):
+            assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert caller.patch(f"/users/{key}", {"title": "Dr"}).status == 200
+
+
+def test_somebody_elses_items_are_theirs(stage: Stage) -> None:
+    """Of users who each may change what is theirs, none reaches another's, by key, batch, query or list."""
+    things = table(stage.admin, field("title", "string"), field("owner", "uuid", special="user-created"))
+    notes = table(stage.admin, field("text", "string"), field("thing", "integer"), field("owner", "uuid"))
+    meta = {"one_field": "notes"}
+    relation = {"collection": notes.name, "field": "thing", "related_collection": things.name, "meta": meta}
+    assert stage.admin.post("/relations", relation).status == 200
+    mine = {"owner": {"_eq": "$CURRENT_USER"}}
+    own = [may(name, action=act, permissions=mine) for name in (things.name, notes.name) for act in ACTIONS]
+    role = new_role(stage, *own, may("system_users", "id", permissions={"id": {"_eq": "$CURRENT_USER"}}))
+    one, other = member_of(stage, role), member_of(stage, role)
+    me = other.get("/users/me").data["id"]
+    key = one.post(things.path, {"title": "theirs"}).data["id"]
+    note = stage.admin.post(notes.path, {"text": "theirs", "thing": key}).data["id"]
+    before = footprint(stage.dsn)
+    for answer in (
+        other.get(f"{things.path}/{key}"),
+        other.get(f"{things.path}/{key}/revisions"),
+        other.patch(f"{things.path}/{key}", {"title": "x"}),
+        other.patch(f"{things.path}/{key}", {"owner": me}),
+        other.patch(things.path, [{"id": key, "title": "x"}]),
+        other.patch(things.path, {"keys": [key], "data": {"title": "x"}}),
+        other.delete(f"{things.path}/{key}"),
+        other.delete(things.path, [key]),
+        other.patch(f"{notes.path}/{note}", {"owner": me}),
+        other.post("/comments", {"collection": things.name, "item": key, "comment": "x"}),
+        batch(other, "read", things.name, key=key),
+        batch(other, "delete", things.name, key=key),
+        other.get(f"/permissions/me/{things.name}/{key}"),
+    ):
+        assert answer.status in (403, 404), answer.text
+    assert other.delete(things.path, {"query": {}}).status == 204
+    assert other.patch(things.path, {"query": {}, "data": {"title": "x"}}).data == []
+    after = footprint(stage.dsn)
+    assert {name for name in before if before[name] != after[name]} == set()
+    assert other.post(notes.path, {"thing": {"id": key, "title": "x"}, "owner": me}).status in (400, 403)
+    assert other.post(things.path, {"notes": [note]}).status == 400
+    assert other.post(things.path, {"notes": [{"id": note, "text": "x"}]}).status == 400
+    assert stage.value(f"SELECT text FROM {notes.name} WHERE id = {note}") == "theirs"
+
+
+def test_comments_of_others_are_theirs(stage: Stage) -> None:
+    things = table(stage.admin, field("title", "string"))
+    (row,) = things.add({"title": "x"})
+    role = new_role(stage, may(things.name), may("system_activity"))
+    one, other = member_of(stage, role), member_of(stage, role)
+    said = {"collection": things.name, "item": row["id"], "comment": "theirs"}
+    key = one.post("/comments", said).data["id"]
+    for path in (f"/comments/{key}", f"/activity/comment/{key}"):
+        assert other.patch(path, {"comment": "mine"}).status == other.delete(path).status == 403
+        assert stage.anonymous.patch(path, {"comment": "mine"}).status == stage.anonymous.delete(path).status == 401
+    for body in ({"comment": "x", "user": None}, {"comment": "x", "item": "2"}):
+        assert one.patch(f"/comments/{key}", body).status == 400
+    login = stage.value("INSERT INTO system_activity (action) VALUES ('login') RETURNING id")
+    for caller in (one, stage.admin):
+        assert caller.patch(f"/comments/{login}", {"comment": "x"}).status in (403, 404)
+        assert caller.delete(f"/comments/{login}").status in (403, 404)
+    assert stage.value(f"SELECT count(*) FROM system_activity WHERE id = {login}") == 1
