@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import bulk, data, first, growth, importing, searching
+from bench import assets, bulk, data, first, growth, importing, searching, uploading
 from bench.cases import READS, RULED_READS, WRITES
 from bench.chart import chart
 from bench.report import Report, as_data, table
@@ -55,7 +55,11 @@ def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bo
         rows = importing.QUICK_ROWS if quick else importing.ROWS
         _say(f"Import of {rows:,} rows")
         imported = importing.measure(service, stage.dsn, stage.folder, token=token, rows=rows)
-    return Report(results, created, imported, memory, grown, depths, searched, quick), token
+        _say("Assets and uploads")
+        made = assets.measure(stage, service, floor, tokens=tokens, length=length)
+        uploaded = uploading.measure(service, stage.folder, token=token, times=3 if quick else 5)
+    results.append(made.stored)
+    return Report(results, created, imported, memory, grown, depths, searched, made.first, uploaded, quick), token
 
 
 def _arguments() -> Namespace:

@@ -27,7 +27,7 @@ class Measured:
     """A stored derivative on both sides, and first transforms of a 4000 x 3000 JPEG a second."""
 
     stored: Result
-    first_per_second: float
+    first: float
 
 
 def measure(stage: Stage, service: Running, floor: Running, *, tokens: Tokens, length: Length) -> Measured:

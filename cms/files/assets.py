@@ -16,9 +16,15 @@ from cms.config import Config
 from cms.errors import not_found
 from cms.files.derivatives import Original, derived
 from cms.files.served import Served, find
-from cms.files.steps import Focus
 from cms.files.storage import Storages
-from cms.files.transforms import (
+from cms.files.workshop import Workshop
+from cms.schema.model import Version
+from cms.store.reads import Ask, Item, row_of
+from cms.store.snapshot import Bounded
+from cms.store.statements import statement
+from cms.store.store import Identity, Scene, Store, check_version
+from cms.transforms.steps import Focus
+from cms.transforms.wanted import (
     MEDIA_TYPES,
     MIDDLE,
     NOTHING,
@@ -30,12 +36,6 @@ from cms.files.transforms import (
     rules_of,
     settled,
 )
-from cms.files.workshop import Workshop
-from cms.schema.model import Version
-from cms.store.reads import Ask, Item, row_of
-from cms.store.snapshot import Bounded
-from cms.store.statements import statement
-from cms.store.store import Identity, Scene, Store, check_version
 
 _READ = ("system_files", "read")
 _ASK = Ask(

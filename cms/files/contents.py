@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,11 +15,13 @@ from cms.errors import Problem, Refused, invalid_payload
 from cms.files import storage
 from cms.files.derivatives import forget_derivatives
 from cms.files.facts import facts_of
-from cms.files.kinds import HEAD, admitted, kind_of
+from cms.files.kinds import HEAD, admitted, charset_of, kind_of
 from cms.files.names import clean_name, ending_on_disk
 from cms.files.storage import Storages
 
 log = logging.getLogger("cms.files")
+
+REMOVED_AT_ONCE = 8  # a bucket takes its time for each
 
 Json = dict[str, Any]
 
@@ -85,6 +88,7 @@ class Contents:
             "filename_disk": content.path,
             "filesize": content.size,
             "type": kind,
+            "charset": charset_of(content.head, kind),
             "width": facts.width,
             "height": facts.height,
             "metadata": facts.metadata or None,
@@ -92,13 +96,17 @@ class Contents:
 
     def remove(self, contents: Iterable[Content]) -> None:
         """Remove contents with what was derived from them; what cannot be removed now is left for the sweep."""
-        for content in contents:
-            try:
-                place = self.storages.holding(content.storage)
-                place.delete([content.path])
-                forget_derivatives(place, content.path)
-            except Refused as refused:
-                log.warning("%s stays in the storage %s: %s", content.path, content.storage, refused)
+        with ThreadPoolExecutor(REMOVED_AT_ONCE) as threads:  # none is started for nothing
+            for _ in threads.map(self._remove, contents):
+                pass
+
+    def _remove(self, content: Content) -> None:
+        try:
+            place = self.storages.holding(content.storage)
+            place.delete([content.path])
+            forget_derivatives(place, content.path)
+        except Refused as refused:
+            log.warning("%s stays in the storage %s: %s", content.path, content.storage, refused)
 
     @contextmanager
     def provisional(self) -> Iterator[list[Content]]:

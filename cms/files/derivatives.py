@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 
 from cms.files.served import PIECE, Served, find, place
 from cms.files.storage import Storage
-from cms.files.transforms import PLAIN, Wanted
 from cms.files.workshop import Workshop
 from cms.store.statements import statement
 from cms.store.store import Store
+from cms.transforms.wanted import PLAIN, Wanted
 
 
 @dataclass(frozen=True, slots=True)

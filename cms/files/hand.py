@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from cms.files.imaging import Unusable, render
-from cms.files.transforms import Limits, Transform
+from cms.transforms.wanted import Limits, Transform
 
 IDLE_SECONDS = 60.0
 

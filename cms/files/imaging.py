@@ -10,7 +10,7 @@ from typing import Any, assert_never, cast
 
 from PIL import Image, ImageChops, ImageCms, ImageFilter, ImageOps
 
-from cms.files.steps import (
+from cms.transforms.steps import (
     Blur,
     Extract,
     Flip,
@@ -24,7 +24,7 @@ from cms.files.steps import (
     Tint,
     Trim,
 )
-from cms.files.transforms import MIDDLE, PLAIN, Limits, Transform
+from cms.transforms.wanted import MIDDLE, PLAIN, Limits, Transform
 
 READ = ("JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF")
 WHITE = (255, 255, 255)
@@ -39,7 +39,7 @@ class Unusable(Exception):
 
 
 def render(source: Path, target: Path, transform: Transform, limits: Limits) -> str:
-    """Write the transformed image to `target` and return its format, a key of `transforms.MEDIA_TYPES`.
+    """Write the transformed image to `target` and return its format, a key of `MEDIA_TYPES`.
 
     Of an animation it takes the first frame. Raises `Unusable`.
     """

@@ -147,6 +147,19 @@ def kind_of(head: bytes, *, name: str, declared: str | None = None) -> str:
     return next((guess for guess in guesses if _TEXT_TYPES.fullmatch(guess) or guess in MARKUP), "text/plain")
 
 
+def charset_of(head: bytes, kind: str) -> str | None:
+    """Return the charset of a text whose first bytes are these; None where they do not tell it."""
+    if not kind.startswith("text/"):
+        return None
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD)
+    except UnicodeDecodeError:
+        return None
+    return "utf-8"
+
+
 def admitted(kind: str, allowed: Iterable[str]) -> bool:
     """Tell whether a list of types, `image/*` and `*/*` among them, has this one."""
     family = kind.partition("/")[0] + "/*"

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from cms.config import Config
 from cms.errors import unavailable
-from cms.files.steps import illegal
-from cms.files.transforms import Limits, Transform
+from cms.transforms.steps import illegal
+from cms.transforms.wanted import Limits, Transform
 
 MOST_PIXELS = 100_000_000
 # An image takes 4 bytes for each pixel; turning, blurring or converting it needs a second and a third copy.

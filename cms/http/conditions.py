@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 
 import falcon
 
-_RANGE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})")
+_RANGE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})", re.ASCII)
 
 
 class Unsatisfiable(Exception):

@@ -233,6 +233,13 @@ def test_settings_are_one_record_of_which_everybody_reads_the_public_part(stage:
         ({"storage_asset_presets": {}}, ["storage_asset_presets"]),
         ({"storage_asset_presets": [{"key": "a", "width": "wide"}]}, ["storage_asset_presets", 0, "width"]),
         ({"storage_asset_presets": [{"key": "a"}, {"key": "a"}]}, ["storage_asset_presets", 1, "key"]),
+        ({"storage_asset_presets": [{"key": "a", "width": 0}]}, ["storage_asset_presets", 0, "width"]),
+        ({"storage_asset_presets": [{"key": "a", "heigth": 5}]}, ["storage_asset_presets", 0, "heigth"]),
+        ({"storage_asset_presets": [{"key": "a", "focal_point_x": 2}]}, ["storage_asset_presets", 0, "focal_point_x"]),
+        (
+            {"storage_asset_presets": [{"key": "a", "transforms": [["flip"], ["blur", 0]]}]},
+            ["storage_asset_presets", 0, "transforms[1]"],
+        ),
         ({"storage_asset_presets": [{"key": "system-x"}]}, ["storage_asset_presets", 0, "key"]),
         ({"custom_aspect_ratios": [{"text": "16:9"}]}, ["custom_aspect_ratios", 0]),
         ({"public_registration_email_filter": {"email": {"_no": 1}}}, ["public_registration_email_filter"]),

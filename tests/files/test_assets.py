@@ -234,6 +234,17 @@ def test_a_content_goes_with_its_row_whatever_fields_are_shown(files: House, tex
     assert some.get(f"/files/{key}", fields="storage").status == 403
 
 
+def test_a_text_comes_with_its_charset_and_a_new_content_with_its_own(files: House) -> None:
+    file = files.add("grüße".encode(), "a.txt")
+    assert (file["charset"], get(files, f"/assets/{file['id']}").headers["content-type"]) == (
+        "utf-8",
+        "text/plain; charset=utf-8",
+    )
+    files.send("PATCH", f"/files/{file['id']}", ("file", "grüße".encode("latin-1"), "a.txt"))
+    assert get(files, f"/assets/{file['id']}").headers["content-type"] == "text/plain"
+    assert files.admin.get(f"/files/{file['id']}").data["charset"] is None
+
+
 @pytest.fixture
 def logo(files: House) -> Iterator[str]:
     """A file that the settings name."""
@@ -251,6 +262,16 @@ def test_public_files_of_the_settings_are_for_everybody(files: House, logo: str)
     assert rights(f"/assets/{logo}", member(files.stage)) == (200, [])
     files.stage.execute("UPDATE system_settings SET project_logo = NULL")
     assert rights(f"/assets/{logo}", files.stage.anonymous) == (403, ["FORBIDDEN"])
+
+
+@pytest.mark.parametrize("field", ["project_logo", "public_favicon", "public_foreground", "public_background"])
+def test_each_public_field_of_the_settings_shows_its_content_and_not_its_row(files: House, field: str) -> None:
+    image = files.add(picture("PNG"), "face.png")["id"]
+    assert files.admin.patch("/settings", {field: image}).status == 200
+    assert rights(f"/assets/{image}?width=5", files.stage.anonymous) == (200, [])
+    assert rights(f"/files/{image}", files.stage.anonymous) == (403, ["FORBIDDEN"])
+    assert files.admin.patch("/settings", {field: None}).status == 200
+    assert rights(f"/assets/{image}?width=5", files.stage.anonymous) == (403, ["FORBIDDEN"])
 
 
 def test_an_old_token_is_refused(files: House, text: str) -> None:

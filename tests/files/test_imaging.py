@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from cms.files.imaging import Unusable, render
-from cms.files.transforms import Limits, Rules, Transform, parse_transform, settled
+from cms.transforms.wanted import Limits, Rules, Transform, parse_transform, settled
 from tests.files.pictures import CORNERS, corners, decoded, encoded, pixel, quarters
 
 LIMITS = Limits(1_000_000, 500, 5.0)

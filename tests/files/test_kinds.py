@@ -9,7 +9,7 @@ from io import BytesIO
 
 import pytest
 
-from cms.files.kinds import admitted, kind_of
+from cms.files.kinds import HEAD, admitted, charset_of, kind_of
 from tests.files.images import picture
 
 
@@ -80,6 +80,22 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 )
 def test_the_bytes_decide(content: bytes, name: str, declared: str | None, kind: str) -> None:
     assert kind_of(content[:4096], name=name, declared=declared) == kind
+
+
+@pytest.mark.parametrize(
+    ("head", "kind", "charset"),
+    [
+        (b"hello", "text/plain", "utf-8"),
+        ("grüße".encode(), "text/csv", "utf-8"),
+        ("grüße".encode("latin-1"), "text/csv", None),
+        ("grüße".encode("utf-16"), "text/plain", "utf-16"),
+        (("x" * (HEAD - 1) + "ü").encode()[:HEAD], "text/plain", "utf-8"),
+        ("grü".encode()[:-1], "text/plain", None),
+        (b"{}", "application/json", None),
+    ],
+)
+def test_a_text_tells_its_charset(head: bytes, kind: str, charset: str | None) -> None:
+    assert charset_of(head, kind) == charset
 
 
 def test_a_list_of_types_admits_its_types_and_families() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.files.forms import BOUNDARY, House, form
 from tests.members import may, member
+from tests.things import field, table
 
 FORM = f'multipart/form-data; boundary="{BOUNDARY}"'
 EVERYTHING = [
@@ -150,3 +151,56 @@ def test_a_json_upload_and_a_folder_are_made_once_under_one_key(files: House) ->
         with files.nothing_stays():
             assert files.admin.send("POST", path, body, **said).text == first.text
             assert files.admin.send("POST", path, {**body, "x": 1}, **said).status in (400, 422)
+
+
+CALLS = [
+    ("GET", "/files"),
+    ("SEARCH", "/files"),
+    ("POST", "/files"),
+    ("POST", "/files/import"),
+    ("PATCH", "/files"),
+    ("DELETE", "/files"),
+    ("GET", "/folders"),
+    ("SEARCH", "/folders"),
+    ("POST", "/folders"),
+    ("PATCH", "/folders"),
+    ("DELETE", "/folders"),
+    *((method, path) for path in ("/files/{file}", "/folders/{folder}") for method in ("GET", "PATCH", "DELETE")),
+]
+
+
+def test_every_call_needs_a_right_of_its_own(files: House) -> None:
+    folder = files.admin.post("/folders", {"name": "kept"}).data["id"]
+    file = files.add(folder=folder)["id"]
+    others = member(files.stage, may("system_users"))
+    with files.nothing_stays():
+        for client in (files.stage.anonymous, others):
+            for method, path in CALLS:
+                body = {"keys": [file], "data": {}, "filename_download": "a", "name": "x", "url": "http://127.0.0.1/"}
+                answer = client.send(method, path.format(file=file, folder=folder), {} if method == "SEARCH" else body)
+                assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), f"{method} {path}: {answer.text}"
+            for method, path in (("POST", "/files"), ("PATCH", f"/files/{file}")):
+                assert files.send(method, path, ("file", b"x", "x.txt"), client=client).status == 403
+
+
+def test_the_row_of_a_file_is_written_by_the_calls_on_files_alone(files: House) -> None:
+    """Else a row could name the content of another."""
+    other, file = files.add(b"secret"), files.add(b"mine")
+    stolen = {"storage": "local", "filename_disk": other["filename_disk"], "filename_download": "a"}
+    covers = table(files.admin, field("image", "uuid", special="file"))
+    relation = {"collection": covers.name, "field": "image", "related_collection": "system_files"}
+    assert files.admin.post("/relations", relation).status == 200
+    files.send("PATCH", f"/files/{file['id']}", ("file", b"changed", "b.txt"))
+    first = files.admin.get(f"/revisions?filter[item]={file['id']}&sort=id&limit=1").data[0]["id"]
+    with files.nothing_stays():
+        for method, path, body in (
+            ("POST", "/items/system_files", stolen),
+            ("PATCH", f"/items/system_files/{file['id']}", stolen),
+            ("POST", covers.path, {"image": stolen}),
+            ("POST", covers.path, {"image": {"id": file["id"], **stolen}}),
+            ("PATCH", "/users/me", {"avatar": {"id": file["id"], **stolen}}),
+            ("POST", f"/utils/revert/{first}", None),
+        ):
+            assert files.admin.send(method, path, body).status == 403, path
+    assert files.admin.post(covers.path, {"image": {"id": file["id"]}}).data["image"] == file["id"]
+    assert files.admin.get(f"/files/{file['id']}").data["filesize"] == len(b"changed")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cms.errors import Refused
-from cms.files.steps import (
+from cms.transforms.steps import (
     Blur,
     Extract,
     Flip,
@@ -22,7 +22,7 @@ from cms.files.steps import (
     Tint,
     Trim,
 )
-from cms.files.transforms import BUILT_IN, NOTHING, PLAIN, Rules, Transform, Wanted, parse_transform, rules_of, settled
+from cms.transforms.wanted import BUILT_IN, NOTHING, PLAIN, Rules, Transform, Wanted, parse_transform, rules_of, settled
 
 ANY = Rules()
 
@@ -155,7 +155,13 @@ def test_a_wrong_operation_is_refused_with_its_place(operation: object) -> None:
 def test_operations_are_five_at_most_and_bounded_like_parameters() -> None:
     assert len(parsed(transforms=json.dumps([["flip"]] * 5)).steps) == 5
     assert refused(transforms=json.dumps([["flip"]] * 6))["parameter"] == "transforms"
-    assert "6000" in refused(transforms='[["resize", {"width": 6001}]]')["reason"]
+    found = refused(transforms='[["flip"], ["resize", {"width": 1, "height": 6001}]]')
+    assert (found["parameter"], found["reason"][-4:]) == ("transforms[1].height", "6000")
+
+
+def test_the_side_that_is_too_long_is_the_one_that_is_told() -> None:
+    assert refused(width="10", height="6001")["parameter"] == "height"
+    assert refused(width="x")["reason"] == "width is a whole number from 1 to 6000"
 
 
 def test_operations_come_before_the_resize_of_the_parameters() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 from typing import Any
 from uuid import uuid4
 
@@ -281,3 +282,20 @@ def test_many_uploads_at_once_are_all_there(files: House) -> None:
         made = list(pool.map(one, range(24)))
     contents = files.contents()
     assert all(hashlib.sha256(contents[f"local/{path}"]).hexdigest() == digest for path, digest in made)
+
+
+SPLINTERS = [b"\r\n", b"--", b"\0", b"\xff", b'"', b";", b"filename*=utf-8''%ff", BOUNDARY.encode(), b"a: b\r\n\r\n"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_form_that_is_spoilt_anywhere_is_answered_and_leaves_no_content_without_its_row(
+    files: House, seed: int
+) -> None:
+    random, strays = Random(seed), len(files.contents()) - files.rows()
+    whole = form(("title", "T"), ("tags", "[1]"), ("file", b"x" * 200, "a.txt", "text/plain"), ("description", "d"))
+    said = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"'}
+    for _ in range(40):
+        place = random.randrange(len(whole))
+        spoilt = whole[:place] + random.choice(SPLINTERS) + whole[place + random.randrange(20) :]
+        assert files.admin.send("POST", "/files", raw=spoilt, **said).status in (200, 400), spoilt
+    assert len(files.contents()) - files.rows() == strays

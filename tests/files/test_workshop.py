@@ -18,9 +18,9 @@ import pytest
 from cms.config import Config
 from cms.errors import Refused
 from cms.files import workshop as workshops
-from cms.files.steps import Blur, Resize
-from cms.files.transforms import Transform
 from cms.files.workshop import Workshop
+from cms.transforms.steps import Blur, Resize
+from cms.transforms.wanted import Transform
 from tests.files.pictures import decoded, quarters
 
 ROOT = Path(__file__).parents[2]

@@ -10,14 +10,12 @@ from cms.query.validation import parse_rule
 from cms.regex import compile_regex
 from cms.store.keepers.keeper import Check, Keeper, Wrong, one_of
 from cms.store.store import Scene
+from cms.transforms.wanted import PARAMETERS, parse_preset
 
 _COLOR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
 _LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
 _URL = re.compile(r"https?://[^\s/]+\S*")
 _KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
-_FITS = ("cover", "contain", "inside", "outside")
-_FORMATS = ("auto", "jpg", "png", "webp", "tiff", "avif")
-_LARGEST_SIDE = 6_000
 
 
 def _matching(pattern: re.Pattern[str], reason: str) -> Check:
@@ -66,17 +64,13 @@ def _check_preset(preset: Mapping[str, object], place: int) -> None:
     key = preset.get("key")
     if not isinstance(key, str) or not _KEY.fullmatch(key) or key.startswith("system-"):
         raise Wrong('it has letters, digits, "-" and "_", and does not begin with "system-"', place, "key")
-    for name, most in (("width", _LARGEST_SIDE), ("height", _LARGEST_SIDE), ("quality", 100)):
-        value = preset.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most):
-            raise Wrong(f"it is a whole number from 0 to {most}", place, name)
-    for name, words in (("fit", _FITS), ("format", _FORMATS)):
-        if preset.get(name) not in (None, *words):
-            raise Wrong(f"it is one of {', '.join(words)}", place, name)
-    if not isinstance(preset.get("withoutEnlargement", False), bool):
-        raise Wrong("it is true or false", place, "withoutEnlargement")
-    if not isinstance(preset.get("transforms", []), list):
-        raise Wrong("it is a list", place, "transforms")
+    for name in sorted(preset.keys() - set(PARAMETERS)):
+        raise Wrong("there is no such parameter", place, name)
+    try:
+        parse_preset(preset)
+    except Refused as refused:
+        told = refused.problems[0].extensions
+        raise Wrong(str(told["reason"]), place, str(told["parameter"])) from None
 
 
 def _check_ratios(value: object, scene: Scene) -> None:

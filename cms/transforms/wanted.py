@@ -7,7 +7,19 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from types import MappingProxyType
 
-from cms.files.steps import Focus, Resize, Rotate, Step, choice, illegal, number, parse_steps, resize_of, whole
+from cms.transforms.steps import (
+    MOST_PIXELS,
+    Focus,
+    Resize,
+    Rotate,
+    Step,
+    choice,
+    illegal,
+    number,
+    parse_steps,
+    resize_of,
+    whole,
+)
 
 FORMATS = ("jpg", "png", "webp", "tiff", "avif", "auto")
 
@@ -31,8 +43,7 @@ PLAIN = "plain"
 QUALITY: Mapping[str, int] = MappingProxyType({"jpg": 80, "webp": 80, "avif": 55, PLAIN: 80})
 """The usual quality of the formats that have one."""
 
-PARAMETERS = (
-    "key",
+OF_PRESETS = (
     "width",
     "height",
     "fit",
@@ -43,6 +54,9 @@ PARAMETERS = (
     "focal_point_y",
     "transforms",
 )
+"""What a preset may say beside its key."""
+
+PARAMETERS = ("key", *OF_PRESETS)
 
 MIDDLE = (0.5, 0.5)
 
@@ -118,7 +132,12 @@ def parse_transform(said: Mapping[str, object], rules: Rules) -> Transform:
         return _parsed(asked, rules.most)
     if len(asked) > 1:
         raise illegal("key stands alone: the preset says the rest", parameter="key")
-    return _parsed(_preset(asked["key"], rules), rules.most)
+    return parse_preset(_preset(asked["key"], rules), most=rules.most)
+
+
+def parse_preset(preset: Mapping[str, object], *, most: int = MOST_PIXELS) -> Transform:
+    """Return the transform of a preset, of which null says nothing; raises as `parse_transform`."""
+    return _parsed({name: said for name, said in preset.items() if name in OF_PRESETS and said is not None}, most)
 
 
 def _preset(key: object, rules: Rules) -> Mapping[str, object]:
@@ -126,21 +145,20 @@ def _preset(key: object, rules: Rules) -> Mapping[str, object]:
     found = known.get(key) if isinstance(key, str) else None
     if found is None:
         raise illegal("There is no such preset", parameter="key")
-    return {name: found[name] for name in PARAMETERS if name != "key" and found.get(name) is not None}
+    return found
 
 
 def _parsed(said: Mapping[str, object], most: int) -> Transform:
-    steps = _useful([*parse_steps(said.get("transforms", [])), *_resized(said)])
-    _check_sides(steps, most)
+    steps = _useful([*parse_steps(said.get("transforms", []), most=most), *_resized(said, most)])
     quality = whole(said["quality"], "quality", least=0, most=100) if "quality" in said else None
     form = choice(said["format"], "format", FORMATS) if "format" in said else None
     return Transform(steps, form, quality)
 
 
-def _resized(said: Mapping[str, object]) -> list[Step]:
+def _resized(said: Mapping[str, object], most: int) -> list[Step]:
     """Return the resize of the parameters; without a size the others are only checked."""
     sized = "width" in said or "height" in said
-    resize = resize_of(said if sized else {**said, "width": 1})
+    resize = resize_of(said if sized else {**said, "width": 1}, most=most)
     x, y = (
         number(said[name], name, least=0, most=1) if name in said else None
         for name in ("focal_point_x", "focal_point_y")
@@ -160,12 +178,6 @@ def _crops(resize: Resize) -> bool:
 
 def _useful(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(step for step in steps if not isinstance(step, Rotate) or step.angle)
-
-
-def _check_sides(steps: tuple[Step, ...], most: int) -> None:
-    for step in steps:
-        if isinstance(step, Resize) and max(step.width or 1, step.height or 1) > most:
-            raise illegal(f"width and height are at most {most}", parameter="width" if step.width else "height")
 
 
 def settled(transform: Transform, media_type: str, *, focus: Focus | None, accept: str) -> Wanted:

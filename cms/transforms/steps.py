@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -103,17 +103,17 @@ def illegal(reason: str, **place: object) -> Refused:
     return Refused(Problem("ILLEGAL_ASSET_TRANSFORMATION", message, {"reason": reason, **place}))
 
 
-def parse_steps(said: object) -> tuple[Step, ...]:
+def parse_steps(said: object, *, most: int = MOST_PIXELS) -> tuple[Step, ...]:
     """Return the steps of `transforms`: an array, or its JSON, of arrays that hold a name and its arguments.
 
-    Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION.
+    A resize makes sides of `most` pixels at most. Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION.
     """
     listed = _json(said) if isinstance(said, str) else said
     if not isinstance(listed, list):
         raise illegal("transforms is a JSON array of operations", parameter="transforms")
     if len(listed) > MOST_STEPS:
         raise illegal(f"transforms holds at most {MOST_STEPS} operations", parameter="transforms")
-    return tuple(_step(entry, f"transforms[{index}]") for index, entry in enumerate(listed))
+    return tuple(_bounded(_step(entry, place), place, most) for place, entry in _placed(listed))
 
 
 def whole(said: object, name: str, *, least: int, most: int) -> int:
@@ -155,6 +155,16 @@ def _json(said: str) -> object:
         return json.loads(said)
     except (ValueError, RecursionError):
         raise illegal("transforms is not JSON", parameter="transforms") from None
+
+
+def _placed(listed: Sequence[object]) -> Iterator[tuple[str, object]]:
+    return ((f"transforms[{index}]", entry) for index, entry in enumerate(listed))
+
+
+def _bounded(step: Step, place: str, most: int) -> Step:
+    for name in ("width", "height") if isinstance(step, Resize) else ():
+        whole(getattr(step, name) or 1, f"{place}.{name}", least=1, most=most)
+    return step
 
 
 def _step(entry: object, place: str) -> Step:
@@ -199,10 +209,10 @@ def _resize(arguments: Arguments, place: str) -> Step:
     return resize_of(_options(arguments, place, ("width", "height", "fit", "withoutEnlargement")), f"{place}.")
 
 
-def resize_of(said: Mapping[str, object], place: str = "") -> Resize:
+def resize_of(said: Mapping[str, object], place: str = "", *, most: int = MOST_PIXELS) -> Resize:
     """Return the resize of width, height, fit and withoutEnlargement, of which one side must be there."""
     width, height = (
-        whole(said[key], place + key, least=1, most=MOST_PIXELS) if key in said else None for key in ("width", "height")
+        whole(said[key], place + key, least=1, most=most) if key in said else None for key in ("width", "height")
     )
     fit = choice(said.get("fit", FITS[0]), f"{place}fit", FITS)
     enlarge = not truth(said.get("withoutEnlargement", False), f"{place}withoutEnlargement")
