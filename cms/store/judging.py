@@ -187,7 +187,7 @@ class Judge:
         passing, failed = self._tried(held, batch.collection, draft)
         for problem in failed if not passing or not covered(passing, names) else ():
             faults.add(problem, draft.place)
-        for grant in passing:
+        for grant in reversed(passing):  # of two presets for one field the first counts
             self._preset(grant, batch.collection, draft)
 
     def permit_removal(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:

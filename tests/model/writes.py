@@ -1,0 +1,211 @@
+"""What a member may write, the slow way: by the plain reading of docs/permissions.md, over rows as dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+World = dict[str, dict[int, Row]]
+Said = dict[str, Any]
+
+OK = 200
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A permission: the fields of the rows that fulfil the rule, what a payload must fulfil, and what it is given."""
+
+    collection: str
+    action: str
+    fields: tuple[str, ...]
+    rule: Said = field(default_factory=dict)
+    validation: Said = field(default_factory=dict)
+    presets: Said = field(default_factory=dict)
+
+    def covers(self, name: str) -> bool:
+        return "*" in self.fields or name in self.fields
+
+
+class Refusal(Exception):
+    """The status of a refused call."""
+
+
+@dataclass
+class Model:
+    """The rows, and what the member holds."""
+
+    world: World
+    role: Sequence[Grant]
+
+    def do(self, call: Mapping[str, Any]) -> tuple[int, World]:
+        """Return the status of a call (200 for whatever succeeds) and the rows after it."""
+        before = deepcopy(self.world)
+        try:
+            getattr(self, call["kind"])(**{name: said for name, said in call.items() if name != "kind"})
+        except Refusal as refusal:
+            self.world = before
+            return refusal.args[0], before
+        return OK, self.world
+
+    # What there is
+
+    def grants(self, collection: str, action: str) -> list[Grant]:
+        found = [grant for grant in self.role if (grant.collection, grant.action) == (collection, action)]
+        if not found:
+            raise Refusal(403)
+        return found
+
+    def holds(self, rule: Said, row: Row) -> bool:
+        """Tell whether a row fulfils a rule; a comparison with null holds for nothing."""
+        for name, test in rule.items():
+            if name == "parent":
+                above = self.world["parents"].get(row["parent"])
+                if above is None or not self.holds(test, above):
+                    return False
+            elif not _passes(test, row[name]):
+                return False
+        return True
+
+    def seen(self, collection: str, row: Row, name: str | None = None) -> bool:
+        """Tell whether a row, or a field of it, is there for the member."""
+        return any(
+            self.holds(grant.rule, row) and (name is None or grant.covers(name))
+            for grant in self.role
+            if (grant.collection, grant.action) == (collection, "read")
+        )
+
+    def held(self, collection: str, keys: Sequence[int], action: str) -> list[list[Grant]]:
+        """Return the permissions that hold for each row; one that cannot be read is not there."""
+        grants, rows = self.grants(collection, action), self.world[collection]
+        found = [[grant for grant in grants if key in rows and self.holds(grant.rule, rows[key])] for key in keys]
+        lost = [key for key, holding in zip(keys, found, strict=True) if not holding]
+        if any(key not in rows or not self.seen(collection, rows[key]) for key in lost):
+            raise Refusal(404)
+        if lost:
+            raise Refusal(403)
+        return found
+
+    def may_name(self, collection: str, action: str, names: Sequence[str]) -> None:
+        grants = self.grants(collection, action)
+        if not all(any(grant.covers(name) for grant in grants) for name in names):
+            raise Refusal(403)
+
+    def known(self, collection: str, name: str) -> bool:
+        return any(grant.collection == collection and grant.covers(name) for grant in self.role)
+
+    # Calls
+
+    def create(self, items: Sequence[Said]) -> None:
+        written, failed = [], []
+        self.may_name("things", "create", [name for item in items for name in item])
+        for item in items:
+            covering = [grant for grant in self.grants("things", "create") if all(map(grant.covers, item))]
+            if not covering:
+                raise Refusal(403)
+            whole = {"size": None, "state": None}
+            passing = [grant for grant in covering if _valid(grant, {**whole, **grant.presets, **item})]
+            if passing:
+                row = {"size": None, "state": None, "note": None, "parent": None, **passing[0].presets, **item}
+                written.append((passing, row))
+            else:
+                failed += _broken(covering[0], {**whole, **covering[0].presets, **item})
+        self.refuse_invalid("things", failed)
+        for number, (passing, row) in enumerate(written):
+            self.world["things"][1000 + number] = row
+            if not any(self.holds(grant.rule, row) for grant in passing):
+                raise Refusal(403)
+
+    def change(self, keys: Sequence[int], data: Said, *, single: bool) -> None:
+        self.may_name("things", "update", list(data))
+        grants = self.grants("things", "update")
+        if single and all(not grant.rule for grant in grants):  # which row it is does not matter
+            self.permitted("things", data, [grants])
+        held = self.held("things", keys, "update")
+        for key, passing in zip(keys, self.permitted("things", data, held), strict=True):
+            for grant in reversed(passing):
+                self.world["things"][key] |= {name: said for name, said in grant.presets.items() if name not in data}
+            self.world["things"][key] |= data
+        self.fulfil("things", keys, list(data))
+
+    def change_found(self, state: str, data: Said) -> None:
+        self.may_name("things", "update", list(data))
+        self.may_name("things", "read", ["state"])
+        rows = self.world["things"].items()
+        keys = [key for key, row in rows if row["state"] == state and self.seen("things", row, "state")]
+        if keys:
+            self.change(keys, data, single=False)
+
+    def delete(self, keys: Sequence[int]) -> None:
+        self.held("things", keys, "delete")
+        for key in keys:
+            del self.world["things"][key]
+
+    def unlink(self, parent: int, key: int) -> None:
+        """Take a thing out of the list of its parent."""
+        self.may_name("parents", "update", ["things"])
+        self.may_name("things", "read", ["id", "parent"])
+        row = self.world["things"].get(key)
+        there = (
+            row is not None and row["parent"] == parent and all(self.seen("things", row, n) for n in ("id", "parent"))
+        )
+        self.permitted("parents", {"things": 0}, self.held("parents", [parent], "update"))
+        if row is None or not there:
+            raise Refusal(400)
+        (held,) = self.held("things", [key], "update")
+        if not any(grant.covers("parent") for grant in held):
+            raise Refusal(403)
+        row["parent"] = None
+        self.fulfil("parents", [parent], ["things"])
+        self.fulfil("things", [key], ["parent"])
+
+    # Rules of changes
+
+    def permitted(self, collection: str, data: Said, held: Sequence[list[Grant]]) -> list[list[Grant]]:
+        """Return the permissions of each row whose validation passes: they have to speak of all that changes."""
+        found, failed = [], []
+        for holding in held:
+            if not _speak_of(holding, data):
+                raise Refusal(403)
+            passing = [grant for grant in holding if _valid(grant, {**grant.presets, **data})]
+            if not passing or not _speak_of(passing, data):
+                wrong = next(grant for grant in holding if grant not in passing)
+                failed += _broken(wrong, {**wrong.presets, **data})
+            found.append(passing)
+        self.refuse_invalid(collection, failed)
+        return found
+
+    def fulfil(self, collection: str, keys: Sequence[int], names: Sequence[str]) -> None:
+        """Every field that has changed needs a permission that holds for the row as it is now."""
+        for key in keys:
+            row = self.world[collection][key]
+            holding = [grant for grant in self.grants(collection, "update") if self.holds(grant.rule, row)]
+            if not _speak_of(holding, names):
+                raise Refusal(403)
+
+    def refuse_invalid(self, collection: str, names: Sequence[str]) -> None:
+        if names:
+            raise Refusal(422 if all(self.known(collection, name) for name in names) else 403)
+
+
+def _speak_of(grants: Sequence[Grant], names: Sequence[str] | Said) -> bool:
+    return all(any(grant.covers(name) for grant in grants) for name in names)
+
+
+def _valid(grant: Grant, values: Said) -> bool:
+    return not _broken(grant, values)
+
+
+def _broken(grant: Grant, values: Said) -> list[str]:
+    return [name for name, test in grant.validation.items() if name in values and not _passes(test, values[name])]
+
+
+def _passes(test: Said, value: Any) -> bool:
+    ((operator, operand),) = test.items()
+    if operator == "_null":
+        return (value is None) == operand
+    if value is None:
+        return False
+    return bool({"_eq": value == operand, "_gt": value > operand, "_lt": value < operand}[operator])
