@@ -21,7 +21,7 @@ from tests.model.writes import OK, Grant, Model, Row, World
 from tests.things import Stage, field, staged
 
 CASES = 200
-CALLS = 4
+CALLS = 2
 cases = settings_of(cases_for_each, max_examples=CASES, phases=[Phase.generate, Phase.shrink])
 
 STATES = ("draft", "live")

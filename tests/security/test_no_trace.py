@@ -9,6 +9,7 @@ import pytest
 
 from cms import passwords
 from cms.config import Config
+from cms.files.contents import Contents
 from tests.client import Answer, Client
 from tests.files.forms import House, house
 from tests.members import may, member
@@ -77,7 +78,7 @@ def denied(caller: Client, things: Table, files: House, file: str, folder: str) 
         lambda: caller.send("POST", "/batch", batch, **{"Idempotency-Key": "denied"}),
         lambda: caller.post(f"/utils/sort/{name}", {"item": 1, "to": 2}),
         lambda: caller.post("/utils/revert/1"),
-        lambda: caller.post("/comments", {"collection": name, "item": 1, "comment": "x"}),
+        lambda: caller.post("/comments", {"collection": "system_roles", "item": ANYBODY, "comment": "x"}),
         lambda: caller.post("/activity/comment", {"collection": "nowhere", "item": 1, "comment": "x"}),
         lambda: caller.post("/users", {"email": "x@example.com", "password": "secret"}),
         lambda: caller.patch(f"/users/{ANYBODY}", {"password": "secret"}),
@@ -107,7 +108,9 @@ def denied(caller: Client, things: Table, files: House, file: str, folder: str) 
 
 
 @pytest.mark.parametrize("who", ["anonymous", "no rights", "reads only"])
-def test_who_may_not_write_leaves_no_trace(files: House, things: Table, hashes: list[str], who: str) -> None:
+def test_who_may_not_write_leaves_no_trace(
+    files: House, things: Table, hashes: list[str], monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
     file, folder = files.add()["id"], files.admin.post("/folders", {"name": "f"}).data["id"]
     reading = [
         may(name) for name in (things.name, "system_files", "system_folders", "system_revisions", "system_users")
@@ -118,16 +121,12 @@ def test_who_may_not_write_leaves_no_trace(files: House, things: Table, hashes: 
         "reads only": lambda: member(files.stage, *reading),
     }[who]()
     before, contents = footprint(files.stage.dsn), files.contents()
+    monkeypatch.setattr(Contents, "put", None)  # a content that arrives is a fault, even if it went again
     for number, call in enumerate(denied(caller, things, files, file, folder)):
         answer = call()
-        if answer.status in (200, 204) and who == "reads only":  # who reads an item may comment on it
-            assert answer.status == 204
-            files.stage.execute("DELETE FROM system_activity WHERE action = 'comment'")
-            before = footprint(files.stage.dsn)
-            continue
         assert answer.status in (401, 403), (number, answer.status, answer.text)
-        after = footprint(files.stage.dsn)
-        assert {name for name in before if before[name] != after[name]} == set(), number
+    after = footprint(files.stage.dsn)
+    assert {name for name in before if before[name] != after[name]} == set()
     assert files.contents() == contents
     assert hashes == []
 
