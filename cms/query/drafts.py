@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import Problem, Refused, forbidden, invalid_payload
 from cms.query.ast import Filter
 from cms.query.walk import Link, arms_of, link_of
 from cms.schema.model import Catalogue, Collection
@@ -185,6 +185,8 @@ class Drafter:
         link = link_of(self._catalogue, batch.collection, f"{told.field}:{target}") if target else None
         if link:
             self._attach_one(batch, told.draft, told.field, told.item, link)
+        elif target and self._names(batch.collection, Expects.EITHER) is not None:
+            raise forbidden()  # as for a collection that is hidden
         else:
             reason = f'"{told.told_by}" must say to which collection it belongs'
             self.faults.add(invalid(reason, batch.collection.name, told.field), told.draft.place)

@@ -198,6 +198,23 @@ def test_nested_keys_tell_nothing_of_hidden_items(desk: Desk) -> None:
     assert desk.notes.column("vault") == [1, None]
 
 
+def test_a_collection_that_a_key_of_any_may_lead_to_is_not_told(desk: Desk) -> None:
+    things = table(desk.stage.admin, field("item", "string"), field("kind", "string"))
+    meta = {"one_collection_field": "kind", "one_allowed_collections": [desk.vaults.name]}
+    relation = {"collection": things.name, "field": "item", "related_collection": None, "meta": meta}
+    assert desk.stage.admin.post("/relations", relation).status == 200
+    caller = desk.member(*(may(things.name, action=action) for action in ("read", "create", "update")))
+    (row,) = things.add({"item": "1", "kind": desk.vaults.name})
+    for said in ({"name": "x"}, {"id": 1}, {}):
+        for send in (caller.post, lambda path, body: caller.patch(f"{path}/{row['id']}", body)):
+            answers = [
+                send(things.path, {"item": said, "kind": kind})
+                for kind in (desk.vaults.name, "nowhere", "system_users")
+            ]
+            assert same(*answers), [answer.text for answer in answers]
+            assert answers[0].codes == ["FORBIDDEN"]
+
+
 def test_revisions_of_hidden_items_are_no_way_back_to_them(desk: Desk) -> None:
     admin, name = desk.stage.admin, desk.notes.name
     revisions = f"filter[collection]={name}&fields=id&filter[item]={desk.hidden}"
