@@ -205,7 +205,7 @@ def _broken(grant: Grant, values: Said) -> list[str]:
 def _passes(test: Said, value: Any) -> bool:
     ((operator, operand),) = test.items()
     if operator == "_null":
-        return (value is None) == operand
+        return bool((value is None) == operand)
     if value is None:
         return False
     return bool({"_eq": value == operand, "_gt": value > operand, "_lt": value < operand}[operator])
