@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from cms.access.addresses import Networks
 from cms.errors import Refused
@@ -45,13 +46,15 @@ class Grant:
 class Policy:
     """The rights of a caller: an administrator may do everything, others what is granted.
 
-    Policies of one name under one version of the rights are the same, and so share finished statements.
+    Policies of one name under one version of the rights are the same, and so share finished statements. A policy
+    belongs to one snapshot of the structure; `views` keeps what has been found of it under that.
     """
 
     admin: bool = False
     name: str = ""
     app: bool = field(default=False, compare=False)
     grants: Mapping[Place, tuple[Grant, ...]] = field(default_factory=dict, compare=False)
+    views: dict[Place, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
         """Return what is granted of a collection, unusable permissions left out."""

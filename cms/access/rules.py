@@ -24,13 +24,16 @@ _TRIAL = Context((), _SOMEBODY, _SOMEBODY)
 
 
 def sight_of(policy: Policy, catalogue: Catalogue, action: str = "read") -> Sight:
-    """Return what a caller sees of each collection for an action."""
-    found: dict[str, View | None] = {}
+    """Return what a caller sees of each collection for an action; rules are settled once for a policy."""
 
     def sight(name: str) -> View | None:
-        if name not in found:
-            found[name] = _view(name, policy, catalogue, action)
-        return found[name]
+        place = name, action
+        if policy.admin:
+            return _view(name, policy, catalogue, action)
+        if place not in policy.views:
+            policy.views[place] = _view(name, policy, catalogue, action)
+        found: View | None = policy.views[place]
+        return found
 
     return sight
 
