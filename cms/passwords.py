@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 
 from argon2 import PasswordHasher, Type
@@ -15,10 +18,29 @@ from cms.regex import compile_regex
 _HASHER = PasswordHasher(time_cost=3, memory_cost=64 * 1024, parallelism=4, hash_len=32, salt_len=16, type=Type.ID)
 
 LONGEST_PASSWORD = 1_000
+MOST_IN_A_CALL = 100
+"""How many secrets one call may have hashed: each takes 50 ms, and a body holds tens of thousands."""
+
+_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
+
+
+@contextmanager
+def rationed(most: int = MOST_IN_A_CALL) -> Iterator[None]:
+    """Let what is done inside hash so many secrets."""
+    token = _left.set([most])
+    try:
+        yield
+    finally:
+        _left.reset(token)
 
 
 def hashed(password: str) -> str:
-    """Return the argon2id hash in PHC form; about 50 ms of work."""
+    """Return the argon2id hash in PHC form; about 50 ms of work. Raises `Refused` past what is `rationed`."""
+    left = _left.get()
+    if left is not None:
+        if not left[0]:
+            raise invalid_payload(f"A call takes at most {MOST_IN_A_CALL} values that are hashed")
+        left[0] -= 1
     return _HASHER.hash(password)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from cms import jsontext
+from cms import jsontext, passwords
 from cms.access.addresses import networks_of, require_admission
 from cms.access.app import EVERYBODYS, app_grants
 from cms.access.discretion import discretion
@@ -136,9 +136,10 @@ class Store:
         for attempt in range(self._attempts):
             snapshot, hold = self._primary.current(), attempt >= ATTEMPTS_AT_EASE
             try:
-                if hold or once or turns.deadlocked:
-                    return self._write_within(snapshot, identity, discreetly(plan), turns=turns, hold=hold)
-                return self._write(snapshot, identity, discreetly(plan))
+                with passwords.rationed():
+                    if hold or once or turns.deadlocked:
+                        return self._write_within(snapshot, identity, discreetly(plan), turns=turns, hold=hold)
+                    return self._write(snapshot, identity, discreetly(plan))
             except Deadlock:
                 turns = Turns(once, deadlocked=True)
             except Stale as stale:

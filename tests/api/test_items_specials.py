@@ -174,3 +174,17 @@ def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(stage: S
     assert admin.post("/items/older", {"id": 2, "ready": 5}).status == 400
     last = admin.get("/revisions", **{"filter[collection]": "older", "sort": "-id"}).data[0]
     assert last["delta"] == {"ready": False, "told": []}
+
+
+def test_a_call_has_only_so_many_secrets_hashed(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    doors = table(admin, field("code", "hash", special="hash"))
+    monkeypatch.setattr(
+        passwords, "_HASHER", type("Quick", (), {"hash": staticmethod(lambda text: "$argon2id$" + text)})
+    )
+    assert len(doors.add(*({"code": str(number)} for number in range(100)))) == 100
+    answer = admin.post(doors.path, [{"code": str(number)} for number in range(101)])
+    assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+    items: tuple[object, ...] = ({"code": "x"}, {"code": "x"}, [{"code": "x"}] * 99)
+    creates = [{"method": "create", "collection": doors.name, "data": item} for item in items]
+    assert admin.post("/batch", {"operations": creates}).status == 400
+    assert len(doors.get(limit=-1).data) == 100
