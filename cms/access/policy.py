@@ -54,7 +54,7 @@ class Policy:
     name: str = ""
     app: bool = field(default=False, compare=False)
     grants: Mapping[Place, tuple[Grant, ...]] = field(default_factory=dict, compare=False)
-    views: dict[Place, Any] = field(default_factory=dict, compare=False, repr=False)
+    views: dict[Place, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
         """Return what is granted of a collection, unusable permissions left out."""
