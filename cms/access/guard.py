@@ -31,7 +31,7 @@ def guard(
     """
     walker = Walker(catalogue, sight_of(policy, catalogue), told=policy.admin, depth=depth, page=page)
     view = walker.view(collection)
-    return Guarded(view.collection, walker.query(query, view, 0), frozenset(walker.views))
+    return Guarded(view.collection, walker.query(query, view, 0), frozenset(walker.touched))
 
 
 def view_of(collection: str, *, catalogue: Catalogue, policy: Policy, action: str = "read") -> View | None:

@@ -18,6 +18,7 @@ from cms.query.ast import (
     Current,
     Filter,
     Name,
+    OfItem,
     Operand,
     Or,
     Pick,
@@ -51,14 +52,14 @@ class Walker:
     depth: int
     page: Window | None = None
     fields: int = 0
-    views: dict[str, View] = field(default_factory=dict)
+    touched: set[str] = field(default_factory=set)
 
     def view(self, collection: str) -> View:
         """Return what the caller sees of a collection; raises `Refused` FORBIDDEN or NOT_FOUND for nothing."""
         found = self.sight(collection)
         if found is None:
             raise not_found("collection") if self.told else forbidden()
-        self.views[collection] = found
+        self.touched.update((collection, *found.behind))
         return found
 
     def query(self, query: Query, view: View, level: int, *, link: Link | None = None) -> Query:
@@ -206,6 +207,8 @@ class Walker:
                 return self._at(said, view, level)
             case Some() | Test():
                 raise invalid_query("An operator needs a field to stand at", parameter="filter")
+            case OfItem():
+                raise AssertionError("no request says this")
 
     def _at(self, said: At, view: View, level: int) -> Filter:
         name, inner = said.name, said.inner
@@ -239,7 +242,7 @@ class Walker:
                 if found.secret and operator not in SECRET_OPERATORS:
                     raise self._secret(found)
                 return replace(said, operands=tuple(self._operand(operand) for operand in operands))
-            case At() | Some():
+            case At() | Some() | OfItem():
                 raise self._no_relation(found)
 
     def _operand(self, operand: Operand) -> Operand:
@@ -288,7 +291,7 @@ class Walker:
 
     def _named(self, name: Name, view: View) -> Name:
         """Return a name with the rule under which its field is there."""
-        return replace(name, when=view.mask(name.bare))
+        return replace(name, when=view.mask(name.bare), members=view.members.get(name.bare))
 
     def _comparable(self, name: Name, view: View) -> Name:
         found = self._field(view, name.field)
@@ -390,7 +393,7 @@ def _tests_key(inner: Filter) -> bool:
     match inner:
         case And(items) | Or(items):
             return any(_tests_key(item) for item in items)
-        case At() | Some():
+        case At() | Some() | OfItem():
             return False
         case Test():
             return True

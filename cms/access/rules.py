@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 
 from cms.access.names import Sight, Walker
+from cms.access.past import HISTORY, narrowed
 from cms.access.policy import Grant, Policy
 from cms.access.views import View, view_of
 from cms.errors import Refused
@@ -45,14 +47,19 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
     if policy.admin:
         return View(collection)
     grants = usable(policy.granted(name, action), collection, catalogue)
-    return _without_contents(view_of(collection, grants)) if grants else None
+    if not grants:
+        return None
+    view = view_of(collection, grants)
+    return narrowed(view, _items_of(policy, catalogue)) if name in HISTORY else view
 
 
-def _without_contents(view: View) -> View:
-    """Hide what revisions hold of items: it is not narrowed by the rights on those, and so is for administrators."""
-    if view.collection.name != "system_revisions" or view.masks is None:
-        return view
-    return replace(view, masks={name: mask for name, mask in view.masks.items() if name not in ("data", "delta")})
+def _items_of(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
+    """Yield what a caller sees of each collection that is not itself the history."""
+    sight = sight_of(policy, catalogue)
+    for name, action in policy.grants:
+        found = sight(name) if action == "read" and name not in HISTORY else None
+        if found:
+            yield found
 
 
 def usable(grants: tuple[Grant, ...], collection: Collection, catalogue: Catalogue) -> tuple[Grant, ...]:

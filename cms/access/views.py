@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from cms.access.policy import Grant
-from cms.query.ast import EVERYTHING, Filter, Or
+from cms.query.ast import EVERYTHING, Filter, Members, Or
 from cms.schema.model import Collection
 
 
@@ -14,13 +14,16 @@ from cms.schema.model import Collection
 class View:
     """The rows that fulfil `rule`, and of those the fields of `masks`; None is all fields, in every row.
 
-    A mask says in which rows its field is there, None in all of them.
+    A mask says in which rows its field is there, None in all of them. `members` are, of fields that hold a JSON
+    object, the members of it that are there. `behind` are other collections whose rules it follows.
     """
 
     collection: Collection
     rule: Filter = EVERYTHING
     masks: Mapping[str, Filter | None] | None = None
     grants: tuple[Grant, ...] = ()
+    members: Mapping[str, tuple[Members, ...]] = field(default_factory=dict)
+    behind: tuple[str, ...] = ()
 
     def sees(self, field: str) -> bool:
         """Tell whether there is such a field for this caller."""
@@ -35,11 +38,11 @@ def view_of(collection: Collection, grants: tuple[Grant, ...]) -> View:
     """Unite grants: a row is seen when one of them allows it, and then that one's fields of it."""
     rule = _any_of(grants)
     masks: dict[str, Filter | None] = {}
-    for field in collection.fields:
-        fitting = tuple(grant for grant in grants if grant.covers(field))
+    for name in collection.fields:
+        fitting = tuple(grant for grant in grants if grant.covers(name))
         if fitting:
             mask = _any_of(fitting)
-            masks[field] = None if mask in (EVERYTHING, rule) else mask
+            masks[name] = None if mask in (EVERYTHING, rule) else mask
     return View(collection, rule, masks, grants)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 
 import falcon
 
@@ -59,10 +59,14 @@ class Explain:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Tell an administrator what a read becomes, without doing it; what follows `path=` is all of the path."""
+        """Tell an administrator what a read becomes, without doing it.
+
+        A path that is not encoded may hold a query of its own: then what follows `path=` is all of it.
+        """
         before, _, said = request.query_string.partition("path=")
-        path = said if "?" in said else unquote(said)
-        user = parse_qs(before).get("user", [None])[0]
+        given = parse_qs(before if "?" in said else request.query_string)
+        path = said if "?" in said else given.get("path", [""])[0]
+        user = given.get("user", [None])[0]
         send(response, explain(self._store, request.context.identity, path, user=user))
 
 

@@ -56,13 +56,15 @@ class Name:
     """A field as a query names it, or a function of one: `title`, `year(published)`.
 
     A many-to-any field may name the collection that it leads to: `item:headings`. What the guard adds are rules:
-    `when` says in which rows the field may be read, `beyond` which of the items that it leads to.
+    `when` says in which rows the field may be read, `beyond` which of the items that it leads to, `members` which
+    members of the JSON object in it (None is all of them).
     """
 
     field: str
     function: str | None = None
     when: Filter | None = None
     beyond: Filter | None = None
+    members: tuple[Members, ...] | None = None
 
     @property
     def bare(self) -> str:
@@ -112,7 +114,27 @@ class Test:
     operands: tuple[Operand, ...] = ()
 
 
-Filter = And | Or | At | Some | Test
+@dataclass(frozen=True, slots=True)
+class OfItem:
+    """A row of the history tells of an item of the collection that fulfils the rule; only the guard says this.
+
+    A revision also has to hold the item in a state that fulfils it.
+    """
+
+    collection: str
+    rule: Filter
+
+
+Filter = And | Or | At | Some | Test | OfItem
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Names of members of a JSON object, which are there in rows that fulfil `when`."""
+
+    when: Filter
+    names: tuple[str, ...]
+
 
 EVERYTHING = And(())
 NOTHING = Or(())

@@ -10,7 +10,7 @@ from cms.query import functions
 from cms.query.ast import Fixed
 from cms.query.bind import Bind
 from cms.query.operators import Takes
-from cms.query.resolved import All, AnyOf, Check, Exists, Hit, Predicate, Step, Subject, Value
+from cms.query.resolved import All, AnyOf, Check, Exists, Held, Hit, Predicate, Step, Subject, Value
 from cms.query.walk import Link
 from cms.schema.model import Field
 from cms.schema.types import Family
@@ -58,7 +58,10 @@ def expression(value: Value, level: int) -> Fragment:
     if value.step:
         counted = "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})"
         return fill(counted, name(value.step.link.target), text(alias(level + 1)), tie(value.step, level))
-    column = masked(column_of(value.field, level), value.when, level)
+    column = column_of(value.field, level)
+    if value.members is not None:
+        column = narrowed(column, value.members, level)
+    column = masked(column, value.when, level)
     if value.function:
         template = functions.template(value.function, value.field.type_name)
         assert template, "the planner refuses functions that do not fit"
@@ -69,6 +72,20 @@ def expression(value: Value, level: int) -> Fragment:
 def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:
     """Print a value that is null in rows in which its field may not be read."""
     return value if when is None else fill("CASE WHEN {0} THEN {1} END", predicate(when, level), value)
+
+
+def narrowed(value: Fragment, members: tuple[tuple[Predicate, tuple[str, ...]], ...], level: int) -> Fragment:
+    """Print a JSON object with those of its members that are there."""
+    shape = (
+        "CASE WHEN {0} IS NOT NULL THEN ("
+        "SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || m.value::text, ','), '') || '}' "
+        "FROM json_each({0}) AS m WHERE m.key = ANY (ARRAY({1})))::json END"
+    )
+    names = [
+        fill("SELECT unnest({0}) WHERE {1}", param(list(names), "text[]"), predicate(when, level))
+        for when, names in members
+    ]
+    return fill(shape, value, join(" UNION ALL ", names or [text("SELECT NULL::text")]))
 
 
 def column_of(field: Field, level: int) -> Fragment:
@@ -96,6 +113,8 @@ def predicate(said: Predicate, level: int) -> Fragment:
             return exists(said, level)
         case Hit():
             return hit(said, level)
+        case Held():
+            return held(said, level)
         case _ as never:
             assert_never(never)
 
@@ -159,6 +178,13 @@ def exists(said: Exists, level: int) -> Fragment:
 
 # Folding can turn a letter into a metacharacter (those of full width), so the pattern is made after it.
 _FOLDED = "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+
+
+def held(said: Held, level: int) -> Fragment:
+    shape = "EXISTS (SELECT FROM system_held(NULL::{0}, {1}, {2}) AS {3} WHERE {4})"
+    data, columns = text(f"{alias(level)}.data"), param(list(said.columns), "text[]")
+    inner = predicate(said.where, level + 1)
+    return fill(shape, name(said.collection.name), data, columns, text(alias(level + 1)), inner)
 
 
 def hit(said: Hit, level: int) -> Fragment:

@@ -15,7 +15,9 @@ from cms.query.ast import (
     At,
     Current,
     Filter,
+    Fixed,
     Name,
+    OfItem,
     Or,
     Pick,
     Query,
@@ -27,6 +29,7 @@ from cms.query.ast import (
 from cms.query.bind import Bind
 from cms.query.checks import check, hits
 from cms.query.guarded import Guarded
+from cms.query.held import held_by
 from cms.query.resolved import (
     All,
     AnyOf,
@@ -46,7 +49,7 @@ from cms.query.resolved import (
     Summed,
     Value,
 )
-from cms.query.walk import Link, leads_on, link_of
+from cms.query.walk import Link, item_link, leads_on, link_of
 from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.types import Family
 
@@ -107,15 +110,21 @@ class _Planner:
     def value(self, name: Name, collection: Collection) -> Value:
         """Return a field or a function of one as something that can be printed."""
         field, when = collection.fields[name.field], self._when(name, collection)
+        members = self._members(name, collection)
         if name.function is None:
-            return Value(field, when=when)
+            return Value(field, when=when, members=members)
         link = link_of(self.catalogue, collection, name.field)
         if name.function == "count" and link and link.to_many:
             return Value(field, name.function, self._step(name, collection))
         if functions.template(name.function, field.type_name) is None:
             fault = f'There is no function "{name.function}" for the type {field.type_name} of "{field.name}"'
             raise invalid_query(fault, collection=collection.name, field=field.name)
-        return Value(field, name.function, when=when)
+        return Value(field, name.function, when=when, members=members)
+
+    def _members(self, name: Name, collection: Collection) -> tuple[tuple[Predicate, tuple[str, ...]], ...] | None:
+        if name.members is None:
+            return None
+        return tuple((self.predicate(part.when, collection), part.names) for part in name.members)
 
     def _when(self, name: Name, collection: Collection) -> Predicate | None:
         """Return the condition under which a field may be read, None when there is none."""
@@ -147,8 +156,21 @@ class _Planner:
                 return AnyOf(tuple(self.predicate(item, collection) for item in items))
             case At(name, inner):
                 return self._at(name, inner, collection)
+            case OfItem(name, rule):
+                return self._of_item(name, rule, collection)
             case Some() | Test():
                 raise AssertionError("the guard refuses an operator without a field")
+
+    def _of_item(self, name: str, rule: Filter, history: Collection) -> Predicate:
+        """Resolve what a row of the history must tell of; a revision also holds the item as it was."""
+        told = self._at(Name("collection"), Test("_eq", (Fixed(name),)), history)
+        if rule == EVERYTHING:
+            return told
+        target, link = self.catalogue.collections[name], item_link(self.catalogue, history, name)
+        assert link, "the guard names collections with a key only"
+        where = self.predicate(rule, target)
+        found = [told, Exists(Step(link), where)]
+        return All((*found, held_by(where, target)) if "data" in history.fields else tuple(found))
 
     def _at(self, name: Name, inner: Filter, collection: Collection) -> Predicate:
         link = link_of(self.catalogue, collection, name.field)
@@ -167,7 +189,7 @@ class _Planner:
                 return AnyOf(tuple(self._own(item, value) for item in items))
             case Test():
                 return check(said, value, self._subject)
-            case At() | Some():
+            case At() | Some() | OfItem():
                 raise AssertionError("the guard refuses a path through a field that leads nowhere")
 
     def _subject(self, said: Current, label: str) -> Subject:

@@ -16,13 +16,15 @@ from cms.schema.types import TYPES, Family, Type, parse_real
 class Value:
     """A column, a function of one, or (with `step`) the number of items that a to-many field leads to.
 
-    In rows that do not fulfil `when` it is null, to whatever is asked of it.
+    In rows that do not fulfil `when` it is null, to whatever is asked of it. With `members` it is an object of
+    which these are there, each under the condition beside them.
     """
 
     field: Field
     function: str | None = None
     step: Step | None = None
     when: Predicate | None = None
+    members: tuple[tuple[Predicate, tuple[str, ...]], ...] | None = None
 
     @property
     def type(self) -> Type:
@@ -100,7 +102,16 @@ class Hit:
     word: Bind
 
 
-Predicate = All | AnyOf | Check | Exists | Hit
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The item of a collection that a revision holds, of which these columns are looked at, fulfils `where`."""
+
+    collection: Collection
+    columns: tuple[str, ...]
+    where: Predicate
+
+
+Predicate = All | AnyOf | Check | Exists | Hit | Held
 
 
 @dataclass(frozen=True, slots=True)

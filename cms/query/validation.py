@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from cms.errors import Problem, Refused, invalid_query
-from cms.query.ast import And, At, Current, Filter, Name, Operand, Or, Some, Test
+from cms.query.ast import And, At, Current, Filter, Name, OfItem, Operand, Or, Some, Test
 from cms.query.bind import Bind, Context, bound
 from cms.query.checks import require_fit
 from cms.query.evaluate import called, guessed, holds, operand_reader, reader, takes_function
@@ -135,6 +135,8 @@ class _Trial:
                 return self._some(inner, subject, "none" if negated else "some")
             case Test():
                 return self._test(said, subject)
+            case OfItem():
+                raise AssertionError("only the guard says this")
 
     def _either(self, found: list[list[Problem]], subject: _Subject) -> list[Problem]:
         if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cms.query.ast import And, At, Filter, Or, Some, Test
+from cms.query.ast import And, At, Filter, OfItem, Or, Some, Test
 from cms.schema.model import Catalogue, Collection, Relation
 from cms.schema.types import Family
 
@@ -53,6 +53,12 @@ def arms_of(catalogue: Catalogue, collection: Collection, field: str) -> tuple[s
     return tuple(name for name in allowed or () if many and _arm(catalogue, many, name))
 
 
+def item_link(catalogue: Catalogue, history: Collection, target: str) -> Link | None:
+    """Return the step from a row of the history to the item that it tells of."""
+    many = Relation(history.name, "item", None, one_collection_field="collection", one_allowed_collections=(target,))
+    return _arm(catalogue, many, target)
+
+
 def _arm(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
     far = _key(catalogue, target)
     if not far or target not in (many.one_allowed_collections or ()):
@@ -81,5 +87,5 @@ def leads_on(said: Filter) -> bool:
             return any(leads_on(item) for item in items)
         case At() | Some():
             return True
-        case Test():
+        case Test() | OfItem():
             return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from cms import jsontext
-from cms.access.guard import readable
+from cms.access.guard import readable, view_of
 from cms.errors import not_found
-from cms.query.ast import Name, Pick, Query, Slot
+from cms.query.ast import EVERYTHING, Name, Pick, Query, Slot
 from cms.query.bind import Context, bound
 from cms.schema.model import Collection, Field
 from cms.store import writes
@@ -44,13 +44,15 @@ def revert(
 
 
 def _of_item(store: Store, identity: Identity, ask: tuple[str, str], *, key: str) -> Ask:
-    """Narrow a read of revisions to an item; only administrators see those of an item that is not there."""
+    """Narrow a read of revisions to an item; of one that is not there, for who sees every item of the collection."""
     name, query_string = ask
 
     def work(scene: Scene) -> str:
         collection = readable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
         found = parse_key(collection, key) if collection.primary_key else ""
-        if not found or (not scene.actor.policy.admin and not _is_there(store, scene, collection, found)):
+        view = view_of(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
+        assert view, "the collection can be read"
+        if not found or (view.rule != EVERYTHING and not _is_there(store, scene, collection, found)):
             raise not_found()
         return found
 

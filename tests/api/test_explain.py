@@ -25,6 +25,12 @@ def test_it_tells_statement_parameters_and_plan(things: Table, encode: type[str]
     assert "Plan" in found["plan"][0]
 
 
+def test_its_parameters_come_in_any_order(things: Table) -> None:
+    for asked in (f"path={things.path}&user=public", f"user=public&path={things.path}"):
+        assert things.api.get(f"/utils/explain?{asked}").codes == ["FORBIDDEN"]
+    assert things.api.get("/utils/explain", path=f"{things.path}?limit=1", user="public").codes == ["FORBIDDEN"]
+
+
 def test_it_refuses_what_the_read_itself_would_refuse(things: Table) -> None:
     for path in (f"{things.path}?fields=nope", "/items/nowhere", "/collections", "/items/", ""):
         assert things.api.get(f"/utils/explain?path={path}").status in (400, 404), path

@@ -1,0 +1,56 @@
+"""What a revision holds of an item, looked at as if it were the item (decisions, sections 8 and 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cms.query.resolved import All, AnyOf, Check, Exists, Held, Hit, Predicate, Step, Value
+from cms.schema.model import Collection
+from cms.schema.types import Family
+
+_KEPT_AS_THEY_ARE = frozenset(
+    {Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.JSON},
+)
+
+
+def held_by(where: Predicate, collection: Collection) -> Predicate:
+    """Return the condition that what a revision holds fulfils `where`.
+
+    It never does where the history does not keep one of the columns as it is: secrets, lists, shapes.
+    """
+    columns = tuple(dict.fromkeys(_columns(where)))
+    kept = all(_is_kept(collection, name) for name in columns)
+    return Held(collection, columns, where) if kept else AnyOf(())
+
+
+def _is_kept(collection: Collection, name: str) -> bool:
+    found = collection.fields[name]
+    plain = found.type.family in _KEPT_AS_THEY_ARE and found.type_name != "unknown"
+    return plain and not found.secret and not found.is_switch
+
+
+def _columns(said: Predicate) -> Iterator[str]:
+    """Yield the columns of its own that a condition looks at."""
+    match said:
+        case All(items) | AnyOf(items):
+            for item in items:
+                yield from _columns(item)
+        case Check(value) | Hit(value):
+            yield from _columns_of(value)
+        case Exists(step):
+            yield from _columns_of_step(step)
+        case Held():
+            raise AssertionError("no revision holds a revision")
+
+
+def _columns_of(value: Value) -> Iterator[str]:
+    if value.step:
+        yield from _columns_of_step(value.step)
+    else:
+        yield value.field.name
+
+
+def _columns_of_step(step: Step) -> Iterator[str]:
+    yield step.link.near
+    if step.link.told_by:
+        yield step.link.told_by

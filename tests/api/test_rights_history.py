@@ -1,0 +1,255 @@
+"""Activity and revisions show of items what the rights on those items show (decisions, sections 8 and 11)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.client import Client
+from tests.members import may, member, member_of, new_role
+from tests.things import Stage, Table, field, table
+
+HISTORY = may("system_revisions"), may("system_activity")
+PUBLISHED = {"status": {"_eq": "published"}}
+
+
+@pytest.fixture
+def things(admin: Client) -> Table:
+    return table(admin, field("title", "string"), field("note", "string"), field("status", "string"))
+
+
+def revisions(caller: Client, things: Table, **asked: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = caller.get(
+        "/revisions", **{"filter[collection]": things.name, "sort": "id", **asked}
+    ).data
+    return found
+
+
+def item(of: Table, key: int) -> str:
+    return f"{of.path}/{key}"
+
+
+def test_contents_hold_the_fields_that_the_caller_may_read(stage: Stage, things: Table) -> None:
+    things.add({"title": "one", "note": "swordfish"})
+    things.api.patch(item(things, 1), {"title": "two", "note": "stingray"})
+    caller = member(stage, may(things.name, "id", "title"), *HISTORY)
+    made, changed = revisions(caller, things)
+    assert made["data"] == made["delta"] == {"id": 1, "title": "one"}
+    assert changed["data"] == {"id": 1, "title": "two"}
+    assert changed["delta"] == {"title": "two"}
+    whole = revisions(things.api, things)[1]
+    assert whole["delta"] == {"title": "two", "note": "stingray"}
+
+
+@pytest.mark.parametrize("path", ["/revisions", "/items/system_revisions", "/items/{name}/1/revisions", "/activity"])
+def test_no_way_to_the_history_shows_what_is_hidden(stage: Stage, things: Table, path: str) -> None:
+    things.add({"title": "seen", "note": "swordfish"}, {"title": "unseen-title", "note": "swordfish"})
+    caller = member(stage, may(things.name, "id", "title", permissions={"id": 1}), *HISTORY)
+    for asked in ("fields=*.*", "export=csv", "export=xml", "meta=*", "fields=*&limit=-1", "search=swordfish"):
+        shown = caller.get(f"{path.format(name=things.name)}?{asked}")
+        assert shown.status == 200, shown.text
+        assert "swordfish" not in shown.text
+        assert "unseen" not in shown.text
+
+
+def test_counts_are_of_what_is_there(stage: Stage, things: Table) -> None:
+    things.add({"title": "a"}, {"title": "b"}, {"title": "c"})
+    caller = member(stage, may(things.name, "id", "title", permissions={"title": {"_neq": "b"}}), *HISTORY)
+    for path in ("/revisions", "/activity"):
+        found = caller.get(path, **{"filter[collection]": things.name, "meta": "*", "limit": 1}).body
+        assert found["meta"] == {"total_count": 2, "filter_count": 2}
+        grouped = caller.get(path, **{"filter[collection]": things.name, "aggregate[count]": "*", "groupBy": "item"})
+        assert [(group["item"], group["count"]) for group in grouped.data] == [("1", 1), ("3", 1)]
+
+
+def test_a_collection_without_a_right_has_no_history(stage: Stage, things: Table) -> None:
+    things.add({"title": "a"})
+    caller = member(stage, *HISTORY)
+    assert caller.get("/revisions").data == caller.get("/activity").data == []
+    assert caller.get("/activity", **{"aggregate[count]": "*"}).data == [{"count": 0}]
+
+
+def test_an_act_needs_the_right_on_its_own_collection_too(stage: Stage, things: Table) -> None:
+    things.add({"title": "a"})
+    caller = member(stage, may(things.name))
+    assert caller.get("/revisions").codes == caller.get("/activity").codes == ["FORBIDDEN"]
+
+
+def test_a_rule_looks_at_the_item_as_the_revision_holds_it(stage: Stage, things: Table) -> None:
+    things.add({"title": "rough", "status": "draft"})
+    things.api.patch(item(things, 1), {"title": "fine", "status": "published"})
+    caller = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
+    (shown,) = revisions(caller, things)
+    assert shown["data"]["title"] == "fine"
+    assert "rough" not in caller.get("/revisions", export="jsonl").text
+
+
+def test_and_at_the_item_as_it_is_now(stage: Stage, things: Table) -> None:
+    things.add({"title": "fine", "status": "published"})
+    caller = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
+    assert len(revisions(caller, things)) == 1
+    things.api.patch(item(things, 1), {"status": "withdrawn"})
+    assert revisions(caller, things) == []
+    assert caller.get("/activity", **{"filter[collection]": things.name}).data == []
+
+
+def test_of_a_deleted_item_only_who_sees_every_item_has_the_history(stage: Stage, things: Table) -> None:
+    things.add({"title": "gone", "note": "swordfish", "status": "published"})
+    things.api.delete(item(things, 1))
+    ruled = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
+    whole = member(stage, may(things.name, "id", "title"), *HISTORY)
+    assert revisions(ruled, things) == []
+    assert ruled.get(f"{item(things, 1)}/revisions").status == 404
+    assert [found["data"] for found in revisions(whole, things)] == [{"id": 1, "title": "gone"}] * 2
+    assert len(whole.get(f"{item(things, 1)}/revisions").data) == 2
+    assert [found["action"] for found in whole.get("/activity", sort="id").data] == ["create", "delete"]
+
+
+def test_fields_of_several_permissions_are_those_of_the_item_now_and_then(stage: Stage, things: Table) -> None:
+    things.add({"title": "a", "note": "early", "status": "draft"})
+    things.api.patch(item(things, 1), {"note": "late", "status": "published"})
+    caller = member(
+        stage, may(things.name, "id", "title"), may(things.name, "note", "status", permissions=PUBLISHED), *HISTORY
+    )
+    early, late = revisions(caller, things)
+    assert early["data"] == {"id": 1, "title": "a"}
+    assert late["data"] == {"id": 1, "title": "a", "note": "late", "status": "published"}
+    things.api.patch(item(things, 1), {"status": "draft"})
+    assert [found["data"] for found in revisions(caller, things)] == [{"id": 1, "title": "a"}] * 3
+
+
+def test_a_rule_may_go_through_relations_and_to_the_caller(stage: Stage, admin: Client) -> None:
+    teams = table(admin, field("name", "string"))
+    posts = table(admin, field("title", "string"), field("team", "integer"), field("owner", "uuid"))
+    admin.post("/relations", {"collection": posts.name, "field": "team", "related_collection": teams.name})
+    teams.add({"name": "red"}, {"name": "blue"})
+    role = new_role(
+        stage,
+        may(posts.name, permissions={"_or": [{"team": {"name": "red"}}, {"owner": "$CURRENT_USER"}]}),
+        *HISTORY,
+        may("system_users", "id", permissions={"id": "$CURRENT_USER"}),
+    )
+    caller = member_of(stage, role)
+    me = caller.get("/users/me").data["id"]
+    posts.add({"title": "r", "team": 1}, {"title": "b", "team": 2}, {"title": "mine", "team": 2, "owner": me})
+    assert [found["data"]["title"] for found in revisions(caller, posts)] == ["r", "mine"]
+    admin.patch(item(posts, 1), {"team": 2})
+    assert [found["data"]["title"] for found in revisions(caller, posts)] == ["mine"]
+
+
+def test_where_the_key_is_hidden_so_is_the_history(stage: Stage, things: Table) -> None:
+    things.add({"title": "a", "status": "draft"}, {"title": "b", "status": "published"})
+    keyless = member(stage, may(things.name, "title"), *HISTORY)
+    assert revisions(keyless, things) == []
+    partly = member(stage, may(things.name, "title"), may(things.name, "id", "title", permissions=PUBLISHED), *HISTORY)
+    assert [found["item"] for found in revisions(partly, things)] == ["2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "rule"),
+    [
+        ("csv", ["a"], {"_contains": "a"}),
+        ("hash", "swordfish", {"_nnull": True}),
+        ("binary", "AAEC", {"_nnull": True}),
+    ],
+)
+def test_what_a_revision_does_not_hold_as_it_is_fulfils_no_rule(
+    stage: Stage, admin: Client, kind: str, value: object, rule: object
+) -> None:
+    made = table(admin, field("it", kind), field("title", "string"))
+    made.add({"it": value, "title": "a"})
+    caller = member(stage, may(made.name, "id", "title", permissions={"it": rule}), *HISTORY)
+    assert len(caller.get(made.path).data) == 1
+    assert revisions(caller, made) == []
+    assert len(caller.get("/activity", **{"filter[collection]": made.name}).data) == 1
+
+
+def test_a_column_of_another_type_or_name_hides_older_revisions(stage: Stage, things: Table) -> None:
+    things.add({"title": "a", "status": "published"})
+    things.api.patch(item(things, 1), {"status": "1"})
+    rank = {"status": {"_gte": 1}}
+    things.api.patch(f"/fields/{things.name}/status", {"type": "integer"})
+    caller = member(stage, may(things.name, permissions=rank), *HISTORY)
+    assert [found["data"]["status"] for found in revisions(caller, things)] == ["1"]
+    things.api.patch(f"/fields/{things.name}/status", {"field": "rank"})
+    caller = member(stage, may(things.name, permissions={"rank": {"_gte": 1}}), *HISTORY)
+    assert revisions(caller, things) == []
+    things.api.patch(item(things, 1), {"title": "b"})
+    assert [found["data"] for found in revisions(caller, things)] == [{"id": 1, "title": "b", "note": None, "rank": 1}]
+
+
+def test_contents_are_masked_to_whatever_is_asked_of_them(stage: Stage, things: Table) -> None:
+    things.add({"note": "swordfish"})
+    caller = member(stage, may(things.name, "id"), *HISTORY)
+    (shown,) = revisions(caller, things, **{"filter[data][_nnull]": "true"})
+    assert shown["data"] == {"id": 1}
+    assert revisions(caller, things, **{"filter[delta][_null]": "true"}) == []
+    assert caller.get("/revisions", **{"filter[data][_contains]": "swordfish"}).status in (400, 403)
+
+
+def test_a_member_reverts_what_it_sees_and_may_change(stage: Stage, things: Table) -> None:
+    things.add({"title": "one", "note": "old"})
+    things.api.patch(item(things, 1), {"title": "two", "note": "new"})
+    first = revisions(things.api, things)[0]["id"]
+    reader = member(stage, may(things.name, "id", "title"), *HISTORY)
+    assert reader.post(f"/utils/revert/{first}").status == 403
+    editor = member(stage, may(things.name, "id", "title"), may(things.name, "id", "title", action="update"), *HISTORY)
+    assert editor.post(f"/utils/revert/{first}").data == {"id": 1, "title": "one"}
+    assert things.api.get(item(things, 1)).data["note"] == "new"
+    blind = member(stage, may(things.name, permissions={"id": 2}), may(things.name, action="update"), *HISTORY)
+    assert blind.post(f"/utils/revert/{first}").status == 404
+
+
+def test_the_history_of_users_follows_the_rights_on_users(stage: Stage, admin: Client) -> None:
+    role = new_role(stage, may("system_users", "id", "first_name", permissions={"id": "$CURRENT_USER"}), *HISTORY)
+    caller, other = member_of(stage, role), "zebedee"
+    me = caller.get("/users/me").data["id"]
+    admin.post("/users", {"email": f"{other}@example.com", "password": "long-enough-1", "first_name": other})
+    admin.patch(f"/users/{me}", {"first_name": "Ann", "title": "swordfish"})
+    shown = caller.get("/revisions", limit=-1)
+    assert [found["delta"] for found in shown.data] == [{"first_name": "Ann"}]
+    assert other not in shown.text + caller.get("/activity", limit=-1, fields="*.*").text
+    assert "swordfish" not in shown.text
+
+
+def test_comments_are_there_where_their_item_is(stage: Stage, things: Table) -> None:
+    things.add({"title": "a"}, {"title": "b"})
+    for key in (1, 2):
+        things.api.post("/comments", {"collection": things.name, "item": key, "comment": f"about {key}"})
+    caller = member(stage, may(things.name, permissions={"id": 1}), *HISTORY)
+    assert [found["comment"] for found in caller.get("/comments").data] == ["about 1"]
+    hidden = things.api.get("/comments", **{"filter[item]": 2, "filter[collection]": things.name}).data[0]["id"]
+    assert caller.get(f"/comments/{hidden}").status == caller.delete(f"/comments/{hidden}").status == 404
+
+
+def test_changes_of_what_is_hidden_change_no_answer(stage: Stage, things: Table) -> None:
+    """Two states that differ in hidden fields of hidden rows only tell the same, byte for byte."""
+    things.add({"title": "a", "note": "x"}, {"title": "b", "note": "y"})
+    caller = member(stage, may(things.name, "id", "title", permissions={"id": 1}), *HISTORY)
+    of = f"filter[collection]={things.name}"
+    asked = (f"/revisions?{of}&fields=*.*&meta=*", f"/activity?{of}&fields=*&meta=*", f"/revisions?{of}&export=csv")
+    before = [caller.get(path).text for path in asked]
+    things.api.patch(item(things, 2), {"title": "c", "note": "swordfish"})
+    things.add({"title": "d"})
+    assert [caller.get(path).text for path in asked] == before
+
+
+def test_the_answers_hold_whole_numbers_and_json_as_they_were(stage: Stage, admin: Client) -> None:
+    made = table(admin, field("much", "decimal"), field("many", "bigInteger"), field("free", "json"))
+    body = '{"much": 12345678901234567890.125, "many": 9223372036854775807, "free": {"b": [1, {"a": null}], "a": 2}}'
+    made.api.post(made.path, json.loads(body, parse_float=str))
+    caller = member(stage, may(made.name), *HISTORY)
+    of = {"filter[collection]": made.name, "fields": "data"}
+    assert caller.get("/revisions", **of).text == admin.get("/revisions", **of).text
+
+
+def test_explain_tells_the_rules_on_the_items(stage: Stage, admin: Client, things: Table) -> None:
+    caller = member(stage, may(things.name, "id", permissions=PUBLISHED), *HISTORY)
+    user = caller.get("/users/me").data["id"]
+    told = admin.get("/utils/explain", path="/items/system_revisions", user=user).data["rules"]
+    assert [(found["collection"], found["rule"]) for found in told] == [
+        ("system_revisions", None),
+        (things.name, PUBLISHED),
+    ]
