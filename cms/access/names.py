@@ -32,7 +32,7 @@ from cms.query.ast import (
 from cms.query.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.operators import SECRET_OPERATORS
 from cms.query.plan import tie_breakers, usual_sort
-from cms.query.walk import Link, arms_of, leads_on, link_of
+from cms.query.walk import Link, arms_of, leads_on, link_of, quantifies, tests_key
 from cms.schema.model import Catalogue, Field
 
 Sight = Callable[[str], View | None]
@@ -216,9 +216,9 @@ class Walker:
         link = link_of(self.catalogue, view.collection, name.field)
         if link is None or name.function or not leads_on(inner):
             return At(self._tested(name, view), self._own(inner, found))
-        if isinstance(inner, And | Or) and not link.to_many and _tests_key(inner):
+        if isinstance(inner, And | Or) and not link.to_many and tests_key(inner):
             return self.filter(_distributed(name, inner), view, level)
-        if isinstance(inner, And | Or) and any(isinstance(item, Some) for item in inner.items):
+        if isinstance(inner, And | Or) and quantifies(inner):
             return self.filter(_apart(name, inner), view, level)
         self._check_depth(level + 1)
         name, target = self._through(name, link, view)
@@ -384,16 +384,6 @@ def _distributed(name: Name, inner: And | Or) -> Filter:
 
 def _apart(name: Name, inner: And | Or) -> Filter:
     """Let each `_some` and `_none` stand alone; what is said beside them is meant of one and the same item."""
-    alone = tuple(At(name, item) for item in inner.items if isinstance(item, Some))
-    others = tuple(item for item in inner.items if not isinstance(item, Some))
+    alone = tuple(At(name, item) for item in inner.items if quantifies(item))
+    others = tuple(item for item in inner.items if not quantifies(item))
     return replace(inner, items=(*alone, At(name, replace(inner, items=others))) if others else alone)
-
-
-def _tests_key(inner: Filter) -> bool:
-    match inner:
-        case And(items) | Or(items):
-            return any(_tests_key(item) for item in items)
-        case At() | Some() | OfItem():
-            return False
-        case Test():
-            return True

@@ -80,6 +80,28 @@ def _key(catalogue: Catalogue, collection: str) -> str | None:
     return found.primary_key if found else None
 
 
+def tests_key(said: Filter) -> bool:
+    """Tell whether a filter at a relation speaks of the key itself, beside what it says of the item beyond."""
+    match said:
+        case And(items) | Or(items):
+            return any(tests_key(item) for item in items)
+        case At() | Some() | OfItem():
+            return False
+        case Test():
+            return True
+
+
+def quantifies(said: Filter) -> bool:
+    """Tell whether a filter at a relation says `_some` or `_none`, alone or in groups."""
+    match said:
+        case And(items) | Or(items):
+            return any(quantifies(item) for item in items)
+        case Some():
+            return True
+        case At() | Test() | OfItem():
+            return False
+
+
 def leads_on(said: Filter) -> bool:
     """Tell whether a filter at a relation speaks of the item beyond it and not of the key itself."""
     match said:

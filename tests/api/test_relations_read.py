@@ -208,6 +208,16 @@ CASES: list[tuple[str, object]] = [
     ("authors?fields=id&filter[articles][_none][title]=A1", [{"id": 2}, {"id": 3}]),
     ("authors?fields=id&filter[articles][_some][title]=A2&filter[articles][_none][title]=A1", [{"id": 2}]),
     ("authors?fields=id&filter[articles][tags][tags_id][name]=y", [{"id": 1}, {"id": 2}]),
+    # In groups of groups, beside what is meant of one and the same item.
+    (
+        'authors?fields=id&filter={"articles":{"_and":[{"_or":[{"_some":{"title":"A2"}},{"_none":{}}]},{"title":"A3"}]}}',
+        [{"id": 2}],
+    ),
+    (
+        'authors?fields=id&filter={"articles":{"_or":[{"_and":[{"_none":{"title":"A1"}},{"_none":{"title":"A2"}}]},'
+        '{"title":"A1"}]}}',
+        [{"id": 1}, {"id": 3}],
+    ),
     ("authors?fields=id&filter[boss][articles][title]=A1", [{"id": 2}, {"id": 3}]),
     # Side by side is one item; under _and each may be another one.
     ("authors?fields=id&filter[articles][title]=A2&filter[articles][published][_null]=true", []),
