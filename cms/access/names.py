@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -82,7 +82,7 @@ class Walker:
     def _picks(self, query: Query, view: View, level: int) -> tuple[Pick, ...]:
         asked: dict[tuple[str, str], Pick] = {}
         for pick in self._written_out(query, view):
-            for scoped in self._scoped(pick, view):
+            for scoped in self._scoped(pick, view, dict(query.deep)):
                 before = asked.get((scoped.key, scoped.name.field))
                 asked[scoped.key, scoped.name.field] = _united(scoped, before) if before else scoped
         self.fields += len(asked)
@@ -141,20 +141,23 @@ class Walker:
         key = target.collection.primary_key if target else None
         return target is not None and (key is None or target.sees(key))
 
-    def _scoped(self, pick: Pick, view: View) -> list[Pick]:
+    def _scoped(self, pick: Pick, view: View, deep: Mapping[str, Query]) -> list[Pick]:
         """A many-to-any field that is opened without saying for which collection is meant for all that fit."""
-        if not pick.nested or ":" in pick.name.field or not arms_of(self.catalogue, view.collection, pick.name.field):
+        arms = () if ":" in pick.name.field else arms_of(self.catalogue, view.collection, pick.name.field)
+        own = {arm: deep[f"{pick.key}:{arm}"] for arm in arms if f"{pick.key}:{arm}" in deep}
+        nested = pick.nested or (Query(picks=()) if own else None)
+        if nested is None or not arms:
             return [pick]
         self._field(view, pick.name.bare)
         found = []
         for arm in self._arms(pick.name.field, view):
             known = self.view(arm)
-            fitting = tuple(inner for inner in pick.nested.picks if inner == STAR or known.sees(inner.name.bare))
-            if fitting or not pick.nested.picks:
+            fitting = tuple(inner for inner in nested.picks if inner.key == STAR.key or known.sees(inner.name.bare))
+            if fitting or not nested.picks:
                 name = replace(pick.name, field=f"{pick.name.field}:{arm}")
-                found.append(replace(pick, name=name, nested=replace(pick.nested, picks=fitting)))
+                found.append(replace(pick, name=name, nested=replace(own.get(arm, nested), picks=fitting)))
         if not found:
-            missing = pick.nested.picks[0] if pick.nested.picks else pick
+            missing = nested.picks[0] if nested.picks else pick
             raise self._unknown(view, missing.name.field)
         return found
 

@@ -93,7 +93,8 @@ class _Planner:
     def _outputs(self, picks: tuple[Pick, ...], collection: Collection) -> tuple[Output, ...]:
         keys = dict.fromkeys(pick.key for pick in picks)
         alike = {key: [self._output(pick, collection) for pick in picks if pick.key == key] for key in keys}
-        return tuple(_either(found) for found in alike.values())
+        fields = {pick.key: collection.fields.get(pick.name.bare) for pick in picks}
+        return tuple(_either(found, fields[key]) for key, found in alike.items())
 
     def _output(self, pick: Pick, collection: Collection) -> Output:
         if pick.key == VERSION:
@@ -276,9 +277,12 @@ def _is_renamed(pick: Pick) -> bool:
     return pick.key != pick.name.key or len(pick.key.encode()) > LONGEST_NAME
 
 
-def _either(found: list[Output]) -> Output:
-    """Several outputs of one key are the arms of a many-to-any field."""
+def _either(found: list[Output], field: Field | None) -> Output:
+    """Several outputs of one key are the arms of a many-to-any field; one that is not opened is the key itself."""
     arms = tuple(item for item in found if isinstance(item, Opened))
+    if field and arms and all(arm.bare and arm.step.link.told_by for arm in arms):
+        there = AnyOf(tuple(Exists(arm.step, All((arm.plan.allowed, arm.plan.where))) for arm in arms))
+        return Shown(arms[0].key, Value(field, when=there))
     return Either(arms[0].key, arms) if arms and len(found) > 1 else found[0]
 
 

@@ -84,6 +84,8 @@ def read(admin: Client) -> Callable[[str], Any]:
     return ask
 
 
+P1 = {"id": 1, "body": "P1"}
+N = {"code": NOTE, "text": "N"}
 CASES: list[tuple[str, object]] = [
     # A to-one that is opened is an object or null; one that is not is its key.
     (
@@ -114,6 +116,22 @@ CASES: list[tuple[str, object]] = [
     ),
     ("articles/1?fields=sections.item.title&deep[sections][_limit]=1", {"sections": [{"item": {"title": "H2"}}]}),
     ("articles?fields=id&filter[sections][item:headings][title]=H2", [{"id": 1}]),
+    # `*` behind it opens all of them, and deeper ones what those lead to.
+    ("sections?fields=item.*.*&limit=3", [{"item": n} for n in ({"id": 2, "title": "H2"}, P1, N)]),
+    # Parameters for one of the collections; a key that is not opened stays as it is stored.
+    (
+        "sections?fields=item.*&deep[item:headings][_filter][title]=H1&limit=2",
+        [{"item": None}, {"item": P1}],
+    ),
+    ("sections?fields=item&deep[item][_limit]=1", [{"item": key} for key in ("2", "1", NOTE, None, None)]),
+    (
+        "sections?fields=item&deep[item:headings][_filter][title]=H1",
+        [{"item": key} for key in (None, "1", NOTE, None, None)],
+    ),
+    (
+        "sections?fields=item:headings&deep[item:headings][_search]=h2&limit=2",
+        [{"item": key} for key in ("2", None)],
+    ),
     ("articles?fields=id&filter[sections][item:headings][title]=H1", []),
     # Functions and aliases.
     (
