@@ -236,7 +236,7 @@ class _Planner:
 
     def _grouped(self, name: Name, collection: Collection) -> Value:
         value = self.value(name, collection)
-        if value.family not in GROUPABLE or value.step:
+        if value.family not in GROUPABLE:
             raise _unfit(value, "cannot be grouped by", "groupBy")
         return value
 

@@ -249,6 +249,14 @@ CASES: list[tuple[str, object]] = [
         "articles?groupBy=year(published)&aggregate[count]=*",
         [{"published_year": y, "count": c} for y, c in ((2020, 1), (2021, 1), (None, 2))],
     ),
+    (
+        "authors?groupBy=count(articles)&aggregate[max]=name&sort=-count(articles)",
+        [{"articles_count": c, "max": {"name": n}} for c, n in ((2, "Bob"), (1, "Ann"), (0, "Cid"))],
+    ),
+    (
+        "authors/1?fields=staff&deep[staff][_groupBy]=count(articles)&deep[staff][_aggregate][count]=*",
+        {"staff": [{"articles_count": 0, "count": 1}, {"articles_count": 2, "count": 1}]},
+    ),
     # Variables.
     ("system_users?fields=email&filter[id]=$CURRENT_USER", [{"email": "admin@example.com"}]),
     ("system_users?fields=email&filter[role]=$CURRENT_USER.role", [{"email": "admin@example.com"}]),

@@ -187,8 +187,8 @@ def _of_kinds(collection: Collection, kinds: tuple[str, ...]) -> list[str]:
 @st.composite
 def _grouping(draw: st.DrawFn, collection: Collection) -> Json:
     """Draw groups, aggregates or both, in an order that they have."""
-    functions = [name for name in _functions(collection) if name.removeprefix("count(")[:-1] not in collection.links]
-    choices = [name for name in (*_of_kinds(collection, GROUPED), *functions) if name not in AGGREGATED]
+    names = (*_of_kinds(collection, GROUPED), *_functions(collection))
+    choices = [name for name in names if name not in AGGREGATED]
     groups = draw(st.lists(st.sampled_from(choices), unique=True, max_size=draw(st.sampled_from((0, 1, 2)))))
     aggregate = draw(_aggregates(collection))
     if not groups and not aggregate:

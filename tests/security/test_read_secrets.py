@@ -184,11 +184,18 @@ def test_a_mask_is_the_same_in_a_group_however_its_rule_is_made(shop: Shop) -> N
         {"count(reviews)": {"_gt": 0}},
         {"note": {"_neq": "$CURRENT_USER.role.name"}, "published": {"_lt": "$NOW(-1 day)"}},
     ):
-        caller = member(shop.stage, may("books", "id"), may("books", "price", "published", permissions=rule))
+        caller = member(
+            shop.stage,
+            may("books", "id"),
+            may("books", "price", "published", "reviews", permissions=rule),
+            may("reviews", "id", "book", permissions={"text": {"_neq": "$CURRENT_USER.role.name"}}),
+        )
         rows = caller.get("/items/books").data
         groups = caller.get("/items/books?groupBy=price,year(published)&aggregate[count]=*&sort=-price").data
         assert sum(group["count"] for group in groups) == len(rows) == 3, rule
         assert {group["price"] for group in groups} == {row["price"] for row in rows}, rule
+        sizes = caller.get("/items/books?groupBy=count(reviews)&aggregate[count]=*&sort=-count(reviews)").data
+        assert [size["reviews_count"] for size in sizes if size["reviews_count"]] == [1], rule
 
 
 def test_pages_never_overlap_where_the_key_is_there_in_some_rows_only(shop: Shop) -> None:
