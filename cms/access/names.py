@@ -69,6 +69,7 @@ class Walker:
             query,
             picks=self._picks(query, view, level),
             deep=(),
+            unshown=(),
             filter=self.filter(query.filter, view, level),
             sort=self._sort(query, view, level, link),
             groups=tuple(self._comparable(group, view) for group in query.groups),
@@ -91,6 +92,10 @@ class Walker:
         if self.fields > MAX_FIELDS_IN_ALL:
             raise invalid_query(f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields")
         _refuse_namesakes(asked.values())
+        for pick in query.unshown:
+            for scoped in self._scoped(pick, view, {}):
+                if (scoped.key, scoped.name.field) not in asked:
+                    self._pick(scoped, view, level)
         return tuple(pick if _is_stores(pick, view) else self._pick(pick, view, level) for pick in asked.values())
 
     def _written_out(self, query: Query, view: View) -> list[Pick]:

@@ -216,6 +216,8 @@ class Query:
     counts: tuple[str, ...] = ()
     deep: tuple[tuple[str, Query], ...] = ()
     """What is asked of fields that only `*` names."""
+    unshown: tuple[Pick, ...] = ()
+    """What `fields`, `deep` and `alias` name and nothing shows; it must be there for the caller all the same."""
     only: Test | None = None
     allowed: Filter = EVERYTHING
     searched: tuple[Name, ...] = ()

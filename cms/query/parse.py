@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from cms.errors import invalid_query
 from cms.query import limits
-from cms.query.ast import EVERYTHING, KEY, Aggregate, Name, Pick, Query, Said, Slot, Term, Window
+from cms.query.ast import EVERYTHING, KEY, STAR, Aggregate, Name, Pick, Query, Said, Slot, Term, Window
 from cms.query.brackets import listed, nested
 from cms.query.filters import decoded, parse_filter, parse_name
 from cms.query.literals import Literals
@@ -90,12 +90,15 @@ class _Parser:
 
     def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
-        aggregates, groups = _aggregates(params), _groups(params)
+        aggregates, groups, aliases = _aggregates(params), _groups(params), _aliases(params)
         said, heads = params.get("filter"), {head for path in paths for head in (path[0], path[0].partition(":")[0])}
-        unnamed = tuple((name, self._deeper(name, deep, [])) for name in deep if name not in heads)
+        picks = self._picks(paths, deep, aliases)
+        unnamed = {name: self._pick(name, [], deep, aliases) for name in (*deep, *aliases) if name not in heads}
+        shapes = not aggregates and not groups
         return Query(
-            picks=() if aggregates or groups else self._picks(paths, deep, _aliases(params)),
-            deep=unnamed,
+            picks=picks if shapes else (),
+            deep=tuple((name, pick.nested) for name, pick in unnamed.items() if pick.nested),
+            unshown=(*unnamed.values(), *(() if shapes else (pick for pick in picks if pick.key != STAR.key))),
             filter=EVERYTHING if said is None else parse_filter(said, self.literals),
             sort=_sort(params, aggregated=bool(aggregates or groups)),
             window=self._window(params),

@@ -290,7 +290,8 @@ def _written(session: Session, call: Call, drafter: Drafter, root: Batch) -> Wri
     if view_of(name, catalogue=session.scene.snapshot.catalogue, policy=policy) is None:
         return None
     picks = (*said.query.picks, _key_pick(root.collection))
-    query = Query(picks=picks, deep=said.query.deep, only=Test("_in", (Slot(len(said.literals)),)))
+    only = Test("_in", (Slot(len(said.literals)),))
+    query = Query(picks=picks, deep=said.query.deep, unshown=said.query.unshown, only=only)
     items = _find(session, root.collection, query, (*said.literals, tuple(keys)))
     by_key = {str(item.pop(KEY)): item for item in items}
     if len(by_key) < len(keys) and policy.admin:  # a trigger of the table may have moved or removed them

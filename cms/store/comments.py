@@ -123,7 +123,8 @@ def _key_of(store: Store, transaction: Transaction, scene: Scene, collection: st
 def _answer(store: Store, transaction: Transaction, scene: Scene, query_string: str, *, key: str) -> bytes | None:
     """Return a comment as the caller may read it, or None where it may not."""
     said = parse_query_string(query_string, store.page)
-    query = by_key(Query(picks=said.query.picks, deep=said.query.deep), Slot(len(said.literals)))
+    asked = said.query
+    query = by_key(Query(picks=asked.picks, deep=asked.deep, unshown=asked.unshown), Slot(len(said.literals)))
     try:
         items = find(store, transaction, scene, ACTIVITY, query, literals=(*said.literals, key))
     except Refused as refused:

@@ -116,7 +116,7 @@ def _is_readable(short: Short, collection: Collection) -> bool:
 
 def _planned(short: Short, collection: Collection) -> ReadPlan:
     store, scene, said = short.store, short.scene, short.said.query
-    catalogue, query = scene.snapshot.catalogue, Query(picks=said.picks, deep=said.deep)
+    catalogue, query = scene.snapshot.catalogue, Query(picks=said.picks, deep=said.deep, unshown=said.unshown)
     guarded = guard(
         query,
         collection.name,

@@ -31,7 +31,9 @@ def test_fields_of_the_query_string_shape_what_is_answered(admin: Client) -> Non
     books = table(admin, field("title", "string"), field("pages", "integer"))
     made = admin.post(f"{books.path}?fields=title&alias[length]=pages&fields=length", {"title": "a", "pages": 3})
     assert made.data == {"title": "a", "length": 3}
-    assert admin.post(f"{books.path}?fields=nothing", {"title": "b"}).status == 400
+    for query in ("fields=nothing", "fields=id&alias[a]=nothing", "fields=id&deep[nothing][_limit]=1"):
+        assert admin.post(f"{books.path}?{query}", {"title": "b"}).status == 400
+        assert admin.post(f"{books.path}?{query}", [{"title": "b"}, {"title": "c"}]).status == 400
     assert books.column("title") == ["a"]
 
 
