@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,7 +16,11 @@ from cms import jsontext
 Item = dict[str, Any]
 Batches = Iterable[list[Item]]
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What begins a formula; in some languages a spreadsheet takes the letters of full width as well."""
+
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +76,20 @@ def plain(cell: str) -> str:
 
 
 def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """A list of mappings; a value is written as JSON, which YAML contains."""
+    """A list of mappings; a value is written as JSON, which YAML contains but for letters that no reader of it takes."""
     empty = True
     for items in batches:
         for item in items:
             empty = False
             lines = [jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value)) for key, value in item.items()]
-            yield b"- " + b"\n  ".join(lines) + b"\n"
+            yield _UNPRINTABLE.sub(_escaped, (b"- " + b"\n  ".join(lines) + b"\n").decode()).encode()
     if empty:
         yield b"[]\n"
+
+
+def _escaped(letter: re.Match[str]) -> str:
+    """Inside strings, where alone such letters stand, JSON's escapes are YAML's."""
+    return f"\\u{ord(letter[0]):04x}"
 
 
 def _one_line(json: bytes) -> bytes:
@@ -102,14 +112,18 @@ def _element(item: Item) -> bytes:
 
 def _field(key: str, value: object) -> str:
     if value is None:
-        return f'    <field name={quoteattr(key)} null="true"/>\n'
+        return f'    <field name={quoteattr(_allowed(key))} null="true"/>\n'
     text = value if isinstance(value, str) else jsontext.dumps(value).decode()
-    return f"    <field name={quoteattr(key)}>{escape(_allowed(text))}</field>\n"
+    return f"    <field name={quoteattr(_allowed(key))}>{escape(_allowed(text), _KEPT)}</field>\n"
+
+
+_KEPT = {"\r": "&#13;"}
+"""A reader of XML takes a bare carriage return for a line feed."""
 
 
 def _allowed(text: str) -> str:
-    """XML has no way to write most control characters; they become the replacement character."""
-    return "".join(c if c >= " " or c in "\t\n\r" else "\ufffd" for c in text)
+    """XML has no way to write some characters; they become the replacement character."""
+    return _NO_XML.sub("\ufffd", text)
 
 
 FORMATS: Mapping[str, Format] = MappingProxyType(

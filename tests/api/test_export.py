@@ -62,6 +62,29 @@ def test_yaml_and_xml_can_be_read_back(things: Table) -> None:
     ]
 
 
+ODD = ("a\rb\r\nc", "x\x7fy", "x\x85y\x9f", "x\u2028y\u2029", "\ufeffx", "x\uffffy\ufffe", "]]>&<", "\x01", "😀", "\t")
+
+
+def test_letters_that_a_reader_would_not_take_do_not_spoil_the_file(admin: Client) -> None:
+    odd = table(admin, field("text", "text"), field("data", "json"))
+    odd.add(*({"text": text, "data": [text]} for text in ODD))
+    lines = odd.ask("fields=text,data&export=yaml").text.split("\n")[:-1]
+    assert [json.loads(line.partition(": ")[2]) for line in lines] == [
+        value for text in ODD for value in (text, [text])
+    ]
+    assert not set("\x7f\x85\x9f\u2028\u2029\ufeff\uffff\ufffe") & set("".join(lines))
+    root = ElementTree.fromstring(odd.ask("fields=text&export=xml").text)
+    told = [text.replace("\uffff", "\ufffd").replace("\ufffe", "\ufffd").replace("\x01", "\ufffd") for text in ODD]
+    assert [element.text for element in root.iter("field")] == told
+
+
+@pytest.mark.parametrize("sign", ["＝", "＋", "－", "＠"])
+def test_letters_of_full_width_begin_a_formula_too(admin: Client, sign: str) -> None:
+    odd = table(admin, field("text", "text"))
+    odd.add({"text": f"{sign}1"}, {"text": f"1{sign}"})
+    assert odd.ask("fields=text&export=csv").text == f"text\r\n'{sign}1\r\n1{sign}\r\n"
+
+
 def test_an_empty_list_is_a_whole_file_in_every_format(admin: Client) -> None:
     empty = table(admin, field("name", "string"))
     texts = {form: admin.get(f"{empty.path}?export={form}").text for form in ("csv", "json", "jsonl", "xml", "yaml")}
