@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import falcon
 
-from cms.http.items import params_of, send_list
+from cms.http.items import params_of, send_found, send_list
 from cms.http.media import fields, once_of, send_written
 from cms.http.tags import send_body, send_one
 from cms.store import comments, history
-from cms.store.reads import Ask, read_list, read_one
+from cms.store.reads import Ask, read_one
 from cms.store.store import Store
 
 Only = tuple[tuple[str, str], ...]
@@ -31,7 +31,7 @@ class Listing:
 
     def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
         ask = Ask(self._collection, params=params_of(request, self._most), only=self._only)
-        response.data = read_list(self._store, request.context.identity, ask)
+        send_found(self._store, request, response, ask)
 
 
 class Entry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from urllib.parse import quote
 
 import falcon
@@ -36,7 +37,7 @@ class Items(_Rows):
     def on_query(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
         ask = Ask(collection or self._of, params=params_of(request, self._most))
-        response.data = read_list(self._store, request.context.identity, ask)
+        send_found(self._store, request, response, ask)
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
         payload = body(request, most=self._most)
@@ -69,11 +70,20 @@ class Settings(_Rows):
 
 def send_list(store: Store, request: falcon.Request, response: falcon.Response, ask: Ask) -> None:
     """Answer a list, or the file that the query string asks for."""
-    form = form_of(request.query_string)
+    form = form_of(nested(request.query_string)) if "export" in request.query_string else None
     if form:
         send_file(response, export(store, request.context.identity, ask, form=form))
     else:
         send_body(request, response, read_list(store, request.context.identity, ask))
+
+
+def send_found(store: Store, request: falcon.Request, response: falcon.Response, ask: Ask) -> None:
+    """Answer what the parameters in a body ask for: a list, or a file."""
+    form = form_of(ask.params or {})
+    if form:
+        send_file(response, export(store, request.context.identity, ask, form=form))
+    else:
+        response.data = read_list(store, request.context.identity, ask)
 
 
 def params_of(request: falcon.Request, most: int) -> dict[str, object]:
@@ -85,11 +95,9 @@ def params_of(request: falcon.Request, most: int) -> dict[str, object]:
     return params
 
 
-def form_of(query_string: str) -> str | None:
-    """Return the file format that a query string asks for, if any."""
-    if "export" not in query_string:
-        return None
-    said = nested(query_string).get("export")
+def form_of(params: Mapping[str, object]) -> str | None:
+    """Return the file format that parameters ask for, if any."""
+    said = params.get("export")
     return None if said in (None, "") else str(said)
 
 

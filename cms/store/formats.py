@@ -76,7 +76,7 @@ def plain(cell: str) -> str:
 
 
 def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """A list of mappings; a value is written as JSON, which YAML contains but for letters that no reader of it takes."""
+    """A list of mappings; a value is written as JSON, which YAML contains but for letters that readers refuse."""
     empty = True
     for items in batches:
         for item in items:

@@ -95,6 +95,17 @@ def test_an_empty_list_is_a_whole_file_in_every_format(admin: Client) -> None:
     assert list(ElementTree.fromstring(texts["xml"])) == []
 
 
+@pytest.mark.parametrize("path", ["/items/{}", "/users"])
+def test_the_body_of_a_search_can_ask_for_a_file(things: Table, path: str) -> None:
+    path = path.format(things.name)
+    query = {"fields": ["id"], "limit": -1, "export": "csv"}
+    answer = things.api.search(path, query)
+    assert answer.text == things.api.get(f"{path}?fields=id&export=csv").text
+    assert answer.headers["content-disposition"].endswith(".csv")
+    assert things.api.search(path, {**query, "export": "pdf"}).codes == ["INVALID_QUERY"]
+    assert len(things.api.search(path, {**query, "export": None}).data) > 0
+
+
 def test_an_unknown_format_is_refused(things: Table) -> None:
     answer = things.api.get(f"{things.path}?export=pdf")
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
