@@ -61,12 +61,13 @@ class Explain:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Tell an administrator what a read becomes, without doing it.
 
-        A path that is not encoded may hold a query of its own: then what follows `path=` is all of it.
+        The path is encoded as a whole, or not at all: then what follows `path=` is all of it.
         """
         before, _, said = request.query_string.partition("path=")
-        given = parse_qs(before if "?" in said else request.query_string)
-        path = said if "?" in said else given.get("path", [""])[0]
-        user = given.get("user", [None])[0]
+        plain = "?" in said
+        asked = parse_qs(before if plain else request.query_string)
+        path = said if plain else asked.get("path", [""])[0]
+        user = asked.get("user", [None])[0]
         send(response, explain(self._store, request.context.identity, path, user=user))
 
 

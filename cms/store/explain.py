@@ -16,7 +16,7 @@ from cms.query.bind import Context, bound
 from cms.query.expressions import predicate
 from cms.query.plan import resolved
 from cms.schema.model import Catalogue, Collection
-from cms.store.reads import Ask, prepared
+from cms.store.reads import Ask, keyed, parse_key, prepared
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, require_admin
 
 _PREFIX = "/items/"
@@ -28,16 +28,19 @@ Json = dict[str, object]
 def explain(store: Store, identity: Identity, path: str, *, user: str | None = None) -> Json:
     """Return `statement`, `parameters`, `plan` and `rules` of the read at a path such as /items/articles?limit=5.
 
+    The path of one item, /items/articles/1, is taken as well.
+
     Nothing is executed. For administrators, who may ask how it is for another `user`, or for "public". Raises
     `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
-    ask = _ask(path)
+    ask, key = _ask(path)
     store.reading(identity, lambda scene: require_admin(scene.actor))
     caller = identity if user is None else _caller(store, user)
 
     def work(scene: Scene) -> Json:
-        statement, literals = prepared(store, scene, ask)
-        context = Context(literals, scene.actor.user, scene.actor.role)
+        named = () if key is None else (parse_key(keyed(scene, ask.collection), key),)
+        statement, literals = prepared(store, scene, ask, keyed=key is not None)
+        context = Context((*literals, *named), scene.actor.user, scene.actor.role)
         values = bound(statement.values, context)
         rows = store.database.fetch(f"EXPLAIN (FORMAT JSON) {statement.text}", values)
         views = [_view(scene, name) for name in sorted(statement.touched)]
@@ -83,12 +86,12 @@ def _told(grant: Grant, collection: Collection, catalogue: Catalogue, context: C
     return said | _printed(rule, collection, catalogue, context)
 
 
-def _ask(path: str) -> Ask:
+def _ask(path: str) -> tuple[Ask, str | None]:
     parts = urlsplit(path)
-    collection = unquote(parts.path).removeprefix(_PREFIX)
-    if not parts.path.startswith(_PREFIX) or not collection or "/" in collection:
-        raise invalid_query('path is the path of a list of items, such as "/items/articles?limit=5"', parameter="path")
-    return Ask(collection, parts.query)
+    names = [unquote(name) for name in parts.path.removeprefix(_PREFIX).split("/")]
+    if not parts.path.startswith(_PREFIX) or not all(names) or len(names) > 2:
+        raise invalid_query('path is the path of items, such as "/items/articles?limit=5"', parameter="path")
+    return Ask(names[0], parts.query), names[1] if len(names) == 2 else None
 
 
 def _caller(store: Store, user: str) -> Identity:

@@ -25,10 +25,19 @@ def test_it_tells_statement_parameters_and_plan(things: Table, encode: type[str]
     assert "Plan" in found["plan"][0]
 
 
-def test_its_parameters_come_in_any_order(things: Table) -> None:
-    for asked in (f"path={things.path}&user=public", f"user=public&path={things.path}"):
-        assert things.api.get(f"/utils/explain?{asked}").codes == ["FORBIDDEN"]
-    assert things.api.get("/utils/explain", path=f"{things.path}?limit=1", user="public").codes == ["FORBIDDEN"]
+def test_it_tells_the_read_of_one_item(things: Table) -> None:
+    found = things.api.get(f"/utils/explain?path={things.path}/7?fields=name").data
+    assert found["parameters"] == ["7"]
+    assert "Index Scan" in str(found["plan"])
+    assert things.api.get(f"/utils/explain?path={quote(things.path + '/7', safe='')}").data["parameters"] == ["7"]
+    for path in ("/x", "/1/2", "/1?aggregate[count]=*"):
+        assert things.api.get(f"/utils/explain?path={things.path}{path}").status in (400, 404), path
+
+
+def test_another_caller_may_be_named_behind_a_path_that_is_encoded(things: Table) -> None:
+    path = quote(f"{things.path}?fields=id&limit=5", safe="")
+    assert "LIMIT 5" in things.api.get(f"/utils/explain?path={path}").data["statement"]
+    assert things.api.get(f"/utils/explain?path={path}&user=public").codes == ["FORBIDDEN"]
 
 
 def test_it_refuses_what_the_read_itself_would_refuse(things: Table) -> None:
