@@ -51,12 +51,9 @@ def decoded(value: object, parameter: str) -> object:
 
 
 class _Parser:
-    """Counts nodes while it walks, so that no filter outgrows its limits."""
-
     def __init__(self, literals: Literals, operators: Mapping[str, Operator]) -> None:
         self.literals = literals
         self.operators = operators
-        self.nodes = 0
 
     def group(self, value: object, path: Path) -> Filter:
         """Several keys at one level mean `_and`."""
@@ -93,7 +90,7 @@ class _Parser:
             case Takes.NOTHING:
                 return Test(operator if _truth(value, path) else NEGATED[operator])
             case Takes.LIST:
-                return Test(operator, (self._several(_list(value, path), path),))
+                return Test(operator, (self._several(self._list(value, path), path),))
             case Takes.TWO:
                 return Test(operator, self._two(value, path))
             case Takes.FLAG:
@@ -102,6 +99,18 @@ class _Parser:
                 return Test(operator, (self.literals.slot(_pattern(value, path)),))
             case _:
                 return Test(operator, (self._one(value, path),))
+
+    def _list(self, value: object, path: Path) -> list[object]:
+        """A list by commas, by brackets or as JSON."""
+        found = listed(value)
+        if isinstance(found, str):
+            found = found.split(",") if found else []
+        if not isinstance(found, list):
+            found = [found]
+        self.literals.tally.add(len(found), "values in lists", most=MAX_LIST_OPERANDS, parameter=path[0])
+        if any(item is None or isinstance(item, dict | list) for item in found):
+            raise _wrong(path, "it takes a list of values that are not null")
+        return found
 
     def _several(self, found: list[object], path: Path) -> Operand:
         """A path from the caller may lead to many values, and then is the whole list."""
@@ -114,7 +123,7 @@ class _Parser:
         return leading[0]
 
     def _two(self, value: object, path: Path) -> tuple[Operand, ...]:
-        found = _list(value, path)
+        found = self._list(value, path)
         if len(found) != 2:
             raise _wrong(path, "it takes exactly two values")
         return tuple(self._one(item, path) for item in found)
@@ -128,9 +137,7 @@ class _Parser:
             raise _wrong(path, str(error)) from None
 
     def _count(self, path: Path) -> None:
-        self.nodes += 1
-        if self.nodes > MAX_FILTER_NODES:
-            raise _wrong(path[:1], f"it has more than {MAX_FILTER_NODES} nodes")
+        self.literals.tally.add(1, "nodes of filters", most=MAX_FILTER_NODES, parameter=path[0])
         if len(path) > MAX_FILTER_DEPTH:
             raise _wrong(path[:1], f"it is nested deeper than {MAX_FILTER_DEPTH}")
 
@@ -141,20 +148,6 @@ def _items(value: object, path: Path) -> Sequence[object]:
         return ()
     if not isinstance(found, list):
         raise _wrong(path, "it takes a list of filters")
-    return found
-
-
-def _list(value: object, path: Path) -> list[object]:
-    """A list by commas, by brackets or as JSON."""
-    found = listed(value)
-    if isinstance(found, str):
-        found = found.split(",") if found else []
-    if not isinstance(found, list):
-        found = [found]
-    if len(found) > MAX_LIST_OPERANDS:
-        raise _wrong(path, f"it takes at most {MAX_LIST_OPERANDS} values")
-    if any(item is None or isinstance(item, dict | list) for item in found):
-        raise _wrong(path, "it takes a list of values that are not null")
     return found
 
 

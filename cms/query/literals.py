@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cms.query.ast import Current, Fixed, Name, Now, Operand, Slot
+from cms.query.limits import Tally
 
 _NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*\d{1,9})\s*([a-z]+)\s*\))?")
 _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -30,6 +31,7 @@ class Literals:
 
     def __init__(self) -> None:
         self.values: list[object] = []
+        self.tally = Tally()
 
     def slot(self, value: object) -> Slot:
         """Set a literal aside and return its place."""

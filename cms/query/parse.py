@@ -90,7 +90,7 @@ class _Parser:
 
     def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
-        aggregates, groups, aliases = _aggregates(params), _groups(params), _aliases(params)
+        aggregates, groups, aliases = self._aggregates(params), self._groups(params), self._aliases(params)
         said, heads = params.get("filter"), {head for path in paths for head in (path[0], path[0].partition(":")[0])}
         picks = self._picks(paths, deep, aliases)
         unnamed = {name: self._pick(name, [], deep, aliases) for name in (*deep, *aliases) if name not in heads}
@@ -100,7 +100,7 @@ class _Parser:
             deep=tuple((name, pick.nested) for name, pick in unnamed.items() if pick.nested),
             unshown=(*unnamed.values(), *(() if shapes else (pick for pick in picks if pick.key != STAR.key))),
             filter=EVERYTHING if said is None else parse_filter(said, self.literals),
-            sort=_sort(params, aggregated=bool(aggregates or groups)),
+            sort=self._sort(params, aggregated=not shapes),
             window=self._window(params),
             search=self._search(params),
             aggregates=aggregates,
@@ -170,6 +170,35 @@ class _Parser:
             )
         return self.literals.slot(str(said))
 
+    def _aliases(self, params: Params) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for alias, field in _group(params, "alias").items():
+            if not isinstance(field, str) or not _ALIAS.fullmatch(alias):
+                raise invalid_query(f"alias[{alias}] must be a plain name that stands for a field", parameter="alias")
+            found[alias] = field
+        self.literals.tally.add(len(found), "aliases", most=limits.MAX_ALIASES, parameter="alias")
+        return found
+
+    def _aggregates(self, params: Params) -> tuple[Aggregate, ...]:
+        found: list[Aggregate] = []
+        for function, fields in _group(params, "aggregate").items():
+            if function not in AGGREGATES:
+                fault = f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}'
+                raise invalid_query(fault, parameter="aggregate")
+            found += [Aggregate(function, Name(name)) for name in _names({"aggregate": fields}, "aggregate") or ["*"]]
+        self.literals.tally.add(len(found), "aggregates", most=limits.MAX_AGGREGATES, parameter="aggregate")
+        return tuple(dict.fromkeys(found))
+
+    def _groups(self, params: Params) -> tuple[Name, ...]:
+        names = dict.fromkeys([*_names(params, "groupBy"), *_names(params, "group")])
+        self.literals.tally.add(len(names), "fields to group by", most=limits.MAX_GROUPS, parameter="groupBy")
+        return tuple(parse_name(name) for name in names)
+
+    def _sort(self, params: Params, *, aggregated: bool) -> tuple[Term, ...]:
+        names = _names(params, "sort")
+        self.literals.tally.add(len(names), "terms of a sort", most=limits.MAX_SORT_TERMS, parameter="sort")
+        return tuple(_term(name, aggregated=aggregated) for name in names)
+
 
 def _reach(size: int | None, offset: int) -> int | None:
     """Return the first round number that is not below the end of the page; None for all rows."""
@@ -219,45 +248,6 @@ def _group(params: Params, parameter: str) -> Params:
     if not isinstance(said, Mapping):
         raise invalid_query(f"{parameter} is a group of names and values", parameter=parameter)
     return said
-
-
-def _aliases(params: Params) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for alias, field in _group(params, "alias").items():
-        if not isinstance(field, str) or not _ALIAS.fullmatch(alias):
-            raise invalid_query(f"alias[{alias}] must be a plain name that stands for a field", parameter="alias")
-        found[alias] = field
-    if len(found) > limits.MAX_ALIASES:
-        raise invalid_query(f"It makes more than {limits.MAX_ALIASES} aliases", parameter="alias")
-    return found
-
-
-def _aggregates(params: Params) -> tuple[Aggregate, ...]:
-    found: list[Aggregate] = []
-    for function, fields in _group(params, "aggregate").items():
-        if function not in AGGREGATES:
-            raise invalid_query(
-                f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}',
-                parameter="aggregate",
-            )
-        found += [Aggregate(function, Name(name)) for name in _names({"aggregate": fields}, "aggregate") or ["*"]]
-    if len(found) > limits.MAX_AGGREGATES:
-        raise invalid_query(f"It asks for more than {limits.MAX_AGGREGATES} aggregates", parameter="aggregate")
-    return tuple(dict.fromkeys(found))
-
-
-def _groups(params: Params) -> tuple[Name, ...]:
-    names = dict.fromkeys([*_names(params, "groupBy"), *_names(params, "group")])
-    if len(names) > limits.MAX_GROUPS:
-        raise invalid_query(f"It groups by more than {limits.MAX_GROUPS} fields", parameter="groupBy")
-    return tuple(parse_name(name) for name in names)
-
-
-def _sort(params: Params, *, aggregated: bool) -> tuple[Term, ...]:
-    names = _names(params, "sort")
-    if len(names) > limits.MAX_SORT_TERMS:
-        raise invalid_query(f"It sorts by more than {limits.MAX_SORT_TERMS} fields", parameter="sort")
-    return tuple(_term(name, aggregated=aggregated) for name in names)
 
 
 def _term(text: str, *, aggregated: bool) -> Term:

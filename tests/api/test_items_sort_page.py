@@ -69,8 +69,8 @@ def test_csv_sorts_by_its_stored_form(books: Table) -> None:
 
 
 def test_too_many_terms_are_refused(books: Table) -> None:
-    assert books.get(sort=",".join(["id"] * 30)).status == 200
-    assert books.get(sort=",".join(["id"] * 31)).codes == ["INVALID_QUERY"]
+    assert books.get(sort=",".join(["id"] * 100)).status == 200
+    assert books.get(sort=",".join(["id"] * 101)).codes == ["INVALID_QUERY"]
 
 
 def test_the_collections_sort_field_is_the_usual_order(admin: Client, stage: Stage) -> None:

@@ -1,0 +1,84 @@
+"""How much one request may ask, at all its levels together: each limit is met, and past it has a 400 of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cms.query import limits
+from tests.client import Answer, Client
+from tests.things import Table, field, table
+
+Json = dict[str, Any]
+
+IN_BODIES: dict[str, Callable[[int], Json]] = {
+    "MAX_FILTER_NODES": lambda n: {"filter": {"_or": [{"id": 1}] * ((n - 1) // 2)}},
+    "MAX_LIST_OPERANDS": lambda n: {"filter": {"id": {"_in": [1] * n}}},
+    "MAX_SORT_TERMS": lambda n: {"sort": ["id"] * n},
+    "MAX_ALIASES": lambda n: {"alias": {f"a{number}": "id" for number in range(n)}},
+    "MAX_AGGREGATES": lambda n: {"aggregate": {"count": ["*"] * n}},
+    "MAX_GROUPS": lambda n: {"groupBy": [f"n{number}" for number in range(n)]},
+    "MAX_SEARCH_LENGTH": lambda n: {"search": "x" * n},
+    "MAX_OFFSET": lambda n: {"offset": n},
+    "MAX_FIELDS": lambda n: {"fields": [f"n{number}" for number in range(n)]},
+    "MAX_PATH_STEPS": lambda n: {"fields": [".".join(["x"] * n)]},
+    "MAX_FILTER_DEPTH": lambda n: {"filter": nested(n - 1)},
+}
+IN_QUERY_STRINGS: dict[str, Callable[[int], str]] = {
+    "MAX_QUERY_PARAMETERS": lambda n: "&".join(["x=1"] * n),
+    "MAX_BRACKETS": lambda n: "x" + "[a]" * (n - 1) + "=1",
+}
+EVERY_LEVEL = {"MAX_FILTER_NODES", "MAX_LIST_OPERANDS", "MAX_SORT_TERMS", "MAX_ALIASES", "MAX_AGGREGATES", "MAX_GROUPS"}
+
+
+def nested(depth: int) -> Json:
+    return {"_and": [nested(depth - 2)]} if depth > 1 else {}
+
+
+@pytest.fixture(scope="module")
+def things(admin: Client) -> Table:
+    found = table(admin, field("boss", "integer"), *(field(f"n{number}", "integer") for number in range(100)))
+    relation = {"collection": found.name, "field": "boss", "related_collection": found.name}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "staff"}}).status == 200
+    return found
+
+
+def is_refused(answer: Answer, most: int) -> bool:
+    """Tell whether an answer is the limit's own 400: with the place, and with the number but for the offset's."""
+    told = answer.errors[0] if answer.status == 400 else {}
+    return told.get("code") == "INVALID_QUERY" and (str(most) in told["reason"] or told.get("parameter") == "offset")
+
+
+@pytest.mark.parametrize("name", IN_BODIES)
+def test_a_limit_is_met_and_not_passed(things: Table, name: str) -> None:
+    most, make = getattr(limits, name), IN_BODIES[name]
+    assert not is_refused(things.api.search(things.path, make(most)), most)
+    assert is_refused(things.api.search(things.path, make(most + 2)), most)
+
+
+@pytest.mark.parametrize("name", IN_QUERY_STRINGS)
+def test_a_limit_of_query_strings_is_met_and_not_passed(things: Table, name: str) -> None:
+    most, make = getattr(limits, name), IN_QUERY_STRINGS[name]
+    assert things.ask(make(most)).status == 200
+    assert is_refused(things.ask(make(most + 1)), most)
+
+
+@pytest.mark.parametrize("name", sorted(EVERY_LEVEL))
+def test_what_is_asked_at_several_levels_is_counted_together(things: Table, name: str) -> None:
+    most, make = getattr(limits, name), IN_BODIES[name]
+    half = make(most // 2 + 3)
+    query = {**half, "deep": {"x": {f"_{key}": value for key, value in half.items()}}}
+    assert not is_refused(things.api.search(things.path, half), most)
+    assert is_refused(things.api.search(things.path, query), most)
+
+
+def test_stars_open_so_many_fields_in_all(things: Table) -> None:
+    assert things.get(fields="*.*.*.*").status == 200
+    assert is_refused(things.get(fields="*.*.*.*.*.*.*"), limits.MAX_FIELDS_IN_ALL)
+
+
+def test_no_limit_is_left_out(things: Table) -> None:
+    names = {name for name in vars(limits) if name.startswith("MAX_")}
+    assert names - IN_BODIES.keys() - IN_QUERY_STRINGS.keys() == {"MAX_FIELDS_IN_ALL"}
