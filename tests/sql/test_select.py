@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
-import psycopg
 import pytest
 
-from cms.access.guard import guard
-from cms.access.policy import Policy
 from cms.config import Config
-from cms.query.bind import Context, bound
 from cms.query.parse import Page, parse_query_string
-from cms.query.plan import plan
-from cms.query.statement import Statement, finish
-from cms.schema.model import Catalogue
-from cms.store.snapshot import Snapshots
+from tests.sql.compiler import Compiler, assert_one_statement, compiler_of
 from tests.things import Stage, staged
 
 TABLES = """
@@ -169,20 +161,6 @@ READS: list[tuple[str, str, list[object]]] = [
 ]
 
 
-@dataclass(frozen=True)
-class Compiler:
-    """The compiler over the tables of this file, and the database that holds them."""
-
-    catalogue: Catalogue
-    dsn: str
-
-    def compile(self, query_string: str) -> tuple[Statement, list[object]]:
-        said = parse_query_string(query_string, Page())
-        guarded = guard(said.query, "books", catalogue=self.catalogue, policy=Policy(admin=True), depth=10)
-        statement = finish(plan(guarded, self.catalogue))
-        return statement, bound(statement.values, Context(said.literals))
-
-
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
     with staged(settings, make_database, template) as found:
@@ -192,23 +170,22 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
 
 @pytest.fixture(scope="module")
 def compiler(stage: Stage) -> Compiler:
-    def fetch(text: str) -> list[tuple[object, ...]]:
-        with psycopg.connect(stage.dsn) as connection:
-            return connection.execute(text.encode()).fetchall()
-
-    return Compiler(Snapshots(fetch).current().catalogue, stage.dsn)
+    return compiler_of(stage)
 
 
 @pytest.mark.parametrize(("query_string", "text", "values"), READS, ids=[row[0] or "-" for row in READS])
 def test_a_query_compiles_to_one_statement_and_runs(
     compiler: Compiler, query_string: str, text: str, values: list[object]
 ) -> None:
-    statement, parameters = compiler.compile(query_string)
+    statement, parameters = compiler.compile("books", query_string)
     assert statement.text == text
     assert parameters == values
-    with psycopg.connect(compiler.dsn, cursor_factory=psycopg.RawCursor) as connection:
-        rows = connection.execute(statement.text.encode(), parameters).fetchall()
-    assert len(statement.items(rows)) <= 1
+    assert len(compiler.run(statement, parameters)) <= 1
+
+
+@pytest.mark.parametrize("query_string", [row[0] for row in READS])
+def test_a_read_is_one_statement(stage: Stage, monkeypatch: pytest.MonkeyPatch, query_string: str) -> None:
+    assert_one_statement(stage, monkeypatch, f"/items/books?{query_string}&meta=*")
 
 
 def test_requests_that_differ_in_literals_only_share_their_statement(compiler: Compiler) -> None:
@@ -218,5 +195,5 @@ def test_requests_that_differ_in_literals_only_share_their_statement(compiler: C
         ("filter[title][_contains]=a", 'filter={"title":{"_contains":"%"}}'),
     ]
     for first, second in pairs:
-        assert compiler.compile(first)[0].text == compiler.compile(second)[0].text
+        assert compiler.compile("books", first)[0].text == compiler.compile("books", second)[0].text
         assert parse_query_string(first, Page()).query == parse_query_string(second, Page()).query

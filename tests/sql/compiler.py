@@ -1,0 +1,78 @@
+"""The compiler as the tables of this folder try it: a query string in, a finished statement and its parameters out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from cms.access.guard import guard
+from cms.access.policy import Policy
+from cms.query.bind import Context, bound
+from cms.query.parse import Page, parse_query_string
+from cms.query.plan import plan
+from cms.query.statement import Statement, finish
+from cms.schema.model import Catalogue
+from cms.store.database import Row
+from cms.store.snapshot import Snapshots
+from cms.store.wire import Wire
+from tests.things import Stage
+
+USER = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """The compiler over the tables of a stage, for an administrator."""
+
+    catalogue: Catalogue
+    dsn: str
+
+    def compile(self, collection: str, query_string: str) -> tuple[Statement, list[object]]:
+        said = parse_query_string(query_string, Page())
+        page = Page().usual
+        guarded = guard(
+            said.query, collection, catalogue=self.catalogue, policy=Policy(admin=True), depth=10, page=page
+        )
+        statement = finish(plan(guarded, self.catalogue))
+        return statement, bound(statement.values, Context(said.literals, user=USER))
+
+    def run(self, statement: Statement, values: list[object]) -> list[dict[str, Any]]:
+        with psycopg.connect(self.dsn, cursor_factory=psycopg.RawCursor) as connection:
+            return statement.items(connection.execute(statement.text.encode(), values).fetchall())
+
+
+def compiler_of(stage: Stage) -> Compiler:
+    def fetch(text: str) -> list[Row]:
+        with psycopg.connect(stage.dsn) as connection:
+            return connection.execute(text.encode()).fetchall()
+
+    return Compiler(Snapshots(fetch).current().catalogue, stage.dsn)
+
+
+@contextmanager
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Yield the statements that are sent to the database, by whatever connection."""
+    seen: list[str] = []
+    run = Wire.run
+
+    def spy(wire: Wire, text: str, values: Sequence[object], *, prepare: bool) -> list[Row]:
+        seen.append(text)
+        return run(wire, text, values, prepare=prepare)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Wire, "run", spy)
+        yield seen
+
+
+def assert_one_statement(stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """Read a path with its counts, and assert that it was one statement, the first time as well as again."""
+    assert stage.admin.get("/items/system_roles").status == 200  # the caller is known, and the structure
+    for _ in range(2):
+        with counted(monkeypatch) as seen:
+            assert stage.admin.get(path).status == 200
+        assert len(seen) == 1, seen
