@@ -31,6 +31,10 @@ EXTENSIONS = {
     "unaccent": "search tells accents apart without it",
     "postgis": "geometry fields need it",
 }
+THEN = {
+    "pg_trgm": ", then set meta.searchable of the collections again",
+    "unaccent": ", then `cms migrate`",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +160,17 @@ def _jobs(dsn: str) -> Finding:
 
 
 def _extension(name: str, server: Server) -> Finding:
+    if name == "unaccent" and name in server.installed and server.keeps_accents:
+        return Finding(
+            WARNING,
+            "extension unaccent: younger than the tables, so that search tells accents apart; run `cms migrate`",
+        )
     if name in server.installed:
         return Finding(OK, f"extension {name}: installed")
     if name in server.available:
-        return Finding(WARNING, f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}")
+        return Finding(
+            WARNING, f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}{THEN.get(name, '')}"
+        )
     # PostGIS is large and most do without it; the other two come with every server.
     level = OK if name == "postgis" else WARNING
     return Finding(level, f"extension {name}: the server does not have it; {EXTENSIONS[name]}")

@@ -19,6 +19,8 @@ class Server:
     connections: int
     installed: frozenset[str]
     available: frozenset[str]
+    keeps_accents: bool
+    """Whether the searches of the service tell accents apart."""
 
 
 def examine(dsn: str) -> Server:
@@ -32,5 +34,5 @@ def examine(dsn: str) -> Server:
     except psycopg.Error as fault:
         raise unavailable("database", str(fault).splitlines()[0].rstrip(".")) from fault
     assert row is not None
-    version, encoding, connections, installed, available = row
-    return Server(version, encoding, connections, frozenset(installed), frozenset(available))
+    version, encoding, connections, installed, available, keeps_accents = row
+    return Server(version, encoding, connections, frozenset(installed), frozenset(available), keeps_accents)

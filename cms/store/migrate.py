@@ -61,6 +61,8 @@ def migrate(dsn: str, *, folder: Path | None = None) -> list[str]:
             applied.append(name)
         while folder is None and (name := _apply_next_of_queue(connection)) is not None:
             applied.append(name)
+        if folder is None and _take_accents(connection):
+            applied.append("unaccent")
     return applied
 
 
@@ -164,6 +166,18 @@ def _apply_next_of_queue(connection: Connection) -> str | None:
         _execute(connection, "record_queue_migrations", list(missing[0].holds))
     log.info("applied migration %s", missing[0].name)
     return missing[0].name
+
+
+def _take_accents(connection: Connection) -> bool:
+    """Let searches leave accents out when the extension for it has come after the tables."""
+    with connection.transaction():
+        _execute(connection, "lock_migrations")
+        if _execute(connection, "find_kept_accents").fetchone() != (True,):
+            return False
+        connection.execute("SET LOCAL statement_timeout = 0")
+        _execute(connection, "take_accents")
+    log.info("searches leave accents out from now on")
+    return True
 
 
 def _missing_of_queue(connection: Connection) -> Sequence[Step]:

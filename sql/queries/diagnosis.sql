@@ -11,4 +11,5 @@ SELECT
         (SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user)
     ) AS connections,
     ARRAY(SELECT extname::text FROM pg_extension) AS installed,
-    ARRAY(SELECT name::text FROM pg_available_extensions) AS available;
+    ARRAY(SELECT name::text FROM pg_available_extensions) AS available,
+    coalesce(pg_get_functiondef(to_regprocedure('system_fold(text)')::oid) NOT LIKE '%unaccent%', FALSE) AS keeps_accents;

@@ -53,3 +53,31 @@ SELECT name
 -- What was just applied.
 INSERT INTO system_queue (name)
 SELECT unnest($1::text[]);
+
+-- name: find_kept_accents
+-- Tells whether searches still tell accents apart although the extension that takes them away is there by now.
+SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'unaccent')
+   AND pg_get_functiondef(to_regprocedure('system_fold(text)')::oid) NOT LIKE '%unaccent%';
+
+-- name: take_accents
+-- Lets searches compare texts without accents from now on, as migration 0002 does where it finds the extension, and
+-- makes the indexes of searches anew, which hold what was compared before.
+DO $$
+DECLARE
+    home text := (
+        SELECT quote_ident(nspname)
+        FROM pg_extension
+        JOIN pg_namespace ON pg_namespace.oid = extnamespace
+        WHERE extname = 'unaccent'
+    );
+    index regclass;
+BEGIN
+    EXECUTE 'CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE RETURN '
+        || format('lower(%s.unaccent(''%s.unaccent'', $1))', home, home);
+    FOR index IN
+        SELECT indexrelid FROM pg_index WHERE pg_get_expr(indexprs, indrelid) LIKE 'system_fold(%'
+    LOOP
+        EXECUTE format('REINDEX INDEX %s', index);
+    END LOOP;
+END
+$$;

@@ -233,6 +233,29 @@ def test_jobs_that_nobody_runs_are_told(folder: Path, server: Embedded) -> None:
     assert "warning  jobs: 1 wait and no worker runs; start `cms worker`" in told.stdout
 
 
+def test_an_extension_that_came_after_the_tables_is_told_and_taken(folder: Path, server: Embedded) -> None:
+    address = database(server, "late")
+    assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
+    with psycopg.connect(address, autocommit=True) as connection:
+        definition = str(connection.execute("SELECT pg_get_functiondef('system_fold(text)'::regprocedure)").fetchone())
+        assert "unaccent" in definition
+        connection.execute(
+            "CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE"
+            " RETURN lower($1)"  # what the migration makes without it
+        )
+        connection.execute("CREATE TABLE words (word text); INSERT INTO words VALUES ('É')")
+        connection.execute("CREATE INDEX ON words USING gin (system_fold(word) gin_trgm_ops)")
+    told = command(folder, "doctor", DATABASE_URL=address)
+    assert "warning  extension unaccent: younger than the tables" in told.stdout
+    assert "unaccent" in command(folder, "migrate", DATABASE_URL=address).stdout
+    assert "up to date" in command(folder, "migrate", DATABASE_URL=address).stdout
+    assert "ok       extension unaccent: installed" in command(folder, "doctor", DATABASE_URL=address).stdout
+    with psycopg.connect(address) as connection:
+        connection.execute("SET enable_seqscan = off")
+        found = connection.execute("SELECT word FROM words WHERE system_fold(word) LIKE system_fold('%E%')").fetchall()
+        assert found == [("É",)]
+
+
 def test_a_database_of_another_encoding_is_wrong(folder: Path, server: Embedded) -> None:
     address = database(server, "ascii", options="ENCODING 'SQL_ASCII' LOCALE 'C'")
     wrong = command(folder, "doctor", DATABASE_URL=address)
