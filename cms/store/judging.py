@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from cms.access.guard import view_of
 from cms.access.licence import Licence, covered, covering, rule_of
 from cms.access.policy import Grant
-from cms.errors import Problem, forbidden, not_found
+from cms.errors import Problem, Refused, forbidden, not_found
 from cms.query.ast import NOTHING, Current, Filter, Fixed, Now, Operand
 from cms.query.bind import Bind, Context, bound
 from cms.query.conditions import Condition, parse_conditions, state_of
@@ -116,9 +116,12 @@ class Judge:
 
     def _preset(self, grant: Grant, collection: Collection, draft: Draft) -> None:
         """Merge presets under the payload."""
+        unset = keeper_of(collection.name).unset
         for name, value in self._presets(grant).items():
             found = collection.fields.get(name)
             if found and found.column and name not in draft.sent:
+                if name in unset:
+                    raise _refusing(grant, found, "no preset sets it")
                 draft.values[name] = None if value is None else _converted(grant, found, value)
 
     def _presets(self, grant: Grant) -> dict[str, object]:
@@ -318,9 +321,14 @@ def _converted(grant: Grant, found: Field, value: object) -> str:
     try:
         return converter(found)(value)
     except ValueError as error:
-        place = f"{found.collection}.{found.name}"
-        log.warning("permission %s refuses every item: its preset of %s: %s", grant.id, place, error)
-        raise forbidden() from None
+        raise _refusing(grant, found, str(error)) from None
+
+
+def _refusing(grant: Grant, found: Field, reason: str) -> Refused:
+    """Return the refusal of an item for a preset that cannot be set, once the log has said which it is."""
+    place = f"{found.collection}.{found.name}"
+    log.warning("permission %s refuses every item: its preset of %s: %s", grant.id, place, reason)
+    return forbidden()
 
 
 def _operand(value: object) -> Operand:

@@ -11,7 +11,7 @@ import pytest
 from cms.config import Config
 from tests.client import Answer, Client
 from tests.files.forms import House, house
-from tests.members import may, member, new_role
+from tests.members import grant, may, member, member_of, new_role
 from tests.things import Stage, Table, field, table
 
 Json = dict[str, Any]
@@ -181,6 +181,38 @@ def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, said: Json) -
             caller.post("/batch", {"operations": [{"method": "update", "collection": "system_users", **named}]})
             for named in ({"key": me, "data": said}, {"keys": [me], "data": said}, {"data": [{"id": me, **said}]})
         ),
+    ):
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
+    assert stage.value(whole) == before
+
+
+UNSET: list[Json] = [
+    {"role": ANYBODY},
+    {"status": "suspended"},
+    {"token": "a-token-of-a-permission"},
+    {"tfa_secret": "JBSWY3DPEHPK3PXP"},
+    {"password": "of a permission"},
+    {"email": "of a permission"},
+]
+
+
+@pytest.mark.parametrize("presets", UNSET, ids=lambda said: next(iter(said)))
+def test_no_preset_sets_what_a_user_is_or_logs_in_with(stage: Stage, presets: Json) -> None:
+    """Refused with the permission, and by each write where the permission is there all the same."""
+    role = new_role(stage, may("system_users"))
+    permission = {"role": role, "collection": "system_users", "fields": ["title"], "presets": presets}
+    for action in ("create", "update"):
+        answer = stage.admin.post("/permissions", {**permission, "action": action})
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
+    grant(stage, role, [may("system_users", "title", action=act, presets=presets) for act in ("create", "update")])
+    caller, administrator = member_of(stage, role), stage.admin.get("/users/me").data["id"]
+    whole = "SELECT string_agg(t::text, '|' ORDER BY id) FROM system_users AS t"
+    before = stage.value(whole)
+    for answer in (
+        caller.post("/users", {"title": "x"}),
+        caller.patch("/users/me", {"title": "x"}),
+        caller.patch(f"/users/{administrator}", {"title": "x"}),
+        caller.patch("/users", {"query": {}, "data": {"title": "x"}}),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
     assert stage.value(whole) == before

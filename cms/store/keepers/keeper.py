@@ -26,15 +26,22 @@ class Wrong(ValueError):
 class Keeper:
     """`closed` collections are written by administrators only, and so are the fields of `admin_fields`.
 
+    Presets set neither those nor `said_only`: a preset is nobody's word, and reaches whatever row is written.
     `checks` look at the values of fields; `before` and `after` look at the keys of rows that are there, inside the
     transaction: of what changes or goes, and of what has been written or has gone. They raise `Refused`.
     """
 
     closed: bool = False
     admin_fields: frozenset[str] = frozenset()
+    said_only: frozenset[str] = frozenset()
     checks: Mapping[str, Check] = field(default_factory=dict)
     before: Callable[[Fetch, Scene, Sequence[Draft], Sequence[str]], None] | None = None
     after: Callable[[Fetch, Scene, Sequence[Draft]], None] | None = None
+
+    @property
+    def unset(self) -> frozenset[str]:
+        """The fields that no preset sets."""
+        return self.admin_fields | self.said_only
 
     def problems(self, draft: Draft, scene: Scene, collection: str) -> list[Problem]:
         """Return what is wrong with the values of a row; null is left to what the column takes."""

@@ -16,6 +16,7 @@ from cms.query.validation import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
 from cms.store.keepers.keeper import Keeper, one_of, unprocessable
+from cms.store.keepers.users import USERS
 from cms.store.statements import statement
 from cms.store.store import Fetch, Scene
 
@@ -77,6 +78,8 @@ def _fit(collection: Collection, scene: Scene, rule: object, fields: object, pre
 def _fit_presets(collection: Collection, presets: object) -> None:
     """Refuse values that their columns do not take; what a variable stands for is known when an item is written."""
     for name, value in presets.items() if isinstance(presets, dict) else ():
+        if collection.name == "system_users" and name in USERS.unset:
+            raise unprocessable(f'No preset sets "{name}" of users')
         found = collection.fields.get(name)
         varies = isinstance(value, str) and value.startswith("$")
         if found is None or found.column is None or value is None or varies:

@@ -65,6 +65,7 @@ def keep_an_admin(fetch: Fetch) -> None:
 
 USERS = Keeper(
     admin_fields=frozenset({"role", "status", "token", "provider", "external_identifier", "auth_data", "tfa_secret"}),
+    said_only=_CREDENTIALS,
     checks={
         "email": _check_email,
         "status": one_of(*STATES),
