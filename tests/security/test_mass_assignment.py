@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -157,6 +158,20 @@ USER_FIELDS: list[Json] = [
 ]
 
 
+def imported(caller: Client, collection: str, *items: Json) -> Iterator[Answer]:
+    """Import each item as JSON, as a line of JSON and as CSV."""
+    for item in items:
+        cells = [value if isinstance(value, str) else json.dumps(value) for value in item.values()]
+        row = ",".join('"' + cell.replace('"', '""') + '"' for cell in cells)
+        bodies = {
+            "application/json": json.dumps([item]),
+            "application/x-ndjson": json.dumps(item),
+            "text/csv": f"{','.join(item)}\n{row}\n",
+        }
+        for kind, body in bodies.items():
+            yield caller.send("POST", f"/utils/import/{collection}", raw=body, **{"Content-Type": kind})
+
+
 @pytest.mark.parametrize("said", USER_FIELDS, ids=lambda said: next(iter(said)))
 def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, said: Json) -> None:
     posts = table(stage.admin, field("author", "uuid"))
@@ -181,6 +196,8 @@ def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, said: Json) -
             caller.post("/batch", {"operations": [{"method": "update", "collection": "system_users", **named}]})
             for named in ({"key": me, "data": said}, {"keys": [me], "data": said}, {"data": [{"id": me, **said}]})
         ),
+        *imported(caller, "system_users", {"email": "x@example.com", **said}, {"id": me, **said}),
+        *imported(caller, posts.name, {"author": {"email": "x@example.com", **said}}, {"author": {"id": me, **said}}),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
     assert stage.value(whole) == before
