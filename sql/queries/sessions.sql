@@ -31,7 +31,7 @@ RETURNING failed_logins >= (SELECT auth_login_attempts FROM system_settings);
 
 -- name: suspend_or_slow
 -- What becomes of an active user with too many failed logins: suspended, or, where no other active administrator
--- would be left, made to wait twice as long after each failure, for half a minute at most.
+-- would be left, made to wait twice as long after each failure, for half a minute at most. A suspension ends sessions.
 WITH RECURSIVE admins (id) AS (
     SELECT id
     FROM system_roles
@@ -53,18 +53,25 @@ needed AS (
             AND others.status = 'active'
             AND others.role IN (SELECT id FROM admins)
       )
+),
+changed AS (
+    UPDATE system_users AS users
+    SET status = CASE WHEN needed.id IS NULL THEN 'suspended' ELSE users.status END,
+        login_after = CASE WHEN needed.id IS NOT NULL THEN
+            now() + interval '1 second' * least(30, 2 ^ least(5, users.failed_logins - settings.auth_login_attempts))
+        END
+    FROM system_settings AS settings
+    LEFT JOIN needed ON TRUE
+    WHERE users.id = $1::uuid
+      AND users.status = 'active'
+      AND users.failed_logins >= settings.auth_login_attempts
+    RETURNING users.id, users.status
+),
+ended AS (
+    DELETE FROM system_sessions
+    WHERE "user" IN (SELECT id FROM changed WHERE status = 'suspended')
 )
-UPDATE system_users AS users
-SET status = CASE WHEN needed.id IS NULL THEN 'suspended' ELSE users.status END,
-    login_after = CASE WHEN needed.id IS NOT NULL THEN
-        now() + interval '1 second' * least(30, 2 ^ least(5, users.failed_logins - settings.auth_login_attempts))
-    END
-FROM system_settings AS settings
-LEFT JOIN needed ON TRUE
-WHERE users.id = $1::uuid
-  AND users.status = 'active'
-  AND users.failed_logins >= settings.auth_login_attempts
-RETURNING users.status;
+SELECT status FROM changed;
 
 -- name: open_session
 -- A login: only the digest of its token is stored.

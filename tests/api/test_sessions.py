@@ -208,6 +208,21 @@ def test_logout_everywhere_ends_all_sessions_of_the_user_and_of_nobody_else(stag
     assert client.post("/auth/refresh", {"refresh_token": other["refresh_token"]}).status == 200
 
 
+@pytest.mark.parametrize("status", ["suspended", "archived", "draft", "invited"])
+def test_sessions_do_not_come_back_with_who_was_not_active_meanwhile(stage: Stage, status: str) -> None:
+    email = person(stage)
+    tokens, cookie = login(stage.anonymous, email).data, login(stage.anonymous, email, mode="session")
+    bearing, path = stage.anonymous.bearing(tokens["access_token"]), f"/users/{of_user(stage, email, 'id')}"
+    held = {"Cookie": f"cms_session_token={cookie.cookies['cms_session_token'].value}"}
+    assert stage.admin.patch(path, {"status": "active"}).status == bearing.get("/users/me").status == 200
+    assert stage.admin.patch(path, {"status": status}).status == 200
+    assert stage.admin.patch(path, {"status": "active"}).status == 200
+    assert bearing.get("/users/me").codes == ["INVALID_TOKEN"]
+    assert stage.anonymous.send("GET", "/users/me", **held).codes == ["INVALID_TOKEN"]
+    assert stage.anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status == 401
+    assert login(stage.anonymous, email).status == 200
+
+
 def test_a_logout_without_any_token_says_what_is_missing(stage: Stage) -> None:
     answer = stage.anonymous.post("/auth/logout")
     assert (answer.status, answer.errors[0]["field"]) == (400, "refresh_token")

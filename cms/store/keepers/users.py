@@ -49,11 +49,17 @@ def _before(fetch: Fetch, scene: Scene, drafts: Sequence[Draft], gone: Sequence[
 
 
 def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
-    """A new password, address or state ends the sessions that were opened before, except the caller's own."""
-    changed = [str(draft.key) for draft in drafts if not draft.new and {"password", "email"} & draft.sent.keys()]
+    """A new password or address, and the end of being active, end the sessions that were opened before, except the
+    caller's own: who is active again later begins with a login.
+    """
+    changed = [str(draft.key) for draft in drafts if not draft.new and _ends_sessions(draft)]
     if changed:
         fetch(statement("end_other_sessions"), (changed, scene.actor.session))
     keep_an_admin(fetch)
+
+
+def _ends_sessions(draft: Draft) -> bool:
+    return bool({"password", "email"} & draft.sent.keys()) or draft.sent.get("status", "active") != "active"
 
 
 def keep_an_admin(fetch: Fetch) -> None:
