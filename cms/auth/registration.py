@@ -45,8 +45,9 @@ class Terms:
 def register(store: Store, link: Link, form: Form, *, caller: Caller) -> None:
     """Make a user, and send the link that opens the account where the settings ask for it.
 
-    For an address that has an account the same is done and nothing comes of it. Raises `Refused` FORBIDDEN when
-    registration is closed or not for that address, and what `check_password` does.
+    For an address that has an account the same is done and nothing comes of it. Of two registrations of one address
+    either may be somebody else's, who waits for the owner to follow the link: with different passwords neither counts.
+    Raises `Refused` FORBIDDEN when registration is closed or not for that address, and what `check_password` does.
     """
     terms = Terms(*store.database.fetch_primary(statement("find_registration"))[0])
     if not terms.open:
@@ -56,17 +57,25 @@ def register(store: Store, link: Link, form: Form, *, caller: Caller) -> None:
     if not _admits(terms.emails, form.email):
         raise forbidden()
     passwords.check_password(form.password, policy=terms.policy)
-    password = passwords.hashed(form.password)
-    row = (form.email, password, form.first_name, form.last_name, terms.role, terms.verify)
+    before, new = _password_before(store, form), passwords.hashed(form.password)
+    row = (form.email, new, form.first_name, form.last_name, terms.role, terms.verify)
 
     def work(transaction: Transaction) -> None:
-        made = transaction.execute(statement("register_user"), (*row, caller.ip, caller.user_agent, caller.origin))
-        user, to = made[0] if made else (str(uuid.uuid4()), None)
+        who = caller.ip, caller.user_agent, caller.origin
+        made = transaction.execute(statement("register_user"), (*row, *who, before))
+        user, to, password = made[0] if made else (str(uuid.uuid4()), None, new)
         if terms.verify:
             target = link.to(address, user=user, mark=mark_of(form.email, password))
             letters.send(transaction, Letter(to, REGISTRATION, {"url": target, "email": form.email}))
 
     in_transaction(store, work)
+
+
+def _password_before(store: Store, form: Form) -> str | None:
+    """Return the hash that an earlier registration left, if it is of the same password; a comparison whoever it is."""
+    found = store.database.fetch_primary(statement("find_registered_password"), (form.email,))
+    before: str | None = found[0][0] if found else None
+    return before if passwords.matches(before, form.password) else None
 
 
 def verify(store: Store, link: Link, *, token: str, caller: Caller) -> None:

@@ -188,9 +188,18 @@ FROM system_settings;
 SELECT auth_password_policy
 FROM system_settings;
 
+-- name: find_registered_password
+-- The password of a registration whose link nobody has followed yet.
+SELECT password
+FROM system_users
+WHERE lower(email) = lower($1::text)
+  AND status = 'draft'
+  AND unverified;
+
 -- name: register_user
 -- Somebody who registers; who did so before without following the link begins again, and the older link dies.
--- Nothing where the address belongs to an account.
+-- Unless the password is the one from before ($10) nobody can say whose it is: then there is none, and the owner of
+-- the address asks for one by letter. Nothing where the address belongs to an account.
 WITH registered AS (
     INSERT INTO system_users (email, password, first_name, last_name, role, status, unverified)
     VALUES (
@@ -203,7 +212,9 @@ WITH registered AS (
         $6::boolean
     )
     ON CONFLICT (lower(email)) DO UPDATE
-    SET password = excluded.password,
+    SET password = CASE
+            WHEN NOT $6::boolean OR system_users.password = $10::text THEN excluded.password
+        END,
         email = excluded.email,
         first_name = excluded.first_name,
         last_name = excluded.last_name,
@@ -212,14 +223,14 @@ WITH registered AS (
         unverified = excluded.unverified
     WHERE system_users.status = 'draft'
       AND system_users.unverified
-    RETURNING id, email
+    RETURNING id, email, password
 ),
 noted AS (
     INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item)
     SELECT 'create', id, $7::text, $8::text, $9::text, 'system_users', id::text
     FROM registered
 )
-SELECT id::text, email
+SELECT id::text, email, password
 FROM registered;
 
 -- name: verify_user

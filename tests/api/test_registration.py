@@ -94,20 +94,31 @@ def test_nobody_learns_whether_an_address_has_an_account(
 ) -> None:
     terms(stage, public_registration_verify_email=verify)
     known = person(stage)
+    waiting = f"waiting{verify}@example.com"
+    register(stage, waiting)
+    letters.letters.clear()
     hashed: list[str] = []
+    compared: list[str] = []
 
     def counted(password: str) -> str:
         hashed.append(password)
         return f"hash of {password}"
 
+    def matches(stored: str | None, password: str) -> bool:
+        compared.append(password)
+        return False
+
     monkeypatch.setattr(passwords, "hashed", counted)
+    monkeypatch.setattr(passwords, "matches", matches)
     before = of_user(stage, known, "row_to_json(system_users)::text")
-    answers = [register(stage, email, "taken over") for email in (known.upper(), f"new{verify}@example.com")]
+    emails = (known.upper(), f"new{verify}@example.com", waiting)
+    answers = [register(stage, email, "taken over") for email in emails]
     assert [(answer.status, answer.text, answer.headers.keys()) for answer in answers] == [
         (204, "", answers[0].headers.keys())
-    ] * 2
-    assert hashed == ["taken over"] * 2
-    assert [letter.to is None for letter in letters.letters] == ([True, False] if verify == "true" else [])
+    ] * 3
+    assert hashed == compared == ["taken over"] * 3
+    told = [True, False, False] if verify == "true" else []
+    assert [letter.to is None for letter in letters.letters] == told
     assert of_user(stage, known, "row_to_json(system_users)::text") == before
 
 
@@ -121,13 +132,29 @@ def test_an_account_in_any_state_is_left_alone(stage: Stage, letters: Outbox, st
 
 
 def test_who_registers_again_before_the_link_begins_anew_and_the_older_link_dies(stage: Stage, letters: Outbox) -> None:
-    register(stage, "gil@example.com", "of somebody else")
+    register(stage, "gil@example.com")
     older = letters.token
-    register(stage, "gil@example.com", "of gil")
+    register(stage, "Gil@example.com", first_name="Gil")
     assert outcome(stage.anonymous.get(VERIFY, token=older)) == (401, ["INVALID_TOKEN"])
     assert stage.anonymous.get(VERIFY, token=letters.token).status == 200
-    assert login(stage.anonymous, "gil@example.com", "of somebody else").status == 401
-    assert login(stage.anonymous, "gil@example.com", "of gil").status == 200
+    assert of_user(stage, "Gil@example.com", "first_name") == "Gil"
+    assert login(stage.anonymous, "gil@example.com").status == 200
+
+
+@pytest.mark.parametrize("passwords", [("of the owner", "of somebody else"), ("of somebody else", "of the owner")])
+def test_the_owner_of_an_address_opens_no_account_for_somebody_elses_password(
+    stage: Stage, letters: Outbox, passwords: tuple[str, str]
+) -> None:
+    """Whoever comes first: the owner awaits a link and follows the one that works."""
+    email = f"{passwords[0].replace(' ', '-')}@example.com"
+    for password in passwords:
+        register(stage, email, password)
+    assert stage.anonymous.get(VERIFY, token=letters.token).status == 200
+    assert [login(stage.anonymous, email, password).status for password in passwords] == [401, 401]
+    assert stage.anonymous.post("/auth/password/request", {"email": email}).status == 204
+    said = {"token": letters.token, "password": "of the owner alone"}
+    assert stage.anonymous.post("/auth/password/reset", said).status == 204
+    assert login(stage.anonymous, email, "of the owner alone").status == 200
 
 
 def test_a_password_must_follow_the_policy(stage: Stage, letters: Outbox) -> None:
