@@ -52,8 +52,11 @@ class App(falcon.App[Request, falcon.Response]):
             close()
 
     def add_route(self, uri_template: str, resource: Any, **options: Any) -> None:
-        """Add a resource; what answers GET answers HEAD as well, of which Falcon sends the headers only."""
-        if hasattr(resource, "on_get"):
+        """Add a resource; what answers GET answers HEAD as well, of which Falcon sends the headers only.
+
+        Unless it says itself what HEAD does.
+        """
+        if hasattr(resource, "on_get") and not hasattr(resource, "on_head"):
             resource.on_head = resource.on_get
         super().add_route(uri_template, resource, **options)
 

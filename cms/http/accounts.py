@@ -95,6 +95,9 @@ class VerifyEmail:
         registration.verify(self._store, self._link, token=token, caller=request.context.caller)
         send(response, {"status": "active"})
 
+    def on_head(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Open nothing: programs that look into mail ask where a link leads."""
+
 
 def _emails(payload: Mapping[str, object]) -> list[str]:
     said = payload.get("email")

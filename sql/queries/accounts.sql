@@ -233,6 +233,13 @@ noted AS (
 SELECT id::text, email, password
 FROM registered;
 
+-- name: settle_registrations
+-- Accounts whose status an administrator has set: no link opens them any more, and nobody registers over them.
+UPDATE system_users
+SET unverified = FALSE
+WHERE id = ANY ($1::uuid[])
+  AND unverified;
+
 -- name: verify_user
 -- The link of a registration was followed.
 UPDATE system_users

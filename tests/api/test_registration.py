@@ -65,6 +65,28 @@ def test_the_link_works_once(stage: Stage, letters: Outbox) -> None:
     assert outcome(stage.anonymous.get(VERIFY, token=letters.token)) == (401, ["INVALID_TOKEN"])
 
 
+def test_to_ask_where_the_link_leads_opens_nothing(stage: Stage, letters: Outbox) -> None:
+    register(stage, "bob@example.com")
+    assert stage.anonymous.send("HEAD", f"{VERIFY}?token={letters.token}").status == 200
+    assert of_user(stage, "bob@example.com", "status") == "draft"
+    assert stage.anonymous.get(VERIFY, token=letters.token).status == 200
+
+
+@pytest.mark.parametrize("between", ["active", "suspended", "draft"])
+def test_an_account_that_an_administrator_has_closed_is_not_opened_by_registering(
+    stage: Stage, letters: Outbox, between: str
+) -> None:
+    email = f"{between}@example.com"
+    register(stage, email)
+    path, link = f"/users/{of_user(stage, email, 'id')}", letters.token
+    for status in (between, "draft"):
+        assert stage.admin.patch(path, {"status": status}).status == 200
+    assert register(stage, email).status == 204
+    assert len(letters.sent) == 1
+    assert outcome(stage.anonymous.get(VERIFY, token=link)) == (401, ["INVALID_TOKEN"])
+    assert of_user(stage, email, "status") == "draft"
+
+
 def test_without_verification_the_account_is_open_at_once(stage: Stage, letters: Outbox) -> None:
     terms(stage, public_registration_verify_email=False)
     assert register(stage, "cyd@example.com").status == 204

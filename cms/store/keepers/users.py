@@ -50,11 +50,14 @@ def _before(fetch: Fetch, scene: Scene, drafts: Sequence[Draft], gone: Sequence[
 
 def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
     """A new password or address, and the end of being active, end the sessions that were opened before, except the
-    caller's own: who is active again later begins with a login.
+    caller's own: who is active again later begins with a login. A status that was set is no registration's any more.
     """
     changed = [str(draft.key) for draft in drafts if not draft.new and _ends_sessions(draft)]
     if changed:
         fetch(statement("end_other_sessions"), (changed, scene.actor.session))
+    settled = [str(draft.key) for draft in drafts if "status" in draft.sent]
+    if settled:
+        fetch(statement("settle_registrations"), (settled,))
     keep_an_admin(fetch)
 
 
