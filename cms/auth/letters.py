@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cms.emails import is_email
 from cms.mail.post import Mail, post, post_to_nobody
 from cms.store.database import Transaction
 
@@ -27,8 +28,8 @@ class Letter:
 
 
 def send(transaction: Transaction, letter: Letter) -> None:
-    """Send a letter when the transaction commits."""
-    if letter.to:
+    """Send a letter when the transaction commits; to an address that no mail reaches, as to nobody."""
+    if letter.to and is_email(letter.to):
         post(transaction, Mail([letter.to], letter.template, letter.data))
     else:
         post_to_nobody(transaction, Mail([], letter.template, letter.data))

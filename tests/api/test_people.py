@@ -29,6 +29,8 @@ def test_a_user_is_made_logs_in_and_is_shown_without_secrets(stage: Stage, admin
     ("said", "status", "place"),
     [
         ({"email": "nobody"}, 422, "email"),
+        ({"email": "two@example.com,three@example.com"}, 422, "email"),
+        ({"email": "**********"}, 422, "email"),
         ({"email": "a@b.example", "status": "sleeping"}, 422, "status"),
         ({"email": "a@b.example", "token": "short"}, 422, "token"),
         ({"email": "a@b.example", "tfa_secret": "AAAA"}, 422, "tfa_secret"),

@@ -186,6 +186,18 @@ def test_no_answer_tells_whether_an_address_has_an_account(stage: Stage, letters
             ), (path, status)
 
 
+@pytest.mark.parametrize("local", ["a,b", 'a"b', "a(b)", "a;b", "a\\b", "[a]"])
+def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, local: str) -> None:
+    """With the queue itself, which takes no letter to such an address, of accounts that have one all the same."""
+    unknown, known = f"{local}@example.com", person(stage, email=f"{local}@example.org")
+    for path, body in (("/auth/password/request", {}), ("/users/register", {"password": PASSWORD})):
+        answers = [stage.anonymous.post(path, {"email": email, **body}) for email in (known, unknown)]
+        assert answers[0].status == answers[1].status, (path, [answer.text for answer in answers])
+    assert stage.admin.post("/users", {"email": unknown}).codes == ["FAILED_VALIDATION"]
+    said = {"email": unknown, "role": stage.admin.get("/users/me").data["role"]}
+    assert stage.admin.post("/users/invite", said).codes == ["INVALID_PAYLOAD"]
+
+
 def test_a_token_is_good_for_what_it_was_made_for(stage: Stage, letters: Outbox, settings: Config) -> None:
     email = person(stage)
     given = login(stage.anonymous, email).data

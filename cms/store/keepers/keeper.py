@@ -47,7 +47,8 @@ class Keeper:
         """Return what is wrong with the values of a row; null is left to what the column takes."""
         found = []
         for name, check in self.checks.items():
-            if draft.sent.get(name) in (None, MASK):  # a secret that is sent back as it was shown stays as it is
+            kept = draft.sent.get(name) == MASK and name not in draft.values  # a secret, sent back as it was shown
+            if draft.sent.get(name) is None or kept:
                 continue
             try:
                 check(draft.sent[name], scene)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from cms.emails import is_email
 from cms.errors import forbidden
 from cms.passwords import check_password
 from cms.query.drafts import Draft
@@ -16,13 +16,12 @@ from cms.store.store import Fetch, Scene
 STATES = ("active", "invited", "draft", "suspended", "archived")
 LAST_ADMIN = "There must be an active administrator"
 
-_EMAIL = re.compile(r"[^@\s\x00-\x1f]{1,64}@[^@\s\x00-\x1f]{1,255}")
 _CREDENTIALS = frozenset({"email", "password", "token"})
 _SHORTEST_TOKEN = 16
 
 
 def _check_email(value: object, scene: Scene) -> None:
-    if not isinstance(value, str) or not _EMAIL.fullmatch(value):
+    if not is_email(value):
         raise ValueError("it is no email address")
 
 
@@ -62,7 +61,7 @@ def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
 
 
 def _ends_sessions(draft: Draft) -> bool:
-    return bool({"password", "email"} & draft.sent.keys()) or draft.sent.get("status", "active") != "active"
+    return bool({"password", "email"} & draft.values.keys()) or draft.sent.get("status", "active") != "active"
 
 
 def keep_an_admin(fetch: Fetch) -> None:

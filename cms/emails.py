@@ -1,0 +1,36 @@
+"""E-mail addresses: which are taken, of accounts and in mail alike."""
+
+from __future__ import annotations
+
+import re
+
+import idna
+
+# Quoted local parts and address literals are nobody's; a line break or a comma would be read as something else.
+_FORBIDDEN = r"\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\""
+_ADDRESS = re.compile(rf"[^{_FORBIDDEN}]{{1,64}}@[^{_FORBIDDEN}]{{1,255}}")
+
+
+def parts_of(text: str) -> tuple[str, str]:
+    """Return what stands before the @, and the domain in ASCII; raises ValueError for what is no address."""
+    if not _ADDRESS.fullmatch(text):
+        raise ValueError("it is not an e-mail address")
+    local, domain = text.split("@")
+    return local, _ascii(domain)
+
+
+def is_email(text: object) -> bool:
+    """Tell whether mail can be sent to an address."""
+    try:
+        return isinstance(text, str) and bool(parts_of(text))
+    except ValueError:
+        return False
+
+
+def _ascii(domain: str) -> str:
+    if domain.isascii():
+        return domain
+    try:
+        return idna.encode(domain, uts46=True).decode("ascii")
+    except idna.IDNAError:
+        raise ValueError("its domain is not one") from None
