@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from dataclasses import dataclass, field
 
 from cms import passwords
@@ -82,7 +83,7 @@ def check_factor(store: Store, account: Account, otp: str | None) -> None:
         return
     if otp is None or not factors.use(store, account.id, secret=account.tfa_secret, code=otp):
         if otp is not None:
-            _failed(store, account)
+            _failed(store, account.id)
         raise factors.invalid_otp()
 
 
@@ -91,26 +92,25 @@ def _account(rows: list[Row]) -> Account | None:
 
 
 def _check_password(store: Store, account: Account | None, password: str) -> None:
-    """Compare once, whoever it is; while an administrator is slowed down nothing is right, and nothing counts."""
+    """Compare and count once, whoever it is; while an administrator is slowed down nothing is right or counts."""
     right = passwords.matches(account.password if account else None, password)
-    if account is None or account.waiting:
-        raise invalid_credentials()
-    if not right:
-        _failed(store, account)
+    user = account.id if account and not account.waiting else None
+    if not right or user is None:
+        _failed(store, user or str(uuid.uuid4()))
         raise invalid_credentials()
 
 
-def _failed(store: Store, account: Account) -> None:
-    """Count a failed login, and suspend the user when there were too many.
+def _failed(store: Store, user: str) -> None:
+    """Count a failed login, and suspend the user when there were too many; for nobody nothing is counted.
 
     The lock keeps the last two administrators from being suspended at once.
     """
-    counted = store.database.fetch_primary(statement("count_failure"), (account.id,))
+    counted = store.database.fetch_primary(statement("count_failure"), (user,))
     if not counted or not counted[0][0]:
         return
     with store.database.transaction() as transaction:
         transaction.execute(statement("lock_accounts"))
-        found = transaction.execute(statement("suspend_or_slow"), (account.id,))
+        found = transaction.execute(statement("suspend_or_slow"), (user,))
     if found:
         done = "suspended" if found[0][0] == "suspended" else "slowed down, as the last active administrator"
-        log.warning("User %s has failed to log in too often and is %s.", account.id, done)
+        log.warning("User %s has failed to log in too often and is %s.", user, done)

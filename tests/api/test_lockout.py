@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
 
 from cms import passwords
+from cms.store.database import Database, Row
 from cms.store.statements import statement
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.members import new_role
@@ -161,6 +162,14 @@ def test_a_suspension_waits_its_turn_among_those_who_count_administrators(stage:
 def test_a_hash_is_compared_once_for_everybody(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Known or unknown, without a password, suspended, slowed down: the work is the same and so is the answer."""
     seen: list[str] = []
+    asked: list[str] = []
+    fetch = Database.fetch_primary
+
+    def told(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
+        asked.append(text)
+        return fetch(database, text, values)
+
+    monkeypatch.setattr(Database, "fetch_primary", told)
     verify = type(passwords._HASHER).verify
 
     def counted(hasher: object, stored: str, password: str) -> bool:
@@ -182,6 +191,7 @@ def test_a_hash_is_compared_once_for_everybody(stage: Stage, monkeypatch: pytest
     assert {answer.text for answer in answers} == {answers[0].text}
     assert [outcome(answer) for answer in answers] == [REFUSED] * len(emails)
     assert seen == ["wrong"] * len(emails)
+    assert asked == [statement("find_account"), statement("count_failure")] * len(emails)
 
 
 @pytest.mark.parametrize("status", ["draft", "invited", "archived"])
