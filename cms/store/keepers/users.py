@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cms.emails import is_email
@@ -17,7 +18,9 @@ STATES = ("active", "invited", "draft", "suspended", "archived")
 LAST_ADMIN = "There must be an active administrator"
 
 _CREDENTIALS = frozenset({"email", "password", "token"})
-_SHORTEST_TOKEN = 16
+_TOKEN = re.compile(r"[!-~]{16,1000}")
+_DOTS_OF_ACCESS = 2
+"""By its two dots an access token is told from a static one."""
 
 
 def _check_email(value: object, scene: Scene) -> None:
@@ -26,8 +29,8 @@ def _check_email(value: object, scene: Scene) -> None:
 
 
 def _check_token(value: object, scene: Scene) -> None:
-    if isinstance(value, str) and len(value) < _SHORTEST_TOKEN:
-        raise ValueError(f"a token has at least {_SHORTEST_TOKEN} characters")
+    if isinstance(value, str) and (not _TOKEN.fullmatch(value) or value.count(".") == _DOTS_OF_ACCESS):
+        raise ValueError("a token has 16 to 1000 letters, digits and signs, without spaces, and not exactly two dots")
 
 
 def _check_tfa_secret(value: object, scene: Scene) -> None:
