@@ -35,6 +35,21 @@ FROM system_users AS users
 JOIN granting ON granting.id = users.role
 WHERE users.id = ANY ($1::uuid[]);
 
+-- name: find_registering_admins
+-- The role of who registers, when it has admin_access, its own or a parent's.
+WITH RECURSIVE line (id) AS (
+    SELECT public_registration_role
+    FROM system_settings
+    UNION
+    SELECT roles.parent
+    FROM line
+    JOIN system_roles AS roles ON roles.id = line.id
+)
+SELECT roles.id::text
+FROM line
+JOIN system_roles AS roles ON roles.id = line.id
+WHERE roles.admin_access;
+
 -- name: find_circle_of_roles
 -- A role that is among its own parents.
 WITH RECURSIVE line (start, id) AS (

@@ -102,6 +102,26 @@ def test_no_permission_lets_a_member_write_rights(stage: Stage, links: Table) ->
     assert caller.patch(path, {"role": role, "user": {"id": me}}).status == 200  # a key alone changes nothing of it
 
 
+def test_nobody_becomes_an_administrator_by_registering(stage: Stage) -> None:
+    admin = stage.admin
+    admin_role = admin.get("/users/me").data["role"]
+    top, low = (admin.post("/roles", {"name": name}).data["id"] for name in ("Top", "Low"))
+    assert admin.patch(f"/roles/{low}", {"parent": top}).status == 200
+    assert admin.patch("/settings", {"public_registration_role": low}).status == 200
+    for answer in (
+        admin.patch("/settings", {"public_registration_role": admin_role}),
+        admin.patch("/items/system_settings", {"public_registration_role": admin_role}),
+        batch(admin, "update", "system_settings", data={"public_registration_role": admin_role}),
+        admin.patch(f"/roles/{low}", {"admin_access": True}),
+        admin.patch(f"/roles/{low}", {"parent": admin_role}),
+        admin.patch(f"/roles/{top}", {"admin_access": True}),
+        admin.patch(f"/roles/{top}", {"parent": admin_role}),
+    ):
+        assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"]), answer.text
+    assert admin.patch("/settings", {"public_registration_role": None}).status == 200
+    assert admin.patch(f"/roles/{low}", {"admin_access": True}).status == 200
+
+
 @pytest.mark.parametrize("status", ["active", "invited", "suspended", "draft", "archived"])
 def test_what_an_administrator_logs_in_with_is_out_of_reach_in_any_state(
     stage: Stage, links: Table, status: str

@@ -30,7 +30,15 @@ def _check_networks(value: object, scene: Scene) -> None:
 def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
     if any("parent" in draft.sent for draft in drafts) and fetch(statement("find_circle_of_roles"), ()):
         raise unprocessable("A role cannot be its own parent, nor a parent's parent")
+    keep_registration_low(fetch)
     keep_an_admin(fetch)
+
+
+def keep_registration_low(fetch: Fetch) -> None:
+    """Raise `Refused` UNPROCESSABLE_CONTENT when whoever registers would be an administrator."""
+    fetch(statement("lock_accounts"), ())
+    if fetch(statement("find_registering_admins"), ()):
+        raise unprocessable("The role of public registration cannot be one of administrators")
 
 
 ROLES = Keeper(closed=True, checks={"name": _check_name, "ip_access": _check_networks}, after=_after)

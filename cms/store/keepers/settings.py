@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cms.errors import Refused
+from cms.query.drafts import Draft
 from cms.query.validation import parse_rule
 from cms.regex import compile_regex
 from cms.store.keepers.keeper import Check, Keeper, Wrong, one_of
-from cms.store.store import Scene
+from cms.store.keepers.roles import keep_registration_low
+from cms.store.store import Fetch, Scene
 from cms.transforms.wanted import PARAMETERS, parse_preset
 
 _COLOR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
@@ -82,8 +84,13 @@ def _check_ratios(value: object, scene: Scene) -> None:
             raise Wrong("a ratio is an object with text and value, a number above 0", place)
 
 
+def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
+    keep_registration_low(fetch)
+
+
 SETTINGS = Keeper(
     closed=True,
+    after=_after,
     checks={
         "project_name": _check_name,
         "project_color": _matching(_COLOR, "it is a colour such as #6644FF"),
