@@ -186,6 +186,19 @@ def test_no_answer_tells_whether_an_address_has_an_account(stage: Stage, letters
             ), (path, status)
 
 
+def test_a_letter_to_nobody_costs_what_a_letter_costs(stage: Stage, role: str) -> None:
+    """One job in the queue each, whose text differs in the addresses only."""
+    known, unknown = person(stage), f"{uuid4()}@example.com"
+    for path, body in (("/auth/password/request", {}), ("/users/register", {"password": PASSWORD})):
+        sizes = []
+        for email in (known, unknown):
+            stage.execute("DELETE FROM procrastinate_jobs")
+            assert stage.anonymous.post(path, {"email": email, **body}).status == 204
+            sizes.append(stage.value("SELECT array_agg(length(args::text)) FROM procrastinate_jobs"))
+        assert [len(found) for found in sizes] == [1, 1], path
+        assert abs(sizes[0][0] - sizes[1][0]) <= len(f'"{unknown}"'), path
+
+
 @pytest.mark.parametrize("local", ["a,b", 'a"b', "a(b)", "a;b", "a\\b", "[a]"])
 def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, local: str) -> None:
     """With the queue itself, which takes no letter to such an address, of accounts that have one all the same."""
