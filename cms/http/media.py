@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Mapping
 from hashlib import sha256
 
@@ -57,7 +58,7 @@ def once_of(request: falcon.Request) -> Once | None:
     if not 1 <= len(key) <= MAX_KEY:
         raise invalid_query(f"The header Idempotency-Key takes 1 to {MAX_KEY} characters", header="Idempotency-Key")
     said = b"\0".join((request.method.encode(), request.relative_uri.encode(), request.context.digest))
-    return Once(sha256(key.encode()).hexdigest(), sha256(said).hexdigest())
+    return Once(sha256(key.encode()).hexdigest(), hmac.digest(request.context.seal, said, "sha256").hex())
 
 
 def send(response: falcon.Response, data: object) -> None:

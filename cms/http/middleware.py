@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import logging
 import re
 import time
@@ -30,11 +31,13 @@ class Identification:
 
     def __init__(self, secret: str, *, origins: Origins, hops: int = 0) -> None:
         self._secret = secret
+        self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
         self._origins = origins
         self._hops = hops
         self._known: Bounded[str, tuple[Identity, float]] = Bounded(TOKENS_KEPT)
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
+        request.context.seal = self._seal
         request.context.identified_by(lambda: self._named(request), lambda: caller_of(request, hops=self._hops))
 
     def _named(self, request: falcon.Request) -> Identity:

@@ -22,15 +22,18 @@ _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
 
 class Context:
-    """What belongs to one request; `method` is the one that the client named, `digest` that of a body that was read."""
+    """What belongs to one request; `method` is the one that the client named, `digest` that of a body that was read.
 
-    __slots__ = ("_arrive", "_identify", "began", "digest", "id", "method")
+    `seal` is the key under which digests of what clients send are kept: a body may hold a password.
+    """
+
+    __slots__ = ("_arrive", "_identify", "began", "digest", "id", "method", "seal")
 
     def __init__(self) -> None:
         self.id = secrets.token_hex(8)
         self.began = time.perf_counter()
         self.method = ""
-        self.digest = b""
+        self.digest = self.seal = b""
         self._identify: Callable[[], Identity] | None = None
         self._arrive: Callable[[], Caller] | None = None
 

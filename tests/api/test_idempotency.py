@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import itertools
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from threading import Barrier
 from typing import Any
 
@@ -64,6 +67,19 @@ def test_the_same_key_with_another_request_is_refused(things: Table, key: str) -
         answer = post(things.api, path, body, key)
         assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
     assert count(things) == 1
+
+
+def test_what_is_kept_of_a_body_is_no_digest_that_guesses_can_be_tried_on(
+    stage: Stage, things: Table, key: str
+) -> None:
+    """A body may hold a password, which its hash makes slow to guess."""
+    assert post(things.api, things.path, {"title": "a"}, key).status == 200
+    kept = stage.value("SELECT request FROM system_idempotency ORDER BY created DESC LIMIT 1")
+    body = sha256(json.dumps({"title": "a"}).encode())
+    said = b"\0".join((b"POST", things.path.encode(), body.digest()))
+    secret = b"only-for-tests-" * 3
+    sealed = hmac.digest(hmac.digest(secret, b"idempotency", "sha256"), said, "sha256").hex()
+    assert (kept, kept in (sha256(said).hexdigest(), body.hexdigest())) == (sealed, False)
 
 
 def test_a_refused_call_is_not_kept(things: Table, key: str) -> None:
