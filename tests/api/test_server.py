@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -23,6 +22,7 @@ from cms.store import database
 from cms.store.database import Database, Row
 from cms.store.migrate import migrate
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+from tests.databases import end_connections
 
 
 @pytest.fixture
@@ -142,15 +142,6 @@ def test_a_restart_of_the_database_is_not_noticed_by_clients(api: Client, dsn: s
     end_connections(dsn)
     assert api.get("/items/system_roles").status == 200
     assert api.post("/collections", {"collection": "after"}).status == 200
-
-
-def end_connections(dsn: str) -> None:
-    """End every other connection to the database and wait until they are gone, as after a restart."""
-    others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute(f"SELECT pg_terminate_backend(pid) {others}")
-        while connection.execute(f"SELECT 1 {others}").fetchone():
-            time.sleep(0.01)
 
 
 def test_every_answer_carries_the_id_of_its_request(anonymous: Client) -> None:

@@ -18,6 +18,7 @@ import pytest
 from cms.config import Config
 from cms.jobs.worker import GRACE_SECONDS, POLL_SECONDS
 from cms.mail.post import Mail, post
+from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
 from tests.queues import Desk, desk_of
 from tests.smoke.running import PATIENCE_SECONDS, environment
@@ -183,10 +184,7 @@ def test_a_job_that_takes_too_long_is_given_back(place: Place, number: signal.Si
 
 def test_a_database_that_goes_away_for_a_moment_stops_nothing(place: Place) -> None:
     with place.worker() as worker:
-        place.desk.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        end_connections(place.desk.dsn)
         place.post()
         until(lambda: bool(place.inbox.letters))
         worker.process.terminate()

@@ -34,7 +34,7 @@ def prepared(database: Database) -> list[str]:
 def end_and_ask(transaction: Transaction) -> None:
     (pid,) = transaction.execute("SELECT pg_backend_pid()")[0]
     with psycopg.connect(transaction.connection.info.dsn, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(%s)", (pid,))
+        other.execute("SELECT pg_terminate_backend(%s, 60000)", (pid,))
     transaction.execute("SELECT 1")
 
 
