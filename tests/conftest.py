@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -22,17 +23,39 @@ from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import drop_database
 from tests.memory import use_memory
+from tests.people import quick_hashes
+
+PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+MOST_WORKERS = 12  # each has a server of its own, and the longest files take as long however many there are
 
 _numbers = itertools.count()
 
 
 def pytest_configure() -> None:
     use_memory()
+    # Hundreds of processes are started, and to compile what they import takes a third of that.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """More workers than processors: one in three waits for a server, a signal or a lock.
+
+    By itself pytest-xdist counts cores, which are half as many as there are processors on many rented machines.
+    """
+    more = min(PROCESSORS + (PROCESSORS + 1) // 2, MOST_WORKERS)
+    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or more)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, so that no worker is left alone with one at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over the thousands of tests, which stay to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,13 +70,20 @@ def pytest_runtest_makereport(
     return report  # type: ignore[return-value]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Iterator[None]:
+    """Hashes that cost nothing; processes that tests start make true ones."""
+    with quick_hashes():
+        yield
+
+
 @pytest.fixture(scope="session")
 def server_dsn() -> Iterator[str]:
     """A superuser's way into a server of the suite's own, whose programs POSTGRES_BIN may name."""
     named = os.environ.get("POSTGRES_BIN")
     programs = Path(named) if named else None
-    fast = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off"}
-    sizes = {"max_connections": "300", "max_wal_size": "256MB"}
+    fast = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "wal_level": "minimal"}
+    sizes = {"max_connections": "300", "max_wal_size": "256MB", "max_wal_senders": "0"}
     with TemporaryDirectory(prefix="cms-tests-") as folder:
         Path(folder).chmod(0o755)  # as root the server runs as another account, which must be able to enter
         with start(Path(folder, "data"), binaries=programs, settings=fast | sizes) as server:

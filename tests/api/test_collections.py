@@ -209,12 +209,12 @@ def test_a_table_that_a_view_needs_is_not_dropped(api: Client, dsn: str) -> None
 
 
 @pytest.mark.parametrize("name", ["select", "order", "User", "percent_", "a" * 63, "system", "null", "table"])
-def test_names_that_sql_reserves_work(api: Client, name: str) -> None:
-    make(api, name, {"field": "where", "type": "string"}, {"field": "Group", "type": "integer"})
-    item = api.post(f"/items/{name}", {"where": "x", "Group": 3}).data
+def test_names_that_sql_reserves_work(admin: Client, name: str) -> None:
+    make(admin, name, {"field": "where", "type": "string"}, {"field": "Group", "type": "integer"})
+    item = admin.post(f"/items/{name}", {"where": "x", "Group": 3}).data
     assert item == {"id": 1, "where": "x", "Group": 3}
-    assert api.get(f"/items/{name}?filter[where]=x&sort=-Group").data == [item]
-    assert api.delete(f"/collections/{name}").status == 204
+    assert admin.get(f"/items/{name}?filter[where]=x&sort=-Group").data == [item]
+    assert admin.delete(f"/collections/{name}").status == 204
 
 
 @pytest.mark.parametrize(
@@ -225,13 +225,13 @@ def test_names_that_sql_reserves_work(api: Client, name: str) -> None:
         *(5, None, ["a"]),
     ],
 )
-def test_names_that_are_no_names_are_refused(api: Client, name: object) -> None:
-    answer = api.post("/collections", {"collection": name, "schema": {}})
+def test_names_that_are_no_names_are_refused(admin: Client, name: object) -> None:
+    answer = admin.post("/collections", {"collection": name, "schema": {}})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
-def test_everything_that_is_wrong_is_told_at_once_with_its_place(api: Client) -> None:
-    answer = api.post(
+def test_everything_that_is_wrong_is_told_at_once_with_its_place(admin: Client) -> None:
+    answer = admin.post(
         "/collections",
         {
             "collection": "1",
@@ -276,15 +276,15 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_place(api: Client) ->
         {"meta": {"collapse": None}},
     ],
 )
-def test_a_wrong_definition_is_refused_and_leaves_nothing(api: Client, change: dict[str, object]) -> None:
-    answer = api.post("/collections", {"collection": "things", "schema": {}, **change})
+def test_a_wrong_definition_is_refused_and_leaves_nothing(admin: Client, change: dict[str, object]) -> None:
+    answer = admin.post("/collections", {"collection": "things", "schema": {}, **change})
     assert answer.status == 400, answer.text
-    assert "things" not in names(api)
+    assert "things" not in names(admin)
 
 
 @pytest.mark.parametrize("raw", ["", "{", "[]", "null", '"x"', '{"collection": NaN}', "\xff", "[" * 100_000])
-def test_a_body_that_is_no_object_is_refused(api: Client, raw: str) -> None:
-    answer = api.send("POST", "/collections", raw=raw.encode("latin-1"))
+def test_a_body_that_is_no_object_is_refused(admin: Client, raw: str) -> None:
+    answer = admin.send("POST", "/collections", raw=raw.encode("latin-1"))
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
@@ -296,13 +296,13 @@ def test_a_collection_that_is_there_is_not_made_again(api: Client) -> None:
     assert len(api.get("/items/articles").data) == 1
 
 
-def test_unknown_collections_are_not_found(api: Client) -> None:
+def test_unknown_collections_are_not_found(admin: Client) -> None:
     for answer in (
-        api.get("/collections/nowhere"),
-        api.patch("/collections/nowhere", {"meta": {}}),
-        api.delete("/collections/nowhere"),
-        api.get("/collections/a%00b"),
-        api.get("/collections/%22%25%3B🦊"),
+        admin.get("/collections/nowhere"),
+        admin.patch("/collections/nowhere", {"meta": {}}),
+        admin.delete("/collections/nowhere"),
+        admin.get("/collections/a%00b"),
+        admin.get("/collections/%22%25%3B🦊"),
     ):
         assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
 

@@ -152,10 +152,10 @@ def test_a_computed_default_is_computed_for_each_item(things: Client, type_name:
         ("alias", {"is_nullable": True}),
     ],
 )
-def test_what_does_not_fit_a_type_is_refused_and_adds_nothing(things: Client, type_name: str, schema: object) -> None:
-    answer = things.post("/fields/things", {"field": "a", "type": type_name, "schema": schema})
+def test_what_does_not_fit_a_type_is_refused_and_adds_nothing(admin: Client, type_name: str, schema: object) -> None:
+    answer = admin.post("/fields/things", {"field": "a", "type": type_name, "schema": schema})
     assert answer.status == 400, answer.text
-    assert [record["field"] for record in things.get("/fields/things").data] == ["id"]
+    assert [record["field"] for record in admin.get("/fields/things").data] == ["id"]
 
 
 def test_lengths_precisions_and_constraints_are_kept(things: Client) -> None:
@@ -173,8 +173,8 @@ def test_lengths_precisions_and_constraints_are_kept(things: Client) -> None:
 
 
 @pytest.mark.parametrize("type_name", ["geometry", *(f"geometry.{shape}" for shape in GEOMETRIES)])
-def test_a_geometry_without_postgis_is_refused_with_the_reason(things: Client, type_name: str) -> None:
-    answer = things.post("/fields/things", {"field": "place", "type": type_name})
+def test_a_geometry_without_postgis_is_refused_with_the_reason(admin: Client, type_name: str) -> None:
+    answer = admin.post("/fields/things", {"field": "place", "type": type_name})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert "PostGIS" in answer.errors[0]["reason"]
 
@@ -199,8 +199,8 @@ def test_an_alias_stays_one(things: Client) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "1st", "_x", "a" * 64, "a b", 'a"b', "a%b", "a;b", "🦊", "a\u0000", 5, None])
-def test_names_that_are_no_names_are_refused(things: Client, name: object) -> None:
-    answer = things.post("/fields/things", {"field": name, "type": "string"})
+def test_names_that_are_no_names_are_refused(admin: Client, name: object) -> None:
+    answer = admin.post("/fields/things", {"field": name, "type": "string"})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
@@ -213,8 +213,8 @@ def test_names_that_sql_reserves_work(things: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("type_name", ["unknown", "varchar", "", None, 3, "geometry.Circle"])
-def test_types_that_are_none_are_refused(things: Client, type_name: object) -> None:
-    answer = things.post("/fields/things", {"field": "a", "type": type_name})
+def test_types_that_are_none_are_refused(admin: Client, type_name: object) -> None:
+    answer = admin.post("/fields/things", {"field": "a", "type": type_name})
     assert (answer.status, answer.errors[0]["field"]) == (400, "type")
 
 
@@ -269,38 +269,38 @@ def test_a_dropped_field_takes_its_data_and_its_name_along(things: Client, dsn: 
     assert found == [(["b"],), (["a"],)]
 
 
-def test_the_primary_key_is_not_dropped(things: Client) -> None:
-    assert things.delete("/fields/things/id").codes == ["INVALID_PAYLOAD"]
+def test_the_primary_key_is_not_dropped(admin: Client) -> None:
+    assert admin.delete("/fields/things/id").codes == ["INVALID_PAYLOAD"]
 
 
-def test_unknown_fields_are_not_found(things: Client) -> None:
+def test_unknown_fields_are_not_found(admin: Client) -> None:
     for answer in (
-        things.get("/fields/things/nowhere"),
-        things.get("/fields/nowhere"),
-        things.get("/fields/nowhere/id"),
-        things.patch("/fields/things/nowhere", {"meta": {}}),
-        things.delete("/fields/things/a%00b"),
-        things.post("/fields/nowhere", {"field": "a", "type": "string"}),
+        admin.get("/fields/things/nowhere"),
+        admin.get("/fields/nowhere"),
+        admin.get("/fields/nowhere/id"),
+        admin.patch("/fields/things/nowhere", {"meta": {}}),
+        admin.delete("/fields/things/a%00b"),
+        admin.post("/fields/nowhere", {"field": "a", "type": "string"}),
     ):
         assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
 
 
-def test_all_fields_of_all_collections_are_listed(things: Client) -> None:
-    places = [(record["collection"], record["field"]) for record in things.get("/fields").data]
+def test_all_fields_of_all_collections_are_listed(admin: Client) -> None:
+    places = [(record["collection"], record["field"]) for record in admin.get("/fields").data]
     assert ("things", "id") in places
     assert ("system_users", "email") in places
     assert not any(collection == "system_sessions" for collection, _ in places)
 
 
-def test_fields_of_system_collections_are_described_and_never_change(api: Client) -> None:
-    record = api.get("/fields/system_users/password").data
+def test_fields_of_system_collections_are_described_and_never_change(admin: Client) -> None:
+    record = admin.get("/fields/system_users/password").data
     assert record["type"] == "hash"
     assert (record["meta"]["system"], record["meta"]["special"]) == (True, ["hash", "conceal"])
     for answer in (
-        api.post("/fields/system_users", {"field": "nick", "type": "string"}),
-        api.post("/fields/system_users", {"field": "nick", "type": "alias"}),
-        api.patch("/fields/system_users/email", {"meta": {"note": "x"}}),
-        api.patch("/fields/system_users", [{"field": "email", "meta": {"note": "x"}}]),
-        api.delete("/fields/system_users/email"),
+        admin.post("/fields/system_users", {"field": "nick", "type": "string"}),
+        admin.post("/fields/system_users", {"field": "nick", "type": "alias"}),
+        admin.patch("/fields/system_users/email", {"meta": {"note": "x"}}),
+        admin.patch("/fields/system_users", [{"field": "email", "meta": {"note": "x"}}]),
+        admin.delete("/fields/system_users/email"),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])

@@ -8,17 +8,11 @@ import pytest
 
 from tests.client import Answer, Client
 from tests.members import may, member, new_role
-from tests.people import Outbox, login, of_user, outbox, outcome, person, quick_hashes
+from tests.people import Outbox, login, of_user, outbox, outcome, person
 from tests.things import Stage
 
 INVITE, ACCEPT = "/users/invite", "/users/invite/accept"
 CHOSEN = "my own words"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap() -> Iterator[None]:
-    with quick_hashes():
-        yield
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -13,17 +13,11 @@ from cms.store.database import Database, Row
 from cms.store.statements import statement
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.members import new_role
-from tests.people import PASSWORD, login, of_user, outcome, person, quick_hashes
+from tests.people import PASSWORD, login, of_user, outcome, person
 from tests.things import Stage
 
 REFUSED = (401, ["INVALID_CREDENTIALS"])
 SUSPENDED = (401, ["USER_SUSPENDED"])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap() -> Iterator[None]:
-    with quick_hashes():
-        yield
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +103,6 @@ def test_a_lockout_ends_what_is_open(stage: Stage) -> None:
 
 
 def test_the_last_administrator_is_slowed_down_instead(stage: Stage) -> None:
-    change(stage, ADMIN_EMAIL, f"password = '{passwords.hashed(ADMIN_PASSWORD)}'")
     for _ in range(3):
         login(stage.anonymous, ADMIN_EMAIL, "wrong")
     assert of_user(stage, ADMIN_EMAIL, "status") == "active"

@@ -14,18 +14,12 @@ from cms.app import create_app
 from cms.auth.tokens import letter_token
 from cms.config import Config
 from tests.client import Answer, Client
-from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person, quick_hashes
+from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person
 from tests.things import Stage
 
 NEW = "battery staple"
 REQUEST, RESET = "/auth/password/request", "/auth/password/reset"
 APP = "https://app.example/new-password"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap() -> Iterator[None]:
-    with quick_hashes():
-        yield
 
 
 @pytest.fixture

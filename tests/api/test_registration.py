@@ -11,16 +11,10 @@ import pytest
 from cms import passwords
 from tests.client import Answer
 from tests.members import new_role
-from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person, quick_hashes
+from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person
 from tests.things import Stage
 
 REGISTER, VERIFY = "/users/register", "/users/register/verify-email"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap() -> Iterator[None]:
-    with quick_hashes():
-        yield
 
 
 @pytest.fixture

@@ -314,12 +314,12 @@ def test_a_many_to_any_relation_knows_its_collections(pages: Client, meta: dict[
         {"meta": {"junction_collection": "j"}, "field": "tags", "related_collection": None},
     ],
 )
-def test_a_wrong_relation_is_refused_and_leaves_nothing(library: Client, change: dict[str, object]) -> None:
-    before = library.get("/fields").data
-    answer = library.post("/relations", {**TO_AUTHOR, **change})
+def test_a_wrong_relation_is_refused_and_leaves_nothing(admin: Client, change: dict[str, object]) -> None:
+    before = admin.get("/fields").data
+    answer = admin.post("/relations", {**TO_AUTHOR, **change})
     assert answer.status == 400, answer.text
-    assert library.get("/fields").data == before
-    assert library.get("/relations/articles").data == []
+    assert admin.get("/fields").data == before
+    assert admin.get("/relations/articles").data == []
 
 
 def test_a_required_column_is_not_emptied_by_a_deletion(library: Client) -> None:
@@ -362,12 +362,12 @@ def test_items_may_point_to_system_collections_which_stay_as_they_are(library: C
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
 
 
-def test_unknown_relations_are_not_found(library: Client) -> None:
+def test_unknown_relations_are_not_found(admin: Client) -> None:
     for answer in (
-        library.get("/relations/nowhere"),
-        library.get("/relations/articles/title"),
-        library.patch("/relations/articles/title", {"meta": {}}),
-        library.delete("/relations/articles/nowhere"),
+        admin.get("/relations/nowhere"),
+        admin.get("/relations/articles/title"),
+        admin.patch("/relations/articles/title", {"meta": {}}),
+        admin.delete("/relations/articles/nowhere"),
     ):
         assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
 

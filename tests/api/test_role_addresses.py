@@ -14,16 +14,10 @@ from cms.config import Config
 from cms.http.request import Request, caller_of
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
-from tests.people import PASSWORD, outcome, person, quick_hashes
+from tests.people import PASSWORD, outcome, person
 from tests.things import Stage
 
 REFUSED = (401, ["INVALID_IP"])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap() -> Iterator[None]:
-    with quick_hashes():
-        yield
 
 
 @pytest.fixture(scope="module")

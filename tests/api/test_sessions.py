@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from argon2 import PasswordHasher
 
 from tests.client import Answer, Client
-from tests.people import OWN_ORIGIN, PASSWORD, login, of_user, outcome, person, quick_hashes
+from tests.people import OWN_ORIGIN, PASSWORD, login, of_user, outcome, person
 from tests.things import Stage
 
 SESSION = "cms_session_token"
 REFRESH = "cms_refresh_token"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap() -> Iterator[None]:
-    with quick_hashes():
-        yield
 
 
 def held(answer: Answer, name: str) -> str:

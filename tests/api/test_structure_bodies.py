@@ -57,13 +57,13 @@ def things(api: Client) -> Client:
     ],
 )
 def test_a_key_that_would_do_nothing_is_refused(
-    things: Client, method: str, path: str, body: object, place: str
+    admin: Client, method: str, path: str, body: object, place: str
 ) -> None:
-    before = [things.get(path).data for path in ("/collections", "/fields", "/relations")]
-    answer = things.send(method, path, body)
+    before = [admin.get(path).data for path in ("/collections", "/fields", "/relations")]
+    answer = admin.send(method, path, body)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert answer.errors[0]["field"] == place
-    assert [things.get(path).data for path in ("/collections", "/fields", "/relations")] == before
+    assert [admin.get(path).data for path in ("/collections", "/fields", "/relations")] == before
 
 
 def test_the_record_of_a_relation_may_be_sent_back_to_either_side(things: Client) -> None:
@@ -107,13 +107,13 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("type_name", "special"), MISFITS)
-def test_a_marker_that_does_not_fit_the_type_is_refused(api: Client, type_name: str, special: str) -> None:
-    things = table(api, field("a", type_name))
-    made = api.post(f"/fields/{things.name}", field("b", type_name, special=special))
-    changed = api.patch(f"/fields/{things.name}/a", {"meta": {"special": [special]}})
+def test_a_marker_that_does_not_fit_the_type_is_refused(admin: Client, type_name: str, special: str) -> None:
+    things = table(admin, field("a", type_name))
+    made = admin.post(f"/fields/{things.name}", field("b", type_name, special=special))
+    changed = admin.patch(f"/fields/{things.name}/a", {"meta": {"special": [special]}})
     for answer in (made, changed):
         assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], "meta.special")
-    assert [record["field"] for record in api.get(f"/fields/{things.name}").data] == ["id", "a"]
+    assert [record["field"] for record in admin.get(f"/fields/{things.name}").data] == ["id", "a"]
 
 
 def test_a_type_changes_only_into_one_that_its_markers_fit(api: Client) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,17 +11,11 @@ import pytest
 
 from tests.client import Client
 from tests.members import may, new_role
-from tests.people import PASSWORD, login, of_user, outcome, person, quick_hashes
+from tests.people import PASSWORD, login, of_user, outcome, person
 from tests.things import Stage
 
 SECRET = "JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
 TFA = "/users/me/tfa"
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cheap() -> Iterator[None]:
-    with quick_hashes():
-        yield
 
 
 def code(secret: str = SECRET, *, steps: int = 0) -> str:

@@ -50,29 +50,44 @@ AGGREGATED = {
 @st.composite
 def all_rows(draw: st.DrawFn, shape: Shape) -> dict[str, list[Row]]:
     """Draw up to eight rows for each collection; every to-one column holds the key of a row or null."""
-    keys = {
-        name: draw(st.permutations(KEYS_OF[found.columns[KEY]]))[: draw(st.sampled_from(SIZES))]
-        for name, found in shape.items()
-    }
+    keys = {name: draw(_keys(KEYS_OF[found.columns[KEY]])) for name, found in shape.items()}
     rows = {name: _row(found, keys) for name, found in shape.items()}
     return {name: [{KEY: key, **draw(row)} for key in keys[name]] for name, row in rows.items()}
 
 
-# A strategy that is made once and used often is quicker by far than one for each value.
-VALUES = {kind: st.sampled_from((None, *values)) for kind, values in ROWS.items()}
+# One draw of some bytes is quicker by far than one for each value, and bytes shrink to the first values as well.
+
+
+def _keys(known: tuple[Any, ...]) -> st.SearchStrategy[list[Any]]:
+    """Draw some of these keys, in any order."""
+
+    def pick(drawn: bytes) -> list[Any]:
+        ranked = sorted(zip(drawn[1:], range(len(known)), strict=True))
+        return [known[place] for _, place in ranked][: SIZES[drawn[0] % len(SIZES)]]
+
+    return _drawn(1 + len(known)).map(pick)
 
 
 def _row(collection: Collection, keys: dict[str, list[Any]]) -> st.SearchStrategy[Row]:
-    """Return what a row of a collection holds beside its key."""
-    values: dict[str, st.SearchStrategy[Any]] = {}
+    """Draw what a row of a collection holds beside its key."""
+    values: dict[str, tuple[Any, ...]] = {}
     for name, kind in collection.columns.items():
         link = collection.links.get(name)
-        values[name] = st.sampled_from((None, *keys[link.target])) if link else VALUES[kind]
+        values[name] = (None, *(keys[link.target] if link else ROWS[kind]))
     arms = [collection.links[name].target for name in collection.arms("any")]
     if arms:
         some = [str(other) for arm in arms for other in keys[arm]]
-        values |= {"any": st.sampled_from((None, NOWHERE, "%s", *some)), "kind": st.sampled_from((None, "%s", *arms))}
-    return st.fixed_dictionaries({name: value for name, value in values.items() if name != KEY})
+        values |= {"any": (None, NOWHERE, "%s", *some), "kind": (None, "%s", *arms)}
+    del values[KEY]
+
+    def fill(drawn: bytes) -> Row:
+        return {name: some[byte % len(some)] for (name, some), byte in zip(values.items(), drawn, strict=True)}
+
+    return _drawn(len(values)).map(fill)
+
+
+def _drawn(size: int) -> st.SearchStrategy[bytes]:
+    return st.binary(min_size=size, max_size=size)
 
 
 # Queries

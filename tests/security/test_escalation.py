@@ -10,7 +10,6 @@ import pytest
 from cms.config import Config
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
-from tests.people import quick_hashes
 from tests.security.footprints import footprint
 from tests.things import Stage, Table, field, staged, table
 
@@ -21,7 +20,7 @@ POWERS = ("system_users", "system_roles", "system_permissions", "system_settings
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with quick_hashes(), staged(settings, make_database, template) as found:
+    with staged(settings, make_database, template) as found:
         yield found
 
 

@@ -32,7 +32,6 @@ from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.databases import drop_database
 from tests.members import member
-from tests.people import quick_hashes
 from tests.things import Stage
 from tests.things import field as column
 
@@ -150,7 +149,7 @@ def trail(
     }
     config = replace(load(environ, folder=folder), database_pool_size=3)
     try:
-        with quick_hashes(), logged(config) as log:
+        with logged(config) as log:
             drive(config, dsn, found)
             command(environ, folder, found)
             found.log = log.getvalue()

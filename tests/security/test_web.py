@@ -13,7 +13,7 @@ import pytest
 from cms.app import create_app
 from cms.config import Config, secret_of
 from tests.client import ADMIN_EMAIL, Client
-from tests.people import OWN_ORIGIN, PASSWORD, Outbox, login, outbox, outcome, person, quick_hashes
+from tests.people import OWN_ORIGIN, PASSWORD, Outbox, login, outbox, outcome, person
 from tests.security.footprints import footprint
 from tests.things import Stage, field, staged, table
 
@@ -29,7 +29,7 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
         user_invite_url_allow_list=("https://app.example/join",),
         user_register_url_allow_list=("https://app.example/verify",),
     )
-    with quick_hashes(), staged(changes, make_database, template) as found:
+    with staged(changes, make_database, template) as found:
         yield found
 
 

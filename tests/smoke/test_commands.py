@@ -80,9 +80,13 @@ def test_what_is_refused_is_told_in_a_sentence(ready: Path) -> None:
     assert len(refused.stdout.splitlines()) == 1
 
 
-def test_a_password_is_set_without_being_shown(ready: Path) -> None:
+def test_a_password_is_set_without_being_shown(ready: Path, server: Embedded) -> None:
     set_it = command(ready, "user", "password", "--email", "admin@example.com", CMS_USER_PASSWORD="a new one")
     assert (set_it.returncode, set_it.stdout) == (0, "admin@example.com has a new password.\n")
+    with psycopg.connect(server.dsn) as connection:
+        found = connection.execute("SELECT password FROM system_users WHERE email = 'admin@example.com'").fetchone()
+    assert found
+    assert found[0].startswith("$argon2id$v=19$m=65536,t=3,p=4$")
 
 
 def test_a_token_is_printed_and_nothing_else(ready: Path) -> None:
