@@ -13,19 +13,38 @@ _FORM = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
 
 def nested(query_string: str) -> dict[str, object]:
-    """Return the parameters as nested dicts; `a[]` and a name said more than once make a list.
+    """Return the parameters as nested dicts."""
+    return merged(pairs(query_string))
+
+
+def pairs(query_string: str) -> list[tuple[str, str]]:
+    """Return the names and values of a query string, decoded.
 
     The text is as WSGI gives it: a letter that was not percent-encoded stands for one byte of its UTF-8.
+    """
+    try:
+        found = parse_qsl(_utf8(query_string), keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
+    except ValueError:
+        raise invalid_query(f"It has more than {MAX_QUERY_PARAMETERS} parameters") from None
+    if any("\0" in part for pair in found for part in pair):
+        raise invalid_query("The character U+0000 cannot be stored")
+    return found
+
+
+def merged(pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
+    """Return names with brackets and their values as nested dicts; `a[]` and a name said more than once make a list.
+
     A name whose brackets do not match is taken as it is. Lists by number (`_and[0]`) stay dicts with digits as
     keys, until `listed` turns them.
     """
-    try:
-        pairs = parse_qsl(_utf8(query_string), keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
-    except ValueError:
-        raise invalid_query(f"It has more than {MAX_QUERY_PARAMETERS} parameters") from None
-    if any("\0" in part for pair in pairs for part in pair):
-        raise invalid_query("The character U+0000 cannot be stored")
-    return _merge(pairs)
+    root: dict[str, object] = {}
+    for name, value in pairs:
+        matched = _FORM.fullmatch(name)
+        keys = [matched[1], *re.findall(r"\[([^\[\]]*)\]", matched[2])] if matched else [name]
+        if len(keys) > MAX_BRACKETS:
+            raise invalid_query(f"It nests more than {MAX_BRACKETS} brackets", parameter=keys[0])
+        _put(root, keys, value)
+    return root
 
 
 def listed(value: object) -> object:
@@ -48,18 +67,7 @@ def _number(digits: str) -> tuple[int, str]:
     return len(digits), digits
 
 
-def _merge(pairs: Iterable[tuple[str, str]]) -> dict[str, object]:
-    root: dict[str, object] = {}
-    for name, value in pairs:
-        matched = _FORM.fullmatch(name)
-        keys = [matched[1], *re.findall(r"\[([^\[\]]*)\]", matched[2])] if matched else [name]
-        if len(keys) > MAX_BRACKETS:
-            raise invalid_query(f"It nests more than {MAX_BRACKETS} brackets", parameter=keys[0])
-        _put(root, keys, value)
-    return root
-
-
-def _put(root: dict[str, object], keys: list[str], value: str) -> None:
+def _put(root: dict[str, object], keys: list[str], value: object) -> None:
     *inner, last = keys if keys[-1] or len(keys) == 1 else keys[:-1]
     appends = len(inner) + 1 < len(keys)
     place = root
@@ -71,7 +79,7 @@ def _put(root: dict[str, object], keys: list[str], value: str) -> None:
     place[last] = _joined(place.get(last), value, appends, keys[0])
 
 
-def _joined(before: object, value: str, appends: bool, parameter: str) -> object:  # noqa: FBT001
+def _joined(before: object, value: object, appends: bool, parameter: str) -> object:  # noqa: FBT001
     if before is None:
         return [value] if appends else value
     if isinstance(before, dict):

@@ -66,9 +66,9 @@ class Page:
         return Window(min(sizes)) if sizes else None
 
 
-def parse_query_string(query_string: str, page: Page, *, below: Page | None = None) -> Said:
+def parse_query_string(query_string: str, page: Page) -> Said:
     """Parse the query string of a GET."""
-    return parse(nested(query_string), page, below=below)
+    return parse(nested(query_string), page)
 
 
 def parse(params: Params, page: Page, *, below: Page | None = None) -> Said:

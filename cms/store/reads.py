@@ -11,8 +11,10 @@ from cms.access.guard import guard, readable
 from cms.errors import Problem, Refused, invalid_query, not_found
 from cms.query.ast import ONE_ROW, VERSION, And, At, Name, Pick, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
-from cms.query.parse import Page, parse, parse_query_string
+from cms.query.brackets import nested
+from cms.query.parse import Page, parse
 from cms.query.plan import plan
+from cms.query.shapes import shape_of
 from cms.query.statement import Statement, finish
 from cms.schema.defaults import default_of
 from cms.schema.model import Collection, Field, Kind
@@ -185,13 +187,13 @@ def _with_version(query: Query, scene: Scene, name: str) -> Query:
 
 
 def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False, below: Page | None = None) -> Plan:
-    """Return the statement and literals of an ask; the same query string again is not even parsed.
+    """Return the statement and literals of an ask; a query string that differs in operands only is not even parsed.
 
     `below` is the page of the lists in the items, when it is not the store's.
     """
 
-    def make() -> Plan:
-        said = _narrowed(_parsed(store, ask, below), ask.only)
+    def make(params: Mapping[str, object]) -> Plan:
+        said = _narrowed(parse(params, store.page, below=below), ask.only)
         if not keyed and _is_singleton(scene, ask.collection):
             said = _only_row(said)
         query = said.query
@@ -199,16 +201,17 @@ def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False, below
             query = _with_version(by_key(query, Slot(len(said.literals))), scene, ask.collection)
         return statement_for(store, scene, ask.collection, query, below=below), said.literals
 
-    if ask.params is not None or ask.only:
-        return make()
-    key = (ask.collection, ask.query_string, keyed, below, scene.actor.policy)
-    return scene.snapshot.said.get(key, make)
-
-
-def _parsed(store: Store, ask: Ask, below: Page | None) -> Said:
     if ask.params is not None:
-        return parse(ask.params, store.page, below=below)
-    return parse_query_string(ask.query_string, store.page, below=below)
+        return make(ask.params)
+    if ask.only:
+        return make(nested(ask.query_string))
+    shape = shape_of(ask.query_string)
+    key = (ask.collection, shape.text, keyed, below, scene.actor.policy)
+    try:
+        found, literals = scene.snapshot.said.get(key, lambda: make(shape.params()))
+    except Refused:
+        return make(nested(ask.query_string))  # to refuse what was said, not what is left of it
+    return found, shape.filled(literals)
 
 
 def _narrowed(said: Said, only: Sequence[tuple[str, str]]) -> Said:

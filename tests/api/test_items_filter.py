@@ -303,6 +303,16 @@ def test_filters_in_brackets(things: Table, query_string: str, found: list[int])
     assert things.column("id", query_string) == found
 
 
+def test_another_operand_is_not_parsed_anew(things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "filter[id][_gte]={}&filter[a_string][_contains]=an&fields=id"
+    assert things.column("id", asked.format(1)) == [2]
+    monkeypatch.setattr("cms.query.parse.parse_filter", lambda *args: pytest.fail("it is parsed"))
+    assert things.column("id", asked.format(2)) == [2]
+    assert things.column("id", asked.format(3)) == []
+    fault = things.ask(asked.format("much")).errors[0]
+    assert (fault["code"], fault["message"].count("much")) == ("INVALID_QUERY", 0)
+
+
 @pytest.mark.parametrize("operator", ["_eq", "_contains", "_lt", "_in", "_between"])
 def test_nothing_can_be_learned_of_a_secret(admin: Client, operator: str) -> None:
     safe = table(admin, field("h", "hash"), field("c", "string", special="conceal"))
