@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 from cms.app import create_app, create_wsgi
 from cms.auth import accounts
 from cms.config import Config, ConfigError, secret_of
-from cms.http.logs import start_logging
+from cms.http.logs import PrettyLines, start_logging
 from cms.store import database
 from cms.store.database import Database, Row
 from cms.store.migrate import migrate
@@ -209,9 +209,29 @@ def test_the_driver_logs_in_the_style_of_the_service(
     assert (line["level"], line["message"]) == ("warning", "it does not answer\nat all")
 
 
+def test_nothing_is_worked_out_for_a_line_that_it_does_not_show(
+    config: Config, caplog: pytest.LogCaptureFixture, own_loggers: None
+) -> None:
+    start_logging(replace(config, log_level="info"))
+    log = logging.getLogger("cms")
+    log.addHandler(caplog.handler)
+    log.warning("it is late")
+    found = caplog.records[-1]
+    assert (found.thread, found.process, found.lineno) == (None, None, 0)
+
+
+def test_a_line_for_people_tells_the_second() -> None:
+    lines = PrettyLines()
+    records = [logging.makeLogRecord({"created": 1_700_000_000.9 + second, "msg": "x"}) for second in (0, 1, 0)]
+    told = [lines.format(record).split()[0] for record in records]
+    assert told == [time.strftime("%H:%M:%S", time.localtime(1_700_000_000 + second)) for second in (0, 1, 0)]
+
+
 @pytest.fixture
-def own_loggers() -> Iterator[None]:
+def own_loggers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Give the loggers back as they were."""
+    for flag in ("logThreads", "logProcesses", "logMultiprocessing", "_srcfile"):
+        monkeypatch.setattr(logging, flag, getattr(logging, flag))
     loggers = [logging.getLogger(name) for name in ("cms", "psycopg")]
     before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
     yield
