@@ -35,9 +35,9 @@ slow = pytest.mark.slow
 def test_a_first_start_makes_a_durable_and_private_database(folder: Path) -> None:
     with start(folder / "new" / "data") as server:
         assert conninfo_to_dict(server.dsn)["dbname"] == "cms"
-        settings = ("fsync", "data_checksums", "listen_addresses", "server_encoding")
+        settings = ("fsync", "data_checksums", "listen_addresses", "server_encoding", "random_page_cost")
         values = [value(server.dsn, f"current_setting('{name}')") for name in settings]
-        assert values == ["on", "on", "", "UTF8"]
+        assert values == ["on", "on", "", "UTF8", "1.1"]
         assert value(server.dsn, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") == "true"
         assert value(server.dsn, "lower('ÄÖÜ')") == "äöü"
         assert value(server.dsn, "'Z' < 'a' AND 'z' < 'ä'") == "true"
