@@ -34,7 +34,7 @@ def _rule(view: View) -> Filter:
 def _members(view: View) -> Iterator[Members]:
     by_mask: dict[Filter, list[str]] = {}
     for name, found in view.collection.fields.items():
-        if found.column and view.sees(name):
+        if found.column and view.sees(name) and not found.secret:  # it may have been none when the revision was made
             by_mask.setdefault(view.mask(name) or EVERYTHING, []).append(name)
     for mask, names in by_mask.items():
         yield Members(OfItem(view.collection.name, mask), tuple(names))

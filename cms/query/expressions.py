@@ -42,8 +42,15 @@ def _constant(value: str) -> Bind:
     return Bind(Fixed(value), str, "")
 
 
+def _whole_numbers_to(most: str) -> str:
+    """Return the pattern of whole numbers whose digits say no more than these, of either sign."""
+    rest = len(most) - 1
+    less = [f"{most[:n]}[0-{int(digit) - 1}][0-9]{{{rest - n}}}" for n, digit in enumerate(most) if digit != "0"]
+    return f"^-?({'|'.join((f'[0-9]{{1,{rest}}}', *less, most))})$"
+
+
 _LOOKS = {
-    "bigint": r"^-?\d{1,18}$",
+    "bigint": _whole_numbers_to(str(2**63 - 1)),
     "uuid": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
     "text": "",
 }
@@ -75,9 +82,9 @@ def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:
 
 
 def narrowed(value: Fragment, members: tuple[tuple[Predicate, tuple[str, ...]], ...], level: int) -> Fragment:
-    """Print a JSON object with those of its members that are there."""
+    """Print a JSON object with those of its members that are there; any other value has none and is null."""
     shape = (
-        "CASE WHEN {0} IS NOT NULL THEN ("
+        "CASE WHEN json_typeof({0}) = 'object' THEN ("
         "SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || m.value::text, ','), '') || '}' "
         "FROM json_each({0}) AS m WHERE m.key = ANY (ARRAY({1})))::json END"
     )

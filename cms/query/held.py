@@ -11,6 +11,7 @@ from cms.schema.types import Family
 _KEPT_AS_THEY_ARE = frozenset(
     {Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.JSON},
 )
+_JSON_COLUMNS = frozenset({"json", "jsonb"})
 
 
 def held_by(where: Predicate, collection: Collection) -> Predicate:
@@ -25,8 +26,11 @@ def held_by(where: Predicate, collection: Collection) -> Predicate:
 
 def _is_kept(collection: Collection, name: str) -> bool:
     found = collection.fields[name]
-    plain = found.type.family in _KEPT_AS_THEY_ARE and found.type_name != "unknown"
-    return plain and not found.secret and not found.is_switch
+    column = found.column
+    if column is None or found.type.family not in _KEPT_AS_THEY_ARE or found.type_name == "unknown":
+        return False
+    written = found.type.family is Family.JSON and column.base_type not in _JSON_COLUMNS
+    return not (found.secret or found.is_switch or written)
 
 
 def _columns(said: Predicate) -> Iterator[str]:

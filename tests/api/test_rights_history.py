@@ -253,3 +253,43 @@ def test_explain_tells_the_rules_on_the_items(stage: Stage, admin: Client, thing
         ("system_revisions", None),
         (things.name, PUBLISHED),
     ]
+
+
+@pytest.mark.parametrize("held", ["[1, 2]", "null", '"a"', '{"title": "a", "title": "a"}'])
+def test_what_is_no_item_has_no_members_and_fulfils_no_rule(stage: Stage, things: Table, held: str) -> None:
+    """Such revisions are written behind the service's back only; they spoil no list."""
+    things.add({"title": "a"}, {"title": "b"})
+    stage.execute(
+        f"UPDATE system_revisions SET data = '{held}', delta = '[]' WHERE collection = '{things.name}' AND item = '1'"
+    )
+    whole = member(stage, may(things.name, "id"), *HISTORY)
+    ruled = member(stage, may(things.name, permissions={"title": {"_nnull": True}, "note": {"_null": True}}), *HISTORY)
+    assert [found["delta"] for found in revisions(whole, things)] == [None, {"id": 2}]
+    assert [found["item"] for found in revisions(ruled, things, **{"filter[data][_nempty]": "true"})] == ["2"]
+
+
+def test_a_field_that_is_a_secret_by_now_is_not_shown_of_the_past(stage: Stage, things: Table) -> None:
+    things.add({"title": "a", "note": "swordfish"})
+    things.api.patch(f"/fields/{things.name}/note", {"meta": {"special": ["conceal"]}})
+    caller = member(stage, may(things.name), *HISTORY)
+    assert [found["data"] for found in revisions(caller, things)] == [{"id": 1, "title": "a", "status": None}]
+
+
+def test_json_in_a_column_of_text_fulfils_no_rule(stage: Stage, admin: Client) -> None:
+    made = table(admin, field("it", "text", special="cast-json"), field("title", "string"))
+    made.add({"it": "a", "title": "a"}, {"it": [1], "title": "b"})
+    caller = member(stage, may(made.name, permissions={"count(it)": 1}), *HISTORY)
+    assert [found["title"] for found in caller.get(made.path).data] == ["b"]
+    assert revisions(caller, made) == []
+
+
+@pytest.mark.parametrize(
+    "key", [0, -5, 10**18 - 1, 10**18, 2**63 - 2, 2**63 - 1, 1 - 2**63], ids=lambda key: f"{key:d}"
+)
+def test_items_of_any_whole_number_have_a_history(stage: Stage, admin: Client, key: int) -> None:
+    name = f"numbered_{key}".replace("-", "_")
+    whole = {"field": "id", "type": "bigInteger", "schema": {"is_primary_key": True}}
+    admin.post("/collections", {"collection": name, "schema": {}, "fields": [whole, field("title", "string")]})
+    admin.post(f"/items/{name}", {"id": key, "title": "a"})
+    caller = member(stage, may(name, permissions={"title": "a"}), *HISTORY)
+    assert [found["item"] for found in caller.get(f"/items/{name}/{key}/revisions").data] == [str(key)]
