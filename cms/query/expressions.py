@@ -179,8 +179,9 @@ def operand(bind: Bind | Subject, takes: Takes, cast: str, level: int) -> Fragme
 def exists(said: Exists, level: int) -> Fragment:
     inner = predicate(said.where, level + 1)
     table = concat(name(said.step.link.target), f" AS {alias(level + 1)}")
-    shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3})"
-    return fill(shape, text("NOT " if said.negated else ""), table, tie(said.step, level), inner)
+    shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3}{4})"
+    fence = text(" OFFSET 0") if said.by_row else EMPTY  # what has an OFFSET is neither hashed nor joined
+    return fill(shape, text("NOT " if said.negated else ""), table, tie(said.step, level), inner, fence)
 
 
 # Folding can turn a letter into a metacharacter (those of full width), so the pattern is made after it.

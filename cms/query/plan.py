@@ -170,7 +170,7 @@ class _Planner:
         target, link = self.catalogue.collections[name], item_link(self.catalogue, history, name)
         assert link, "the guard names collections with a key only"
         where = self.predicate(rule, target)
-        found = [told, Exists(Step(link), where)]
+        found = [told, Exists(Step(link), where, by_row=True)]
         return All((*found, held_by(where, target)) if "data" in history.fields else tuple(found))
 
     def _at(self, name: Name, inner: Filter, collection: Collection) -> Predicate:

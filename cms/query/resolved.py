@@ -87,11 +87,15 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """At least one item (or none, `negated`) at the other end of the step fulfils `where`."""
+    """At least one item (or none, `negated`) at the other end of the step fulfils `where`.
+
+    `by_row` has it looked up for each row: PostgreSQL would else read the whole collection for a page of few rows.
+    """
 
     step: Step
     where: Predicate
     negated: bool = False
+    by_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)

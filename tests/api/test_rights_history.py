@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tests.client import Client
-from tests.members import may, member, member_of, new_role
+from tests.members import Json, may, member, member_of, new_role
 from tests.things import Stage, Table, field, table
 
 HISTORY = may("system_revisions"), may("system_activity")
@@ -293,3 +294,25 @@ def test_items_of_any_whole_number_have_a_history(stage: Stage, admin: Client, k
     admin.post(f"/items/{name}", {"id": key, "title": "a"})
     caller = member(stage, may(name, permissions={"title": "a"}), *HISTORY)
     assert [found["item"] for found in caller.get(f"/items/{name}/{key}/revisions").data] == [str(key)]
+
+
+@pytest.mark.parametrize("others", [(), (may("system_users"),)], ids=["one", "several"])
+def test_a_page_looks_up_only_the_items_of_its_rows(stage: Stage, things: Table, others: tuple[Json, ...]) -> None:
+    """A plan that reads a whole collection for a page of its history would be slow where there are many items."""
+    some = f"SELECT 'update', '{things.name}', n % 1000 FROM generate_series(1, 20000) AS n"
+    stage.execute(f"INSERT INTO {things.name} (title, status) SELECT n, 'published' FROM generate_series(1, 1000) AS n")
+    stage.execute(f"INSERT INTO system_activity (action, collection, item) {some}")
+    stage.execute(
+        "INSERT INTO system_revisions (activity, collection, item, data)"
+        " SELECT id, collection, item, '{}' FROM system_activity"
+    )
+    stage.execute("ANALYZE")
+    user = str(uuid4())
+    member_of(stage, new_role(stage, may(things.name, permissions=PUBLISHED), *others, *HISTORY), id=user)
+    for path in ("/items/system_revisions?limit=5&sort=-id", "/items/system_activity?limit=5&sort=-timestamp"):
+        plan = json.dumps(things.api.get("/utils/explain", path=path, user=user).data["plan"])
+        assert f'"Relation Name": "{things.name}"' in plan
+        assert "hashed" not in plan
+        before, found, _ = plan.partition(f'"Index Name": "{things.name}_pkey"')
+        assert found
+        assert "system_held" not in before, "what a revision holds is looked at last, for it takes longest"
