@@ -17,11 +17,27 @@ _JSON_COLUMNS = frozenset({"json", "jsonb"})
 def held_by(where: Predicate, collection: Collection) -> Predicate:
     """Return the condition that what a revision holds fulfils `where`.
 
-    It never does where the history does not keep one of the columns as it is: secrets, lists, shapes.
+    It never does where the history does not keep one of the columns as it is: secrets, lists, shapes. Of several
+    alternatives, such as the rules of several permissions, each stands by itself.
     """
+    match where:
+        case AnyOf(items):
+            return AnyOf(tuple(held_by(item, collection) for item in items))
+        case All(items) if any(_has_alternatives(item) for item in items):
+            return All(tuple(held_by(item, collection) for item in items))
     columns = tuple(dict.fromkeys(_columns(where)))
     kept = all(_is_kept(collection, name) for name in columns)
     return Held(collection, columns, where) if kept else AnyOf(())
+
+
+def _has_alternatives(said: Predicate) -> bool:
+    match said:
+        case AnyOf():
+            return True
+        case All(items):
+            return any(_has_alternatives(item) for item in items)
+        case _:
+            return False
 
 
 def _is_kept(collection: Collection, name: str) -> bool:

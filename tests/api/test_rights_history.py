@@ -296,6 +296,20 @@ def test_items_of_any_whole_number_have_a_history(stage: Stage, admin: Client, k
     assert [found["item"] for found in caller.get(f"/items/{name}/{key}/revisions").data] == [str(key)]
 
 
+def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admin: Client) -> None:
+    """Neither a rule over what revisions do not hold as it is, nor one over a field that is younger than they are."""
+    made = table(admin, field("title", "string"), field("tags", "csv"), field("status", "string"))
+    made.add({"title": "a", "tags": ["x"], "status": "published"})
+    admin.post(f"/fields/{made.name}", field("young", "string"))
+    admin.patch(item(made, 1), {"young": "yes"})
+    published = may(made.name, "id", "title", permissions=PUBLISHED)
+    others = may(made.name, permissions={"tags": {"_contains": "x"}}), may(made.name, permissions={"young": "yes"})
+    alone, more = member(stage, published, *HISTORY), member(stage, published, *others, *HISTORY)
+    whole = {"id": 1, "title": "a", "tags": ["x"], "status": "published", "young": "yes"}
+    assert [found["data"] for found in revisions(alone, made)] == [{"id": 1, "title": "a"}] * 2
+    assert [found["data"] for found in revisions(more, made)] == [{"id": 1, "title": "a"}, whole]
+
+
 @pytest.mark.parametrize("others", [(), (may("system_users"),)], ids=["one", "several"])
 def test_a_page_looks_up_only_the_items_of_its_rows(stage: Stage, things: Table, others: tuple[Json, ...]) -> None:
     """A plan that reads a whole collection for a page of its history would be slow where there are many items."""
