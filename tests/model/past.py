@@ -1,0 +1,90 @@
+"""The history as a member sees it, the slow way: of all records those that are there for it (docs/history.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tests.model.filters import Said, holds
+from tests.model.rights import Grant, Role, granted
+from tests.model.shape import KEY, Collection, Row, World
+from tests.model.values import read, split
+
+Record = Mapping[str, Any]
+
+CHANGED_IN_HISTORY = ("csv", "hash")
+"""Kinds of columns that revisions hold in another form or not at all: no rule over them can be tried on a revision."""
+
+
+def seen(world: World, role: Role, records: list[Record]) -> list[Record]:
+    """Return activity, or revisions with the members of their contents, that a role shows; `world` is how it is now."""
+    return [shown for record in records for shown in _shown(world, role, record)]
+
+
+def _shown(world: World, role: Role, record: Record) -> Iterator[Record]:
+    collection = world.shape.get(record["collection"])
+    if collection is None:
+        return
+    fulfils = _tests(world, collection, record)
+
+    def there(name: str) -> bool:
+        covering = [grant for grant in granted(role, collection.name) if grant.covers(name)]
+        return all(any(allows(grant) for grant in covering) for allows in fulfils)
+
+    if there(KEY):
+        names = [name for name in collection.columns if there(name)]
+        yield {**record, **{part: _narrowed(record[part], names) for part in ("data", "delta") if part in record}}
+
+
+def _narrowed(held: Record | None, names: list[str]) -> Record | None:
+    return held and {name: value for name, value in held.items() if name in names}
+
+
+def _tests(world: World, collection: Collection, record: Record) -> list[Callable[[Grant], bool]]:
+    """Return what a grant must pass: the item as it is now, and as a revision holds it."""
+    rows = [row for row in world.rows[collection.name] if str(row[KEY]) == record["item"]]
+
+    def now(grant: Grant) -> bool:
+        return is_everything(grant.rule) or any(holds(world, collection, row, grant.rule) for row in rows)
+
+    def then(grant: Grant) -> bool:
+        held = _row(collection, record["data"])
+        return is_everything(grant.rule) or _held(world, collection, held, grant.rule)
+
+    return [now, then] if "data" in record else [now]
+
+
+def is_everything(rule: Said) -> bool:
+    """Tell whether a rule is seen to hold for every item, those that are gone as well."""
+    return all(name == "_and" and not said for name, said in rule.items())
+
+
+def _row(collection: Collection, data: Record) -> Row:
+    found = {name: data.get(name) for name in collection.columns}
+    return {
+        name: None if value is None or kind in CHANGED_IN_HISTORY else read(kind, value)
+        for (name, kind), value in zip(collection.columns.items(), found.values(), strict=True)
+    }
+
+
+def _held(world: World, collection: Collection, row: Row, rule: Said) -> bool:
+    """Alternatives stand by themselves; what looks at a column that is held in another form does not hold."""
+    return all(_entry(world, collection, row, name, said) for name, said in rule.items())
+
+
+def _entry(world: World, collection: Collection, row: Row, name: str, said: Any) -> bool:
+    match name:
+        case "_and":
+            return all(_held(world, collection, row, item) for item in said)
+        case "_or":
+            return any(_held(world, collection, row, item) for item in said)
+        case _:
+            kinds = {collection.columns[column] for column in _columns(collection, name)}
+            return kinds.isdisjoint(CHANGED_IN_HISTORY) and holds(world, collection, row, {name: said})
+
+
+def _columns(collection: Collection, name: str) -> list[str]:
+    """Return the item's own columns that a field, a function of one or a link looks at."""
+    field = split(name)[1]
+    link = collection.links.get(field)
+    return [field] if link is None else [link.near, *([link.told_by] if link.told_by else [])]

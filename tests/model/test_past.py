@@ -1,0 +1,154 @@
+"""Whatever is written and whatever a role may read: activity and revisions show of it what the model says, and no more.
+
+The model is told what an administrator sees and how the items are now. A failure prints what repeats it, as in
+test_reads.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import Phase, given, note, settings
+from hypothesis import strategies as st
+
+from cms.config import Config
+from tests.client import Client
+from tests.members import member_of, new_role
+from tests.model import test_reads as reads
+from tests.model.build import make_shape, world_of
+from tests.model.generate import all_rows
+from tests.model.past import Record, seen
+from tests.model.pools import ROWS
+from tests.model.rights import Grant, Role
+from tests.model.rights_generate import FIRST_NAME, PARENT, ROLE, ROLE_NAME, USER, roles
+from tests.model.shape import KEY, Collection, Row, Shape
+from tests.model.test_rights import give
+from tests.things import Stage, staged
+
+SCHEMAS = 4
+WRITES_FOR_EACH = 9
+ROLES_FOR_EACH = 3
+writes_for_each = settings(reads.cases_for_each, max_examples=WRITES_FOR_EACH, phases=[Phase.generate])
+
+HISTORY = [Grant(name, ("*",), {}) for name in ("system_activity", "system_revisions")]
+
+Rows = dict[str, list[Row]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Items as they are made, what of them is written afterwards, the keys that go, and who then looks."""
+
+    made: Rows
+    changed: Rows
+    gone: dict[str, list[Any]]
+    roles: list[Role]
+
+
+@st.composite
+def cases(draw: st.DrawFn, shape: Shape) -> Case:
+    rows = draw(all_rows(shape))
+    made = {name: [_without_links(shape[name], row) for row in items] for name, items in rows.items()}
+    changed = {name: [draw(_change(shape[name], row)) for row in items] for name, items in rows.items()}
+    gone = {name: [row[KEY] for row in items if draw(st.integers(0, 5)) == 0] for name, items in rows.items()}
+    return Case(made, changed, gone, [draw(roles(shape)) for _ in range(ROLES_FOR_EACH)])
+
+
+def _without_links(collection: Collection, row: Row) -> Row:
+    """What items point to may be made after them."""
+    links = {link.near for link in collection.links.values() if not link.many and not link.told_by}
+    return {name: None if name in links else said for name, said in row.items() if collection.columns[name] != "hash"}
+
+
+@st.composite
+def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
+    """Draw a change that links an item, and gives some of its columns other values."""
+    links = {link.near for link in collection.links.values() if not link.many}
+    plain = [name for name, kind in collection.columns.items() if name not in {*links, KEY} and kind != "hash"]
+    others = draw(st.sets(st.sampled_from(plain), max_size=4)) if plain else set()
+    values = {name: draw(st.none() | st.sampled_from(ROWS[collection.columns[name]])) for name in sorted(others)}
+    return {KEY: row[KEY], **{name: row[name] for name in sorted(links - {KEY})}, **values}
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def connection(stage: Stage) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(stage.dsn, autocommit=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def caller(stage: Stage) -> Client:
+    """A user whose id, name and role are values that rows hold, too."""
+    new_role(stage, id=PARENT)
+    new_role(stage, id=ROLE, name=ROLE_NAME, parent=PARENT)
+    return member_of(stage, ROLE, id=USER, first_name=FIRST_NAME)
+
+
+@pytest.mark.parametrize("number", range(SCHEMAS))
+def test_the_history_shows_what_the_rights_on_its_items_show(
+    stage: Stage, connection: psycopg.Connection, caller: Client, number: int
+) -> None:
+    shape = make_shape(stage.admin, f"h{number}", Random(f"{reads.SEED}-{number}"))
+
+    @writes_for_each
+    @given(case=cases(shape))
+    def compare(case: Case) -> None:
+        note(f"CMS_MODEL_SEED={reads.SEED}")
+        empty(connection, shape)
+        write(stage.admin, case)
+        world = world_of(connection, shape, stored(connection, shape))
+        whole = {path: records(stage.admin, path) for path in ("/activity", "/revisions")}
+        for role in case.roles:
+            give(connection, [*role, *HISTORY])
+            for path, found in whole.items():
+                expected = seen(world, role, found)
+                assert reads.comparable(records(caller, path)) == reads.comparable(expected), (path, role)
+
+    compare()
+
+
+def empty(connection: psycopg.Connection, shape: Shape) -> None:
+    names = ", ".join(f'"{name}"' for name in (*shape, "system_activity", "system_revisions"))
+    connection.execute(f"TRUNCATE {names}".encode())
+
+
+def write(admin: Client, case: Case) -> None:
+    for name, items in case.made.items():
+        if items:
+            assert admin.post(f"/items/{name}", items).status == 200
+    for name, items in case.changed.items():
+        if items:
+            answer = admin.patch(f"/items/{name}", items)
+            assert answer.status == 200, answer.text
+    for name, keys in case.gone.items():
+        if keys:
+            admin.delete(f"/items/{name}", keys)  # those that others point to may be refused
+
+
+def stored(connection: psycopg.Connection, shape: Shape) -> Rows:
+    """Return the rows as they are now, in the form in which they are drawn."""
+    found: Rows = {}
+    for name in shape:
+        rows = connection.execute(f'SELECT row_to_json(t)::text FROM "{name}" AS t'.encode()).fetchall()
+        found[name] = [json.loads(text, parse_float=Decimal) for (text,) in rows]
+    return found
+
+
+def records(client: Client, path: str) -> list[Record]:
+    answer = client.get(path, sort="id", limit=-1)
+    assert answer.status == 200, answer.text
+    items: list[Record] = json.loads(answer.text, parse_float=Decimal)["data"]
+    return items
