@@ -115,6 +115,10 @@ CASES: list[tuple[str, object]] = [
         {"sections": [{"item": item} for item in ({"title": "H2"}, {"body": "P1"}, {"text": "N"}, None, None)]},
     ),
     ("articles/1?fields=sections.item.title&deep[sections][_limit]=1", {"sections": [{"item": {"title": "H2"}}]}),
+    (
+        "articles/1?fields=sections.item.*.*&deep[sections][_limit]=1",
+        {"sections": [{"item": {"id": 2, "title": "H2"}}]},
+    ),
     ("articles?fields=id&filter[sections][item:headings][title]=H2", [{"id": 1}]),
     # `*` behind it opens all of them, and deeper ones what those lead to.
     ("sections?fields=item.*.*&limit=3", [{"item": n} for n in ({"id": 2, "title": "H2"}, P1, N)]),
