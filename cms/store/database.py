@@ -209,6 +209,7 @@ def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
         "intervalstyle": "iso_8601",
         "bytea_output": "hex",
         "extra_float_digits": "1",
+        "jit": "off",  # it takes longer than the statements that it is for: many conditions, few rows
         "statement_timeout": str(int(statement_timeout.total_seconds() * 1000)),
         "default_transaction_read_only": "on" if read_only else "off",
     }
