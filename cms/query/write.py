@@ -185,8 +185,7 @@ def placed_by(collection: Collection) -> Field | None:
     found = collection.fields.get(collection.sort_field or "")
     if found is None or found.column is None or found.type.family is not Family.NUMBER:
         return None
-    fills_itself = found.column.default is not None or found.column.auto_increment or found.column.generated
-    return None if fills_itself else found
+    return None if found.column.fills_itself else found
 
 
 def last_place(placed: Field) -> Fragment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,6 +24,7 @@ Row = Mapping[str, Any]
 SYSTEM_PREFIX = "system_"
 QUEUE_PREFIX = "procrastinate_"
 ALIAS_SPECIALS = frozenset({"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"})
+_NULL = re.compile(r"NULL(?:::[\w \".,()\[\]]+)?")
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
@@ -103,7 +105,7 @@ def _column(row: Row) -> Column:
         name=row["name"],
         data_type=row["data_type"],
         base_type=row["base_type"],
-        default=row["default_value"],
+        default=_default(row["default_value"]),
         max_length=row["max_length"],
         precision=row["precision"],
         scale=row["scale"],
@@ -112,6 +114,11 @@ def _column(row: Row) -> Column:
         auto_increment=row["auto_increment"],
         comment=row["comment"],
     )
+
+
+def _default(expression: str | None) -> str | None:
+    """Many tools write a default that is none: NULL::character varying."""
+    return None if expression and _NULL.fullmatch(expression) else expression
 
 
 def _key_facts(key: Row) -> dict[str, Any]:

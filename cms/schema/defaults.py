@@ -26,7 +26,6 @@ _NEW_UUID = "gen_random_uuid()"
 _CAST = r"(?:::[\w \".,()\[\]]+)?"  # no quote and no operator: 'a'::text || 'b'::text is no literal
 _QUOTED = re.compile(rf"'((?:[^']|'')*)'{_CAST}", re.DOTALL)
 _BARE = re.compile(rf"\(?(-?\d[\d.]*(?:e[+-]?\d+)?|true|false)\)?{_CAST}", re.IGNORECASE)
-_NULL = re.compile(rf"NULL{_CAST}")
 
 
 def default_of(field: Field, column: Column) -> object:
@@ -40,7 +39,7 @@ def default_of(field: Field, column: Column) -> object:
     if field.type.family is Family.MOMENT and expression.lower() in _NOW_WORDS:
         return "now()"
     literal = _literal(expression)
-    return expression if literal is None else _typed(literal, field.type_name)
+    return expression if literal is None else typed(literal, field.type_name)
 
 
 def is_own_expression(field: Field, column: Column) -> bool:
@@ -61,9 +60,7 @@ def computed(type_name: str, value: object) -> str | None:
 
 def _expression(column: Column) -> str | None:
     """What counts up or is generated has no default, although PostgreSQL keeps its expression in the same place."""
-    if column.default is None or column.auto_increment or column.generated or _NULL.fullmatch(column.default):
-        return None
-    return column.default
+    return None if column.auto_increment or column.generated else column.default
 
 
 def _literal(expression: str) -> str | None:
@@ -73,8 +70,11 @@ def _literal(expression: str) -> str | None:
     return bare[1] if bare else None
 
 
-def _typed(literal: str, type_name: str) -> object:
-    """Values that have no form in the interface, such as infinity, stay as PostgreSQL writes them."""
+def typed(literal: str, type_name: str) -> object:
+    """Return PostgreSQL's text of a value as items show it.
+
+    Those that have no form in the interface, such as infinity, stay as PostgreSQL writes them.
+    """
     try:
         return _value(literal, type_name)
     except ValueError:

@@ -33,6 +33,11 @@ class Column:
     foreign_table: str | None = None
     foreign_column: str | None = None
 
+    @property
+    def fills_itself(self) -> bool:
+        """Whether the database has a value for it where none is sent."""
+        return self.default is not None or self.auto_increment or self.generated
+
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -127,6 +132,11 @@ class Collection:
         """The field of manual sorting, when it is set and there."""
         found = self.meta.get("sort_field") if self.meta else None
         return found if isinstance(found, str) and found in self.fields else None
+
+    @property
+    def archive_field(self) -> Field | None:
+        """The field that tells archived items from active ones, when it is set and there."""
+        return self.fields.get(str(self.meta.get("archive_field"))) if self.meta else None
 
     @property
     def writable(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cms.errors import Problem
+from cms.schema.archive import active
 from cms.schema.model import Collection, Field
 from cms.schema.payload import Values, invalid
 from cms.schema.types import Family
@@ -39,6 +40,7 @@ class Duties:
     unsendable: tuple[str, ...]
     uuids: tuple[str, ...]
     counting: tuple[str, ...]
+    active: Values
     required: tuple[Field, ...]
     not_null: tuple[Field, ...]
 
@@ -63,6 +65,8 @@ def complete_new(values: Values, duties: Duties) -> list[Problem]:
     for name in duties.counting:
         if values.get(name, "") is None:
             del values[name]  # null is how clients say that a key is not theirs to choose
+    for name, value in duties.active.items():
+        values.setdefault(name, value)
     if duties.key and duties.key.column and duties.key.column.generated and duties.key.name in values:
         return [invalid("the database fills it", duties.key.collection, duties.key.name)]
     lacking = [found for found in duties.required if values.get(found.name) is None]
@@ -108,6 +112,7 @@ def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> 
         unsendable=tuple(found.name for found in fields if others.intersection(found.special) and can_wait(found)),
         uuids=_names(fields, lambda found: "uuid" in found.special),
         counting=_names(fields, _counts_up),
+        active=active(collection),
         required=tuple(found for found in fields if _is_required(found)),
         not_null=tuple(found for found in fields if not _takes_null(found)),
     )
@@ -140,8 +145,7 @@ def _moment(found: Field, moment: datetime) -> str:
 def _is_required(found: Field) -> bool:
     column = found.column
     assert column
-    fills_itself = column.default is not None or column.auto_increment or column.generated
-    return bool(found.meta and found.meta.get("required")) or not (column.nullable or fills_itself)
+    return bool(found.meta and found.meta.get("required")) or not (column.nullable or column.fills_itself)
 
 
 def _is_nullable(found: Field) -> bool:

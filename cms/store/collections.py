@@ -66,6 +66,7 @@ def create_collection(
         for item in definition.fields:
             insert_field_record(transaction, definition.name, item)
         after = load_within(transaction).catalogue
+        metadata.check_archive(after.collections[definition.name])
         keep_indexes(transaction, after.collections[definition.name], after.extensions)
         return collection_record(after.collections[definition.name])
 
@@ -84,6 +85,7 @@ def update_collections(
         after = load_within(transaction).catalogue
         _refuse_cycles(after, names)
         for name in names:
+            metadata.check_archive(after.collections[name], before=catalogue.collections[name])
             keep_indexes(transaction, after.collections[name], after.extensions)
         return [collection_record(after.collections[name]) for name in names]
 

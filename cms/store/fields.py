@@ -57,7 +57,7 @@ def create_field(
             metadata.forget_field(transaction, collection, item.name, catalogue=scene.snapshot.catalogue)
             add_column(transaction, collection, item)
         insert_field_record(transaction, collection, item)
-        return _after(transaction, collection, [item.name])[0]
+        return _after(transaction, collection, [item.name], before=owner)[0]
 
     return store.restructuring(identity, work, once=once)
 
@@ -71,7 +71,7 @@ def update_fields(
         owner = alterable(scene.snapshot.catalogue, collection)
         catalogue = scene.snapshot.catalogue
         names = [_update(transaction, owner, change, catalogue=catalogue) for change in changes]
-        return _after(transaction, collection, names)
+        return _after(transaction, collection, names, before=owner)
 
     return store.restructuring(identity, work)
 
@@ -155,9 +155,10 @@ def _update(
     return str(new)
 
 
-def _after(transaction: Transaction, collection: str, fields: Sequence[str]) -> list[Record]:
+def _after(transaction: Transaction, collection: str, fields: Sequence[str], *, before: Collection) -> list[Record]:
     catalogue = load_within(transaction).catalogue
     found = catalogue.collections[collection]
+    metadata.check_archive(found, before=before)
     keep_indexes(transaction, found, catalogue.extensions)
     return [_with_late_index(transaction, found.fields[field]) for field in fields]
 

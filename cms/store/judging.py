@@ -23,7 +23,8 @@ from cms.query.gates import gate
 from cms.query.literals import variable
 from cms.query.plan import resolved
 from cms.query.validation import Given, Rule, failures, parse_field_rule, paths_of
-from cms.schema.defaults import default_of
+from cms.schema.archive import active
+from cms.schema.defaults import default_of, typed
 from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
 from cms.schema.specials import Duties, Writer, complete_change, complete_new, duties_of_change, duties_of_new, missing
@@ -308,6 +309,7 @@ def _field_rules(collection: Collection) -> FieldRules:
     ]
     conditions = [(found, parse_conditions(meta)) for found, meta in told if meta.get("conditions")]
     defaults = {found.name: default_of(found, found.column) for found in collection.columns if found.column}
+    defaults |= {name: typed(str(said), collection.fields[name].type_name) for name, said in active(collection).items()}
     return FieldRules(tuple(validations), tuple(conditions), defaults)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from cms.errors import Problem, Refused
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
 from cms.query.conditions import check_rules
-from cms.schema.model import Catalogue
+from cms.schema.archive import misfits
+from cms.schema.model import Catalogue, Collection
 from cms.schema.references import Change
 from cms.schema.settings import Setting
 from cms.store.database import Transaction
@@ -52,6 +54,21 @@ def remove(transaction: Transaction, table: str, keys: Keys) -> None:
     """Delete the row of these keys."""
     condition = join(" AND ", (fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items()))
     transaction.run(fill("DELETE FROM {0} WHERE {1}", name(table), condition))
+
+
+def check_archive(after: Collection, *, before: Collection | None = None) -> None:
+    """Refuse a change after which a value of archiving does not fit its field, unless it did not `before` either."""
+    known = misfits(before) if before else {}
+    reasons = {name: reason for name, reason in misfits(after).items() if known.get(name) != reason}
+    if reasons:
+        raise Refused(
+            Problem(
+                "INVALID_PAYLOAD",
+                f'Invalid payload. meta.{name} of "{after.name}": {reason}.',
+                {"reason": reason, "field": f"meta.{name}", "collection": after.name},
+            )
+            for name, reason in reasons.items()
+        )
 
 
 def forget_collection(transaction: Transaction, collection: str) -> None:
