@@ -48,8 +48,8 @@ class Place:
 class Draft:
     """One row to be written. `key`, `new` and `revision` become known on the way.
 
-    `above` is the row in whose payload it stands, `tied` its field that points there, `refused` the fields whose
-    values are no good, `rule` what it must fulfil once it is written.
+    `above` is the row in whose payload it stands, `tied` its field that points there, `presets` what permissions add
+    to what was sent, `refused` the fields whose values are no good, `rule` what it must fulfil once it is written.
     """
 
     sent: Mapping[str, object]
@@ -59,6 +59,7 @@ class Draft:
     refused: frozenset[object] = frozenset()
     above: Draft | None = None
     tied: str | None = None
+    presets: Mapping[str, object] = field(default_factory=dict)
     rule: Filter | None = None
     key: str | None = None
     new: bool = True
@@ -118,6 +119,8 @@ class ToMany:
     removals: list[Removal] = field(default_factory=list)
     dropped: dict[str, Draft] = field(default_factory=dict)
     """The keys of rows that leave, each with whose list they leave."""
+    unlinked: Batch | None = None
+    """The same rows as changes, where they are not deleted."""
 
     @property
     def deletes(self) -> bool:

@@ -1,4 +1,4 @@
-"""The printer of questions about single items: which of several rules does each of them fulfil?"""
+"""The printers of questions about single items: which of several rules does each of them fulfil, what does it hold?"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.expressions import predicate
 from cms.query.resolved import Predicate
+from cms.query.write import array, cast_of, whole_row
 from cms.schema.model import Collection
 
 
@@ -25,4 +26,15 @@ def gate(collection: Collection, keys: Sequence[str], rules: Sequence[Predicate]
         name(key.name),
         param(list(keys), f"{key.type.cast}[]"),
         text(" FOR UPDATE") if lock else EMPTY,
+    )
+
+
+def contents(collection: Collection, keys: Sequence[str]) -> Fragment:
+    """Print the question what items hold; each row is a key and the item as JSON. They are locked as by `gate`."""
+    return fill(
+        "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0} FOR NO KEY UPDATE",
+        name(collection.key.name),
+        whole_row(collection),
+        name(collection.name),
+        param(array(keys), f"{cast_of(collection.key)}[]"),
     )

@@ -37,9 +37,9 @@ class Rule:
 class Given:
     """What a rule is tried under.
 
-    Without a collection no field has a type, and values are compared by what they are. When an item is created, a
-    field that is not there is null; when it is changed, only `_submitted` speaks of it. `known` holds what paths
-    from the caller (`paths_of`) lead to.
+    Without a collection no field has a type, and values are compared by what they are. A field that is not sent has
+    its value of `filled`; without one it is null when an item is created, and when it is changed only `_submitted`
+    speaks of it. `known` holds what paths from the caller (`paths_of`) lead to.
     """
 
     collection: Collection | None = None
@@ -47,6 +47,7 @@ class Given:
     creating: bool = True
     user: str | None = None
     role: str | None = None
+    filled: Mapping[str, object] = field(default_factory=dict)
     known: Mapping[Current, Sequence[object]] = field(default_factory=dict)
 
 
@@ -159,7 +160,8 @@ class _Trial:
         values = subject.value if isinstance(subject.value, Mapping) else {}
         path = (*subject.path, name.bare)
         free = subject.free or subject.beyond is None
-        below = _Subject(values.get(name.bare), path, submitted=name.bare in values, free=free)
+        unsent = None if subject.path else self.given.filled.get(name.bare)
+        below = _Subject(values.get(name.bare, unsent), path, submitted=name.bare in values, free=free)
         if subject.beyond:
             below = self._described(below, name, subject.beyond)
         return self._function(name.function, below) if name.function else below
@@ -207,7 +209,7 @@ class _Trial:
 
     def _is_told(self, subject: _Subject) -> bool:
         """Whether the payload speaks of it: what is left out of a change stays as it is."""
-        return subject.submitted or subject.free or self.given.creating
+        return subject.submitted or subject.value is not None or subject.free or self.given.creating
 
     def _problem(self, subject: _Subject, kind: str, operand: Mapping[str, object]) -> Problem:
         place = _place(subject)

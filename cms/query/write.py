@@ -292,14 +292,14 @@ def _returning(collection: Collection, level: str, direct: Direct | None) -> Fra
     if collection.accountability:
         found.append(concat(_ACTIVITY, " AS activity"))
     if collection.accountability == level:
-        found += [concat(_REVISION, " AS revision"), concat(_data(collection), " AS data")]
+        found += [concat(_REVISION, " AS revision"), concat(whole_row(collection), " AS data")]
     if direct:
         found += [text("TRUE AS found"), *(concat(shown, f" AS c{n}") for n, shown in enumerate(direct.outputs))]
     return commas(found)
 
 
-def _data(collection: Collection) -> Fragment:
-    """Print the whole row as the history keeps it: as reads show it, and never a secret."""
+def whole_row(collection: Collection) -> Fragment:
+    """Print the whole row (t0) as the history keeps it: as reads show it, and never a secret."""
     kept = [found for found in collection.columns if not found.secret]
     shown = commas(fill("{0} AS {1}", _shown(found), name(found.name)) for found in kept)
     return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", shown)

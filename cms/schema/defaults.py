@@ -39,7 +39,7 @@ def default_of(field: Field, column: Column) -> object:
     if field.type.family is Family.MOMENT and expression.lower() in _NOW_WORDS:
         return "now()"
     literal = _literal(expression)
-    return expression if literal is None else typed(literal, field.type_name)
+    return expression if literal is None else _typed(literal, field.type_name)
 
 
 def is_own_expression(field: Field, column: Column) -> bool:
@@ -70,11 +70,8 @@ def _literal(expression: str) -> str | None:
     return bare[1] if bare else None
 
 
-def typed(literal: str, type_name: str) -> object:
-    """Return PostgreSQL's text of a value as items show it.
-
-    Those that have no form in the interface, such as infinity, stay as PostgreSQL writes them.
-    """
+def _typed(literal: str, type_name: str) -> object:
+    """Values that have no form in the interface, such as infinity, stay as PostgreSQL writes them."""
     try:
         return _value(literal, type_name)
     except ValueError:

@@ -114,7 +114,7 @@ def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> 
         counting=_names(fields, _counts_up),
         active=active(collection),
         required=tuple(found for found in fields if _is_required(found)),
-        not_null=tuple(found for found in fields if not _takes_null(found)),
+        not_null=tuple(found for found in fields if not takes_null(found)),
     )
 
 
@@ -156,7 +156,8 @@ def _counts_up(found: Field) -> bool:
     return found.column is not None and found.column.auto_increment and not found.column.nullable
 
 
-def _takes_null(found: Field) -> bool:
+def takes_null(found: Field) -> bool:
+    """Tell whether a field may hold nothing."""
     assert found.column
     return found.column.nullable and not (found.meta and found.meta.get("required"))
 

@@ -189,7 +189,7 @@ def plan_removals(call: Call, payload: Mapping[str, object]) -> Job[object]:
 
 def _free_change(call: Call, drafter: Drafter, root: Batch) -> bool:
     """Tell whether a change depends on nothing that is there: neither related items nor rules."""
-    if not root.flat or not call.judge.licence.is_free(call.collection, "update"):
+    if not root.flat or not call.judge.licence.is_free(call.collection, "update") or call.judge.minds(call.collection):
         return False
     call.judge.permit_unseen(root, drafter.faults)
     drafter.faults.refuse()

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
+from cms import jsontext
 from cms.access.guard import view_of
 from cms.access.licence import Licence, covered, covering, rule_of
 from cms.access.policy import Grant
 from cms.errors import Problem, Refused, forbidden, not_found
 from cms.query.ast import NOTHING, Current, Filter, Fixed, Now, Operand
 from cms.query.bind import Bind, Context, bound
-from cms.query.conditions import Condition, parse_conditions, state_of
 from cms.query.drafts import Batch, Draft, Faults
-from cms.query.gates import gate
+from cms.query.gates import contents, gate
 from cms.query.literals import variable
 from cms.query.plan import resolved
-from cms.query.validation import Given, Rule, failures, parse_field_rule, paths_of
-from cms.schema.archive import active
-from cms.schema.defaults import default_of, typed
+from cms.query.validation import Given, Rule, failures, paths_of
+from cms.query.walk import link_of
 from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
 from cms.schema.specials import Duties, Writer, complete_change, complete_new, duties_of_change, duties_of_new, missing
 from cms.store.callers import values_of
+from cms.store.field_rules import FieldRules, field_rules, filled
 from cms.store.keepers import keeper_of
 from cms.store.keepers.keeper import Keeper
 from cms.store.store import Fetch, Scene, Store
@@ -36,15 +37,6 @@ from cms.store.store import Fetch, Scene, Store
 log = logging.getLogger(__name__)
 
 Json = Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class FieldRules:
-    """The rules that the fields of a collection bring, and the defaults that they see."""
-
-    validations: tuple[Rule, ...]
-    conditions: tuple[tuple[Field, tuple[Condition, ...]], ...]
-    defaults: Json
 
 
 class Judge:
@@ -64,7 +56,7 @@ class Judge:
         """Fill and check the rows of a batch whose `new` is known."""
         of_new: Duties | None = None
         of_change: Duties | None = None
-        rules, keeper = self._field_rules(batch.collection), keeper_of(batch.collection.name)
+        rules, keeper = self._rules(batch.collection), keeper_of(batch.collection.name)
         for draft in batch.drafts:
             self._permit_at_all(keeper, batch, draft)
             if draft.new:
@@ -74,7 +66,7 @@ class Judge:
                 of_change = of_change or duties_of_change(batch.collection, self._writer)
                 problems = complete_change(draft.values, of_change)
             problems += keeper.problems(draft, self._scene, batch.collection.name)
-            if rules.validations or rules.conditions:
+            if rules.tried:
                 problems += self._against(rules, batch.collection, draft)
             for problem in problems:
                 if problem.extensions.get("field") not in draft.refused:
@@ -112,7 +104,7 @@ class Judge:
     def _failed(self, grant: Grant, collection: Collection, draft: Draft) -> list[Problem]:
         if grant.validation is None:
             return []
-        values = {**self._presets(grant), **draft.sent}
+        values = {**self._presets(grant), **draft.sent, **self._tie(collection, draft)}
         return failures(grant.validation, values, self._given(collection, [grant.validation], draft))
 
     def _preset(self, grant: Grant, collection: Collection, draft: Draft) -> None:
@@ -124,6 +116,7 @@ class Judge:
                 if name in unset:
                     raise _refusing(grant, found, "no preset sets it")
                 draft.values[name] = None if value is None else _converted(grant, found, value)
+                draft.presets = {**draft.presets, name: value}
 
     def _presets(self, grant: Grant) -> dict[str, object]:
         operands = {name: _operand(value) for name, value in grant.presets.items()}
@@ -136,21 +129,44 @@ class Judge:
 
     # The rules of fields
 
-    def _field_rules(self, collection: Collection) -> FieldRules:
-        found: FieldRules = self._scene.snapshot.rules.get(collection.name, lambda: _field_rules(collection))
+    def _rules(self, collection: Collection) -> FieldRules:
+        found: FieldRules = self._scene.snapshot.rules.get(collection.name, lambda: field_rules(collection))
         return found
 
     def _against(self, rules: FieldRules, collection: Collection, draft: Draft) -> list[Problem]:
-        values = {**(rules.defaults if draft.new else {}), **draft.sent}
-        tried = [*rules.validations, *(found.rule for _, conditions in rules.conditions for found in conditions)]
-        given = self._given(collection, tried, draft)
-        problems = [problem for rule in rules.validations for problem in failures(rule, values, given)]
-        for found, conditions in rules.conditions:
-            if found.name not in draft.sent and not draft.new:
-                continue
-            if values.get(found.name) is None and state_of(found.meta, conditions, values, given).required:
-                problems.append(missing(found))
-        return problems
+        """Return what is wrong by the rules of fields that need nothing but the payload."""
+        values, given = self._payload(collection, draft), self._given(collection, rules.tried, draft)
+        given = replace(given, filled=filled(rules, draft) if draft.new else {})
+        told = rules.broken(values, given)
+        return told + ([missing(found) for found in rules.lacking(values, given)] if draft.new else [])
+
+    def _mind(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:
+        """Check what changes make of conditions, which speak of the whole item; what lacked already may go on."""
+        rules = self._rules(batch.collection)
+        if not rules.conditions or not drafts:
+            return
+        keys = [str(draft.key) for draft in drafts]
+        text, values = contents(batch.collection, keys).numbered()
+        stored: dict[object, Any] = {key: jsontext.loads(row) for key, row in fetch(text, values)}
+        for draft in drafts:
+            before = stored.get(draft.key, {})
+            given = replace(self._given(batch.collection, rules.tried, draft), creating=True)
+            lacked = rules.lacking(before, given)
+            for found in rules.lacking({**before, **self._payload(batch.collection, draft)}, given):
+                if found not in lacked:
+                    faults.add(missing(found), draft.place)
+
+    def _payload(self, collection: Collection, draft: Draft) -> Json:
+        return {**draft.presets, **draft.sent, **self._tie(collection, draft)}
+
+    def _tie(self, collection: Collection, draft: Draft) -> Json:
+        """Return what a row of a list holds in the field that points to the row above, whatever was sent for it."""
+        if draft.tied is None or draft.above is None or draft.tied not in draft.values:
+            return {}
+        catalogue = self._scene.snapshot.catalogue
+        link = link_of(catalogue, collection, draft.tied)
+        by_key = link is not None and link.far == catalogue.collections[link.target].primary_key
+        return {draft.tied: draft.above.key if by_key and not draft.above.new else draft.above.sent}
 
     def _given(self, collection: Collection, rules: Iterable[Rule], draft: Draft) -> Given:
         actor, catalogue = self._scene.actor, self._scene.snapshot.catalogue
@@ -170,13 +186,20 @@ class Judge:
     def permit(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:
         """Check changes against the rows as they are; raises `Refused` NOT_FOUND or FORBIDDEN."""
         self._heed(batch.collection, [*drafts, *(draft for draft in batch.drafts if draft.new)], (), fetch)
-        if self.licence.policy.admin or not drafts:
-            return
+        if drafts and not self.licence.policy.admin:
+            self._permit_changes(batch, drafts, fetch, faults)
+        self._mind(batch, drafts, fetch, faults)
+
+    def _permit_changes(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:
         grants = self.licence.grants(batch.collection, "update")
         held = self._held(batch.collection, [str(draft.key) for draft in drafts], grants, fetch)
         for draft in drafts:
             self._permit_change(batch, draft, held[str(draft.key)], faults)
             draft.rule = self.licence.rule_after(batch.collection, _changing(batch, draft))
+
+    def minds(self, collection: Collection) -> bool:
+        """Tell whether a change depends on what else the item holds."""
+        return bool(self._rules(collection).conditions)
 
     def permit_unseen(self, batch: Batch, faults: Faults) -> None:
         """Check changes that every permission allows of every row: which row it is does not matter."""
@@ -252,14 +275,6 @@ class Judge:
         for rule, keys in by_rule:
             self._require(batch.collection, keys, rule, fetch)
 
-    def check_column(self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch) -> None:
-        """Check rows whose column has changed against the rules that let it be; raises `Refused` FORBIDDEN."""
-        if self.licence.policy.admin or not keys:
-            return
-        rule = self.licence.rule_after(collection, [column])
-        if rule is not None:
-            self._require(collection, keys, rule, fetch)
-
     def _require(self, collection: Collection, keys: Sequence[str], rule: Filter, fetch: Fetch) -> None:
         rows = self._asked(collection, keys, [rule], fetch)
         if len(rows) < len(keys) or not all(holds for _, holds in rows):
@@ -298,24 +313,6 @@ def _named(batch: Batch, draft: Draft) -> set[str]:
 def _changing(batch: Batch, draft: Draft) -> set[str]:
     """Return the fields of a row that change: its key does not."""
     return _named(batch, draft) - {batch.key_field}
-
-
-def _field_rules(collection: Collection) -> FieldRules:
-    told = [(found, found.meta) for found in collection.fields.values() if found.meta]
-    validations = [
-        parse_field_rule(found.name, meta["validation"], message=_message(meta))
-        for found, meta in told
-        if meta.get("validation")
-    ]
-    conditions = [(found, parse_conditions(meta)) for found, meta in told if meta.get("conditions")]
-    defaults = {found.name: default_of(found, found.column) for found in collection.columns if found.column}
-    defaults |= {name: typed(str(said), collection.fields[name].type_name) for name, said in active(collection).items()}
-    return FieldRules(tuple(validations), tuple(conditions), defaults)
-
-
-def _message(meta: Json) -> str | None:
-    said = meta.get("validation_message")
-    return said if isinstance(said, str) and said else None
 
 
 def _converted(grant: Grant, found: Field, value: object) -> str:

@@ -38,27 +38,25 @@ def _permit(session: Session, drafter: Drafter, root: Batch) -> None:
     for batch in _batches(root):
         judge.permit(batch, _changed(batch), fetch, drafter.faults)
         for many in batch.manys.values():
-            keys, collection = list(many.dropped), many.batch.collection
-            if many.deletes and keys:
-                judge.permit_removal(collection, keys, fetch)
-            else:
-                judge.permit_column(collection, keys, many.link.far, fetch)
+            if many.deletes and many.dropped:
+                judge.permit_removal(many.batch.collection, list(many.dropped), fetch)
 
 
 def _check(session: Session, root: Batch) -> None:
-    """Check what has been written against the rules that let it be; what left a list, too, has changed."""
-    judge, fetch = session.judge, session.transaction.execute
+    """Check what has been written against the rules that let it be."""
     for batch in _batches(root):
-        judge.check(batch, fetch)
-        for many in batch.manys.values():
-            if not many.deletes:
-                judge.check_column(many.batch.collection, list(many.dropped), many.link.far, fetch)
+        session.judge.check(batch, session.transaction.execute)
 
 
 def _batches(batch: Batch) -> Iterator[Batch]:
+    """Yield all batches of a tree; what only left a list, too, has changed."""
     yield batch
-    for below in [*(one.batch for one in batch.ones.values()), *(many.batch for many in batch.manys.values())]:
-        yield from _batches(below)
+    for one in batch.ones.values():
+        yield from _batches(one.batch)
+    for many in batch.manys.values():
+        if many.unlinked:
+            yield many.unlinked
+        yield from _batches(many.batch)
 
 
 def _changed(batch: Batch) -> list[Draft]:
@@ -108,12 +106,11 @@ def _write_many(session: Session, batch: Batch, many: ToMany, parents: Parents) 
 
 
 def _drop(session: Session, many: ToMany, parents: Parents) -> None:
-    keys = list(many.dropped)
-    if many.deletes:
-        gone = delete_rows(session, many.batch.collection, keys)
-    else:
-        gone = change_rows(session, many.batch.collection, [(key, {many.link.far: None}) for key in keys])
-    parents += [(revision, many.dropped[key]) for key, revision in gone if revision is not None]
+    if many.unlinked:
+        _write_rows(session, many.unlinked, parents)
+    elif many.deletes:
+        gone = delete_rows(session, many.batch.collection, list(many.dropped))
+        parents += [(revision, many.dropped[key]) for key, revision in gone if revision is not None]
 
 
 def _column(session: Session, batch: Batch, column: str, drafts: list[Draft]) -> dict[Draft, str | None]:

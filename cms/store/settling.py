@@ -13,6 +13,7 @@ from cms.query.bind import Context, bound
 from cms.query.drafts import Batch, Draft, Drafter, Expects, Place, ToMany
 from cms.schema.model import Collection
 from cms.schema.payload import invalid
+from cms.schema.specials import takes_null
 from cms.store.reads import statement_for
 from cms.store.rows import Session, column_by_key, lock_list
 
@@ -78,7 +79,7 @@ class Settler:
         self._remove(many, stored, nears)
         self._leave_out(many, nears)
         if many.dropped and not many.deletes:
-            self._check_nullable(many)
+            self._unlink(many)
 
     def _hold(self, many: ToMany, keys: list[str], nears: list[str]) -> None:
         """Keep what is about to be read as it is: a row that somebody takes into another list is not ours to drop."""
@@ -113,12 +114,19 @@ class Settler:
             if key not in many.batch.keyed:
                 many.dropped.setdefault(key, owners[str(row[many.link.far])])
 
-    def _check_nullable(self, many: ToMany) -> None:
-        column = many.batch.collection.fields[many.link.far].column
-        if column and not column.nullable:
-            reason = f'they cannot be without "{many.link.far}": delete them, or set one_deselect_action to delete'
-            owner = next(iter(many.dropped.values()))
-            self._faults.add(invalid(reason, many.batch.collection.name), owner.place.below(many.name))
+    def _unlink(self, many: ToMany) -> None:
+        """Let the rows that leave be changed as anybody would change them who clears the field."""
+        collection, far = many.batch.collection, many.link.far
+        many.unlinked = Batch(collection, many.batch.level)
+        for key, owner in many.dropped.items():
+            place = owner.place.below(many.name)
+            draft = Draft({far: None}, {far: None}, place, Expects.PRESENT, above=owner, key=key, new=False)
+            many.unlinked.drafts.append(draft)
+        if takes_null(collection.fields[far]):
+            self._session.judge.complete(many.unlinked, self._faults)
+            return
+        reason = f'they cannot be without "{far}": delete them, or set one_deselect_action to delete'
+        self._faults.add(invalid(reason, collection.name), many.unlinked.drafts[0].place)
 
     def _not_there(self, collection: Collection, place: Place, *, has_key: bool = True) -> None:
         """What is hidden, what is not there, and what is in another list look the same."""

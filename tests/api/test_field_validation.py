@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.client import Client
-from tests.things import Table, field, table
+from tests.members import may, member
+from tests.things import Stage, Table, field, table
 
 Json = dict[str, object]
 
@@ -45,3 +46,48 @@ def test_a_condition_makes_a_field_required(shop: Table) -> None:
     assert [(error["field"], error["type"]) for error in answer.errors] == [("reason", "required")]
     assert shop.api.post(shop.path, {"code": "AB", "free": True, "reason": "gift"}).status == 200
     assert shop.api.post(shop.path, {"code": "AB", "free": False}).status == 200
+
+
+def test_rules_see_presets_and_what_fills_itself(stage: Stage, admin: Client) -> None:
+    asked = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
+    reason, made = field("reason", "string"), field("made", "uuid", special="uuid")
+    code = field("code", "string", default_value="a")
+    reason["meta"], code["meta"] = asked, {"validation": {"_in": ["a", "b"]}}
+    made["meta"] |= asked | {"validation": {"_nnull": True}}
+    found = table(admin, reason, made, code, field("free", "boolean"))
+    gift, free, wrong = (
+        member(stage, may(found.name, "free", "reason", action="create", presets=presets))
+        for presets in ({"reason": "gift"}, {"free": True}, {"code": "c"})
+    )
+    assert gift.post(found.path, {"free": True}).status == 204
+    assert [fault["field"] for fault in free.post(found.path, {}).errors] == ["reason"]
+    assert free.post(found.path, {"reason": "x"}).status == 204
+    assert wrong.post(found.path, {}).codes == ["FORBIDDEN"]  # the field is hidden
+    assert [item["reason"] for item in found.get().data] == ["gift", "x"]
+
+
+def test_submitted_is_what_stands_in_the_body(admin: Client) -> None:
+    sent, unsent = field("sent", "string"), field("unsent", "string", default_value="x")
+    sent["meta"], unsent["meta"] = ({"validation": {"_submitted": said}} for said in (True, False))
+    found = table(admin, sent, unsent)
+    assert [fault["field"] for fault in admin.post(found.path, {}).errors] == ["sent"]
+    assert [fault["field"] for fault in admin.post(found.path, {"sent": None, "unsent": "y"}).errors] == ["unsent"]
+    assert admin.post(found.path, {"sent": None}).data == {"id": 1, "sent": None, "unsent": "x"}
+
+
+def test_a_condition_of_a_change_speaks_of_the_whole_item(stage: Stage, admin: Client) -> None:
+    reason = field("reason", "string")
+    reason["meta"] = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
+    found = table(admin, reason, field("free", "boolean"), field("note", "string"))
+    found.add({"free": False, "reason": "a"}, {"free": True, "reason": "b"}, {"free": False})
+    stage.execute(f"INSERT INTO {found.name} (id, free) VALUES (4, true)")
+    editor = member(stage, may(found.name, action="update"), may(found.name))
+    for who in (admin, editor):
+        assert who.patch(f"{found.path}/1", {"reason": None}).status == 200
+        for key, wrong in ((2, {"reason": None}), (3, {"free": True}), (1, {"free": True, "note": "x"})):
+            answer = who.patch(f"{found.path}/{key}", wrong)
+            assert (answer.status, [fault["field"] for fault in answer.errors]) == (422, ["reason"])
+        assert who.patch(found.path, {"keys": [1, 2, 3], "data": {"free": True}}).status == 422
+        assert who.patch(f"{found.path}/4", {"note": "it lacked before"}).status == 200
+        assert who.patch(f"{found.path}/3", {"free": True, "reason": "c"}).status == 200
+        assert who.patch(f"{found.path}/3", {"free": False, "reason": None}).status == 200

@@ -1,0 +1,62 @@
+"""The rules that the fields of a collection bring: `validation` and `conditions` (decisions, sections 5 and 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cms.errors import Problem
+from cms.query.conditions import Condition, parse_conditions, state_of
+from cms.query.drafts import Draft
+from cms.query.validation import Given, Rule, failures, parse_field_rule
+from cms.schema.defaults import default_of
+from cms.schema.model import Collection, Field
+
+Json = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRules:
+    """The rules of one collection, `tried` all of them, and the defaults of its columns, which they see."""
+
+    validations: tuple[Rule, ...]
+    conditions: tuple[tuple[Field, tuple[Condition, ...]], ...]
+    tried: tuple[Rule, ...]
+    defaults: Json
+
+    def broken(self, values: Json, given: Given) -> list[Problem]:
+        """Return what is wrong with the values of an item by the validations."""
+        return [problem for rule in self.validations for problem in failures(rule, values, given)]
+
+    def lacking(self, values: Json, given: Given) -> list[Field]:
+        """Return the fields that a condition requires and that hold nothing."""
+        return [
+            found
+            for found, conditions in self.conditions
+            if values.get(found.name, given.filled.get(found.name)) is None
+            and state_of(found.meta, conditions, values, given).required
+        ]
+
+
+def field_rules(collection: Collection) -> FieldRules:
+    """Return the rules of a collection; raises `Refused` INVALID_QUERY for one that is none."""
+    told = [(found, found.meta) for found in collection.fields.values() if found.meta]
+    validations = tuple(
+        parse_field_rule(found.name, meta["validation"], message=_message(meta))
+        for found, meta in told
+        if meta.get("validation")
+    )
+    conditions = tuple((found, parse_conditions(meta)) for found, meta in told if meta.get("conditions"))
+    tried = (*validations, *(one.rule for _, several in conditions for one in several))
+    defaults = {found.name: default_of(found, found.column) for found in collection.columns if found.column}
+    return FieldRules(validations, conditions, tried, defaults)
+
+
+def filled(rules: FieldRules, draft: Draft) -> Json:
+    """Return what a new row holds where nothing is sent: what the service has filled, else the columns' defaults."""
+    return {**rules.defaults, **draft.values}
+
+
+def _message(meta: Json) -> str | None:
+    said = meta.get("validation_message")
+    return said if isinstance(said, str) and said else None

@@ -1,0 +1,89 @@
+"""Rules of permissions and of fields for rows that come into lists and leave them (decisions, sections 5 and 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cms.config import Config
+from tests.api.nesting import make_relations
+from tests.client import Client
+from tests.members import may, member
+from tests.things import Stage, field, staged
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        make_relations(found.admin)
+        yield found
+
+
+def post(admin: Client, **values: object) -> int:
+    found: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
+    return found
+
+
+def test_a_validation_sees_where_a_row_of_a_list_will_be_whatever_is_sent_for_it(stage: Stage) -> None:
+    posts, admin = [post(stage.admin), post(stage.admin)], stage.admin
+    mine = {"validation": {"post": {"_eq": posts[0]}}}
+    writer = member(
+        stage,
+        *(may("posts", action=action) for action in ("create", "read", "update")),
+        *(may("comments", action=action, **mine) for action in ("create", "update")),
+        may("comments"),
+    )
+    comment = admin.post("/items/comments", {"text": "loose"}).data["id"]
+    for change in ({"create": [{"text": "a"}]}, {"update": [{"id": comment}]}):
+        (word, (row,)) = next(iter(change.items()))
+        for sent in (row, row | {"post": posts[0]}):
+            answer = writer.patch(f"/items/posts/{posts[1]}", {"comments": {word: [sent]}})
+            assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
+            assert writer.patch(f"/items/posts/{posts[0]}", {"comments": {word: [sent]}}).status == 200
+        admin.patch(f"/items/comments/{comment}", {"post": None})
+    assert writer.post("/items/posts", {"comments": [{"text": "b", "post": posts[0]}]}).codes == ["FAILED_VALIDATION"]
+    assert stage.value(f"SELECT count(*) FROM comments WHERE post <> {posts[0]}") == 0
+
+
+def test_rules_of_fields_see_that_a_row_of_a_list_belongs_to_the_row_above(admin: Client) -> None:
+    rules = {"validation": {"_nnull": True}, "conditions": [{"rule": {"text": {"_nnull": True}}, "required": True}]}
+    assert admin.patch("/fields/comments/post", {"meta": rules}).status == 200
+    assert len(admin.post("/items/posts", {"comments": [{"text": "a"}, {"text": "b"}]}).data["comments"]) == 2
+    assert admin.post("/items/comments", {"text": "a"}).status == 422
+    assert admin.patch("/fields/comments/post", {"meta": dict.fromkeys(rules)}).status == 200
+
+
+def test_a_row_that_leaves_a_list_is_changed_like_any_other(stage: Stage) -> None:
+    admin = stage.admin
+    assert admin.patch("/relations/comments/post", {"meta": {"one_deselect_action": "nullify"}}).status == 200
+    assert admin.post("/fields/comments", field("changed", "timestamp", special="date-updated")).status == 200
+    key = post(admin, comments=[{"text": "a"}, {"text": "b"}])
+    ids = admin.get(f"/items/posts/{key}").data["comments"]
+    keeps = may("comments", "post", action="update", validation={"post": {"_nnull": True}})
+    keeper = member(stage, may("posts", action="update"), may("posts"), keeps, may("comments"))
+    changes: tuple[object, ...] = ([], {"delete": [ids[0]]})
+    for change in changes:
+        answer = keeper.patch(f"/items/posts/{key}", {"comments": change})
+        assert (answer.status, answer.codes[0], answer.errors[0]["path"]) == (
+            422,
+            "FAILED_VALIDATION",
+            ["comments", "post"],
+        )
+    assert admin.patch(f"/items/posts/{key}", {"comments": [ids[0]]}).data["comments"] == [ids[0]]
+    left = admin.get(f"/items/comments/{ids[1]}").data
+    assert (left["post"], left["changed"] > "2020") == (None, True)
+    assert admin.get(f"/items/comments/{ids[0]}").data["changed"] is None
+
+
+@pytest.mark.parametrize("meta", [{"required": True}, {"validation": {"_nnull": True}}])
+def test_a_row_does_not_leave_a_list_without_which_it_may_not_be(admin: Client, meta: dict[str, object]) -> None:
+    assert admin.patch("/relations/comments/post", {"meta": {"one_deselect_action": "nullify"}}).status == 200
+    key = post(admin, comments=[{"text": "a"}])
+    before = dict.fromkeys(meta) | ({"required": False} if "required" in meta else {})
+    assert admin.patch("/fields/comments/post", {"meta": meta}).status == 200
+    answer = admin.patch(f"/items/posts/{key}", {"comments": []})
+    assert answer.status in (400, 422)
+    assert len(admin.get(f"/items/posts/{key}").data["comments"]) == 1
+    assert admin.patch("/fields/comments/post", {"meta": before}).status == 200
+    assert admin.patch(f"/items/posts/{key}", {"comments": []}).data["comments"] == []
