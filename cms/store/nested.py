@@ -60,8 +60,11 @@ def _batches(batch: Batch) -> Iterator[Batch]:
 
 
 def _changed(batch: Batch) -> list[Draft]:
-    """Return the rows that change; below the root one that only stands for its key is left alone."""
-    return [draft for draft in batch.drafts if not draft.new and (draft.values or not batch.level)]
+    """Return the rows that change; below the root one that only stands for its key is left alone.
+
+    One without a key is not there, which is told by then.
+    """
+    return [draft for draft in batch.drafts if draft.key and not draft.new and (draft.values or not batch.level)]
 
 
 def _write(session: Session, batch: Batch, parents: Parents) -> None:

@@ -10,7 +10,7 @@ from cms.config import Config
 from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.members import may, member
-from tests.things import Stage, field, staged
+from tests.things import Json, Stage, field, staged
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +87,26 @@ def test_a_row_does_not_leave_a_list_without_which_it_may_not_be(admin: Client, 
     assert len(admin.get(f"/items/posts/{key}").data["comments"]) == 1
     assert admin.patch("/fields/comments/post", {"meta": before}).status == 200
     assert admin.patch(f"/items/posts/{key}", {"comments": []}).data["comments"] == []
+
+
+def test_a_row_that_is_not_there_is_told_with_its_place_to_whoever_writes(stage: Stage) -> None:
+    hidden = stage.admin.post("/items/comments", {"text": "hidden"}).data["id"]
+    key = post(stage.admin)
+    seen = {"permissions": {"text": {"_neq": "hidden"}}}
+    writer = member(stage, *(may("posts", action=action) for action in ("read", "update")), *_all("comments", **seen))
+    for row in (hidden, 9_999):
+        for change, path in (
+            ({"update": [{"id": row, "text": "x"}]}, ["comments", "update", 0]),
+            ({"update": [row]}, ["comments", "update", 0]),
+            ({"delete": [row]}, ["comments", "delete", 0]),
+            ([row], ["comments", 0]),
+        ):
+            for who in (stage.admin, writer) if row != hidden else (writer,):
+                fault = who.patch(f"/items/posts/{key}", {"comments": change}).errors[0]
+                assert (fault["code"], fault["path"]) == ("INVALID_FOREIGN_KEY", path)
+    answer = writer.patch("/items/posts", [{"id": key, "comments": []}, {"comments": []}])
+    assert [(fault["code"], fault["index"]) for fault in answer.errors] == [("INVALID_PAYLOAD", 1)]
+
+
+def _all(collection: str, **said: object) -> list[Json]:
+    return [may(collection, action=action, **said) for action in ("create", "read", "update", "delete")]
