@@ -137,7 +137,7 @@ class Judge:
         """Return what is wrong by the rules of fields that need nothing but the payload."""
         values, given = self._payload(collection, draft), self._given(collection, rules.tried, draft)
         given = replace(given, filled=filled(rules, draft) if draft.new else {})
-        told = rules.broken(values, given)
+        told = rules.broken(values, replace(given, creating=False))
         return told + ([missing(found) for found in rules.lacking(values, given)] if draft.new else [])
 
     def _mind(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:

@@ -75,6 +75,15 @@ def test_submitted_is_what_stands_in_the_body(admin: Client) -> None:
     assert admin.post(found.path, {"sent": None}).data == {"id": 1, "sent": None, "unsent": "x"}
 
 
+def test_a_field_that_is_not_sent_and_has_no_default_breaks_no_rule_of_its_own(admin: Client) -> None:
+    price, code = field("price", "integer", default_value=0), field("code", "string")
+    price["meta"], code["meta"] = {"validation": {"_gt": 0}}, {"validation": {"_regex": "^[A-Z]+$"}}
+    found = table(admin, price, code)
+    assert [fault["field"] for fault in admin.post(found.path, {}).errors] == ["price"]
+    assert admin.post(found.path, {"price": 1}).status == 200
+    assert [fault["field"] for fault in admin.post(found.path, {"price": 1, "code": None}).errors] == ["code"]
+
+
 def test_a_condition_of_a_change_speaks_of_the_whole_item(stage: Stage, admin: Client) -> None:
     reason = field("reason", "string")
     reason["meta"] = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
