@@ -57,6 +57,10 @@ def words(value: object) -> list[str]:
     return value
 
 
+def paths(value: object) -> str:
+    return TYPES["json"].parse(words(value))
+
+
 def color(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})", value):
         raise ValueError("it must be a hex color code such as #6644FF")
@@ -88,7 +92,7 @@ COLLECTION_META: Mapping[str, Setting] = MappingProxyType(
         "unarchive_value": _TEXT,
         "sort_field": _TEXT,
         "accountability": Setting(one_of("all", "activity"), "text"),
-        "item_duplication_fields": _JSON,
+        "item_duplication_fields": Setting(paths, "json"),
         "sort": _INTEGER,
         "group": _TEXT,
         "collapse": Setting(one_of("open", "closed", "locked"), "text", nullable=False),

@@ -19,6 +19,7 @@ from cms.schema.settings import (
     strange_keys,
 )
 from cms.store import metadata
+from cms.store.copies import check_copied, prune_copied
 from cms.store.database import Transaction
 from cms.store.fields import complete_column, insert_field_record, require_geometry
 from cms.store.indexes import keep_indexes
@@ -59,7 +60,7 @@ def create_collection(
         definition = parse_collection(payload)
         _check_new(definition, scene.snapshot.catalogue)
         # What was said of a table that was dropped behind the service's back must not come back with its name.
-        metadata.forget_collection(transaction, definition.name)
+        metadata.forget_collection(transaction, definition.name, catalogue=scene.snapshot.catalogue)
         if definition.schema is not None:
             _create_table(transaction, definition)
         _save(transaction, definition.name, definition.meta, scene.snapshot.catalogue)
@@ -67,6 +68,7 @@ def create_collection(
             insert_field_record(transaction, definition.name, item)
         after = load_within(transaction).catalogue
         metadata.check_archive(after.collections[definition.name])
+        check_copied(after, after.collections[definition.name])
         keep_indexes(transaction, after.collections[definition.name], after.extensions)
         return collection_record(after.collections[definition.name])
 
@@ -86,6 +88,7 @@ def update_collections(
         _refuse_cycles(after, names)
         for name in names:
             metadata.check_archive(after.collections[name], before=catalogue.collections[name])
+            check_copied(after, after.collections[name], before=catalogue.collections[name])
             keep_indexes(transaction, after.collections[name], after.extensions)
         return [collection_record(after.collections[name]) for name in names]
 
@@ -100,7 +103,8 @@ def delete_collection(store: Store, identity: Identity, name: str) -> None:
         if found.kind is Kind.VIEW:  # others may have built on it, and no request could bring it back
             raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
         _drop(transaction, found)
-        metadata.forget_collection(transaction, name)
+        metadata.forget_collection(transaction, name, catalogue=scene.snapshot.catalogue)
+        prune_copied(transaction)
 
     store.restructuring(identity, work)
 

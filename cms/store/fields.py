@@ -15,6 +15,7 @@ from cms.schema.types import TYPES, Family
 from cms.store import metadata
 from cms.store.alterations import alter, rename
 from cms.store.border import nulls_told
+from cms.store.copies import prune_copied
 from cms.store.database import Transaction
 from cms.store.indexes import add_index, is_coming, keep_indexes
 from cms.store.lookup import alterable, known_field, require_table, seen, seen_field, structure_of
@@ -88,6 +89,7 @@ def delete_field(store: Store, identity: Identity, collection: str, field: str) 
             require_table(owner, "columns")
             transaction.define(ddl.drop_column(collection, field))
         metadata.forget_field(transaction, collection, field, catalogue=scene.snapshot.catalogue)
+        prune_copied(transaction)
 
     store.restructuring(identity, work)
 

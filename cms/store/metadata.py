@@ -71,10 +71,10 @@ def check_archive(after: Collection, *, before: Collection | None = None) -> Non
         )
 
 
-def forget_collection(transaction: Transaction, collection: str) -> None:
+def forget_collection(transaction: Transaction, collection: str, *, catalogue: Catalogue) -> None:
     """Remove every row that speaks of a collection (decisions, section 6)."""
+    _forget_lists(transaction, collection, None, catalogue)
     for step in (
-        "forget_collection_aliases",
         "forget_collection_in_junctions",
         "forget_collection_relations",
         "forget_collection_fields",
@@ -93,9 +93,9 @@ def forget_field(transaction: Transaction, collection: str, field: str, *, catal
 
     A rule that names it stays: see `cms.schema.references.follow_in_filter`.
     """
+    _forget_lists(transaction, collection, field, catalogue)
     follow(transaction, Change(catalogue, collection, field, None))
     for step in (
-        "forget_field_aliases",
         "forget_field_relations",
         "forget_field_in_relations",
         "forget_field_record",
@@ -104,6 +104,12 @@ def forget_field(transaction: Transaction, collection: str, field: str, *, catal
         "forget_field_in_permissions",
     ):
         transaction.execute(statement(step), (collection, field))
+
+
+def _forget_lists(transaction: Transaction, collection: str, field: str | None, catalogue: Catalogue) -> None:
+    """A to-many field goes with what it lists, and its name with it."""
+    for owner, listing in transaction.execute(statement("find_lists"), (collection, field)):
+        forget_field(transaction, str(owner), str(listing), catalogue=catalogue)
 
 
 def rename_field(transaction: Transaction, collection: str, before: str, after: str, *, catalogue: Catalogue) -> None:

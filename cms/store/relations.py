@@ -30,6 +30,7 @@ from cms.schema.settings import (
 )
 from cms.schema.types import TYPES
 from cms.store import metadata
+from cms.store.copies import prune_copied
 from cms.store.database import Transaction
 from cms.store.fields import add_column, insert_field_record
 from cms.store.indexes import add_index
@@ -99,6 +100,7 @@ def delete_relation(store: Store, identity: Identity, place: tuple[str, str]) ->
         found = _own(scene.snapshot.catalogue, *place)
         _forget_list(transaction, found, scene.snapshot.catalogue)
         transaction.execute(statement("drop_relation"), (found.many_collection, found.many_field))
+        prune_copied(transaction)
 
     store.restructuring(identity, work)
 

@@ -1,10 +1,11 @@
--- name: forget_collection_aliases
--- The to-many fields of other collections that list the collection's rows.
-DELETE FROM system_fields
-USING system_relations
-WHERE system_relations.many_collection = $1::text
-  AND system_fields.collection = system_relations.one_collection
-  AND system_fields.field = system_relations.one_field;
+-- name: find_lists
+-- The to-many fields that list the rows of a collection, by one of its fields or by any.
+SELECT one_collection, one_field
+FROM system_relations
+WHERE many_collection = $1::text
+  AND many_field = coalesce($2::text, many_field)
+  AND one_collection IS NOT NULL
+  AND one_field IS NOT NULL;
 
 -- name: forget_collection_relations
 -- Relations on either side; a many-to-any relation only loses the collection from its list.
@@ -62,15 +63,6 @@ WHERE collection = $1::text;
 DELETE FROM system_collections
 WHERE collection = $1::text;
 
--- name: forget_field_aliases
--- The to-many field at the other end of a relation that ends with the column.
-DELETE FROM system_fields
-USING system_relations
-WHERE system_relations.many_collection = $1::text
-  AND system_relations.many_field = $2::text
-  AND system_fields.collection = system_relations.one_collection
-  AND system_fields.field = system_relations.one_field;
-
 -- name: forget_field_relations
 -- A relation goes with its column.
 DELETE FROM system_relations
@@ -104,6 +96,12 @@ SET
     archive_field = nullif(archive_field, $2::text)
 WHERE collection = $1::text
   AND $2::text IN (sort_field, archive_field);
+
+-- name: keep_copied
+-- What a copy of an item takes over.
+UPDATE system_collections
+SET item_duplication_fields = $2::json
+WHERE collection = $1::text;
 
 -- name: forget_field_in_group
 -- Fields that were shown under a group stand on their own again.
