@@ -21,8 +21,8 @@ _TAKES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "create": frozenset({"data"}) | _SHAPING,
         "read": frozenset({"key", "query"}),
-        "update": frozenset({"data"}) | _NAMING | _SHAPING,
-        "delete": _NAMING,
+        "update": frozenset({"data", "if_match"}) | _NAMING | _SHAPING,
+        "delete": frozenset({"if_match"}) | _NAMING,
     }
 )
 _COMMON = frozenset({"id", "method", "collection"})
@@ -87,6 +87,8 @@ def _faults(said: object, ids: set[str]) -> Iterator[tuple[str | None, str]]:
     named = sorted(_NAMING & said.keys())
     if (method == "delete" and not named) or (method != "read" and len(named) > 1):
         yield "key", "It takes one of key, keys and query"
+    if "if_match" in said and not ("key" in said and isinstance(said["if_match"], str)):
+        yield "if_match", '"if_match" must be a text, beside the "key" of one item'
     if "id" in said:
         yield from _faults_of_id(said["id"], ids)
 

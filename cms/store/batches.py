@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cms import jsontext
 from cms.errors import Refused, invalid_payload
@@ -28,6 +29,7 @@ from cms.store.calls import (
     plan_singleton,
 )
 from cms.store.database import Transaction
+from cms.store.matching import check_match
 from cms.store.once import Once
 from cms.store.reads import Ask, parse_key
 from cms.store.rows import lock_rows
@@ -136,7 +138,7 @@ def _update(batch: _Batch, operation: Operation) -> object:
     aim = CHANGE if named or isinstance(data, list) else PUT
     call = _call(batch, operation.collection, aim, operation.shape)
     if "key" in said:
-        return _only(plan_change(call, parse_key(call.collection, said["key"]), data).within(transaction))
+        return _only(plan_change(call, _matched(batch, call, said), data).within(transaction))
     if named:
         return plan_named(call, said).within(transaction)
     if isinstance(data, list):
@@ -149,9 +151,16 @@ def _update(batch: _Batch, operation: Operation) -> object:
 def _delete(batch: _Batch, operation: Operation) -> None:
     call = _call(batch, operation.collection, DELETE)
     if "key" in operation.said:
-        plan_removal(call, parse_key(call.collection, operation.said["key"])).within(batch.transaction)
+        plan_removal(call, _matched(batch, call, operation.said)).within(batch.transaction)
     else:
         plan_removals(call, operation.said).within(batch.transaction)
+
+
+def _matched(batch: _Batch, call: Call, said: Mapping[str, Any]) -> str:
+    """Return the key of an operation's item, which is the one that `if_match` names, where it is there."""
+    key = parse_key(call.collection, said["key"])
+    check_match(batch.store, batch.transaction, batch.scene, call.collection, key=key, if_match=said.get("if_match"))
+    return key
 
 
 def _only(found: Written) -> object:

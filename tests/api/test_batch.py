@@ -368,3 +368,23 @@ def test_batches_that_take_rows_in_any_order_all_pass(admin: Client) -> None:
 
     with ThreadPoolExecutor(3) as pool:
         assert {status for statuses in pool.map(work, range(3)) for status in statuses} == {200}
+
+
+def test_an_operation_on_an_item_that_has_changed_since_refuses_all(admin: Client, ledger: Ledger) -> None:
+    people = Table(admin, "people")
+    keys = [person["id"] for person in people.add({"name": "one"}, {"name": "two"})]
+    tags = [admin.get(f"/items/people/{key}").headers["etag"] for key in keys]
+
+    def change(key: int, tag: str) -> Json:
+        return op("update", "people", key=key, if_match=tag, data={"pin": "1"})
+
+    assert batch(admin, *map(change, keys, tags)).status == 200
+    before = ledger.state()
+    answer = batch(admin, op("create", "people", data={}), op("delete", "people", key=keys[0], if_match=tags[0]))
+    assert (answer.status, answer.codes, answer.errors[0]["operation"]) == (412, ["PRECONDITION_FAILED"], 1)
+    tag = admin.get(f"/items/people/{keys[0]}").headers["etag"]
+    assert batch(admin, change(keys[0], tag), change(keys[0], tag)).status == 412
+    assert ledger.state() == before
+    assert batch(admin, op("delete", "people", key=keys[0], if_match=tag)).data == [None]
+    wrong = batch(admin, op("update", "people", keys=keys, if_match=tag, data={}), change(keys[1], 5))  # type: ignore[arg-type]
+    assert [fault["field"] for fault in wrong.errors] == ["if_match", "if_match"]
