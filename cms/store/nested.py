@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne
+from cms.store.circles import Circles
 from cms.store.rows import Session, Written, change_rows, column_by_key, delete_rows, insert_rows, lock_rows
 from cms.store.settling import Settler
 from cms.store.statements import statement
 
-Parents = list[tuple[int, Draft]]
-"""Revisions, each beside the row whose write they were part of."""
+
+@dataclass(slots=True)
+class Trail:
+    """What is to be done at the end: `parents` are revisions, each beside the row whose write they were part of."""
+
+    circles: Circles
+    parents: list[tuple[int, Draft]] = field(default_factory=list)
 
 
 def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
@@ -25,9 +32,11 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
         Settler(session, drafter).settle(root)
     _permit(session, drafter, root)
     drafter.faults.refuse()
-    parents: Parents = []
-    _write(session, root, parents)
-    _link_revisions(session, parents)
+    trail = Trail(Circles(session.scene.snapshot.catalogue))
+    trail.circles.expect(_batches(root))
+    _write(session, root, trail)
+    trail.circles.close(session)
+    _link_revisions(session, trail)
     _check(session, root)
     return [str(draft.key) for draft in root.drafts]
 
@@ -67,16 +76,16 @@ def _changed(batch: Batch) -> list[Draft]:
     return [draft for draft in batch.drafts if draft.key and not draft.new and (draft.values or not batch.level)]
 
 
-def _write(session: Session, batch: Batch, parents: Parents) -> None:
+def _write(session: Session, batch: Batch, trail: Trail) -> None:
     for one in batch.ones.values():
-        _write_one(session, one, parents)
-    _write_rows(session, batch, parents)
+        _write_one(session, one, trail)
+    _write_rows(session, batch, trail)
     for many in batch.manys.values():
-        _write_many(session, batch, many, parents)
+        _write_many(session, batch, many, trail)
 
 
-def _write_one(session: Session, one: ToOne, parents: Parents) -> None:
-    _write(session, one.batch, parents)
+def _write_one(session: Session, one: ToOne, trail: Trail) -> None:
+    _write(session, one.batch, trail)
     fars = _column(session, one.batch, one.link.far, [found for _, found in one.pairs])
     for draft, found in one.pairs:
         draft.values[one.name] = fars[found]
@@ -84,36 +93,38 @@ def _write_one(session: Session, one: ToOne, parents: Parents) -> None:
             draft.values[one.link.told_by] = one.link.target
 
 
-def _write_rows(session: Session, batch: Batch, parents: Parents) -> None:
-    new, changed = [draft for draft in batch.drafts if draft.new], _changed(batch)
-    _note(new, insert_rows(session, batch.collection, [draft.values for draft in new]), parents)
+def _write_rows(session: Session, batch: Batch, trail: Trail) -> None:
+    new = [draft for draft in batch.drafts if draft.new]
+    trail.circles.hold_back(batch.collection, new, _changed(batch))
+    changed = _changed(batch)
+    _note(new, insert_rows(session, batch.collection, [draft.values for draft in new]), trail)
     rows = [(str(draft.key), draft.values) for draft in changed]
-    _note(changed, change_rows(session, batch.collection, rows), parents)
+    _note(changed, change_rows(session, batch.collection, rows), trail)
 
 
-def _note(drafts: list[Draft], written: list[Written], parents: Parents) -> None:
+def _note(drafts: list[Draft], written: list[Written], trail: Trail) -> None:
     for draft, (key, revision) in zip(drafts, written, strict=True):
         draft.key, draft.revision = key, revision
         if draft.above and revision is not None:
-            parents.append((revision, draft.above))
+            trail.parents.append((revision, draft.above))
 
 
-def _write_many(session: Session, batch: Batch, many: ToMany, parents: Parents) -> None:
+def _write_many(session: Session, batch: Batch, many: ToMany, trail: Trail) -> None:
     """Write what belongs to the rows; what leaves goes first, so that it is in nobody's way."""
-    _drop(session, many, parents)
+    _drop(session, many, trail)
     nears = _column(session, batch, many.link.near, [owner for owner, _ in many.pairs])
     for owner, draft in many.pairs:
         if many.link.far in draft.values:
             draft.values[many.link.far] = nears[owner]
-    _write(session, many.batch, parents)
+    _write(session, many.batch, trail)
 
 
-def _drop(session: Session, many: ToMany, parents: Parents) -> None:
+def _drop(session: Session, many: ToMany, trail: Trail) -> None:
     if many.unlinked:
-        _write_rows(session, many.unlinked, parents)
+        _write_rows(session, many.unlinked, trail)
     elif many.deletes:
         gone = delete_rows(session, many.batch.collection, list(many.dropped))
-        parents += [(revision, many.dropped[key]) for key, revision in gone if revision is not None]
+        trail.parents += [(revision, many.dropped[key]) for key, revision in gone if revision is not None]
 
 
 def _column(session: Session, batch: Batch, column: str, drafts: list[Draft]) -> dict[Draft, str | None]:
@@ -124,9 +135,9 @@ def _column(session: Session, batch: Batch, column: str, drafts: list[Draft]) ->
     return {draft: found[str(draft.key)] for draft in drafts}
 
 
-def _link_revisions(session: Session, parents: Parents) -> None:
+def _link_revisions(session: Session, trail: Trail) -> None:
     """Name the revision of the enclosing write, which for to-one objects came after theirs."""
-    linked = [(revision, parent) for revision, above in parents if (parent := _nearest(above))]
+    linked = [(revision, parent) for revision, above in trail.parents if (parent := _nearest(above))]
     if linked:
         revisions, above = zip(*linked, strict=True)
         session.transaction.execute(statement("link_revisions"), (list(revisions), list(above)))
