@@ -40,9 +40,9 @@ def _hidden(problem: Problem, policy: Policy) -> set[str]:
         return set()
     grants = [grant for action in ACTIONS for grant in policy.granted(str(collection), action)]
     if not grants:
-        return {"collection", "field", "constraint"}
+        return {"collection", "field", "constraint", "value", "path"}
     known = field is None or any(grant.covers(str(field)) for grant in grants)
-    return {"constraint"} if known else {"field", "constraint"}
+    return {"constraint"} if known else {"field", "constraint", "value", "path"}
 
 
 def _without(problem: Problem, names: set[str]) -> Problem:

@@ -26,6 +26,14 @@ class Unforeseen(Exception):
     """PostgreSQL refused in a way that is nobody's fault but the service's; told without a detail."""
 
 
+class Clash(Refused):
+    """A key that the database refuses. `value` may be of another row: who has sent it may be told, and nobody else."""
+
+    def __init__(self, problem: Problem, value: str) -> None:
+        super().__init__(problem)
+        self.value = value
+
+
 class Misfit(Stale):
     """PostgreSQL does not find what a statement names, in its own words; a new look may help, or may not."""
 
@@ -79,7 +87,8 @@ def domain_error(error: psycopg.Error) -> Exception:
     """Return the error to raise instead; an unforeseen one becomes a 500."""
     for kind, (code, sentence) in _CODES.items():
         if isinstance(error, kind):
-            return Refused(Problem(code, f"{sentence}.", _place(error)))
+            problem, value = Problem(code, f"{sentence}.", _place(error)), _key_value(error)
+            return Refused(problem) if value is None else Clash(problem, value)
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
         return Deadlock(_said(error))
     if isinstance(error, _MISFITS):
@@ -144,6 +153,14 @@ def _key_column(error: psycopg.Error) -> str | None:
         return None
     named = _KEY.search(detail) if error.diag.constraint_name else None
     return (named[1] or named[2]).replace('""', '"') if named else None
+
+
+def _key_value(error: psycopg.Error) -> str | None:
+    """Return what stands behind the name of the one column of a violated key."""
+    detail = error.diag.message_detail or ""
+    if _key_column(error) is None:
+        return None
+    return detail[detail.index(")=(") + 3 : detail.rindex(")")]
 
 
 def _bad_value(error: psycopg.Error) -> Refused:

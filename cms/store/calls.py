@@ -20,6 +20,7 @@ from cms.query.parse import PARAMETERS, Page, parse
 from cms.schema.model import Collection
 from cms.schema.payload import invalid
 from cms.store import direct
+from cms.store.clashes import clashes_told
 from cms.store.database import Transaction
 from cms.store.direct import Short
 from cms.store.judging import Judge
@@ -106,7 +107,7 @@ def plan_new(call: Call, items: Sequence[object]) -> Job[Written]:
     call.completed(drafter, root)
     free = root.flat and all(draft.rule is None for draft in root.drafts)
     at_once = free and direct.inserted(call.short, call.collection, [draft.values for draft in root.drafts])
-    return Job(writing(call, drafter, root), at_once or None)
+    return Job(writing(call, drafter, root), _telling(root, at_once or None))
 
 
 def plan_change(call: Call, key: str, item: object) -> Job[Written]:
@@ -115,7 +116,7 @@ def plan_change(call: Call, key: str, item: object) -> Job[Written]:
     root = changed(call, drafter, drafter.root(call.collection, [item], Expects.PRESENT), [key])
     free = call.act is None and _free_change(call, drafter, root)
     at_once = free and direct.changed(call.short, call.collection, key, root.drafts[0].values)
-    return Job(writing(call, drafter, root), at_once or None)
+    return Job(writing(call, drafter, root), _telling(root, at_once or None))
 
 
 def plan_each(call: Call, items: list[object]) -> Job[Written]:
@@ -182,6 +183,17 @@ def plan_removals(call: Call, payload: Mapping[str, object]) -> Job[object]:
         return _delete(session, call.collection, named(session, call.collection, payload))
 
     return Job(within)
+
+
+def _telling(root: Batch, at_once: Callable[[], Written] | None) -> Callable[[], Written] | None:
+    """Let a statement that is all of a call tell which row the database refuses."""
+
+    def run() -> Written:
+        assert at_once
+        with clashes_told(root.collection, root.drafts):
+            return at_once()
+
+    return at_once and run
 
 
 # Changes

@@ -23,6 +23,7 @@ from cms.query.walk import arms_of, link_of
 from cms.schema.model import Collection, Field
 from cms.schema.payload import invalid
 from cms.schema.types import Family
+from cms.store.border import Clash
 from cms.store.calls import Aim, Call, call_on
 from cms.store.database import Transaction
 from cms.store.formats import plain
@@ -135,7 +136,7 @@ class _Import:
             if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
                 raise
             places = [problem.extensions.get("index") for problem in refused.problems]
-            if len(rows) > 1 and None in places:
+            if len(rows) > 1 and (None in places or isinstance(refused, Clash)):
                 self._put(rows[: len(rows) // 2])
                 self._put(rows[len(rows) // 2 :])
             else:

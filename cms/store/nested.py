@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne
 from cms.store.circles import Circles
+from cms.store.clashes import clashes_told
 from cms.store.rows import Session, Written, change_rows, column_by_key, delete_rows, insert_rows, lock_rows
 from cms.store.settling import Settler
 from cms.store.statements import statement
@@ -97,9 +98,11 @@ def _write_rows(session: Session, batch: Batch, trail: Trail) -> None:
     new = [draft for draft in batch.drafts if draft.new]
     trail.circles.hold_back(batch.collection, new, _changed(batch))
     changed = _changed(batch)
-    _note(new, insert_rows(session, batch.collection, [draft.values for draft in new]), trail)
+    with clashes_told(batch.collection, new):
+        _note(new, insert_rows(session, batch.collection, [draft.values for draft in new]), trail)
     rows = [(str(draft.key), draft.values) for draft in changed]
-    _note(changed, change_rows(session, batch.collection, rows), trail)
+    with clashes_told(batch.collection, changed):
+        _note(changed, change_rows(session, batch.collection, rows), trail)
 
 
 def _note(drafts: list[Draft], written: list[Written], trail: Trail) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client import Client
+from tests.client import Answer, Client
 from tests.things import Json, Stage, Table, field, table
 
 
@@ -171,3 +171,31 @@ def test_what_a_trigger_refuses_is_told_in_its_words_whatever_its_code(stage: St
     answer = admin.post(f"/items/{name}", {"id": 1})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert "not on Sundays" in answer.errors[0]["message"]
+
+
+def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(stage: Stage, admin: Client) -> None:
+    sign = field("sign", "string", special="conceal", is_unique=True)
+    books = table(admin, field("title", "string", is_unique=True), sign, field("shelf", "integer"))
+    shelves = table(admin)
+    relation = {"collection": books.name, "field": "shelf", "related_collection": shelves.name}
+    meta, schema = {"one_field": "books"}, {"on_delete": "NO ACTION"}
+    assert admin.post("/relations", relation | {"meta": meta, "schema": schema}).status == 200
+    books.add({"title": "a (b)"})
+
+    def told(answer: Answer) -> Json:
+        assert len(answer.errors) == 1
+        return {key: answer.errors[0].get(key) for key in ("code", "index", "path", "value")}
+
+    unique: Json = {"code": "RECORD_NOT_UNIQUE", "index": None, "path": ["title"], "value": "a (b)"}
+    assert told(admin.post(books.path, {"title": "a (b)"})) == unique
+    assert told(admin.post(books.path, [{"title": "x"}, {"title": "a (b)"}])) == unique | {"index": 1}
+    assert told(admin.post(books.path, [{"title": "y"}, {}, {"title": "y"}])) == unique | {"index": 2, "value": "y"}
+    assert told(admin.patch(f"{books.path}/{books.add({})[0]['id']}", {"title": "a (b)"})) == unique
+    secret = admin.post(books.path, [{"title": "t"}, {"sign": "s"}, {"sign": "s"}])
+    assert told(secret) == unique | {"index": 2, "path": ["sign"], "value": None}
+    nested = [{"books": []}, {"books": [{"title": "z"}, {"title": "a (b)"}]}]
+    assert told(admin.post(shelves.path, nested)) == unique | {"index": 1, "path": ["books", 1, "title"]}
+    missing = admin.post(books.path, [{"title": "s"}, {"shelf": 99}])
+    assert told(missing) == {"code": "INVALID_FOREIGN_KEY", "index": 1, "path": ["shelf"], "value": "99"}
+    stage.execute(f"INSERT INTO {shelves.name} VALUES (5); UPDATE {books.name} SET shelf = 5 WHERE id = 1")
+    assert told(admin.delete(f"{shelves.path}/5"))["value"] is None
