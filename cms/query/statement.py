@@ -29,6 +29,8 @@ class Statement:
     grouped: bool = False
     touched: frozenset[str] = frozenset()
     fields: tuple[Field | None, ...] = ()
+    searches: bool = False
+    """Whether the best plan hangs on the word that is searched."""
 
     def version(self, rows: Sequence[Row]) -> Version:
         """Return the counters under which the rows were read."""
@@ -63,12 +65,12 @@ class Statement:
         return item
 
 
-def finish(plan: ReadPlan, touched: frozenset[str] = frozenset()) -> Statement:
+def finish(plan: ReadPlan, touched: frozenset[str] = frozenset(), *, searches: bool = False) -> Statement:
     """Print a plan and number its parameters."""
     text, values = select(plan).numbered()
     paths = paths_of(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
     fields = tuple(_field(item) for item in plan.outputs)
-    return Statement(text, values, paths, plan.counts, plan.grouping is not None, touched, fields)
+    return Statement(text, values, paths, plan.counts, plan.grouping is not None, touched, fields, searches)
 
 
 def _field(item: Output) -> Field | None:

@@ -136,6 +136,10 @@ def drop_constraint(table: str, constraint: str) -> Fragment:
     return fill("ALTER TABLE {0} DROP CONSTRAINT {1}", name(table), name(constraint))
 
 
+def analyze(table: str) -> Fragment:
+    return concat("ANALYZE ", name(table))
+
+
 def drop_index(index: str) -> Fragment:
     return fill("DROP INDEX {0}", name(index))
 

@@ -80,6 +80,11 @@ class Database:
         """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
         return self._fetch(self._open()[0], text, values)
 
+    def fetch_anew(self, text: str, values: Sequence[object]) -> list[Row]:
+        """Run one reading statement with a plan for these very values, which one for all of them would not do."""
+        with border(), _borrowed(self._open()[0]) as connection:
+            return connection.wire.run(text, values, prepare=False)
+
     def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement where writes go, and so after all of them."""
         return self._fetch(self._open()[1], text, values)

@@ -48,6 +48,8 @@ class LateIndex:
         try:
             with database.alone() as connection:
                 connection.define(ddl.index(self.table, self.column, self.kind, concurrently=True))
+                if self.kind is Index.PARTS:
+                    connection.define(ddl.analyze(self.table))
                 connection.execute(statement("move_structure"))  # other processes have loaded it without
         except (Refused, Stale):
             self._clear(database)
@@ -83,6 +85,9 @@ def add_index(transaction: Transaction, table: str, column: str, kind: Index = I
         transaction.afterwards.append(LateIndex(table, column, kind))
     else:
         transaction.define(ddl.index(table, column, kind))
+        if kind is Index.PARTS:
+            # Until it has looked at the words PostgreSQL takes any of them for a frequent one, and walks the table.
+            transaction.define(ddl.analyze(table))
 
 
 def keep_indexes(transaction: Transaction, collection: Collection, extensions: frozenset[str]) -> None:

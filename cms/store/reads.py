@@ -152,7 +152,7 @@ def statement_for(store: Store, scene: Scene, collection: str, query: Query, *, 
 
     def make() -> Statement:
         guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page)
-        return finish(plan(guarded, catalogue), guarded.touched)
+        return finish(plan(guarded, catalogue), guarded.touched, searches=query.search is not None)
 
     return scene.snapshot.plans.get((collection, query, policy, page), make)
 
@@ -231,7 +231,8 @@ def _only_row(said: Said) -> Said:
 
 def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object, ...]) -> list[Any]:
     context = Context(literals, scene.actor.user, scene.actor.role)
-    rows = store.database.fetch(found.text, bound(found.values, context))
+    fetch = store.database.fetch_anew if found.searches else store.database.fetch
+    rows = fetch(found.text, bound(found.values, context))
     check_version(scene.snapshot, found.version(rows))
     return rows
 

@@ -6,6 +6,7 @@ import pytest
 
 from cms.store import indexes
 from tests.client import Client
+from tests.sql.compiler import counted
 from tests.things import Stage, Table, field, table
 
 SEARCH_INDEXES = "SELECT count(*) FROM pg_indexes WHERE tablename = '{}' AND indexdef LIKE '%system_fold%'"
@@ -60,6 +61,20 @@ def test_a_search_is_served_by_the_indexes(
     admin.patch(f"/collections/{things.name}", {"meta": {"searchable": True}})
     assert "BitmapOr" in plan_of(things, "emile+c4ca4")
     assert things.column("id", "search=EMILE+c4ca4238a0") == [1]
+    looked_at = f"SELECT count(*) FROM pg_stats WHERE tablename LIKE '{things.name}%fold%'"
+    assert stage.value(looked_at) == 2  # without this a rare word is taken for a frequent one
+
+
+def test_a_search_is_planned_for_its_word_however_often_others_were_searched(
+    stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    things = table(admin, field("name", "string"), searchable=True)
+    things.add({"name": "a"})
+    with counted(monkeypatch) as seen:
+        assert things.column("id", "search=a") == things.column("id", "search=A") == [1]
+    prepared = stage.admin.app.store.database.fetch("SELECT statement FROM pg_prepared_statements")
+    assert len(set(seen)) == 1
+    assert seen[0] not in {text for (text,) in prepared}
 
 
 def test_an_answer_is_the_same_with_and_without_the_indexes(stage: Stage, admin: Client) -> None:
