@@ -310,6 +310,8 @@ REFUSED = [
     "articles?aggregate[count]=*&fields=nope",
     "articles?groupBy=author&deep[nope][_limit]=1",
     "articles?filter[id]=$CURRENT_USER.role",
+    "system_users?filter[id]=$CURRENT_ROLE.users.id",
+    "system_users?filter[email][_gt]=$CURRENT_USER.role.users.email",
     "system_users?filter[email]=$CURRENT_USER.password",
     "system_roles?fields=count(users).email",
     "system_roles?fields=count(users).email&deep[count(users)][_filter][token][_starts_with]=a",
