@@ -46,7 +46,7 @@ def _comparable(found: Subject, value: Value, operator: Operator) -> Subject:
         fault = f'"{found.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
         raise invalid_query(fault, collection=value.field.collection, field=value.field.name)
     if operator.takes is not Takes.LIST and any(step.link.to_many for step in found.steps):
-        fault = f'{operator.name} takes one value, and the path from the caller leads to many: there are _in and _nin'
+        fault = f"{operator.name} takes one value, and the path from the caller leads to many: there are _in and _nin"
         raise invalid_query(fault, collection=value.field.collection, field=value.field.name)
     return found
 

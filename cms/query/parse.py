@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from cms.errors import invalid_query
+from cms.errors import Problem, Refused, invalid_query
 from cms.query import limits
 from cms.query.ast import EVERYTHING, KEY, STAR, Aggregate, Name, Pick, Query, Said, Slot, Term, Window
 from cms.query.brackets import listed, nested
@@ -132,7 +132,10 @@ class _Parser:
         below = deep.get(segment) or {}
         if not isinstance(below, Mapping):
             raise invalid_query(f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep")
-        return self._below(below, paths)
+        try:
+            return self._below(below, paths)
+        except Refused as refused:
+            raise Refused(_placed(problem, segment) for problem in refused.problems) from None
 
     def _below(self, deep: Params, paths: list[Path]) -> Query:
         params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
@@ -198,6 +201,19 @@ class _Parser:
         names = _names(params, "sort")
         self.literals.tally.add(len(names), "terms of a sort", most=limits.MAX_SORT_TERMS, parameter="sort")
         return tuple(_term(name, aggregated=aggregated) for name in names)
+
+
+def _placed(problem: Problem, segment: str) -> Problem:
+    """Tell at which level of `deep` a parameter is wrong."""
+    places = {key: _place(said, segment) for key, said in problem.extensions.items() if key in ("parameter", "path")}
+    return replace(problem, extensions={**problem.extensions, **places})
+
+
+def _place(said: object, segment: str) -> str:
+    head, bracket, rest = str(said).partition("[")
+    if head == "fields":
+        return str(said)
+    return f"deep[{segment}]" + ("" if head == "deep" else f"[_{head}]") + bracket + rest
 
 
 def _reach(size: int | None, offset: int) -> int | None:

@@ -331,6 +331,28 @@ def test_what_cannot_be_read_is_refused_wherever_it_is_named(admin: Client, path
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
 
 
+@pytest.mark.parametrize(
+    ("place", "fault"),
+    [
+        ("deep[articles][_limit]", "-2"),
+        ("deep[articles][_page]", "0"),
+        ("deep[articles][tags][_offset]", "x"),
+        ("deep[articles][tags][_sort]", "a,,b"),
+        ("deep[staff][boss]", "5"),
+        ("deep[articles][_filter]", "nothing"),
+    ],
+)
+def test_a_fault_is_told_with_its_level(admin: Client, place: str, fault: str) -> None:
+    answer = admin.get(f"/items/authors?fields=articles.tags.id,staff.boss.id&{place}={fault}")
+    assert (answer.codes, answer.errors[0]["parameter"]) == (["INVALID_QUERY"], place.removesuffix("[boss]"))
+
+
+def test_a_fault_in_a_filter_is_told_with_its_path(admin: Client) -> None:
+    said = "deep[articles][_filter][title][_between]"
+    (told,) = admin.get(f"/items/authors?fields=articles.id&{said}=1").errors
+    assert (told["path"], told["parameter"]) == (said, "deep[articles][_filter]")
+
+
 def test_a_junction_without_a_key_of_its_own_is_listed_by_its_columns(stage: Stage, admin: Client) -> None:
     stage.execute(
         "CREATE TABLE pairs (author integer REFERENCES authors, tag integer REFERENCES tags,"
