@@ -18,6 +18,8 @@ from cms.store.statements import statement
 
 PLANS_KEPT = 2_000
 ACTORS_KEPT = 5_000
+PLANS_ROOM = 8_000_000
+"""How many characters kept statements may have in all; one that opens everything is as long as hundreds."""
 
 _LISTS = ("tables", "columns", "keys", "indexes", "collections", "fields", "relations", "extensions")
 
@@ -26,10 +28,16 @@ V = TypeVar("V")
 
 
 class Bounded(Generic[K, V]):
-    """A cache of at most `bound` entries, the oldest of which make room; safe between threads."""
+    """A cache of at most `bound` entries, the oldest of which make room; safe between threads.
 
-    def __init__(self, bound: int) -> None:
+    With `weigh` they weigh `room` at most, all together; one that is heavier is not kept.
+    """
+
+    def __init__(self, bound: int, *, room: int = 0, weigh: Callable[[V], int] = lambda _: 0) -> None:
         self._bound = bound
+        self._room = room
+        self._weigh = weigh
+        self._weight = 0
         self._entries: dict[K, V] = {}
         self._lock = threading.Lock()
 
@@ -39,10 +47,22 @@ class Bounded(Generic[K, V]):
         if found is None:
             found = make()
             with self._lock:
-                if len(self._entries) >= self._bound:
-                    del self._entries[next(iter(self._entries))]
-                self._entries[key] = found
+                self._keep(key, found)
         return found
+
+    def _keep(self, key: K, found: V) -> None:
+        weight = self._weigh(found)
+        if weight > self._room:
+            return
+        self._forget(key)
+        while len(self._entries) >= self._bound or self._weight + weight > self._room:
+            self._forget(next(iter(self._entries)))
+        self._entries[key] = found
+        self._weight += weight
+
+    def _forget(self, key: K) -> None:
+        if key in self._entries:
+            self._weight -= self._weigh(self._entries.pop(key))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -59,8 +79,12 @@ class Snapshot:
     catalogue: Catalogue
     actors: Bounded[Hashable, Actor] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
     policies: Bounded[str, Policy] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
-    said: Bounded[Hashable, Plan] = field(default_factory=lambda: Bounded(PLANS_KEPT))
-    plans: Bounded[Hashable, Statement] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+    said: Bounded[Hashable, Plan] = field(
+        default_factory=lambda: Bounded(PLANS_KEPT, room=PLANS_ROOM, weigh=lambda plan: len(plan[0].text))
+    )
+    plans: Bounded[Hashable, Statement] = field(
+        default_factory=lambda: Bounded(PLANS_KEPT, room=PLANS_ROOM, weigh=lambda statement: len(statement.text))
+    )
     rules: Bounded[str, Any] = field(default_factory=lambda: Bounded(PLANS_KEPT))
 
 

@@ -141,6 +141,30 @@ def test_a_cache_never_holds_more_than_its_bound() -> None:
     assert len(cache) == 10
 
 
+def test_entries_that_are_heavy_push_out_several_and_too_heavy_ones_are_not_kept() -> None:
+    cache: snapshot.Bounded[int, str] = snapshot.Bounded(10, room=100, weigh=len)
+    for number in range(100):
+        assert cache.get(number, lambda: "x" * 20) == "x" * 20
+    assert len(cache) == 5
+    assert len(cache.get(100, lambda: "x" * 101)) == 101
+    assert (len(cache), cache.get(99, lambda: "another")) == (5, "x" * 20)
+    assert len(cache.get(101, lambda: "x" * 70)) == 70
+    assert len(cache) == 2
+
+
+def test_long_statements_are_kept_up_to_a_length_in_all(
+    make_client: Callable[..., Client], admin_token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "PLANS_ROOM", 20_000)
+    client = make_client().bearing(admin_token)
+    for number in range(20):
+        assert client.get(f"/items/system_users?fields=*.*&alias[a{number}]=id").status == 200
+        assert client.get(f"/items/system_roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
+    current = client.app.store.snapshots.current()
+    for kept in (current.said._entries.values(), [(found,) for found in current.plans._entries.values()]):
+        assert 0 < sum(len(found[0].text) for found in kept) <= 20_000
+
+
 def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
     make_client: Callable[..., Client], admin_token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
