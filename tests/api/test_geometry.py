@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -142,6 +144,14 @@ def test_an_index_of_a_geometry_serves_its_operators(stage: Stage, admin: Client
     assert admin.get(f"/fields/{things.name}/shape").data["schema"]["is_indexed"]
     kinds = stage.value(f"SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE tablename = '{things.name}'")
     assert "USING gist" in kinds
+    stage.execute(
+        f"INSERT INTO {things.name} (shape) SELECT ST_SetSRID(ST_MakePoint(n % 179, n % 89), 4326)"
+        f" FROM generate_series(1, 20000) AS n; ANALYZE {things.name}"
+    )
+    for operator in ("_intersects", "_intersects_bbox"):
+        said = quote(json.dumps({"shape": {operator: POINT}}))
+        path = quote(f"{things.path}?fields=id&limit=-1&filter={said}", safe="")
+        assert "_shape_idx" in str(admin.get(f"/utils/explain?path={path}").data["plan"]), operator
 
 
 def test_an_unreadable_operand_is_refused(shapes: Table) -> None:
