@@ -98,7 +98,10 @@ class _Parser:
         return Query(
             picks=picks if shapes else (),
             deep=tuple((name, pick.nested) for name, pick in unnamed.items() if pick.nested),
-            unshown=(*unnamed.values(), *(() if shapes else (pick for pick in picks if pick.key != STAR.key))),
+            unshown=(
+                *map(_unlisted, unnamed.values()),
+                *(() if shapes else (pick for pick in picks if pick.key != STAR.key)),
+            ),
             filter=EVERYTHING if said is None else parse_filter(said, self.literals),
             sort=self._sort(params, aggregated=not shapes),
             window=self._window(params),
@@ -201,6 +204,14 @@ class _Parser:
         names = _names(params, "sort")
         self.literals.tally.add(len(names), "terms of a sort", most=limits.MAX_SORT_TERMS, parameter="sort")
         return tuple(_term(name, aggregated=aggregated) for name in names)
+
+
+def _unlisted(pick: Pick) -> Pick:
+    """Ask for no item of a list that is not shown: its keys need not be there for the caller."""
+    if pick.nested is None:
+        return pick
+    counted = (*pick.nested.aggregates, Aggregate("count", Name("*")))
+    return replace(pick, nested=replace(pick.nested, aggregates=counted))
 
 
 def _placed(problem: Problem, segment: str) -> Problem:

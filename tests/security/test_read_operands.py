@@ -85,6 +85,12 @@ AT_A_FIELD = (
 )
 
 
+def test_a_list_without_keys_may_be_shaped_where_it_is_not_shown(shop: Shop) -> None:
+    caller = member(shop.stage, may("books", "id", "reviews"), may("reviews", "text", "book"))
+    assert caller.get("/items/books?deep[reviews][_limit]=1&limit=1").data == [{"id": 1}]
+    assert caller.get("/items/books?deep[reviews][_filter][id]=1&limit=1").codes == ["FORBIDDEN"]
+
+
 @pytest.mark.parametrize("operand", AT_A_FIELD)
 def test_no_operand_tells_a_hidden_field_from_a_missing_one(shop: Shop, operand: str) -> None:
     for name in ("note", "status", "nowhere"):
