@@ -61,6 +61,16 @@ def test_a_static_token_is_kept_as_a_digest(stage: Stage, admin: Client) -> None
     assert stage.anonymous.bearing(token).get("/users/me").status == 401
 
 
+@pytest.mark.parametrize("status", ["suspended", "archived", "draft", "invited"])
+def test_a_static_token_stops_while_its_user_is_not_active(stage: Stage, admin: Client, status: str) -> None:
+    caller = member_of(stage, new_role(stage))
+    path = f"/users/{caller.get('/users/me').data['id']}"
+    assert admin.patch(path, {"status": status}).status == 200
+    assert caller.get("/users/me").codes == caller.get("/permissions/me").codes == ["INVALID_TOKEN"]
+    assert caller.patch("/users/me", {"title": "x"}).codes == ["INVALID_TOKEN"]
+    assert admin.patch(path, {"status": "active"}).status == caller.get("/users/me").status == 200
+
+
 def test_a_new_password_follows_the_policy_and_ends_other_sessions(stage: Stage, admin: Client) -> None:
     made = new_user(admin, email="policy@example.com", password=PASSWORD)
     one, other = (stage.anonymous.login("policy@example.com", PASSWORD) for _ in range(2))
@@ -70,6 +80,16 @@ def test_a_new_password_follows_the_policy_and_ends_other_sessions(stage: Stage,
     assert admin.patch(f"/users/{made['id']}", {"password": "long enough for it"}).status == 200
     assert one.get("/users/me").status == other.get("/users/me").status == 401
     assert admin.patch("/settings", {"auth_password_policy": None}).status == 200
+
+
+def test_a_new_address_ends_other_sessions_and_not_the_one_that_set_it(stage: Stage, admin: Client) -> None:
+    role = new_role(stage, may("system_users"), may("system_users", "email", action="update"))
+    made = new_user(admin, email="old@example.com", password=PASSWORD, role=role)
+    one, other = (stage.anonymous.login("old@example.com", PASSWORD) for _ in range(2))
+    assert one.patch("/users/me", {"email": "newer@example.com"}).status == one.get("/users/me").status == 200
+    assert other.get("/users/me").codes == ["INVALID_TOKEN"]
+    assert admin.patch(f"/users/{made['id']}", {"email": "newest@example.com"}).status == 200
+    assert one.get("/users/me").codes == ["INVALID_TOKEN"]
 
 
 def test_the_last_active_administrator_stays(stage: Stage, admin: Client) -> None:

@@ -142,9 +142,12 @@ def test_two_pages_may_refresh_one_session_cookie_at_once(stage: Stage) -> None:
 
 
 def test_a_session_cookie_ends_with_its_life(stage: Stage) -> None:
+    """Which no counter tells, so that it is asked for with every request."""
     token = held(login(stage.anonymous, person(stage), mode="session"), SESSION)
-    stage.execute("UPDATE system_sessions SET expires = now() - interval '1 second' WHERE mode = 'session'")
     cookie = f"{SESSION}={token}"
+    assert with_cookie(stage.anonymous, "GET", "/permissions/me", cookie).status == 200
+    ended = "UPDATE system_sessions SET expires = now() - interval '1 second' WHERE mode = 'session' RETURNING 1"
+    assert stage.value(ended) == 1
     assert with_cookie(stage.anonymous, "GET", "/permissions/me", cookie).status == 401
     assert with_cookie(stage.anonymous, "POST", "/auth/refresh", cookie).status == 401
 

@@ -257,6 +257,14 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
     assert caller.patch(path, {"state": "live"}).status == 403
     assert caller.patch(things.path, {"keys": [row["id"]], "data": {"state": "live"}}).status == 403
     assert caller.patch(path, {"title": "b"}).status == 200
+    late = desk.member(drafts, may(name, "note", action="update"), may(name))
+    assert things.api.patch(path, {"state": "live"}).status == 200
+    free = desk.member(drafts, may(name, "state", action="update"), may(name))
+    for caller in (late, free):  # what the item becomes lends nothing to what it is
+        assert caller.patch(path, {"title": "c", "state": "draft"}).status == 403
+        assert caller.patch(things.path, [{"id": row["id"], "title": "c", "state": "draft"}]).status == 403
+    assert things.column("title") == ["b"]
+    assert things.api.patch(path, {"state": "draft"}).status == 200
     both = desk.member(drafts, may(name, "state", action="update", permissions={"state": {"_eq": "live"}}), may(name))
     assert both.patch(path, {"state": "live"}).data["state"] == "live"
 
