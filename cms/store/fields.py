@@ -58,7 +58,7 @@ def create_field(
             metadata.forget_field(transaction, collection, item.name, catalogue=scene.snapshot.catalogue)
             add_column(transaction, collection, item)
         insert_field_record(transaction, collection, item)
-        return _after(transaction, collection, [item.name], before=owner)[0]
+        return _after(transaction, [(item.name, item.name)], before=owner)[0]
 
     return store.restructuring(identity, work, once=once)
 
@@ -71,8 +71,8 @@ def update_fields(
     def work(transaction: Transaction, scene: Scene) -> list[Record]:
         owner = alterable(scene.snapshot.catalogue, collection)
         catalogue = scene.snapshot.catalogue
-        names = [_update(transaction, owner, change, catalogue=catalogue) for change in changes]
-        return _after(transaction, collection, names, before=owner)
+        names = [(change[0], _update(transaction, owner, change, catalogue=catalogue)) for change in changes]
+        return _after(transaction, names, before=owner)
 
     return store.restructuring(identity, work)
 
@@ -157,12 +157,16 @@ def _update(
     return str(new)
 
 
-def _after(transaction: Transaction, collection: str, fields: Sequence[str], *, before: Collection) -> list[Record]:
+def _after(transaction: Transaction, names: Sequence[tuple[str, str]], *, before: Collection) -> list[Record]:
+    """Do what follows from changed fields, named as they were and as they are; return their records."""
     catalogue = load_within(transaction).catalogue
-    found = catalogue.collections[collection]
+    found = catalogue.collections[before.name]
     metadata.check_archive(found, before=before)
     keep_indexes(transaction, found, catalogue.extensions)
-    return [_with_late_index(transaction, found.fields[field]) for field in fields]
+    for old, new in names:
+        if found.fields[new].secret and not (old in before.fields and before.fields[old].secret):
+            metadata.forget_in_revisions(transaction, found.name, old)
+    return [_with_late_index(transaction, found.fields[new]) for _, new in names]
 
 
 def _with_late_index(transaction: Transaction, field: Field) -> Record:

@@ -106,6 +106,11 @@ def forget_field(transaction: Transaction, collection: str, field: str, *, catal
         transaction.execute(statement(step), (collection, field))
 
 
+def forget_in_revisions(transaction: Transaction, collection: str, field: str) -> None:
+    """Remove what revisions hold in a field that has become a secret (decisions, section 8)."""
+    transaction.execute(statement("forget_field_in_revisions"), (collection, field))
+
+
 def _forget_lists(transaction: Transaction, collection: str, field: str | None, catalogue: Catalogue) -> None:
     """A to-many field goes with what it lists, and its name with it."""
     for owner, listing in transaction.execute(statement("find_lists"), (collection, field)):

@@ -122,6 +122,32 @@ WHERE collection = $1::text
   AND json_typeof(fields) = 'array'
   AND fields::jsonb ? $2::text;
 
+-- name: forget_field_in_revisions
+-- What revisions hold in a field; the text of the rest stays as it is.
+WITH kept AS (
+    SELECT
+        revision.id,
+        revision.created,
+        json_object_agg(side.name, (
+            SELECT ('{' || coalesce(string_agg(to_json(e.key)::text || ':' || e.value::text, ','), '') || '}')::json
+            FROM json_each(side.held) AS e
+            WHERE e.key <> $2::text
+        )) AS sides
+    FROM system_revisions AS revision
+    CROSS JOIN LATERAL (VALUES ('data', revision.data), ('delta', revision.delta)) AS side (name, held)
+    WHERE revision.collection = $1::text
+      AND json_typeof(side.held) = 'object'
+      AND side.held::jsonb ? $2::text
+    GROUP BY revision.id, revision.created
+)
+UPDATE system_revisions AS revision
+SET
+    data = coalesce(kept.sides -> 'data', revision.data),
+    delta = coalesce(kept.sides -> 'delta', revision.delta)
+FROM kept
+WHERE revision.id = kept.id
+  AND revision.created = kept.created;
+
 -- name: rename_field_record
 -- What was said about the field stays with it.
 UPDATE system_fields

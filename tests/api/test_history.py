@@ -186,3 +186,21 @@ def test_a_revision_can_be_sent_back(admin: Client) -> None:
     first = revisions(admin, books.name)[0]["data"]
     assert admin.patch(f"{books.path}/1", first).data == first
     assert Table(admin, books.name).get().data == [first]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"meta": {"special": ["conceal"]}},
+        {"meta": {"special": ["conceal"]}, "field": "pin"},
+    ],
+)
+def test_a_field_that_becomes_a_secret_leaves_the_revisions(admin: Client, change: dict[str, object]) -> None:
+    made = table(admin, field("code", "string"), field("note", "json"))
+    made.add({"code": "swordfish", "note": {"b": 1, "a": [2]}})
+    admin.patch(f"{made.path}/1", {"code": "stingray"})
+    asked = {"filter[collection]": made.name, "sort": "id", "fields": "data,delta"}
+    assert admin.patch(f"/fields/{made.name}/code", change).status == 200
+    note = {"b": 1, "a": [2]}
+    assert [found["delta"] for found in admin.get("/revisions", **asked).data] == [{"id": 1, "note": note}, {}]
+    assert [found["data"] for found in admin.get("/revisions", **asked).data] == [{"id": 1, "note": note}] * 2
