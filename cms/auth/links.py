@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 from cms.auth import tokens
 from cms.config import Config
@@ -25,12 +25,13 @@ class Link:
     def address(self, said: str | None) -> str:
         """Return where the link goes: the address said may differ from one on the list in its query string only.
 
-        Raises `Refused` INVALID_PAYLOAD.
+        A token is the service's to put there. Raises `Refused` INVALID_PAYLOAD.
         """
         if said is None:
             return self.usual
         plain = said.isascii() and said.isprintable() and not set(said) & {" ", "#", "\\"}
-        if not plain or said.partition("?")[0].rstrip("/") not in self.allowed:
+        bare, _, query = said.partition("?")
+        if not plain or bare.rstrip("/") not in self.allowed or "token" in parse_qs(query, keep_blank_values=True):
             raise invalid_payload(f'"{self.named}" is not on the list of allowed addresses', field=self.named)
         return said
 

@@ -89,6 +89,8 @@ def test_no_header_gets_into_a_letter(stage: Stage, letters: Outbox, role: str, 
         "HTTPS://APP.EXAMPLE/RESET",
         "https://app.example/reset\r\nBcc: x@evil.example",
         "https://app.example/reset?\nx",
+        "https://app.example/reset?x=1&token=of-somebody-else",
+        "https://app.example/reset?t%6Fken=",
     ],
 )
 def test_links_lead_where_the_settings_say(stage: Stage, letters: Outbox, role: str, url: str) -> None:
