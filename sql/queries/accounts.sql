@@ -2,8 +2,8 @@
 -- Two processes that start together make one first admin.
 SELECT pg_advisory_xact_lock(hashtextextended('system_users', 0));
 
--- name: find_active_admin
--- Any active user of a role with admin_access, its own or a parent's.
+-- name: find_admins
+-- The users of a role with admin_access, its own or a parent's: of all or of these ($1), any or active ones only ($2).
 WITH RECURSIVE granting (id) AS (
     SELECT id
     FROM system_roles
@@ -16,24 +16,8 @@ WITH RECURSIVE granting (id) AS (
 SELECT users.id::text
 FROM system_users AS users
 JOIN granting ON granting.id = users.role
-WHERE users.status = 'active'
-LIMIT 1;
-
--- name: find_admins_among
--- Those of the users who are administrators.
-WITH RECURSIVE granting (id) AS (
-    SELECT id
-    FROM system_roles
-    WHERE admin_access
-    UNION
-    SELECT roles.id
-    FROM granting
-    JOIN system_roles AS roles ON roles.parent = granting.id
-)
-SELECT users.id::text
-FROM system_users AS users
-JOIN granting ON granting.id = users.role
-WHERE users.id = ANY ($1::uuid[]);
+WHERE ($1::uuid[] IS NULL OR users.id = ANY ($1::uuid[]))
+  AND (users.status = 'active' OR NOT $2::boolean);
 
 -- name: find_registering_admins
 -- The role of who registers, when it has admin_access, its own or a parent's.

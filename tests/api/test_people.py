@@ -267,6 +267,7 @@ def test_settings_are_one_record_of_which_everybody_reads_the_public_part(stage:
         ),
         ({"storage_asset_presets": [{"key": "system-x"}]}, ["storage_asset_presets", 0, "key"]),
         ({"custom_aspect_ratios": [{"text": "16:9"}]}, ["custom_aspect_ratios", 0]),
+        ({"custom_aspect_ratios": [{"text": "16:9", "value": True}]}, ["custom_aspect_ratios", 0]),
         ({"public_registration_email_filter": {"email": {"_no": 1}}}, ["public_registration_email_filter"]),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 from cms.errors import Refused
 from cms.query.drafts import Draft
@@ -79,8 +80,8 @@ def _check_ratios(value: object, scene: Scene) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of ratios")
     for place, ratio in enumerate(value):
-        told = isinstance(ratio, Mapping) and isinstance(ratio.get("text"), str)
-        if not told or not isinstance(ratio.get("value"), int | float) or ratio["value"] <= 0:
+        found = ratio.get("value") if isinstance(ratio, Mapping) and isinstance(ratio.get("text"), str) else None
+        if isinstance(found, bool) or not isinstance(found, int | float | Decimal) or found <= 0:
             raise Wrong("a ratio is an object with text and value, a number above 0", place)
 
 
