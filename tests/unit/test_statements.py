@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+import cms
 from cms.store.statements import read_statements, sql_folder, statement
+
+PACKAGE = Path(cms.__file__).parent
 
 TWO = """-- Everything about users.
 
@@ -78,3 +82,10 @@ def test_the_statements_of_the_service_are_read() -> None:
 def test_the_folder_of_the_sql_files_holds_migrations_and_the_schema() -> None:
     assert (sql_folder() / "migrations").is_dir()
     assert (sql_folder() / "schema.sql").is_file()
+
+
+def test_statements_and_the_code_that_runs_them_agree() -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    there = set(read_statements(sql_folder() / "queries"))
+    assert set(re.findall(r'statement\(\s*"([a-z0-9_]+)"', code)) - there == set(), "run, but not there"
+    assert {name for name in there if f'"{name}"' not in code} == set(), "there, but never run"
