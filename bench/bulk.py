@@ -1,41 +1,95 @@
-"""10,000 items in one POST, beside COPY of the same rows with their history; and what memory it all took."""
+"""Many rows by one call beside COPY of the same rows, without a history and with it; and what memory it took.
+
+What is beside it goes by the same table: its indexes, its foreign key and its history are the same on both sides.
+"""
 
 from __future__ import annotations
 
+import csv
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
-import orjson
 import psutil
 import psycopg
 
 from bench.data import entry
-from bench.floor import SOMEBODY, WRITTEN
+from bench.floor import WRITTEN
 from bench.serving import Running
 from bench.wire import exchange, request
 
 ROWS = 10_000
 MEBIBYTE = 1 << 20
+BARE, RECORDED = "records", "entries"
+"""The same fields twice: a collection without a history, and one that records activities and revisions."""
 
-_COPIES = (
-    f"COPY entries ({', '.join(WRITTEN)}) FROM STDIN",
-    'COPY system_activity (action, "user", ip, collection, item) FROM STDIN',
-    "COPY system_revisions (activity, collection, item, data, delta) FROM STDIN",
+PATIENCE_SECONDS = 1_800.0
+
+_CHUNK = 1 << 18
+_COPY = f"COPY {{}} ({', '.join(WRITTEN)}) FROM STDIN (FORMAT csv, HEADER)"
+_HISTORY = (
+    (
+        'COPY (SELECT action, "user", ip, collection, item FROM system_activity ORDER BY id DESC LIMIT {}) TO STDOUT',
+        'COPY system_activity (action, "user", ip, collection, item) FROM STDIN',
+    ),
+    (
+        "COPY (SELECT activity, collection, item, data, delta FROM system_revisions ORDER BY id DESC LIMIT {}) "
+        "TO STDOUT",
+        "COPY system_revisions (activity, collection, item, data, delta) FROM STDIN",
+    ),
 )
+"""What reads the newest rows of the history, and what copies them into it once more."""
+
+Connection = psycopg.Connection[tuple[object, ...]]
+Files = Mapping[str, Path]
+"""COPY statements, each with the file that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Seconds that a call took, and COPY of what it leaves: medians of turns."""
+
+    post: float
+    copy: float
+
+    @property
+    def ratio(self) -> float:
+        return self.post / self.copy
 
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """Seconds for 10,000 rows by POST and by COPY; mebibytes of the larger worker before, and at the peak."""
+    """So many rows without a history and with it; mebibytes of the larger worker before, and at the peak."""
 
-    post: float
-    copy: float
+    rows: int
+    bare: Beside
+    recorded: Beside
     before: float
     peak: float
+
+    @property
+    def mixed(self) -> float:
+        """What a history costs a call, in times of a COPY that writes none."""
+        return self.recorded.post / self.bare.copy
+
+    @property
+    def grown(self) -> float:
+        return self.peak - self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """So many rows as a file for COPY, the call that sends them to a collection, and how often each takes its turn."""
+
+    rows: int
+    file: Path
+    ask: Callable[[str], bytes]
+    bare_turns: int
+    recorded_turns: int
 
 
 @dataclass(slots=True)
@@ -51,20 +105,48 @@ class Peak:
             self.most = max(self.most, memory(self.workers))
 
 
-def measure(service: Running, dsn: str, *, token: str, times: int) -> Bulk:
-    """Create 10,000 items by one POST and by one COPY, in turns."""
+def posted(folder: Path, *, token: str, times: int) -> Load:
+    """Return 10,000 items for one POST."""
     items = [entry(number) for number in range(ROWS)]
-    message = request("POST", "/items/entries?fields=id", token=token, payload=items)
-    rows = _rows(items)
-    posts, copies = [], []
+
+    def ask(collection: str) -> bytes:
+        return request("POST", f"/items/{collection}?fields=id", token=token, payload=items)
+
+    return Load(ROWS, written(folder / "items.csv", ROWS), ask, times, times)
+
+
+def measure(service: Running, dsn: str, folder: Path, load: Load) -> Bulk:
+    """Send the rows by calls and by COPY, in turns."""
     before = memory(service.workers())
     with watched(service) as peak, psycopg.connect(dsn, autocommit=True) as connection:
-        for _ in range(times):
-            copies.append(_timed_copy(connection, rows))
-            began = time.perf_counter()
-            exchange(service.address, message)
-            posts.append(time.perf_counter() - began)
-    return Bulk(median(posts), median(copies), before, peak.most)
+        bare = _bare(service, connection, load)
+        recorded = _recorded(service, connection, folder, load)
+    return Bulk(load.rows, bare, recorded, before, peak.most)
+
+
+def _bare(service: Running, connection: Connection, load: Load) -> Beside:
+    """Fill the collection without a history; both sides find it empty."""
+    files, message = {_COPY.format(BARE): load.file}, load.ask(BARE)
+    posts, copies = [], []
+    for _ in range(load.bare_turns):
+        connection.execute(f"TRUNCATE {BARE}".encode())
+        copies.append(_timed_copy(connection, files))
+        connection.execute(f"TRUNCATE {BARE}".encode())
+        posts.append(_timed_call(service, message))
+    return Beside(median(posts), median(copies))
+
+
+def _recorded(service: Running, connection: Connection, folder: Path, load: Load) -> Beside:
+    """Fill the collection with a history; COPY takes the history that the first call has left."""
+    files, message = {_COPY.format(RECORDED): load.file}, load.ask(RECORDED)
+    posts, copies = [], []
+    for turn in range(load.recorded_turns):
+        posts.append(_timed_call(service, message))
+        if not turn:
+            for number, (out, back) in enumerate(_HISTORY):
+                files[back] = _kept(connection, folder / f"history{number}", out.format(load.rows))
+        copies.append(_timed_copy(connection, files))
+    return Beside(median(posts), median(copies))
 
 
 def memory(workers: list[psutil.Process]) -> float:
@@ -84,20 +166,33 @@ def watched(service: Running) -> Iterator[Peak]:
         thread.join()
 
 
-def _rows(items: list[dict[str, object]]) -> tuple[list[list[object]], ...]:
-    """Return the rows of the three tables; what they hold is as long as what the service writes."""
-    written = [[item[name] for name in WRITTEN] for item in items]
-    acts: list[list[object]] = [["create", SOMEBODY, "127.0.0.1", "entries", str(n)] for n in range(len(items))]
-    data = [orjson.dumps({"id": n, **item}).decode() for n, item in enumerate(items)]
-    revisions: list[list[object]] = [[n, "entries", str(n), found, found] for n, found in enumerate(data)]
-    return written, acts, revisions
+def written(path: Path, rows: int) -> Path:
+    """Write so many items as a CSV file."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, WRITTEN)
+        writer.writeheader()
+        writer.writerows(entry(number) for number in range(rows))
+    return path
 
 
-def _timed_copy(connection: psycopg.Connection[tuple[object, ...]], tables: tuple[list[list[object]], ...]) -> float:
+def _kept(connection: Connection, path: Path, statement: str) -> Path:
+    with path.open("wb") as file, connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+        for chunk in copy:
+            file.write(chunk)
+    return path
+
+
+def _timed_call(service: Running, message: bytes) -> float:
+    began = time.perf_counter()
+    exchange(service.address, message, patience=PATIENCE_SECONDS)
+    return time.perf_counter() - began
+
+
+def _timed_copy(connection: Connection, files: Files) -> float:
     began = time.perf_counter()
     with connection.transaction(), connection.cursor() as cursor:
-        for statement, rows in zip(_COPIES, tables, strict=True):
-            with cursor.copy(statement) as copy:
-                for row in rows:
-                    copy.write_row(row)
+        for statement, path in files.items():
+            with path.open("rb") as file, cursor.copy(statement.encode()) as copy:
+                while chunk := file.read(_CHUNK):
+                    copy.write(chunk)
     return time.perf_counter() - began

@@ -33,12 +33,17 @@ _ARTICLE: list[dict[str, object]] = [
     {"field": "published", "type": "timestamp", "schema": {"is_indexed": True}},
     {"field": "author", "type": "integer"},
 ]
+_ENTRY = [field for field in _ARTICLE if field["field"] not in ("rating", "published")]
 _COLLECTIONS: dict[str, list[dict[str, object]]] = {
     "authors": [_text("name"), _text("country")],
     "tags": [_text("name")],
     "articles": _ARTICLE,
-    "entries": [field for field in _ARTICLE if field["field"] not in ("rating", "published")],
+    "entries": _ENTRY,
+    "records": _ENTRY,
 }
+_UNRECORDED = {"records"}
+"""Collections of which no history is kept."""
+
 _RELATIONS: list[dict[str, object]] = [
     {
         "collection": "articles",
@@ -47,6 +52,7 @@ _RELATIONS: list[dict[str, object]] = [
         "meta": {"one_field": "articles"},
     },
     {"collection": "entries", "field": "author", "related_collection": "authors"},
+    {"collection": "records", "field": "author", "related_collection": "authors"},
     {
         "collection": "articles",
         "field": "tags",
@@ -95,7 +101,8 @@ _LINKS = (
 def make(send: Send, dsn: str) -> None:
     """Make the collections of the cases and fill them; `send` posts to the service."""
     for name, fields in _COLLECTIONS.items():
-        send("/collections", {"collection": name, "schema": {}, "fields": [_KEY, *fields]})
+        meta = {"accountability": None if name in _UNRECORDED else "all"}
+        send("/collections", {"collection": name, "schema": {}, "meta": meta, "fields": [_KEY, *fields]})
     for relation in _RELATIONS:
         send("/relations", relation)
     with psycopg.connect(dsn, autocommit=True) as connection:
