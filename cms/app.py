@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -162,4 +163,6 @@ def create_wsgi() -> App:
     """Make the application of the environment's settings, for `gunicorn 'cms.app:create_wsgi()'`."""
     config = load(os.environ, folder=Path.cwd())
     start_logging(config)
-    return create_app(config)
+    app = create_app(config)
+    gc.freeze()  # what stays for good is not looked through again whenever a call makes many objects
+    return app

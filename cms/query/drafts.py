@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import NamedTuple
 
 from cms.errors import Problem, Refused, forbidden, invalid_payload
 from cms.query.ast import Filter
@@ -33,15 +34,14 @@ class Expects(Enum):
     EITHER = "either"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where something stands in the payload: the item's place in an array of several, and the path inside it."""
 
-    index: int | None = None
+    number: int | None = None
     path: Path = ()
 
     def below(self, *steps: str | int) -> Place:
-        return Place(self.index, (*self.path, *steps))
+        return Place(self.number, (*self.path, *steps))
 
 
 @dataclass(slots=True, eq=False)
@@ -152,9 +152,9 @@ class Faults:
         extensions = dict(problem.extensions)
         if path:
             extensions["path"] = list(path)
-        if place.index is not None:
-            extensions["index"] = place.index
-        self.found.append((place.index or 0, replace(problem, extensions=extensions)))
+        if place.number is not None:
+            extensions["index"] = place.number
+        self.found.append((place.number or 0, replace(problem, extensions=extensions)))
 
     def refuse(self) -> None:
         """Raise `Refused` with all of them, in the order of the items."""
@@ -179,6 +179,14 @@ class Drafter:
     def root(self, collection: Collection, items: Sequence[object], expects: Expects) -> Batch:
         """Return the tree of the items of one call."""
         batch, many = Batch(collection), len(items) > 1
+        alike = self._reader(collection, expects).read_alike(items) if many else None
+        if alike is not None:
+            new = expects is not Expects.PRESENT
+            batch.drafts = [
+                Draft(item, values, Place(index), expects, new=new)  # type: ignore[arg-type]
+                for index, (item, values) in enumerate(zip(items, alike, strict=True))
+            ]
+            return batch
         for index, item in enumerate(items):
             self._draft(batch, item, Place(index if many else None), expects)
         return batch

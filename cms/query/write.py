@@ -214,17 +214,6 @@ def lock_of(collection: Collection) -> Fragment:
     return fill("SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text"))
 
 
-def array(values: Iterable[str | None]) -> str:
-    """Return PostgreSQL's text of an array, which the driver would put together far more slowly."""
-    return "{" + ",".join(["NULL" if value is None else _element(value) for value in values]) + "}"
-
-
-def _element(value: str) -> str:
-    if '"' in value or "\\" in value:
-        value = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{value}"'
-
-
 # What a statement is put together of
 
 

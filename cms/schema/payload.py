@@ -5,19 +5,22 @@ What an item says of related items is set aside as it came, in `Entry.nested`: c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType, NoneType
+from typing import Any
 
 from cms import passwords
 from cms.errors import Problem, forbidden
 from cms.schema.bounds import bounded, holds
 from cms.schema.model import Collection, Field
-from cms.schema.types import MASK, OutOfRange
+from cms.schema.types import MASK, OutOfRange, parse_integer, parse_text
 
 Values = dict[str, str | None]
 """The columns of a row as PostgreSQL reads them."""
 
 Converter = Callable[[object], str]
+ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
 
 
 @dataclass(slots=True)
@@ -64,6 +67,28 @@ class Reader:
             except ValueError as error:
                 self._refuse(entry, name, value, error)
         return entry
+
+    def read_alike(self, items: Sequence[object]) -> list[Values] | None:
+        """Return the values of items as `read` does, column by column.
+
+        None where that takes more: items that do not name the same fields in one order, related items, anything wrong.
+        """
+        if set(map(type, items)) != {dict} or len(set(map(tuple, items))) != 1:  # type: ignore[arg-type]
+            return None
+        names: tuple[str, ...] = tuple(items[0])  # type: ignore[arg-type]
+        converters = [self._column_converter(name) for name in names]
+        columns = zip(*(item.values() for item in items), strict=True)  # type: ignore[attr-defined]
+        try:
+            texts = [convert(values) for convert, values in zip(converters, columns, strict=True) if convert]
+        except ValueError:
+            return None
+        if not names or len(texts) < len(names):
+            return None
+        return [dict(zip(names, row)) for row in zip(*texts)]  # noqa: B905  (they are equally long)
+
+    def _column_converter(self, name: str) -> ColumnConverter | None:
+        one = self._converters.get(name) or self._converter(Entry(), name, None)
+        return column_converter(self._collection.fields[name], one) if name in self._converters and one else None
 
     def _converter(self, entry: Entry, name: str, value: object) -> Converter | None:
         """Return what turns values of a field into text, or None when there is nothing to turn."""
@@ -122,6 +147,54 @@ def converter(found: Field) -> Converter:
         return text
 
     return convert
+
+
+def column_converter(found: Field, one: Converter) -> ColumnConverter:
+    """Return what makes of many values what the field's converter makes of each; it raises ValueError without telling.
+
+    Of values that are all of the most usual kind, the converter tries only those that are no good if any of them is.
+    """
+    kept = found.type_name != "hash" and "digest" not in found.special
+    usual = _USUAL.get(found.type.parse) if kept else None
+
+    def each(values: Sequence[object]) -> Sequence[str | None]:
+        return [None if value is None else one(value) for value in values]
+
+    def convert(values: Sequence[object]) -> Sequence[str | None]:
+        kinds = set(map(type, values))
+        if usual is None or kinds - {NoneType} != {usual.kind}:
+            return each(values)
+        told = values if len(kinds) == 1 else [value for value in values if value is not None]
+        for value in usual.worst(told):
+            one(value)
+        return usual.texts(values)
+
+    return convert
+
+
+@dataclass(frozen=True, slots=True)
+class _Usual:
+    """What nearly all values of a type are: `worst` are those of them that are no good if any is."""
+
+    kind: type
+    worst: Callable[[Sequence[Any]], Iterable[object]]
+    texts: ColumnConverter
+
+
+def _worst_texts(values: Sequence[str]) -> Iterable[str]:
+    return max(values, key=len), "\0" if "\0" in "".join(values) else ""
+
+
+_USUAL: Mapping[Callable[[object], str], _Usual] = MappingProxyType(
+    {
+        parse_text: _Usual(str, _worst_texts, lambda values: values),  # type: ignore[arg-type,return-value]
+        parse_integer: _Usual(
+            int,
+            lambda values: (min(values), max(values)),
+            lambda values: [None if value is None else str(value) for value in values],
+        ),
+    }
+)
 
 
 def _hashed(parse: Converter) -> Converter:

@@ -41,8 +41,8 @@ class Duties:
     uuids: tuple[str, ...]
     counting: tuple[str, ...]
     active: Values
-    required: tuple[Field, ...]
-    not_null: tuple[Field, ...]
+    needed: tuple[tuple[Field, str | None], ...]
+    """What must not be null, each with what it counts as when nothing is said of it: null where it is required."""
 
 
 def duties_of_new(collection: Collection, writer: Writer) -> Duties:
@@ -69,9 +69,7 @@ def complete_new(values: Values, duties: Duties) -> list[Problem]:
         values.setdefault(name, value)
     if duties.key and duties.key.column and duties.key.column.generated and duties.key.name in values:
         return [invalid("the database fills it", duties.key.collection, duties.key.name)]
-    lacking = [found for found in duties.required if values.get(found.name) is None]
-    nulls = [found for found in duties.not_null if values.get(found.name, "") is None]
-    return [missing(found) for found in {found.name: found for found in (*lacking, *nulls)}.values()]
+    return [missing(found) for found, unsaid in duties.needed if values.get(found.name, unsaid) is None]
 
 
 def complete_change(values: Values, duties: Duties) -> list[Problem]:
@@ -79,7 +77,7 @@ def complete_change(values: Values, duties: Duties) -> list[Problem]:
     _drop(values, duties)
     if len(values) > (duties.key is not None and duties.key.name in values):
         _fill(values, duties)
-    return [missing(found) for found in duties.not_null if values.get(found.name, "") is None]
+    return [missing(found) for found, _ in duties.needed if values.get(found.name, "") is None]
 
 
 def _drop(values: Values, duties: Duties) -> None:
@@ -91,8 +89,9 @@ def _drop(values: Values, duties: Duties) -> None:
 def _fill(values: Values, duties: Duties) -> None:
     """Write what is the service's to write, whatever the client sent: nobody can write in another's name."""
     values.update(duties.stamps)
-    for name in duties.optional_stamps.keys() & values.keys():
-        values[name] = duties.optional_stamps[name]
+    for name, said in duties.optional_stamps.items():
+        if name in values:
+            values[name] = said
 
 
 def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> Duties:
@@ -113,8 +112,10 @@ def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> 
         uuids=_names(fields, lambda found: "uuid" in found.special),
         counting=_names(fields, _counts_up),
         active=active(collection),
-        required=tuple(found for found in fields if _is_required(found)),
-        not_null=tuple(found for found in fields if not takes_null(found)),
+        needed=(
+            *((found, None) for found in fields if _is_required(found)),
+            *((found, "") for found in fields if not (_is_required(found) or takes_null(found))),
+        ),
     )
 
 

@@ -9,8 +9,9 @@ at once. When the database refuses a batch, halves of it are tried, down to the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import BinaryIO
 
 from cms import jsontext
@@ -29,7 +30,7 @@ from cms.store.database import Transaction
 from cms.store.formats import plain
 from cms.store.nested import write_tree
 from cms.store.once import Once
-from cms.store.sources import SOURCES, Cell, Column, Row
+from cms.store.sources import SOURCES, Cell, Cells, Column, Row
 from cms.store.statements import statement
 from cms.store.store import Identity, Job, Scene, Store
 from cms.store.within import find
@@ -217,7 +218,8 @@ class _Import:
     def _column(self, found: Field) -> Column:
         place = self._session.scene.snapshot.catalogue, self._collection, found.name
         relates = bool(link_of(*place) or arms_of(*place))
-        return Column(found.name, _cell_of(found, relates=relates), null=found.column is not None)
+        cell = _cell_of(found, relates=relates)
+        return Column(found.name, cell, _CELLS.get(cell), null=found.column is not None)
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -260,6 +262,19 @@ def _json(text: str) -> object:
 def _number(text: str) -> object:
     """Most numbers are short and whole, and read as such in a fraction of the time; others are read by the type."""
     return int(text) if len(text) < 18 and text.isascii() and text.isdecimal() else _json_or_text(text)
+
+
+def _numbers(texts: Sequence[str]) -> list[int] | None:
+    joined = "".join(texts)
+    usual = joined.isascii() and joined.isdecimal() and len(max(texts, key=len)) < 18
+    return list(map(int, texts)) if usual else None
+
+
+def _plains(texts: Sequence[str]) -> Sequence[str] | None:
+    return None if "'" in "".join(texts) else texts
+
+
+_CELLS: Mapping[Cell, Cells] = MappingProxyType({_number: _numbers, plain: _plains})
 
 
 def _json_or_text(text: str) -> object:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
 from cms.query import write
+from cms.query.arrays import array
 from cms.query.bind import Context, bound
 from cms.query.statement import Statement
 from cms.query.write import Arguments
@@ -115,7 +116,7 @@ def lock_list(session: Session, collection: Collection, far: str, *, keys: Seque
         return finished(write.lock_list(collection, far, Arguments()))
 
     found = session.scene.snapshot.plans.get(("lock list", collection.name, far), make)
-    _execute(session, found, (session.author, [write.array(keys), write.array(nears)]))
+    _execute(session, found, (session.author, [array(keys), array(nears)]))
 
 
 def column_by_key(session: Session, collection: Collection, column: str, keys: Sequence[str]) -> dict[str, str | None]:
@@ -125,7 +126,7 @@ def column_by_key(session: Session, collection: Collection, column: str, keys: S
         return finished(write.column_by_key(collection, column, Arguments()))
 
     found = session.scene.snapshot.plans.get(("column", collection.name, column), make)
-    return dict(_execute(session, found, (session.author, [write.array(keys)])))
+    return dict(_execute(session, found, (session.author, [array(keys)])))
 
 
 def alike(rows: Sequence[Values]) -> dict[Columns, list[int]]:
@@ -151,7 +152,7 @@ def arrays(columns: Columns, rows: Sequence[Values], *, single: bool) -> list[ob
         return [rows[0][name] for name in columns]
     if not columns:
         return [str(len(rows))]
-    return [write.array([row[name] for row in rows]) for name in columns]
+    return [array([row[name] for row in rows]) for name in columns]
 
 
 _PRINTERS = {"insert": write.insert, "update": write.update}

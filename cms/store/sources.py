@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -18,6 +19,9 @@ from cms import jsontext
 from cms.errors import Problem, Refused, invalid_payload
 
 _CHUNK = 1 << 16
+_RECORDS = 1_000
+"""So many rows of CSV are read at once, or of so many bytes."""
+
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
 
@@ -33,6 +37,9 @@ class Row(NamedTuple):
 Cell = Callable[[str], object]
 """Makes a value of the text of a cell; raises ValueError with a reason."""
 
+Cells = Callable[[Sequence[str]], Sequence[object] | None]
+"""Makes values of many texts, none of them empty, as `Cell` does of each; None where they are not the usual ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -40,7 +47,14 @@ class Column:
 
     name: str
     cell: Cell
+    cells: Cells | None = None
     null: bool = True
+
+    def read(self, texts: Sequence[str]) -> Sequence[object] | None:
+        """Return the values of many cells; None where an empty one says nothing."""
+        if "" in texts:
+            return [self.cell(text) if text else None for text in texts] if self.null else None
+        return (self.cells and self.cells(texts)) or [self.cell(text) for text in texts]
 
 
 class Header(Protocol):
@@ -58,18 +72,17 @@ class Lines:
         self.taken = 0
 
     def __iter__(self) -> Iterator[str]:
+        encoding = "utf-8-sig"
         while raw := self._file.readline(self._most + 1):
             self.number += 1
             self.taken += len(raw)
             if self.taken > self._most:
                 raise _too_long(self._most, self.number)
-            yield self._decoded(raw)
-
-    def _decoded(self, raw: bytes) -> str:
-        try:
-            return raw.decode("utf-8" if self.number > 1 else "utf-8-sig")
-        except UnicodeDecodeError:
-            raise invalid_payload("The file is not UTF-8", line=self.number) from None
+            try:
+                yield raw.decode(encoding)
+            except UnicodeDecodeError:
+                raise invalid_payload("The file is not UTF-8", line=self.number) from None
+            encoding = "utf-8"
 
     def rowed(self) -> int:
         """Tell how many bytes the row took that ends here, and begin the next one."""
@@ -87,14 +100,25 @@ def read_csv(file: BinaryIO, most: int, header: Header) -> Iterator[Row]:
     rows = csv.reader(lines, strict=True)
     columns = header(_cells(rows, lines) or ())
     lines.rowed()
-    while True:
-        line = lines.number + 1
-        cells = _cells(rows, lines)
-        if cells is None:
-            return
+    while records := _records(rows, lines):
+        yield from _alike(columns, records) or map(partial(_row, columns), records)
+
+
+_Record = tuple[int, int, list[str]]
+"""The line of a row, its bytes and its cells."""
+
+
+def _records(rows: Iterator[list[str]], lines: Lines) -> list[_Record]:
+    """Read some rows, none at the end of the file."""
+    records: list[_Record] = []
+    line, rest = lines.number + 1, _CHUNK
+    while rest > 0 and len(records) < _RECORDS and (cells := _cells(rows, lines)) is not None:
         size = lines.rowed()
         if cells:
-            yield _row(columns, cells, line, size)
+            records.append((line, size, cells))
+            rest -= size
+        line = lines.number + 1
+    return records
 
 
 def _cells(rows: Iterator[list[str]], lines: Lines) -> list[str] | None:
@@ -104,7 +128,24 @@ def _cells(rows: Iterator[list[str]], lines: Lines) -> list[str] | None:
         raise invalid_payload(f"The file is not usable CSV: {error}", line=lines.number) from None
 
 
-def _row(columns: Sequence[Column], cells: list[str], line: int, size: int) -> Row:
+def _alike(columns: Sequence[Column], records: list[_Record]) -> Iterator[Row] | None:
+    """Read rows column by column; None where something is wrong with a cell, or an empty one says nothing."""
+    numbers, sizes, cells = zip(*records, strict=True)
+    if set(map(len, cells)) != {len(columns)}:
+        return None
+    try:
+        values = [column.read(texts) for column, texts in zip(columns, zip(*cells, strict=True), strict=True)]
+    except ValueError:
+        return None
+    told = [found for found in values if found is not None]
+    if len(told) < len(values):
+        return None
+    names = [column.name for column in columns]
+    return map(Row, numbers, sizes, [dict(zip(names, row)) for row in zip(*told)])  # noqa: B905  (they were counted)
+
+
+def _row(columns: Sequence[Column], record: _Record) -> Row:
+    line, size, cells = record
     if len(cells) != len(columns):
         return Row(line, size, fault=_fault(f"it has {len(cells)} cells, and the header {len(columns)}"))
     item: dict[str, object] = {}

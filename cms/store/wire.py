@@ -14,7 +14,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
-from cms.query.write import array
+from cms.query.arrays import array
 
 STATEMENTS_KEPT = 500
 

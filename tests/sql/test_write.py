@@ -6,6 +6,7 @@ import pytest
 
 from cms.fragment import Fragment
 from cms.query import write
+from cms.query.arrays import array
 from cms.query.write import Arguments
 from cms.schema.model import Collection, Column, Field, Json, Kind
 
@@ -90,4 +91,4 @@ def test_writes_are_printed_as_one_statement(fragment: Fragment, sql: str) -> No
     [([], "{}"), (["a", None, ""], '{"a",NULL,""}'), (['"', "\\", "{,}"], '{"\\"","\\\\","{,}"}')],
 )
 def test_arrays_are_written_as_postgresql_reads_them(values: list[str | None], text: str) -> None:
-    assert write.array(values) == text
+    assert array(values) == text

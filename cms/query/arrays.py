@@ -1,0 +1,20 @@
+"""Arrays as PostgreSQL reads them: how many values travel as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def array(values: Sequence[str | None]) -> str:
+    """Return PostgreSQL's text of an array, which the driver would put together far more slowly."""
+    if values and None not in values:
+        joined = '","'.join(values)  # type: ignore[arg-type]
+        if joined.count('"') == 2 * (len(values) - 1) and "\\" not in joined:
+            return f'{{"{joined}"}}'
+    return "{" + ",".join(["NULL" if value is None else _element(value) for value in values]) + "}"
+
+
+def _element(value: str) -> str:
+    if '"' in value or "\\" in value:
+        value = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{value}"'

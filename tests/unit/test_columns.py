@@ -1,0 +1,149 @@
+"""Rows read column by column say what they say one by one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cms.query.arrays import array
+from cms.schema.model import Collection, Field, Kind
+from cms.schema.model import Column as Stored
+from cms.schema.payload import Reader
+from cms.store.formats import plain
+from cms.store.imports import _CELLS, _json, _json_or_text, _number
+from cms.store.sources import Column, _row, read_csv
+
+TYPES = {
+    "title": ("string", "varchar", 3),
+    "body": ("text", "text", None),
+    "small": ("integer", "int2", None),
+    "count": ("integer", "int4", None),
+    "large": ("bigInteger", "int8", None),
+    "price": ("decimal", "numeric", None),
+    "live": ("boolean", "bool", None),
+    "tags": ("csv", "text", None),
+    "more": ("json", "json", None),
+    "password": ("hash", "varchar", 100),
+}
+SOUND = {
+    "title": st.none() | st.text("ab'\"\\,é", max_size=3),
+    "body": st.none() | st.text("ab'\"\\,é"),
+    "small": st.none() | st.integers(-(2**15), 2**15 - 1),
+    "count": st.none() | st.integers(-(2**31), 2**31 - 1),
+    "large": st.none() | st.integers(-(2**63), 2**63 - 1),
+    "price": st.none() | st.decimals(-9, 9, places=2),
+    "live": st.none() | st.booleans(),
+    "tags": st.none() | st.lists(st.sampled_from("ab"), max_size=2),
+    "more": st.none() | st.dictionaries(st.sampled_from("ab"), st.integers(-9, 9), max_size=2),
+}
+ANYTHING = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([0, 2**15, 2**31, 2**63, -(2**15) - 1, -(2**31) - 1, -(2**63) - 1]),
+    st.sampled_from(["", "abc", "abcd", "a\0", "1", "true", "1.5"]),
+    st.decimals(allow_nan=False, allow_infinity=False, places=1),
+    st.just([]) | st.just({}) | st.just({"a": 1}),
+)
+TEXTS = st.sampled_from(["", "abc", "abc", "abcd", "a\0"])
+WHOLE = st.sampled_from([0, *(limit + step for n in (15, 31, 63) for limit in (2**n, -(2**n)) for step in (-1, 0))])
+USUAL = {**dict.fromkeys(("title", "body"), TEXTS), **dict.fromkeys(("small", "count", "large"), WHOLE)}
+ODD = {**dict.fromkeys([*TYPES, "many", "none"], ANYTHING), "password": st.none() | st.just([])}
+examples = settings(max_examples=200, deadline=None)
+
+
+def collection() -> Collection:
+    def stored(name: str, base: str, most: int | None) -> Stored:
+        return Stored(name, base, base, None, most, None, None, True, False, False, None)
+
+    fields = {
+        name: Field("things", name, kind, (), stored(name, base, most)) for name, (kind, base, most) in TYPES.items()
+    }
+    return Collection("things", Kind.TABLE, {**fields, "many": Field("things", "many", "alias", (), None)}, None)
+
+
+THINGS = collection()
+
+
+def reader() -> Reader:
+    return Reader(THINGS, lambda name: name == "many")
+
+
+def rows(values: Mapping[str, st.SearchStrategy[object]]) -> st.SearchStrategy[list[dict[str, object]]]:
+    def of(names: list[str]) -> st.SearchStrategy[list[dict[str, object]]]:
+        cells = st.tuples(*(values[name] for name in names))
+        return st.lists(cells.map(lambda row: dict(zip(names, row, strict=True))), min_size=1, max_size=6)
+
+    return st.lists(st.sampled_from(sorted(values)), unique=True, min_size=1, max_size=4).flatmap(of)
+
+
+@examples
+@given(rows(SOUND))
+def test_sound_items_that_are_alike_are_read_column_by_column(items: list[dict[str, object]]) -> None:
+    assert reader().read_alike(items) == [reader().read(item).values for item in items]
+
+
+@examples
+@given(st.lists(rows(ODD), max_size=2) | st.lists(rows(USUAL), max_size=1))
+def test_other_items_are_read_one_by_one(several: list[list[dict[str, object]]]) -> None:
+    items = [item for some in several for item in some]
+    found = reader().read_alike(items)
+    entries = [reader().read(item) for item in items]
+    if found is not None:
+        assert found == [entry.values for entry in entries]
+        assert not any(entry.nested or entry.problems for entry in entries)
+
+
+CELLS = ("", "a", "'a", "'=a", "=a", "7", "07", "-7", "1.5", "٧", "x" * 18, "1" * 17, "1" * 18, "[1]", "{", "{}", "\n")
+WAYS = [Column(f"c{n}", cell, _CELLS.get(cell)) for n, cell in enumerate((plain, _number, _json, _json_or_text))]
+WAYS.append(Column("list", _json, null=False))
+
+
+@examples
+@given(st.lists(st.lists(st.sampled_from(CELLS), min_size=4, max_size=6), max_size=6))
+def test_cells_are_read_column_by_column_as_one_by_one(table: list[list[str]]) -> None:
+    _compare(table, WAYS)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+@examples
+@given(table=st.lists(st.tuples(st.sampled_from(CELLS[1:])), max_size=6))
+def test_cells_of_one_column_are_read_as_one_by_one(way: Column, table: list[tuple[str]]) -> None:
+    _compare(table, [way])
+
+
+def _compare(table: Sequence[Sequence[str]], ways: list[Column]) -> None:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([["head"] * len(ways), *table])
+    found = list(read_csv(io.BytesIO(text.getvalue().encode()), 1_000, lambda names: ways))
+    assert len(found) == len(table)
+    for row, cells in zip(found, table, strict=True):
+        alone = _row(ways, (row.line, row.size, list(cells)))
+        assert row == alone
+        assert repr(row) == repr(alone)  # 1 and True are equal
+
+
+@examples
+@given(st.lists(st.none() | st.text('ab",\\{} é')))
+def test_an_array_is_put_together_the_same_in_both_ways(values: list[str | None]) -> None:
+    together, one_by_one = array(values), array([*values, None])
+    assert one_by_one == (f"{together[:-1]},NULL}}" if values else "{NULL}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "special"), [("hash", ()), ("string", ("digest",)), ("string", ("digest", "conceal"))]
+)
+def test_what_is_kept_as_a_digest_is_never_read_as_it_is(kind: str, special: tuple[str, ...]) -> None:
+    stored = THINGS.fields["body"].column
+    things = Collection("things", Kind.TABLE, {"key": Field("things", "key", kind, special, stored)}, None)
+    found = Reader(things, lambda name: False).read_alike([{"key": "secret"}, {"key": "other"}])
+    assert found is None or all("secret" not in str(row) and "other" not in str(row) for row in found)
+
+
+def test_a_number_that_is_no_int_is_read_by_its_type() -> None:
+    assert reader().read_alike([{"count": 1}, {"count": Decimal("2.0")}]) == [{"count": "1"}, {"count": "2"}]
