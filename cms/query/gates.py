@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
-from cms.query.arrays import array, cast_of, whole_row
+from cms.query.arrays import array
 from cms.query.expressions import predicate
 from cms.query.resolved import Predicate
+from cms.query.write import cast_of, whole_row
 from cms.schema.model import Collection
 
 
