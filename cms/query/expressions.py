@@ -32,7 +32,7 @@ def meeting(link: Link, level: int) -> Fragment:
     cast = link.cast
     far = f"{far}::text" if cast == "text" else far
     told = text(f"{alias(level)}.{quoted(link.told_by)}")
-    target, looks = param(_constant(link.target), "text"), param(_constant(_LOOKS[cast]), "text")
+    target, looks = param(_constant(link.target), "text"), param(_constant(LOOKS[cast]), "text")
     return fill(shape, text(far), told, target, text(near), looks, text(cast))
 
 
@@ -49,7 +49,7 @@ def _whole_numbers_to(most: str) -> str:
     return f"^-?({'|'.join((f'[0-9]{{1,{rest}}}', *less, most))})$"
 
 
-_LOOKS = {
+LOOKS = {
     "bigint": _whole_numbers_to(str(2**63 - 1)),
     "uuid": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
     "text": "",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cms.config import Config
+from cms.query.expressions import LOOKS
 from tests.sql.compiler import USER, Compiler, assert_one_statement, compiler_of
 from tests.things import Stage, staged
 
@@ -32,7 +33,7 @@ RELATIONS: list[tuple[str, str, str | None, dict[str, Any]]] = [
     ("parts", "book", "books", {"one_field": "parts"}),
     ("parts", "item", None, {"one_collection_field": "kind", "one_allowed_collections": ["tags", "notes"]}),
 ]
-INTEGER, UUID = r"^-?\d{1,18}$", "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"
+INTEGER, UUID = LOOKS["bigint"], LOOKS["uuid"]
 
 
 def fresh(inner: str) -> str:
