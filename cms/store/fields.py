@@ -165,7 +165,7 @@ def _after(transaction: Transaction, names: Sequence[tuple[str, str]], *, before
     keep_indexes(transaction, found, catalogue.extensions)
     for old, new in names:
         if found.fields[new].secret and not (old in before.fields and before.fields[old].secret):
-            metadata.forget_in_revisions(transaction, found.name, old)
+            metadata.forget_in_revisions(transaction, found.name, new)
     return [_with_late_index(transaction, found.fields[new]) for _, new in names]
 
 

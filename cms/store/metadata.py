@@ -104,11 +104,17 @@ def forget_field(transaction: Transaction, collection: str, field: str, *, catal
         "forget_field_in_permissions",
     ):
         transaction.execute(statement(step), (collection, field))
+    forget_in_revisions(transaction, collection, field)
 
 
 def forget_in_revisions(transaction: Transaction, collection: str, field: str) -> None:
-    """Remove what revisions hold in a field that has become a secret (decisions, section 8)."""
-    transaction.execute(statement("forget_field_in_revisions"), (collection, field))
+    """Remove what revisions hold in a field that has gone, or become a secret (decisions, section 8)."""
+    _change_in_revisions(transaction, collection, field, None)
+
+
+def _change_in_revisions(transaction: Transaction, collection: str, field: str, name: str | None) -> None:
+    transaction.execute("SET LOCAL statement_timeout = 0")  # a history may be long
+    transaction.execute(statement("change_field_in_revisions"), (collection, field, name))
 
 
 def _forget_lists(transaction: Transaction, collection: str, field: str | None, catalogue: Catalogue) -> None:
@@ -130,3 +136,5 @@ def rename_field(transaction: Transaction, collection: str, before: str, after: 
         "rename_field_in_permissions",
     ):
         transaction.execute(statement(step), (collection, before, after))
+    forget_in_revisions(transaction, collection, after)
+    _change_in_revisions(transaction, collection, before, after)

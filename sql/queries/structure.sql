@@ -122,16 +122,17 @@ WHERE collection = $1::text
   AND json_typeof(fields) = 'array'
   AND fields::jsonb ? $2::text;
 
--- name: forget_field_in_revisions
--- What revisions hold in a field; the text of the rest stays as it is.
+-- name: change_field_in_revisions
+-- What revisions hold in a field follows its new name ($3), or goes with the field (null); the rest stays as it is.
 WITH kept AS (
     SELECT
         revision.id,
         revision.created,
         json_object_agg(side.name, (
-            SELECT ('{' || coalesce(string_agg(to_json(e.key)::text || ':' || e.value::text, ','), '') || '}')::json
+            SELECT ('{' || coalesce(string_agg(to_json(named.key)::text || ':' || e.value::text, ','), '') || '}')::json
             FROM json_each(side.held) AS e
-            WHERE e.key <> $2::text
+            CROSS JOIN LATERAL (SELECT CASE WHEN e.key = $2::text THEN $3::text ELSE e.key END AS key) AS named
+            WHERE named.key IS NOT NULL
         )) AS sides
     FROM system_revisions AS revision
     CROSS JOIN LATERAL (VALUES ('data', revision.data), ('delta', revision.delta)) AS side (name, held)

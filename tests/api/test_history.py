@@ -191,16 +191,32 @@ def test_a_revision_can_be_sent_back(admin: Client) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"meta": {"special": ["conceal"]}},
-        {"meta": {"special": ["conceal"]}, "field": "pin"},
+        [{"meta": {"special": ["conceal"]}}],
+        [{"meta": {"special": ["conceal"]}, "field": "pin"}],
+        [{"field": "pin"}, {"meta": {"special": ["conceal"]}}],
     ],
 )
-def test_a_field_that_becomes_a_secret_leaves_the_revisions(admin: Client, change: dict[str, object]) -> None:
+def test_a_field_that_becomes_a_secret_leaves_the_revisions(admin: Client, change: list[Json]) -> None:
     made = table(admin, field("code", "string"), field("note", "json"))
     made.add({"code": "swordfish", "note": {"b": 1, "a": [2]}})
     admin.patch(f"{made.path}/1", {"code": "stingray"})
     asked = {"filter[collection]": made.name, "sort": "id", "fields": "data,delta"}
-    assert admin.patch(f"/fields/{made.name}/code", change).status == 200
+    for said in change:
+        field_of = "pin" if said != change[0] and "field" in change[0] else "code"
+        assert admin.patch(f"/fields/{made.name}/{field_of}", said).status == 200
     note = {"b": 1, "a": [2]}
     assert [found["delta"] for found in admin.get("/revisions", **asked).data] == [{"id": 1, "note": note}, {}]
     assert [found["data"] for found in admin.get("/revisions", **asked).data] == [{"id": 1, "note": note}] * 2
+
+
+def test_revisions_follow_the_name_of_a_field_and_forget_a_deleted_one(admin: Client) -> None:
+    made = table(admin, field("code", "string"), field("note", "string"))
+    made.add({"code": "one", "note": "swordfish"})
+    admin.patch(f"{made.path}/1", {"code": "two"})
+    admin.patch(f"/fields/{made.name}/code", {"field": "pin"})
+    admin.delete(f"/fields/{made.name}/note")
+    admin.post(f"/fields/{made.name}", {"field": "note", "type": "string"})
+    asked = {"filter[collection]": made.name, "sort": "id", "fields": "id,data,delta"}
+    first, second = admin.get("/revisions", **asked).data
+    assert (first["data"], second["delta"]) == ({"id": 1, "pin": "one"}, {"pin": "two"})
+    assert admin.post(f"/utils/revert/{first['id']}").data == {"id": 1, "pin": "one", "note": None}
