@@ -49,6 +49,16 @@ def _whole_numbers_to(most: str) -> str:
     return f"^-?({'|'.join((f'[0-9]{{1,{rest}}}', *less, most))})$"
 
 
+@lru_cache(maxsize=1024)
+def _constants(values: tuple[str, ...]) -> Bind:
+    """Return one parameter for a list of texts."""
+    return Bind(Fixed(values), _as_it_is, "")
+
+
+def _as_it_is(values: object) -> object:
+    return values
+
+
 LOOKS = {
     "bigint": _whole_numbers_to(str(2**63 - 1)),
     "uuid": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
@@ -89,7 +99,7 @@ def narrowed(value: Fragment, members: tuple[tuple[Predicate, tuple[str, ...]], 
         "FROM json_each({0}) AS m WHERE m.key = ANY (ARRAY({1})))::json END"
     )
     names = [
-        fill("SELECT unnest({0}) WHERE {1}", param(list(names), "text[]"), predicate(when, level))
+        fill("SELECT unnest({0}) WHERE {1}", param(_constants(names), "text[]"), predicate(when, level))
         for when, names in members
     ]
     return fill(shape, value, join(" UNION ALL ", names or [text("SELECT NULL::text")]))
@@ -190,7 +200,7 @@ _FOLDED = "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\
 
 def held(said: Held, level: int) -> Fragment:
     shape = "EXISTS (SELECT FROM system_held(NULL::{0}, {1}, {2}) AS {3} WHERE {4})"
-    data, columns = text(f"{alias(level)}.data"), param(list(said.columns), "text[]")
+    data, columns = text(f"{alias(level)}.data"), param(_constants(said.columns), "text[]")
     inner = predicate(said.where, level + 1)
     return fill(shape, name(said.collection.name), data, columns, text(alias(level + 1)), inner)
 

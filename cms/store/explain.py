@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from cms.access.guard import view_of
 from cms.access.policy import EVERYTHING_GRANTED, Grant
@@ -33,8 +33,8 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     Nothing is executed. For administrators, who may ask how it is for another `user`, or for "public". Raises
     `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
-    ask, key = _ask(path)
     store.reading(identity, lambda scene: require_admin(scene.actor))
+    ask, key = _ask(path)
     caller = identity if user is None else _caller(store, user)
 
     def work(scene: Scene) -> Json:
@@ -87,11 +87,11 @@ def _told(grant: Grant, collection: Collection, catalogue: Catalogue, context: C
 
 
 def _ask(path: str) -> tuple[Ask, str | None]:
-    parts = urlsplit(path)
-    names = [unquote(name) for name in parts.path.removeprefix(_PREFIX).split("/")]
-    if not parts.path.startswith(_PREFIX) or not all(names) or len(names) > 2:
+    bare, _, query_string = path.partition("?")
+    names = [unquote(name) for name in bare.removeprefix(_PREFIX).split("/")]
+    if not bare.startswith(_PREFIX) or not all(names) or len(names) > 2:
         raise invalid_query('path is the path of items, such as "/items/articles?limit=5"', parameter="path")
-    return Ask(names[0], parts.query), names[1] if len(names) == 2 else None
+    return Ask(names[0], query_string), names[1] if len(names) == 2 else None
 
 
 def _caller(store: Store, user: str) -> Identity:

@@ -210,6 +210,8 @@ def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False, below
     try:
         found, literals = scene.snapshot.said.get(key, lambda: make(shape.params()))
     except Refused:
+        if not shape.operands:
+            raise
         return make(nested(ask.query_string))  # to refuse what was said, not what is left of it
     return found, shape.filled(literals)
 

@@ -45,6 +45,14 @@ def test_it_refuses_what_the_read_itself_would_refuse(things: Table) -> None:
         assert things.api.get(f"/utils/explain?path={path}").status in (400, 404), path
 
 
+@pytest.mark.parametrize("path", ["//[", "//%E2%84%80", "/items/[", "nowhere"])
+def test_a_path_that_is_none_is_refused_to_administrators_and_told_to_nobody_else(
+    things: Table, anonymous: Client, path: str
+) -> None:
+    assert things.api.get(f"/utils/explain?path={path}").status in (400, 404)
+    assert anonymous.get(f"/utils/explain?path={path}").codes == ["FORBIDDEN"]
+
+
 def test_it_is_for_administrators(things: Table, anonymous: Client) -> None:
     assert anonymous.get(f"/utils/explain?path={things.path}").codes == ["FORBIDDEN"]
 
