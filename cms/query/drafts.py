@@ -22,6 +22,7 @@ from cms.query.walk import Link, arms_of, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import Entry, Reader, Values, invalid
 from cms.schema.specials import AWAITED
+from cms.schema.types import MASK
 
 Path = tuple[str | int, ...]
 
@@ -226,7 +227,8 @@ class Drafter:
             batch.drafts.append(draft)
             return draft
         first.values.update(draft.values)
-        first.sent = {**first.sent, **draft.sent}
+        masked = {name for name, value in draft.sent.items() if value == MASK and name not in draft.values}
+        first.sent = {**first.sent, **{name: draft.sent[name] for name in draft.sent if name not in masked}}
         first.refused |= draft.refused
         for one in batch.ones.values():
             if one.name in draft.values:

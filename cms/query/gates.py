@@ -35,7 +35,7 @@ def contents(collection: Collection, keys: Sequence[str]) -> Fragment:
     return fill(
         "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0} FOR NO KEY UPDATE",
         name(collection.key.name),
-        whole_row(collection),
+        whole_row(collection, masks=True),
         name(collection.name),
         param(array(keys), f"{cast_of(collection.key)}[]"),
     )

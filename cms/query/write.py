@@ -287,9 +287,9 @@ def _returning(collection: Collection, level: str, direct: Direct | None) -> Fra
     return commas(found)
 
 
-def whole_row(collection: Collection) -> Fragment:
+def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
     """Print the whole row (t0) as the history keeps it: as reads show it, and never a secret."""
-    kept = [found for found in collection.columns if not found.secret]
+    kept = [found for found in collection.columns if masks or not found.secret]
     shown = commas(fill("{0} AS {1}", _shown(found), name(found.name)) for found in kept)
     return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", shown)
 

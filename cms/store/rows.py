@@ -60,9 +60,10 @@ def insert_rows(session: Session, collection: Collection, rows: Sequence[Values]
     """Insert rows and return them in their order."""
     groups = alike(rows)
     if len(groups) > 1:
-        groups = alike(rows := _placed(session, collection, _numbered(session, collection, rows)))
+        rows = _placed(session, collection, _numbered(session, collection, rows))
     found: dict[int, Written] = {}
-    for names, places in groups.items():
+    for places in groups.values():  # in the order that cms/store/circles.py goes by
+        names = tuple(sorted(rows[places[0]]))
         returned = _run(session, "insert", collection, names, [rows[place] for place in places])
         if len(returned) != len(places):  # a trigger of the table may turn rows away
             raise invalid_payload("The database did not take every item", collection=collection.name)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.client import Client
 from tests.members import may, member
-from tests.things import Json, Stage, field
+from tests.things import Json, Stage, field, table
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -116,3 +116,10 @@ def test_without_a_circle_nothing_is_written_twice(admin: Client, host: str) -> 
     assert admin.post("/items/teams?fields=id", sent).status == 200
     acts = admin.get("/activity", **{"filter[item][_in]": f"{team},{above},{player}", "fields": "action"}).data
     assert acts == [{"action": "create"}] * 3
+
+
+def test_an_item_may_point_to_one_before_it_whatever_fields_they_name(admin: Client) -> None:
+    tree = table(admin, field("name", "string"), field("parent", "integer"))
+    admin.post("/relations", {"collection": tree.name, "field": "parent", "related_collection": tree.name})
+    told = [{"name": "a", "parent": None}, {"id": 2, "name": "b"}, {"id": 3, "name": "c", "parent": 2}]
+    assert [made["parent"] for made in admin.post(tree.path, told).data] == [None, None, 2]

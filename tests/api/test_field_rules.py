@@ -36,3 +36,15 @@ def test_sound_rules_are_kept_as_they_came(admin: Client) -> None:
     told = admin.patch(f"/fields/{found.name}/title", {"meta": meta}).data["meta"]
     assert {name: told[name] for name in meta} == meta
     assert admin.patch(f"/fields/{found.name}/title", {"meta": {"validation": None}}).status == 200
+
+
+def test_conditions_of_a_change_know_whether_a_secret_is_set(admin: Client) -> None:
+    key, note = field("key", "string", special="conceal"), field("note", "string")
+    key["meta"]["conditions"] = [{"rule": {"kind": {"_eq": "api"}}, "required": True}]
+    note["meta"] = {"conditions": [{"rule": {"key": {"_nnull": True}}, "required": True}]}
+    made = table(admin, field("kind", "string"), key, note)
+    made.add({"kind": "web", "key": "x", "note": "n"}, {"kind": "web"})
+    assert admin.patch(f"{made.path}/1", {"kind": "api"}).status == 200
+    assert admin.patch(f"{made.path}/2", {"kind": "api"}).status == 422
+    assert admin.patch(f"{made.path}/1", {"note": None}).status == 422
+    assert admin.patch(f"{made.path}/2", {"note": None}).status == 200

@@ -92,6 +92,22 @@ def test_a_new_address_ends_other_sessions_and_not_the_one_that_set_it(stage: St
     assert one.get("/users/me").codes == ["INVALID_TOKEN"]
 
 
+def test_a_password_follows_the_policy_whatever_is_said_of_the_account_beside_it(stage: Stage, admin: Client) -> None:
+    posts = table(admin, field("author", "uuid"))
+    admin.post("/relations", {"collection": posts.name, "field": "author", "related_collection": "system_users"})
+    rights = may(posts.name), may(posts.name, action="create"), may("system_users")
+    caller = member_of(stage, new_role(stage, *rights, may("system_users", "id", "password", action="update")))
+    me = caller.get("/users/me").data["id"]
+    assert admin.patch("/settings", {"auth_password_policy": "/^.{8,}$/"}).status == 200
+    try:
+        for second in ("**********", "long enough"):
+            told = [{"author": {"id": me, "password": said}} for said in ("x", second)]
+            assert (second, caller.post(posts.path, told[:1]).status) == (second, 422)
+            assert caller.post(posts.path, told).status == (422 if second == "**********" else 200)
+    finally:
+        admin.patch("/settings", {"auth_password_policy": None})
+
+
 def test_the_last_active_administrator_stays(stage: Stage, admin: Client) -> None:
     me = admin.get("/users/me").data
     role, before = me["role"], stage.value("SELECT count(*) FROM system_activity")
