@@ -164,5 +164,6 @@ def create_wsgi() -> App:
     config = load(os.environ, folder=Path.cwd())
     start_logging(config)
     app = create_app(config)
+    gc.collect()
     gc.freeze()  # what stays for good is not looked through again whenever a call makes many objects
     return app

@@ -19,7 +19,7 @@ def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
     """Make the first active admin where there is none; return the password when one had to be made up."""
     with direct_transaction(dsn) as transaction:
         transaction.execute(statement("lock_accounts"))
-        if transaction.execute(statement("find_admins"), (None, True)):
+        if transaction.execute(statement("find_admin"), (None, True)):
             return None
         chosen = password or passwords.generated()
         role = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0][0]
@@ -77,7 +77,7 @@ def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
     It has a session as every other, which nobody can refresh, so that what ends those ends it as well.
     """
     with direct_transaction(dsn) as transaction:
-        found = transaction.execute(statement("find_admins"), (None, True))
+        found = transaction.execute(statement("find_admin"), (None, True))
         if not found:
             raise not_found("active administrator; `cms bootstrap` makes one")
         user, session, expires = found[0][0], str(uuid.uuid4()), datetime.now(UTC) + life

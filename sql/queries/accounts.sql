@@ -2,8 +2,8 @@
 -- Two processes that start together make one first admin.
 SELECT pg_advisory_xact_lock(hashtextextended('system_users', 0));
 
--- name: find_admins
--- The users of a role with admin_access, its own or a parent's: of all or of these ($1), any or active ones only ($2).
+-- name: find_admin
+-- One user of a role with admin_access, its own or a parent's: of all or of these ($1), any or an active one ($2).
 WITH RECURSIVE granting (id) AS (
     SELECT id
     FROM system_roles
@@ -17,7 +17,8 @@ SELECT users.id::text
 FROM system_users AS users
 JOIN granting ON granting.id = users.role
 WHERE ($1::uuid[] IS NULL OR users.id = ANY ($1::uuid[]))
-  AND (users.status = 'active' OR NOT $2::boolean);
+  AND (users.status = 'active' OR NOT $2::boolean)
+LIMIT 1;
 
 -- name: find_registering_admins
 -- The role of who registers, when it has admin_access, its own or a parent's.

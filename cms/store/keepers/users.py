@@ -46,7 +46,7 @@ def _before(fetch: Fetch, scene: Scene, drafts: Sequence[Draft], gone: Sequence[
     if scene.actor.policy.admin:
         return
     touched = [str(draft.key) for draft in drafts if not draft.new and _CREDENTIALS & draft.sent.keys()]
-    if fetch(statement("find_admins"), ([*touched, *gone], False)):
+    if fetch(statement("find_admin"), ([*touched, *gone], False)):
         raise forbidden()
 
 
@@ -70,7 +70,7 @@ def _ends_sessions(draft: Draft) -> bool:
 def keep_an_admin(fetch: Fetch) -> None:
     """Raise `Refused` UNPROCESSABLE_CONTENT when no active administrator would be left."""
     fetch(statement("lock_accounts"), ())
-    if not fetch(statement("find_admins"), (None, True)):
+    if not fetch(statement("find_admin"), (None, True)):
         raise unprocessable(LAST_ADMIN)
 
 
