@@ -17,7 +17,7 @@ from bench.rounds import Length, Tokens, compare
 from bench.stage import Stage, both, environment, login, prepared, sender, temporary_folder
 
 RESULTS = Path(__file__).with_name("results")
-QUICK, FULL = Length(3, 0.5), Length(9, 1.0)
+QUICK, FULL = Length(3, 0.5), Length(19, 0.5)
 QUICK_SIZES = (10_000, 100_000)
 
 
