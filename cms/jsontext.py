@@ -32,6 +32,12 @@ def loads(raw: str | bytes) -> object:
     return value
 
 
+def stored(text: str) -> object:
+    """Return the value of JSON text that PostgreSQL answered: a column may hold what `loads` would not let in."""
+    value: object = _DECODER.decode(text)
+    return value
+
+
 def first_of(text: str, start: int) -> tuple[object, int]:
     """Return the value that begins at `start` of a longer text, as `loads` does, and where it ends."""
     try:

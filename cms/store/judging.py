@@ -149,7 +149,7 @@ class Judge:
             return
         keys = [str(draft.key) for draft in drafts]
         text, values = contents(batch.collection, keys).numbered()
-        stored: dict[object, Any] = {key: jsontext.loads(row) for key, row in fetch(text, values)}
+        stored: dict[object, Any] = {key: jsontext.stored(row) for key, row in fetch(text, values)}
         for draft in drafts:
             before = stored.get(draft.key, {})
             given = replace(self._given(batch.collection, rules.tried, draft), creating=True)

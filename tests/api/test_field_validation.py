@@ -100,3 +100,13 @@ def test_a_condition_of_a_change_speaks_of_the_whole_item(stage: Stage, admin: C
         assert who.patch(f"{found.path}/4", {"note": "it lacked before"}).status == 200
         assert who.patch(f"{found.path}/3", {"free": True, "reason": "c"}).status == 200
         assert who.patch(f"{found.path}/3", {"free": False, "reason": None}).status == 200
+
+
+def test_a_condition_reads_whatever_an_item_holds(stage: Stage, admin: Client) -> None:
+    reason = field("reason", "string")
+    reason["meta"] = {"conditions": [{"rule": {"more": {"_nnull": True}}, "required": True}]}
+    found = table(admin, reason, field("more", "json"))
+    kept = r"""{"a": "\u0000", "b": "\ud800"}"""
+    stage.execute(f"INSERT INTO {found.name} (id, reason, more) VALUES (1, 'a', '{kept}')")
+    assert admin.patch(f"{found.path}/1", {"reason": "b"}).status == 200
+    assert admin.patch(f"{found.path}/1", {"reason": None}).codes == ["FAILED_VALIDATION"]
