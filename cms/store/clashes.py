@@ -15,8 +15,8 @@ from cms.store.border import Clash
 def clashes_told(collection: Collection, drafts: Sequence[Draft]) -> Iterator[None]:
     """Add the value, and the place where it was sent, to a refusal of the rows that are written inside.
 
-    A value that no row has sent is another's and is not told, nor is a secret; of several rows with the same the last
-    one is meant.
+    A value that no row has sent is another's or a preset's and is not told, nor is a secret; of several rows with the
+    same the last one is meant.
     """
     try:
         yield
@@ -28,7 +28,7 @@ def clashes_told(collection: Collection, drafts: Sequence[Draft]) -> Iterator[No
         sent = next((draft for draft in reversed(drafts) if draft.values.get(found.name) == clash.value), None)
         if sent is None:
             raise
-        told = {} if found.secret else {"value": clash.value}
+        told = {} if found.secret or found.name not in sent.sent else {"value": clash.value}
         faults = Faults()
         faults.add(replace(problem, extensions={**problem.extensions, **told}), sent.place)
         raise Clash(faults.found[0][1], clash.value) from clash

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.client import Answer, Client
+from tests.members import may, member
 from tests.things import Json, Stage, Table, field, table
 
 
@@ -197,5 +198,10 @@ def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(stage: Sta
     assert told(admin.post(shelves.path, nested)) == unique | {"index": 1, "path": ["books", 1, "title"]}
     missing = admin.post(books.path, [{"title": "s"}, {"shelf": 99}])
     assert told(missing) == {"code": "INVALID_FOREIGN_KEY", "index": 1, "path": ["shelf"], "value": "99"}
+    presets, own = {"title": "a (b)"}, may(books.name, "id", "shelf")
+    caller = member(stage, own, *(may(books.name, action=action, presets=presets) for action in ("create", "update")))
+    assert told(caller.post(books.path, {"shelf": None})) == unique | {"value": None}
+    assert told(caller.post(books.path, {"title": "a (b)"})) == unique
+    assert told(caller.patch(f"{books.path}/{books.add({})[0]['id']}", {"shelf": None})) == unique | {"value": None}
     stage.execute(f"INSERT INTO {shelves.name} VALUES (5); UPDATE {books.name} SET shelf = 5 WHERE id = 1")
     assert told(admin.delete(f"{shelves.path}/5"))["value"] is None
