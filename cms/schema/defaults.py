@@ -42,12 +42,15 @@ def default_of(field: Field, column: Column) -> object:
     return expression if literal is None else _typed(literal, field.type_name)
 
 
+def is_computed(column: Column) -> bool:
+    """Whether the default is an expression: what it makes is not known before the row is there."""
+    expression = _expression(column)
+    return expression is not None and _literal(expression) is None
+
+
 def is_own_expression(field: Field, column: Column) -> bool:
     """Whether the default is an expression of the database's that no client could have set."""
-    expression = _expression(column)
-    if expression is None or _literal(expression) is not None:
-        return False
-    return computed(field.type_name, expression) is None
+    return is_computed(column) and computed(field.type_name, _expression(column)) is None
 
 
 def computed(type_name: str, value: object) -> str | None:

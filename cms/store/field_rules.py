@@ -9,7 +9,7 @@ from cms.errors import Problem
 from cms.query.conditions import Condition, parse_conditions, state_of
 from cms.query.drafts import Draft
 from cms.query.validation import Given, Rule, failures, parse_field_rule
-from cms.schema.defaults import default_of
+from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field
 
 Json = Mapping[str, object]
@@ -17,16 +17,25 @@ Json = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class FieldRules:
-    """The rules of one collection, `tried` all of them, and the defaults of its columns, which they see."""
+    """The rules of one collection, `tried` all of them, and the defaults of its columns.
+
+    Rules see `defaults`; of `computed` ones they know only that there will be something.
+    """
 
     validations: tuple[Rule, ...]
     conditions: tuple[tuple[Field, tuple[Condition, ...]], ...]
     tried: tuple[Rule, ...]
     defaults: Json
+    computed: frozenset[str]
 
     def broken(self, values: Json, given: Given) -> list[Problem]:
         """Return what is wrong with the values of an item by the validations."""
         return [problem for rule in self.validations for problem in failures(rule, values, given)]
+
+    def lacking_new(self, values: Json, given: Given) -> list[Field]:
+        """Return what a new item lacks: what its default computes is there."""
+        unknown = self.computed - given.filled.keys()
+        return [found for found in self.lacking(values, given) if found.name not in unknown]
 
     def lacking(self, values: Json, given: Given) -> list[Field]:
         """Return the fields that a condition requires and that hold nothing."""
@@ -48,8 +57,10 @@ def field_rules(collection: Collection) -> FieldRules:
     )
     conditions = tuple((found, parse_conditions(meta)) for found, meta in told if meta.get("conditions"))
     tried = (*validations, *(one.rule for _, several in conditions for one in several))
-    defaults = {found.name: default_of(found, found.column) for found in collection.columns if found.column}
-    return FieldRules(validations, conditions, tried, defaults)
+    columns = [(found, found.column) for found in collection.columns if found.column]
+    computed = frozenset(found.name for found, column in columns if is_computed(column))
+    defaults = {found.name: default_of(found, column) for found, column in columns if found.name not in computed}
+    return FieldRules(validations, conditions, tried, defaults, computed)
 
 
 def filled(rules: FieldRules, draft: Draft) -> Json:

@@ -140,7 +140,7 @@ class Judge:
         values, given = self._payload(collection, draft), self._given(collection, rules.tried, draft)
         given = replace(given, filled=filled(rules, draft) if draft.new else {})
         told = rules.broken(values, replace(given, creating=False))
-        return told + ([missing(found) for found in rules.lacking(values, given)] if draft.new else [])
+        return told + ([missing(found) for found in rules.lacking_new(values, given)] if draft.new else [])
 
     def _mind(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:
         """Check what changes make of conditions, which speak of the whole item; what lacked already may go on."""

@@ -16,9 +16,9 @@ from cms.query.parse import Page, parse
 from cms.query.plan import plan
 from cms.query.shapes import shape_of
 from cms.query.statement import Statement, finish
-from cms.schema.defaults import default_of
+from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field, Kind
-from cms.schema.types import MASK, Family
+from cms.schema.types import MASK
 from cms.store.snapshot import Plan
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version
 
@@ -166,10 +166,8 @@ def _default(field: Field | None) -> object:
     """A default that only the database can compute is not there before the row is."""
     if field is None or field.column is None:
         return None
-    found = default_of(field, field.column)
-    if found is None or found == field.column.default or (found == "now()" and field.type.family is Family.MOMENT):
-        return None
-    return MASK if field.secret else found
+    found = None if is_computed(field.column) else default_of(field, field.column)
+    return MASK if field.secret and found is not None else found
 
 
 def by_key(query: Query, slot: Slot) -> Query:

@@ -110,3 +110,19 @@ def test_a_condition_reads_whatever_an_item_holds(stage: Stage, admin: Client) -
     stage.execute(f"INSERT INTO {found.name} (id, reason, more) VALUES (1, 'a', '{kept}')")
     assert admin.patch(f"{found.path}/1", {"reason": "b"}).status == 200
     assert admin.patch(f"{found.path}/1", {"reason": None}).codes == ["FAILED_VALIDATION"]
+
+
+def test_what_a_default_computes_is_not_tried_and_does_not_lack(stage: Stage, admin: Client) -> None:
+    asked = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
+    moment, key = field("moment", "timestamp", default_value="now()"), field("key", "uuid")
+    key["schema"] = {"default_value": "gen_random_uuid()"}
+    moment["meta"] = asked | {"validation": {"_lte": "$NOW"}}
+    key["meta"], word = asked | {"validation": {"_nnull": True}}, field("word", "string")
+    word["meta"] = asked | {"validation": {"_regex": "^[a-z]$"}}
+    found = table(admin, moment, key, word, field("free", "boolean"))
+    stage.execute(f"ALTER TABLE {found.name} ALTER word SET DEFAULT lower('A')")
+    assert [item["word"] for item in found.add({}, {"free": True})] == ["a", "a"]
+    wrong = {"free": True, "moment": None, "key": None, "word": None}
+    told = [(fault["field"], fault["type"]) for fault in admin.post(found.path, wrong).errors]
+    assert {("moment", "required"), ("key", "required"), ("word", "required")} <= set(told)
+    assert admin.post(found.path, {"moment": "2999-01-01T00:00:00Z"}).codes == ["FAILED_VALIDATION"]
