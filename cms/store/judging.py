@@ -111,11 +111,10 @@ class Judge:
 
     def _preset(self, grant: Grant, collection: Collection, draft: Draft) -> None:
         """Merge presets under the payload."""
-        unset = keeper_of(collection.name).unset
         for name, value in self._presets(grant).items():
             found = collection.fields.get(name)
             if found and found.column and name not in draft.sent:
-                if name in unset:
+                if name in keeper_of(collection.name).unset:
                     raise _refusing(grant, found, "no preset sets it")
                 draft.values[name] = None if value is None else _converted(grant, found, value)
                 draft.presets = {**draft.presets, name: value}
