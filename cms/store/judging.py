@@ -48,16 +48,16 @@ class Judge:
         self._fetch = fetch
         self._writer = Writer.now(scene.actor.user, scene.actor.role)
         self._known: dict[Current, tuple[object, ...]] = {}
+        self._of_change: dict[str, Duties] = {}
         self.licence = Licence(scene.actor.policy, scene.snapshot.catalogue)
 
     # The payload
 
     def complete(self, batch: Batch, faults: Faults) -> None:
-        """Fill and check the rows of a batch whose `new` is known."""
+        """Fill and check the rows of a batch whose `new` is known; changes that presets may add to only fill."""
         of_new: Duties | None = None
-        of_change: Duties | None = None
         rules, keeper = self._rules(batch.collection), keeper_of(batch.collection.name)
-        free = self.licence.policy.admin
+        free, preset = self.licence.policy.admin, self._presets_changes(batch.collection)
         for draft in batch.drafts:
             if not free:
                 self._permit_at_all(keeper, batch, draft)
@@ -66,15 +66,24 @@ class Judge:
                 problems = [] if free else self._permit_new(batch, draft)
                 problems += complete_new(draft.values, of_new)
             else:
-                of_change = of_change or duties_of_change(batch.collection, self._writer)
-                problems = complete_change(draft.values, of_change)
+                problems = complete_change(draft.values, self._duties(batch.collection))
+            if rules.tried and (draft.new or not preset):
+                problems += self._against(rules, batch.collection, draft)
+            if preset and not draft.new:
+                problems = []
             if keeper.checks:
                 problems += keeper.problems(draft, self._scene, batch.collection.name)
-            if rules.tried:
-                problems += self._against(rules, batch.collection, draft)
-            for problem in problems:
-                if problem.extensions.get("field") not in draft.refused:
-                    faults.add(problem, draft.place)
+            _tell(problems, draft, faults)
+
+    def _presets_changes(self, collection: Collection) -> bool:
+        """Tell whether a permission may add to changes, so that they are known only beside the rows that are there."""
+        return any(grant.presets for grant in self.licence.policy.granted(collection.name, "update"))
+
+    def _duties(self, collection: Collection) -> Duties:
+        """Return what rows need that change."""
+        if collection.name not in self._of_change:
+            self._of_change[collection.name] = duties_of_change(collection, self._writer)
+        return self._of_change[collection.name]
 
     def _permit_at_all(self, keeper: Keeper, batch: Batch, draft: Draft) -> None:
         """Refuse others than administrators what only those write; a key alone writes nothing."""
@@ -217,6 +226,15 @@ class Judge:
             faults.add(problem, draft.place)
         for grant in reversed(passing):  # of two presets for one field the first counts
             self._preset(grant, batch.collection, draft)
+        if self._presets_changes(batch.collection):
+            self._complete_preset(batch.collection, draft, faults)
+
+    def _complete_preset(self, collection: Collection, draft: Draft, faults: Faults) -> None:
+        """Fill and check a change once its presets are there."""
+        rules, problems = self._rules(collection), complete_change(draft.values, self._duties(collection))
+        if rules.tried:
+            problems += self._against(rules, collection, draft)
+        _tell(problems, draft, faults)
 
     def permit_removal(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
         """Check that rows may be deleted."""
@@ -294,6 +312,13 @@ class Judge:
         predicates = [resolved(rule, collection, catalogue) for rule in rules]
         text, values = gate(collection, list(dict.fromkeys(keys)), predicates, lock=lock).numbered()
         return fetch(text, bound(values, Context((), actor.user, actor.role)))
+
+
+def _tell(problems: Iterable[Problem], draft: Draft, faults: Faults) -> None:
+    """Keep what is wrong with a row, but for fields whose values are known to be no good."""
+    for problem in problems:
+        if problem.extensions.get("field") not in draft.refused:
+            faults.add(problem, draft.place)
 
 
 def _keys_under(rule: Filter, by_rule: list[tuple[Filter, list[str]]]) -> list[str]:

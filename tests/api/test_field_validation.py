@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.client import Client
+from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
 
@@ -126,3 +126,41 @@ def test_what_a_default_computes_is_not_tried_and_does_not_lack(stage: Stage, ad
     told = [(fault["field"], fault["type"]) for fault in admin.post(found.path, wrong).errors]
     assert {("moment", "required"), ("key", "required"), ("word", "required")} <= set(told)
     assert admin.post(found.path, {"moment": "2999-01-01T00:00:00Z"}).codes == ["FAILED_VALIDATION"]
+
+
+def test_presets_of_changes_keep_the_rules_of_fields(stage: Stage, admin: Client) -> None:
+    level, told = field("level", "integer"), field("told", "string")
+    level["meta"], told["meta"] = {"validation": {"_lte": 3}}, {"validation": {"_submitted": True}}
+    firm, when = field("firm", "string", is_nullable=False, default_value="x"), field("changed", "timestamp")
+    when["meta"] = {"special": ["date-updated"]}
+    found = table(admin, field("name", "string"), level, told, firm, when)
+    found.add({"name": "a", "level": 1, "told": "b"})
+
+    def patched(**presets: object) -> list[tuple[object, object]]:
+        own = may(found.name, "id", "name", action="update", presets=presets)
+        answers = [
+            member(stage, may(found.name), own | {"permissions": rule}).patch(*change)
+            for rule in (None, {"id": {"_eq": 1}})
+            for change in (
+                (f"{found.path}/1", {"name": "c"}),
+                (found.path, {"keys": [1], "data": {"name": "c"}}),
+                (found.path, [{"id": 1, "name": "c"}]),
+            )
+        ]
+        told = [[(fault["field"], fault["type"]) for fault in _faults(answer)] for answer in answers]
+        assert told == [told[0]] * 6
+        return told[0]
+
+    assert patched(level=9, told="c") == [("level", "lte")]
+    assert patched(firm=None, told="c") == [("firm", "required")]
+    assert patched(level=3) == [("told", "submitted")]
+    assert patched(level=3, told="c", changed="2001-01-01T00:00:00Z") == []
+    (item,) = found.get().data
+    assert (item["level"], item["told"]) == (3, "c")
+    assert item["changed"] > "2026"
+    assert admin.patch(f"{found.path}/1", {"level": 4, "firm": None}).codes == ["FAILED_VALIDATION"] * 3
+
+
+def _faults(answer: Answer) -> list[Json]:
+    assert answer.status in (200, 422)
+    return answer.errors if answer.status == 422 else []
