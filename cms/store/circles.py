@@ -13,7 +13,8 @@ from cms.query.drafts import Batch, Draft
 from cms.query.walk import links_from
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import Values
-from cms.store.rows import Session, alike, change_rows
+from cms.store.clashes import clashes_told
+from cms.store.rows import Session, Written, alike, change_rows
 
 
 @dataclass(slots=True)
@@ -44,10 +45,15 @@ class Circles:
                     if draft.values.get(name) in self.coming[target]:
                         self._keep(collection, draft, name)
 
-    def close(self, session: Session) -> None:
-        """Write what was held back."""
+    def close(self, session: Session) -> Iterator[tuple[Draft, Written]]:
+        """Write what was held back, and yield each row with what was written of it."""
         for name, rows in self.late.items():
-            change_rows(session, self.catalogue.collections[name], [(str(row.key), late) for row, late in rows.items()])
+            collection = self.catalogue.collections[name]
+            for row, late in rows.items():
+                row.values.update(late)
+            with clashes_told(collection, list(rows)):
+                written = change_rows(session, collection, [(str(row.key), late) for row, late in rows.items()])
+            yield from zip(rows, written, strict=True)
 
     def _pointers(self, collection: Collection) -> Iterator[tuple[str, str]]:
         for name, link in links_from(self.catalogue, collection):

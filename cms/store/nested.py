@@ -36,7 +36,7 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
     trail = Trail(Circles(session.scene.snapshot.catalogue))
     trail.circles.expect(_batches(root))
     _write(session, root, trail)
-    trail.circles.close(session)
+    _note_late(session, trail)
     _link_revisions(session, trail)
     _check(session, root)
     return [str(draft.key) for draft in root.drafts]
@@ -108,6 +108,13 @@ def _write_rows(session: Session, batch: Batch, trail: Trail) -> None:
 def _note(drafts: list[Draft], written: list[Written], trail: Trail) -> None:
     for draft, (key, revision) in zip(drafts, written, strict=True):
         draft.key, draft.revision = key, revision
+        if draft.above and revision is not None:
+            trail.parents.append((revision, draft.above))
+
+
+def _note_late(session: Session, trail: Trail) -> None:
+    for draft, (_, revision) in trail.circles.close(session):
+        draft.revision = draft.revision or revision
         if draft.above and revision is not None:
             trail.parents.append((revision, draft.above))
 

@@ -54,6 +54,8 @@ def test_an_object_may_point_to_the_item_that_holds_it(admin: Client, host: str)
     ]
     last = admin.get(f"/items/players/{player}/revisions?sort=-id&limit=1").data[0]
     assert (last["delta"], last["data"]["team"]) == ({"team": team}, team)
+    around = admin.get(f"/items/teams/{team}/revisions").data[0]["id"]
+    assert [one["parent"] for one in admin.get(f"/items/players/{player}/revisions").data] == [around, around]
 
 
 def test_an_item_may_point_to_a_row_of_its_list(admin: Client, host: str) -> None:
@@ -64,6 +66,12 @@ def test_an_item_may_point_to_a_row_of_its_list(admin: Client, host: str) -> Non
     other, second = str(uuid4()), str(uuid4())
     changed = {"captain": second, "players": {"create": [{"id": second, "guest_of": other}]}, "above": {"id": other}}
     assert admin.patch(f"/items/teams/{team}?fields=captain.id", changed).data == {"captain": {"id": second}}
+    third = str(uuid4())
+    changed = {"captain": third, "players": {"create": [{"id": third, "guest_of": host}]}}
+    assert admin.patch(f"/items/teams/{team}?fields=captain.id", changed).data == {"captain": {"id": third}}
+    revisions = admin.get(f"/items/teams/{team}/revisions?sort=-id&limit=1").data
+    assert revisions[0]["delta"] == {"captain": third}
+    assert admin.get(f"/items/players/{third}/revisions").data[0]["parent"] == revisions[0]["id"]
 
 
 def test_a_row_that_is_there_may_point_to_the_new_one(admin: Client, host: str) -> None:
@@ -94,6 +102,17 @@ def test_where_the_column_takes_no_null_there_is_no_circle(stage: Stage, admin: 
     assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_FOREIGN_KEY"], "guest_of")
     assert admin.get(f"/items/teams/{team}").status == 404
     assert stage.value("SELECT count(*) FROM system_activity") == before
+
+
+def test_a_clash_of_what_was_held_back_is_told_with_its_place(stage: Stage, admin: Client) -> None:
+    stage.execute("CREATE UNIQUE INDEX one_captaincy ON teams (captain)")
+    player, host = str(uuid4()), {"id": str(uuid4())}
+    teams = [{"captain": player}, {"captain": player, "players": [{"id": player, "guest_of": host}]}]
+    answer = admin.post("/items/teams", teams)
+    stage.execute("DROP INDEX one_captaincy")
+    fault = answer.errors[0]
+    assert (fault["code"], fault["value"], fault["index"]) == ("RECORD_NOT_UNIQUE", player, 1)
+    assert fault["path"] == ["captain"]
 
 
 def test_rules_hold_for_what_the_circle_has_become(stage: Stage, host: str) -> None:
