@@ -76,13 +76,13 @@ class Reader:
         if set(map(type, items)) != {dict} or len(set(map(tuple, items))) != 1:  # type: ignore[arg-type]
             return None
         names: tuple[str, ...] = tuple(items[0])  # type: ignore[arg-type]
-        converters = [self._column_converter(name) for name in names]
+        converters = [convert for name in names if (convert := self._column_converter(name))]
+        if not names or len(converters) < len(names):
+            return None
         columns = zip(*(item.values() for item in items), strict=True)  # type: ignore[attr-defined]
         try:
-            texts = [convert(values) for convert, values in zip(converters, columns, strict=True) if convert]
+            texts = [convert(values) for convert, values in zip(converters, columns, strict=True)]
         except ValueError:
-            return None
-        if not names or len(texts) < len(names):
             return None
         return [dict(zip(names, row)) for row in zip(*texts)]  # noqa: B905  (they are equally long)
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cms.query.arrays import array
+from cms.schema import payload
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.model import Column as Stored
 from cms.schema.payload import Reader
@@ -97,6 +98,15 @@ def test_other_items_are_read_one_by_one(several: list[list[dict[str, object]]])
     if found is not None:
         assert found == [entry.values for entry in entries]
         assert not any(entry.nested or entry.problems for entry in entries)
+
+
+def test_items_that_are_read_one_by_one_are_not_read_by_columns_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(values: Sequence[object]) -> Sequence[str | None]:
+        raise AssertionError("read in vain")
+
+    monkeypatch.setattr(payload, "column_converter", lambda found, one: refuse)
+    assert reader().read_alike([{"title": "a", "many": []}] * 2) is None
+    assert reader().read_alike([{"title": "a", "password": "b"}] * 2) is None
 
 
 CELLS = ("", "a", "'a", "'=a", "=a", "7", "07", "-7", "1.5", "٧", "x" * 18, "1" * 17, "1" * 18, "[1]", "{", "{}", "\n")
