@@ -33,7 +33,7 @@ from tests.model.test_rights import give
 from tests.things import Stage, staged
 
 SCHEMAS = 4
-WRITES_FOR_EACH = 9
+WRITES_FOR_EACH = 6
 ROLES_FOR_EACH = 3
 writes_for_each = settings(reads.cases_for_each, max_examples=WRITES_FOR_EACH, phases=[Phase.generate])
 

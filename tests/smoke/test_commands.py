@@ -158,10 +158,10 @@ def test_the_demo_asks_no_proxy(ready: Path) -> None:
         with ThreadPoolExecutor() as threads:
             running = threads.submit(command, ready, "demo", "--url", url, http_proxy=proxy, no_proxy="")
             connection, _ = service.accept()
+            service.close()  # before the answer, which brings the next connection
             with connection:
                 assert connection.recv(1000).startswith(b"GET /collections/continents ")
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
-            service.close()
             assert running.result().stdout.startswith("Error: Nothing answers at ")
 
 
