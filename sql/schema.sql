@@ -450,7 +450,6 @@ COMMENT ON COLUMN system_revisions.parent IS 'The revision of the write that thi
 CREATE FUNCTION system_held(kind anyelement, held json, names text[]) RETURNS SETOF anyelement
     LANGUAGE plpgsql STABLE ROWS 1 COST 5000 AS $$
 DECLARE
-    found kind%TYPE;
     name text;
     value json;
     picked text := '';
@@ -462,8 +461,7 @@ BEGIN
         END IF;
         picked := concat(picked, ',', to_json(name), ':', value);
     END LOOP;
-    found := json_populate_record(kind, concat('{', substr(picked, 2), '}')::json);
-    RETURN NEXT found;
+    RETURN NEXT json_populate_record(kind, concat('{', substr(picked, 2), '}')::json);
 EXCEPTION
     -- A column that has another type by now: what the revision holds is no item of this kind.
     WHEN data_exception OR integrity_constraint_violation THEN
