@@ -172,8 +172,9 @@ class Walker:
             return self._function(pick, found, view)
         link = link_of(self.catalogue, view.collection, pick.name.field)
         if pick.nested is None and not (link and link.to_many):
-            if found.column is None:
-                raise self._unknown(view, found.name)
+            astray = ":" in pick.name.field and (link is None or not self._goes(link, view))
+            if found.column is None or astray:
+                raise self._unknown(view, pick.name.field)
             return replace(pick, name=self._named(replace(pick.name, field=pick.name.bare), view))
         if link is None:
             raise self._unknown(view, found.name, because="it leads to no other collection")

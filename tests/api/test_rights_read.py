@@ -216,3 +216,15 @@ def test_no_fields_is_no_field(library: Library) -> None:
 def test_an_export_obeys_the_same_rule(library: Library) -> None:
     caller = library.member(may(library.books.name, "id", permissions=PUBLISHED))
     assert caller.get(library.books.path, export="csv").text.split() == ["id", "1", "3"]
+
+
+def test_a_collection_behind_a_field_is_named_only_where_it_is_there(stage: Stage, admin: Client) -> None:
+    seen, hidden, any_of = table(admin), table(admin), table(admin, field("item", "string"), field("kind", "string"))
+    meta = {"one_collection_field": "kind", "one_allowed_collections": [seen.name, hidden.name]}
+    relation = {"collection": any_of.name, "field": "item", "related_collection": None, "meta": meta}
+    assert admin.post("/relations", relation).status == 200
+    caller = member(stage, may(any_of.name), may(seen.name))
+    for name, told, to_admin in ((seen.name, 200, 200), (hidden.name, 403, 200), ("nowhere", 403, 400)):
+        for asked in (f"fields=item:{name}", f"fields=other&alias[other]=item:{name}"):
+            assert (caller.get(f"{any_of.path}?{asked}").status, asked) == (told, asked)
+            assert (admin.get(f"{any_of.path}?{asked}").status, asked) == (to_admin, asked)
