@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import logging
 import re
 import time
 from typing import Any
@@ -12,6 +11,7 @@ import falcon
 
 from cms.auth.tokens import claims_of, invalid_token, session_of
 from cms.http.cookies import session_cookie
+from cms.http.logs import log_request
 from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.problems import with_search
 from cms.http.request import caller_of
@@ -20,8 +20,6 @@ from cms.store.snapshot import Bounded
 from cms.store.store import ANONYMOUS, Identity
 
 TOKENS_KEPT = 5_000
-
-log = logging.getLogger("cms.access")
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
@@ -93,15 +91,12 @@ class Accounting:
             response.set_header("Vary", "Origin")
         if request.method == "OPTIONS" and (allowed := response.get_header("Allow")):
             response.set_header("Allow", with_search(allowed))
-        if log.isEnabledFor(logging.INFO):
-            self._write(request, response)
-
-    def _write(self, request: falcon.Request, response: falcon.Response) -> None:
-        facts = {
-            "request": request.context.id,
-            "method": request.context.method,
-            "path": request.path,
-            "status": response.status_code,
-            "ms": round((time.perf_counter() - request.context.began) * 1000, 2),
-        }
-        log.info("%s %s %s", request.context.method, request.path, response.status_code, extra=facts)
+        log_request(
+            {
+                "request": request.context.id,
+                "method": request.context.method,
+                "path": request.path,
+                "status": response.status_code,
+                "ms": round((time.perf_counter() - request.context.began) * 1000, 2),
+            }
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -53,7 +52,7 @@ class Context:
         It is not told before a resource asks: a client that sends an old token with every request could not
         log in again if /auth/login minded it.
         """
-        return replace(self._identify(), caller=self.caller) if self._identify else ANONYMOUS
+        return self._identify().calling_from(self.caller) if self._identify else ANONYMOUS
 
 
 class Request(falcon.Request):

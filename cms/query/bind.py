@@ -35,12 +35,16 @@ def bound(values: Sequence[object], context: Context) -> list[object]:
 
 
 def _fill(bind: Bind, context: Context) -> object:
+    operand = bind.operand
     try:
-        found = _resolved(bind.operand, context)
+        if type(operand) is Slot:  # what nearly all of them are
+            found = context.literals[operand.index]
+        else:
+            found = _resolved(operand, context)
         if isinstance(found, tuple):
             values = (_resolved(item, context) for item in found)
             return bind.convert([value for value in values if value is not None])
-        return None if found is None and isinstance(bind.operand, Current) else bind.convert(found)
+        return None if found is None and isinstance(operand, Current) else bind.convert(found)
     except ValueError as error:
         raise invalid_query(f"{bind.label}: {error}", place=bind.label) from None
 

@@ -163,18 +163,26 @@ class Faults:
             raise Refused(problem for _, problem in sorted(self.found, key=lambda fault: fault[0]))
 
 
-Names = Callable[[Collection, Expects], frozenset[str] | None]
-"""The fields of a collection that the caller may name for a row; None is all, for who is told which there are."""
+Readers = Callable[[Collection, Expects], Reader]
+"""What reads items of a collection for this caller."""
+
+
+def reader_of(catalogue: Catalogue, collection: Collection, names: frozenset[str] | None) -> Reader:
+    """Return what reads items of a collection for a caller who may name these fields; None is all of them."""
+
+    def relates(name: str) -> bool:
+        return bool(link_of(catalogue, collection, name) or arms_of(catalogue, collection, name))
+
+    return Reader(collection, relates, names=names)
 
 
 class Drafter:
     """Reads one payload; raises `Refused` at once only for what is hidden, or goes too deep."""
 
-    def __init__(self, catalogue: Catalogue, *, depth: int, names: Names) -> None:
+    def __init__(self, catalogue: Catalogue, *, depth: int, readers: Readers) -> None:
         self._catalogue = catalogue
         self._depth = depth
-        self._names = names
-        self._readers: dict[tuple[str, Expects], Reader] = {}
+        self._reader = readers
         self.faults = Faults()
 
     def root(self, collection: Collection, items: Sequence[object], expects: Expects) -> Batch:
@@ -197,7 +205,7 @@ class Drafter:
         link = link_of(self._catalogue, batch.collection, f"{told.field}:{target}") if target else None
         if link:
             self._attach_one(batch, told.draft, told.field, told.item, link)
-        elif target and self._names(batch.collection, Expects.EITHER) is not None:
+        elif target and not self._reader(batch.collection, Expects.EITHER).told:
             raise forbidden()  # as for a collection that is hidden
         else:
             reason = f'"{told.told_by}" must say to which collection it belongs'
@@ -236,17 +244,6 @@ class Drafter:
         if any(not isinstance(value, Mapping) or value.keys() <= _CHANGES.keys() for value in entry.nested.values()):
             self.faults.add(invalid("it is there twice", batch.collection.name), draft.place)
         return first
-
-    def _reader(self, collection: Collection, expects: Expects) -> Reader:
-        place = collection.name, expects
-        if place not in self._readers:
-            names = self._names(collection, expects)
-            self._readers[place] = Reader(collection, self._relates(collection), names=names)
-        return self._readers[place]
-
-    def _relates(self, collection: Collection) -> Callable[[str], bool]:
-        catalogue = self._catalogue
-        return lambda name: bool(link_of(catalogue, collection, name) or arms_of(catalogue, collection, name))
 
     def _attach(self, batch: Batch, draft: Draft, entry: Entry) -> None:
         for name, value in entry.nested.items():

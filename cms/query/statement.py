@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cms.query.resolved import Output, ReadPlan, Shown, paths_of
@@ -31,6 +31,15 @@ class Statement:
     fields: tuple[Field | None, ...] = ()
     searches: bool = False
     """Whether the best plan hangs on the word that is searched."""
+    _keys: tuple[str, ...] | None = field(init=False)
+    """The columns of an item in which nothing is nested."""
+    _behind: int = field(init=False)
+    """The first column behind the outputs; a row without outputs holds one NULL in their place."""
+
+    def __post_init__(self) -> None:
+        flat = all(len(path) == 1 for path in self.paths)
+        object.__setattr__(self, "_keys", tuple(path[0] for path in self.paths) if flat else None)
+        object.__setattr__(self, "_behind", max(len(self.paths), 1))
 
     def version(self, rows: Sequence[Row]) -> Version:
         """Return the counters under which the rows were read."""
@@ -41,19 +50,13 @@ class Statement:
         """Return the rows as items, with nested parts as ready JSON."""
         if rows[0][self._behind + 2] is None:
             return []
-        if all(len(path) == 1 for path in self.paths):
-            keys = [path[0] for path in self.paths]
+        if (keys := self._keys) is not None:
             return [dict(zip(keys, row, strict=False)) for row in rows]
         return [self._nested(row) for row in rows]
 
     def meta(self, rows: Sequence[Row]) -> dict[str, int]:
         """Return the counts that were asked for."""
         return dict(zip(self.counts, rows[0][self._behind + 3 :], strict=True))
-
-    @property
-    def _behind(self) -> int:
-        """The first column behind the outputs; a row without outputs holds one NULL in their place."""
-        return max(len(self.paths), 1)
 
     def _nested(self, row: Row) -> dict[str, Any]:
         item: dict[str, Any] = {}

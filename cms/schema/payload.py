@@ -37,7 +37,7 @@ class TooLong(ValueError):
 
 
 class Reader:
-    """Reads items of one collection; what its fields need is found once for all of them.
+    """Reads items of one collection; what its fields need is found once for all of them, in whichever call they come.
 
     `relates` tells whether a field leads to other items. `names` are the fields that may be named: any other is
     hidden, whether it is there or not. None is all of them, for a caller who is told what is not there.
@@ -50,6 +50,11 @@ class Reader:
         self._relates = relates
         self._names = names
         self._converters: dict[str, Converter] = {}
+
+    @property
+    def told(self) -> bool:
+        """Whether this caller is told what is not there."""
+        return self._names is None
 
     def read(self, item: object) -> Entry:
         """Return what an item says; raises `Refused` FORBIDDEN for a field that is hidden from this caller."""

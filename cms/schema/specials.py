@@ -32,11 +32,11 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Duties:
-    """What is to be seen to in every row of a batch, found once: most fields have nothing of it."""
+    """What is to be seen to in every row of a collection that is made, or that changes: most fields have nothing."""
 
     key: Field | None
-    stamps: Values
-    optional_stamps: Values
+    stamped: tuple[tuple[Field, str], ...]
+    """The fields that fill themselves, each with its kind: date, user, role."""
     unsendable: tuple[str, ...]
     uuids: tuple[str, ...]
     counting: tuple[str, ...]
@@ -45,20 +45,33 @@ class Duties:
     """What must not be null, each with what it counts as when nothing is said of it: null where it is required."""
 
 
-def duties_of_new(collection: Collection, writer: Writer) -> Duties:
-    """Return what new rows need."""
-    return _duties(collection, writer, _ON_CREATE)
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """What the fields that fill themselves hold in the rows of one writer, in all or in those that name them."""
+
+    always: Values
+    where_named: Values
 
 
-def duties_of_change(collection: Collection, writer: Writer) -> Duties:
-    """Return what rows need that change."""
-    return _duties(collection, writer, _ON_UPDATE)
+UNSTAMPED = Stamps({}, {})
 
 
-def complete_new(values: Values, duties: Duties) -> list[Problem]:
+def duties_of(collection: Collection, *, new: bool) -> Duties:
+    """Return what rows need that are made, or that change."""
+    return _duties(collection, _ON_CREATE if new else _ON_UPDATE)
+
+
+def stamps_of(duties: Duties, writer: Writer) -> Stamps:
+    """Return what fills the fields that fill themselves; somebody without a user or role leaves what must be there."""
+    said = [(found, _stamp(found, kind, writer)) for found, kind in duties.stamped]
+    always = {found.name: value for found, value in said if value is not None or _is_nullable(found)}
+    return Stamps(always, {found.name: value for found, value in said if found.name not in always})
+
+
+def complete_new(values: Values, duties: Duties, stamps: Stamps) -> list[Problem]:
     """Fill what a new row gets by itself, and return which required fields are missing."""
     _drop(values, duties)
-    _fill(values, duties)
+    _fill(values, stamps)
     for name in duties.uuids:
         if values.get(name) is None:
             values[name] = str(uuid.uuid4())
@@ -72,11 +85,11 @@ def complete_new(values: Values, duties: Duties) -> list[Problem]:
     return [missing(found) for found, unsaid in duties.needed if values.get(found.name, unsaid) is None]
 
 
-def complete_change(values: Values, duties: Duties) -> list[Problem]:
+def complete_change(values: Values, duties: Duties, stamps: Stamps) -> list[Problem]:
     """Stamp a row that changes, and return which fields are null that must not be."""
     _drop(values, duties)
     if len(values) > (duties.key is not None and duties.key.name in values):
-        _fill(values, duties)
+        _fill(values, stamps)
     return [missing(found) for found, _ in duties.needed if values.get(found.name, "") is None]
 
 
@@ -86,19 +99,17 @@ def _drop(values: Values, duties: Duties) -> None:
         values.pop(name, None)
 
 
-def _fill(values: Values, duties: Duties) -> None:
+def _fill(values: Values, stamps: Stamps) -> None:
     """Write what is the service's to write, whatever the client sent: nobody can write in another's name."""
-    values.update(duties.stamps)
-    for name, said in duties.optional_stamps.items():
+    values.update(stamps.always)
+    for name, said in stamps.where_named.items():
         if name in values:
             values[name] = said
 
 
-def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> Duties:
+def _duties(collection: Collection, markers: frozenset[str]) -> Duties:
     key = collection.key if collection.primary_key else None
     fields = [found for found in collection.columns if found is key or not (found.column and found.column.generated)]
-    stamped = [(found, _stamp(found, writer, markers)) for found in fields if markers.intersection(found.special)]
-    always = {found.name: said for found, said in stamped if said is not None or _is_nullable(found)}
     others = (_ON_CREATE | _ON_UPDATE) - markers
 
     def can_wait(found: Field) -> bool:
@@ -106,8 +117,7 @@ def _duties(collection: Collection, writer: Writer, markers: frozenset[str]) -> 
 
     return Duties(
         key=key,
-        stamps=always,
-        optional_stamps={found.name: said for found, said in stamped if found.name not in always},
+        stamped=tuple((found, _kind(found, markers)) for found in fields if markers.intersection(found.special)),
         unsendable=tuple(found.name for found in fields if others.intersection(found.special) and can_wait(found)),
         uuids=_names(fields, lambda found: "uuid" in found.special),
         counting=_names(fields, _counts_up),
@@ -129,8 +139,11 @@ _ON_CREATE = frozenset({"date-created", "user-created", "role-created"})
 _ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
 
 
-def _stamp(found: Field, writer: Writer, markers: frozenset[str]) -> str | None:
-    kind = next(iter(markers.intersection(found.special))).partition("-")[0]
+def _kind(found: Field, markers: frozenset[str]) -> str:
+    return next(iter(markers.intersection(found.special))).partition("-")[0]
+
+
+def _stamp(found: Field, kind: str, writer: Writer) -> str | None:
     if kind == "date":
         return _moment(found, writer.moment)
     return writer.user if kind == "user" else writer.role

@@ -25,6 +25,7 @@ from cms.schema.geojson import is_geometry
 M = TypeVar("M", date, time, datetime)
 
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
+_KEY = re.compile(r"[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMERIC_DIGITS_BEFORE, _NUMERIC_DIGITS_BEHIND = 131_072, 16_383
 
@@ -80,6 +81,8 @@ def parse_uuid(value: object) -> str:
 def parse_integer(value: object) -> str:
     if type(value) is int and -(2**63) <= value < 2**63:  # what nearly all of them are
         return str(value)
+    if type(value) is str and _KEY.fullmatch(value):  # and those in the address of an item
+        return value
     number = _number(value, "it must be a whole number")
     if not -(2**63) <= number < 2**63:
         raise OutOfRange("it is out of range")

@@ -15,10 +15,10 @@ from cms.access.guard import view_of, writable
 from cms.errors import Problem, invalid_payload, not_found
 from cms.query import write
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
-from cms.query.drafts import Batch, Drafter, Expects, Place
+from cms.query.drafts import Batch, Drafter, Expects, Place, reader_of
 from cms.query.parse import PARAMETERS, Page, parse
 from cms.schema.model import Collection
-from cms.schema.payload import invalid
+from cms.schema.payload import Reader, invalid
 from cms.store import direct
 from cms.store.clashes import clashes_told
 from cms.store.database import Transaction
@@ -76,10 +76,17 @@ class Call:
         return Session(self.store, transaction, self.scene, self.caller, self.judge, self.act)
 
     def drafter(self) -> Drafter:
-        def names(collection: Collection, expects: Expects) -> frozenset[str] | None:
-            return self.judge.licence.names(collection, _ACTIONS[expects])
+        snapshot, licence = self.scene.snapshot, self.judge.licence
 
-        return Drafter(self.scene.snapshot.catalogue, depth=self.store.depth, names=names)
+        def reader(collection: Collection, expects: Expects) -> Reader:
+            def make() -> Reader:
+                names = licence.names(collection, _ACTIONS[expects])
+                return reader_of(snapshot.catalogue, collection, names)
+
+            found: Reader = snapshot.kept.get(("reader", collection.name, expects, licence.policy), make)
+            return found
+
+        return Drafter(snapshot.catalogue, depth=self.store.depth, readers=reader)
 
     def completed(self, drafter: Drafter, root: Batch) -> None:
         """Complete the rows of a root; refuse at once when nothing else is to be looked at."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from cms import jsontext
@@ -27,7 +28,17 @@ from cms.query.validation import Given, Rule, failures, paths_of
 from cms.query.walk import link_of
 from cms.schema.model import Collection, Field
 from cms.schema.payload import converter
-from cms.schema.specials import Duties, Writer, complete_change, complete_new, duties_of_change, duties_of_new, missing
+from cms.schema.specials import (
+    UNSTAMPED,
+    Duties,
+    Stamps,
+    Writer,
+    complete_change,
+    complete_new,
+    duties_of,
+    missing,
+    stamps_of,
+)
 from cms.store.callers import values_of
 from cms.store.field_rules import FieldRules, field_rules, filled
 from cms.store.keepers import keeper_of
@@ -46,27 +57,25 @@ class Judge:
         self._store = store
         self._scene = scene
         self._fetch = fetch
-        self._writer = Writer.now(scene.actor.user, scene.actor.role)
         self._known: dict[Current, tuple[object, ...]] = {}
-        self._of_change: dict[str, Duties] = {}
+        self._seen_to: dict[tuple[str, bool], tuple[Duties, Stamps]] = {}
         self.licence = Licence(scene.actor.policy, scene.snapshot.catalogue)
 
     # The payload
 
     def complete(self, batch: Batch, faults: Faults) -> None:
         """Fill and check the rows of a batch whose `new` is known; changes that presets may add to only fill."""
-        of_new: Duties | None = None
         rules, keeper = self._rules(batch.collection), keeper_of(batch.collection.name)
         free, preset = self.licence.policy.admin, self._presets_changes(batch.collection)
+        of_new, of_change = (self._duties(batch.collection, new=new) for new in (True, False))
         for draft in batch.drafts:
             if not free:
                 self._permit_at_all(keeper, batch, draft)
             if draft.new:
-                of_new = of_new or duties_of_new(batch.collection, self._writer)
                 problems = [] if free else self._permit_new(batch, draft)
-                problems += complete_new(draft.values, of_new)
+                problems += complete_new(draft.values, *of_new)
             else:
-                problems = complete_change(draft.values, self._duties(batch.collection))
+                problems = complete_change(draft.values, *of_change)
             if rules.tried and (draft.new or not preset):
                 problems += self._against(rules, batch.collection, draft)
             if preset and not draft.new:
@@ -79,11 +88,20 @@ class Judge:
         """Tell whether a permission may add to changes, so that they are known only beside the rows that are there."""
         return any(grant.presets for grant in self.licence.policy.granted(collection.name, "update"))
 
-    def _duties(self, collection: Collection) -> Duties:
-        """Return what rows need that change."""
-        if collection.name not in self._of_change:
-            self._of_change[collection.name] = duties_of_change(collection, self._writer)
-        return self._of_change[collection.name]
+    @cached_property
+    def _writer(self) -> Writer:
+        """Who writes; all rows of a call are of one moment."""
+        return Writer.now(self._scene.actor.user, self._scene.actor.role)
+
+    def _duties(self, collection: Collection, *, new: bool) -> tuple[Duties, Stamps]:
+        """Return what rows need that are made, or that change, and what this writer's stamps are."""
+        found = self._seen_to.get((collection.name, new))
+        if found is None:
+            kept, key = self._scene.snapshot.kept, ("duties", collection.name, new)
+            duties: Duties = kept.get(key, lambda: duties_of(collection, new=new))
+            stamps = stamps_of(duties, self._writer) if duties.stamped else UNSTAMPED
+            found = self._seen_to[collection.name, new] = duties, stamps
+        return found
 
     def _permit_at_all(self, keeper: Keeper, batch: Batch, draft: Draft) -> None:
         """Refuse others than administrators what only those write; a key alone writes nothing."""
@@ -140,7 +158,7 @@ class Judge:
     # The rules of fields
 
     def _rules(self, collection: Collection) -> FieldRules:
-        found: FieldRules = self._scene.snapshot.rules.get(collection.name, lambda: field_rules(collection))
+        found: FieldRules = self._scene.snapshot.kept.get(("rules", collection.name), lambda: field_rules(collection))
         return found
 
     def _against(self, rules: FieldRules, collection: Collection, draft: Draft) -> list[Problem]:
@@ -231,7 +249,7 @@ class Judge:
 
     def _complete_preset(self, collection: Collection, draft: Draft, faults: Faults) -> None:
         """Fill and check a change once its presets are there."""
-        rules, problems = self._rules(collection), complete_change(draft.values, self._duties(collection))
+        rules, problems = self._rules(collection), complete_change(draft.values, *self._duties(collection, new=False))
         if rules.tried:
             problems += self._against(rules, collection, draft)
         _tell(problems, draft, faults)

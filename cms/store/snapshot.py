@@ -85,7 +85,8 @@ class Snapshot:
     plans: Bounded[Hashable, Statement] = field(
         default_factory=lambda: Bounded(PLANS_KEPT, room=PLANS_ROOM, weigh=lambda statement: len(statement.text))
     )
-    rules: Bounded[str, Any] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+    kept: Bounded[Hashable, Any] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+    """What writes have found out of a collection: its rules, its duties, the readers of its items."""
 
 
 class Snapshots:

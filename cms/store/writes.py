@@ -138,8 +138,8 @@ def _call(
 
     def planned(scene: Scene) -> Job[T]:
         call = call_on(store, scene, identity.caller, (name, _NOTHING_ASKED), aim, store.database.fetch)
-        said = parse_query_string(query_string, store.page) if query_string else _NOTHING_ASKED
-        return plan(replace(call, said=said))
+        asked = replace(call, said=parse_query_string(query_string, store.page)) if query_string else call
+        return plan(asked)
 
     return store.writing(identity, planned, once=once)
 

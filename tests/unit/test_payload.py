@@ -6,7 +6,7 @@ import pytest
 
 from cms.schema.model import Collection, Column, Field, Kind
 from cms.schema.payload import Reader, Values
-from cms.schema.specials import Writer, complete_change, complete_new, duties_of_change, duties_of_new
+from cms.schema.specials import Writer, complete_change, complete_new, duties_of, stamps_of
 
 SOMEBODY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 NOBODY = Writer.now(None, None)
@@ -26,10 +26,8 @@ def marked(special: str, *, nullable: bool = True) -> Collection:
 
 def written(collection: Collection, item: dict[str, object], *, new: bool) -> Values:
     values = Reader(collection, lambda name: False).read(item).values
-    if new:
-        complete_new(values, duties_of_new(collection, NOBODY))
-    else:
-        complete_change(values, duties_of_change(collection, NOBODY))
+    complete, duties = complete_new if new else complete_change, duties_of(collection, new=new)
+    complete(values, duties, stamps_of(duties, NOBODY))
     return values
 
 
