@@ -60,7 +60,7 @@ class Draft:
     refused: frozenset[object] = frozenset()
     above: Draft | None = None
     tied: str | None = None
-    presets: Mapping[str, object] = field(default_factory=dict)
+    presets: Mapping[str, object] | None = None
     rule: Filter | None = None
     key: str | None = None
     new: bool = True
@@ -192,8 +192,8 @@ class Drafter:
         if alike is not None:
             new = expects is not Expects.PRESENT
             batch.drafts = [
-                Draft(item, values, Place(index), expects, new=new)  # type: ignore[arg-type]
-                for index, (item, values) in enumerate(zip(items, alike, strict=True))
+                Draft(item, values, place, expects, new=new)  # type: ignore[arg-type]
+                for item, values, place in zip(items, alike, map(Place, range(len(items))), strict=True)
             ]
             return batch
         for index, item in enumerate(items):

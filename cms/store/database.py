@@ -57,9 +57,12 @@ class Transaction:
         with border():
             self.connection.execute("".join(pieces))
 
-    def execute(self, text: str, values: Sequence[object] = ()) -> list[Row]:
+    def execute(
+        self, text: str, values: Sequence[object] = (), *, meanwhile: Callable[[], None] | None = None
+    ) -> list[Row]:
+        """Run a statement and return its rows; `meanwhile` is called while PostgreSQL works, if it comes to that."""
         with border():
-            return self.connection.wire.run(text, values, prepare=self.prepare)
+            return self.connection.wire.run(text, values, prepare=self.prepare, meanwhile=meanwhile)
 
 
 class Database:

@@ -1,9 +1,10 @@
 """Imports: the rows of a file, written as a call would write them, all of them or none.
 
 A file is received whole before anything is locked (cms/http/imports.py), so that a slow client holds up nobody and a
-deadlock can be answered by doing it again. Then it is read batch by batch in one transaction. A batch goes through the
-drafts, the judge and the row functions as the items of any call do; what is there already is looked up for all of it
-at once. When the database refuses a batch, halves of it are tried, down to the row that it refuses.
+deadlock can be answered by doing it again. Then it is read batch by batch in one transaction, each while the database
+writes the one before. A batch goes through the drafts, the judge and the row functions as the items of any call do;
+what is there already is looked up for all of it at once. When the database refuses a batch, halves of it are tried,
+down to the row that it refuses.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from cms.access.guard import view_of
 from cms.errors import STATUS, Problem, Refused, invalid_payload
 from cms.query import write
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
-from cms.query.drafts import Batch, Expects
+from cms.query.drafts import Batch, Drafter, Expects
 from cms.query.walk import arms_of, link_of
 from cms.schema.model import Collection, Field
 from cms.schema.payload import invalid
 from cms.schema.types import Family
+from cms.store.ahead import Ahead
 from cms.store.border import Clash
 from cms.store.calls import Aim, Call, call_on
 from cms.store.database import Transaction
@@ -46,6 +48,9 @@ _IMPORT = Aim(("create", "update"))
 _NOTHING = Said(Query())
 _ENDING = frozenset({STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]})
 """Refusals after which nothing more is told."""
+
+
+Drafted = tuple[Drafter, Batch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +123,34 @@ class _Import:
 
     def run(self, upload: Upload) -> bytes:
         upload.file.seek(0)
-        for rows in _batches(SOURCES[upload.form](upload.file, upload.most, self._columns)):
-            sound = [row for row in rows if row.fault is None]
+        batches = _batches(SOURCES[upload.form](upload.file, upload.most, self._columns))
+        ahead = Ahead(map(self._read, batches))
+        self._session = replace(self._session, meanwhile=ahead.advance)
+        for rows, drafted in ahead:
             for row in rows:
                 if row.fault:
                     self._findings.add(row.fault, row.line)
-            self._put(sound)
+            self._put([row for row in rows if row.fault is None], drafted)
         self._findings.refuse()
         if self._keyed:
             self._pass_keys()
         return jsontext.dumps({"data": {"created": self._created, "updated": self._updated}})
 
-    def _put(self, rows: Sequence[Row]) -> None:
+    def _read(self, rows: list[Row]) -> tuple[list[Row], Drafted | None]:
+        """Draft a batch; what refuses to be drafted is told in its turn."""
+        try:
+            return rows, self._drafted([row for row in rows if row.fault is None])
+        except Refused:
+            return rows, None
+
+    def _drafted(self, rows: Sequence[Row]) -> Drafted:
+        drafter = self._call.drafter()
+        return drafter, drafter.root(self._collection, [row.item for row in rows], Expects.EITHER)
+
+    def _put(self, rows: Sequence[Row], drafted: Drafted | None = None) -> None:
         try:
             with self._session.transaction.savepoint():
-                self._write(rows)
+                self._write(*(drafted or self._drafted(rows)))
         except Refused as refused:
             if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
                 raise
@@ -150,10 +168,8 @@ class _Import:
             index = problem.extensions.get("index", 0)
             self._findings.add(problem, rows[index if isinstance(index, int) else 0].line)
 
-    def _write(self, rows: Sequence[Row]) -> None:
+    def _write(self, drafter: Drafter, root: Batch) -> None:
         """Write a batch; once something is wrong with the file, look at it only."""
-        drafter = self._call.drafter()
-        root = drafter.root(self._collection, [row.item for row in rows], Expects.EITHER)
         self._find(root)
         self._session.judge.complete(root, drafter.faults)
         if drafter.faults.found or self._findings.total:

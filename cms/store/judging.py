@@ -82,7 +82,8 @@ class Judge:
                 problems = []
             if keeper.checks:
                 problems += keeper.problems(draft, self._scene, batch.collection.name)
-            _tell(problems, draft, faults)
+            if problems:
+                _tell(problems, draft, faults)
 
     def _presets_changes(self, collection: Collection) -> bool:
         """Tell whether a permission may add to changes, so that they are known only beside the rows that are there."""
@@ -144,7 +145,7 @@ class Judge:
                 if name in keeper_of(collection.name).unset:
                     raise _refusing(grant, found, "no preset sets it")
                 draft.values[name] = None if value is None else _converted(grant, found, value)
-                draft.presets = {**draft.presets, name: value}
+                draft.presets = {**(draft.presets or {}), name: value}
 
     def _presets(self, grant: Grant) -> dict[str, object]:
         operands = {name: _operand(value) for name, value in grant.presets.items()}
@@ -185,7 +186,7 @@ class Judge:
                     faults.add(missing(found), draft.place)
 
     def _payload(self, collection: Collection, draft: Draft) -> Json:
-        return {**draft.presets, **draft.sent, **self._tie(collection, draft)}
+        return {**(draft.presets or {}), **draft.sent, **self._tie(collection, draft)}
 
     def _tie(self, collection: Collection, draft: Draft) -> Json:
         """Return what a row of a list holds in the field that points to the row above, whatever was sent for it."""

@@ -6,9 +6,8 @@ equal columns (cms/query/write.py). What may be written has been decided before 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
@@ -37,6 +36,8 @@ class Session:
     caller: Caller
     judge: Judge
     act: str | None = None
+    meanwhile: Callable[[], None] | None = None
+    """What can be done while the database writes."""
 
     @property
     def author(self) -> tuple[str | None, ...]:
@@ -44,11 +45,8 @@ class Session:
         return author(self.scene, self.caller)
 
 
-class Written(NamedTuple):
-    """A row as it was written: its key, and its revision where it left one."""
-
-    key: str
-    revision: int | None
+Written = tuple[str, int | None]
+"""A row as it was written: its key, and its revision where it left one."""
 
 
 def author(scene: Scene, caller: Caller) -> tuple[str | None, ...]:
@@ -59,16 +57,20 @@ def author(scene: Scene, caller: Caller) -> tuple[str | None, ...]:
 def insert_rows(session: Session, collection: Collection, rows: Sequence[Values]) -> list[Written]:
     """Insert rows and return them in their order."""
     groups = alike(rows)
-    if len(groups) > 1:
-        rows = _placed(session, collection, _numbered(session, collection, rows))
+    if len(groups) < 2:
+        return _insert_alike(session, collection, rows) if rows else []
+    rows = _placed(session, collection, _numbered(session, collection, rows))
     found: dict[int, Written] = {}
     for places in groups.values():  # in the order that cms/store/circles.py goes by
-        names = tuple(sorted(rows[places[0]]))
-        returned = _run(session, "insert", collection, names, [rows[place] for place in places])
-        if len(returned) != len(places):  # a trigger of the table may turn rows away
-            raise invalid_payload("The database did not take every item", collection=collection.name)
-        found.update(zip(places, (Written(*row) for row in returned), strict=True))
+        found.update(zip(places, _insert_alike(session, collection, [rows[place] for place in places]), strict=True))
     return [found[place] for place in range(len(rows))]
+
+
+def _insert_alike(session: Session, collection: Collection, rows: Sequence[Values]) -> list[Written]:
+    written: list[Written] = _run(session, "insert", collection, tuple(sorted(rows[0])), rows)
+    if len(written) != len(rows):  # a trigger of the table may turn rows away
+        raise invalid_payload("The database did not take every item", collection=collection.name)
+    return written
 
 
 def change_rows(session: Session, collection: Collection, rows: Sequence[tuple[str, Values]]) -> list[Written]:
@@ -88,7 +90,7 @@ def change_rows(session: Session, collection: Collection, rows: Sequence[tuple[s
         returned = _run(session, action, collection, columns, [values[place] for place in places])
         if len(returned) < len(places):
             raise not_found()
-        written.update((places[number - 1], Written(*rest)) for number, *rest in returned)
+        written.update((places[number - 1], (found, revision)) for number, found, revision in returned)
     return [written[place] for place in range(len(rows))]
 
 
@@ -97,10 +99,10 @@ def delete_rows(session: Session, collection: Collection, keys: Sequence[str]) -
     if not keys:
         return []
     rows: list[Values] = [{str(collection.primary_key): key} for key in keys]
-    returned = _run(session, "delete", collection, (str(collection.primary_key),), rows)
-    if len(returned) < len(keys):
+    written: list[Written] = _run(session, "delete", collection, (str(collection.primary_key),), rows)
+    if len(written) < len(keys):
         raise not_found()
-    return [Written(*row) for row in returned]
+    return written
 
 
 def lock_rows(session: Session, collection: Collection, keys: Sequence[str]) -> None:
@@ -177,7 +179,7 @@ def _run(session: Session, action: str, collection: Collection, columns: Columns
 
 def _execute(session: Session, found: Statement, literals: Sequence[Sequence[object]]) -> list[Row]:
     values = bound(found.values, Context([value for part in literals for value in part]))
-    return session.transaction.execute(found.text, values)
+    return session.transaction.execute(found.text, values, meanwhile=session.meanwhile)
 
 
 def _numbered(session: Session, collection: Collection, rows: Sequence[Values]) -> Sequence[Values]:

@@ -6,7 +6,8 @@ short statements of this service that costs more than PostgreSQL itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import select
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -36,13 +37,22 @@ class Wire:
         self._names: dict[str, bytes] = {}
         self._made = 0
 
-    def run(self, text: str, values: Sequence[object], *, prepare: bool) -> list[Row]:
-        """Run a statement and return its rows, none when it has no result; raises `psycopg.Error`."""
+    def run(
+        self, text: str, values: Sequence[object], *, prepare: bool, meanwhile: Callable[[], None] | None = None
+    ) -> list[Row]:
+        """Run a statement and return its rows, none when it has no result; raises `psycopg.Error`.
+
+        `meanwhile` is called while PostgreSQL works.
+        """
         parameters: list[Any] = [_text(value) for value in values]
         pgconn = self._connection.pgconn
         if prepare:
             name = self._names.get(text) or self._prepare(text)
-            result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
+            if meanwhile:
+                pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
+                result = self._awaited(meanwhile)
+            else:
+                result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
         else:
             result = pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
         if result.status == ExecStatus.TUPLES_OK:
@@ -52,6 +62,27 @@ class Wire:
             self._names.pop(text, None)  # its plan may be what is wrong: a column has another type than it had
             raise self._error(result)
         return []
+
+    def _awaited(self, meanwhile: Callable[[], None]) -> PGresult:
+        """Return the result of what was sent, once something else is done; libpq takes it to be read to its end."""
+        pgconn = self._connection.pgconn
+        try:
+            self._flush()
+            meanwhile()
+        finally:
+            result = pgconn.get_result()
+            while pgconn.get_result() is not None:
+                pass
+        assert result
+        return result
+
+    def _flush(self) -> None:
+        """Send all that is to be sent; the server may want to be heard before it takes more."""
+        pgconn, poll = self._connection.pgconn, select.poll()
+        poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
+        while pgconn.flush():
+            if any(events & select.POLLIN for _, events in poll.poll()):
+                pgconn.consume_input()
 
     def _prepare(self, text: str) -> bytes:
         if len(self._names) >= STATEMENTS_KEPT:
