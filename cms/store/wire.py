@@ -66,22 +66,23 @@ class Wire:
     def _awaited(self, meanwhile: Callable[[], None]) -> PGresult:
         """Return the result of what was sent, once something else is done; libpq takes it to be read to its end."""
         pgconn = self._connection.pgconn
+        self._pass(select.POLLIN | select.POLLOUT, pgconn.flush)
         try:
-            self._flush()
             meanwhile()
         finally:
+            self._pass(select.POLLIN, pgconn.is_busy)
             result = pgconn.get_result()
             while pgconn.get_result() is not None:
                 pass
         assert result
         return result
 
-    def _flush(self) -> None:
-        """Send all that is to be sent; the server may want to be heard before it takes more."""
+    def _pass(self, events: int, lasts: Callable[[], int]) -> None:
+        """Pass the time while something lasts, with an ear for the server; other threads run meanwhile."""
         pgconn, poll = self._connection.pgconn, select.poll()
-        poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
-        while pgconn.flush():
-            if any(events & select.POLLIN for _, events in poll.poll()):
+        poll.register(pgconn.socket, events)
+        while lasts():
+            if any(found & ~select.POLLOUT for _, found in poll.poll()):
                 pgconn.consume_input()
 
     def _prepare(self, text: str) -> bytes:

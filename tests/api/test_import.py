@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from psycopg.pq.abc import PGresult
 
 from cms.app import create_app
 from cms.config import Config
+from cms.store import imports
 from cms.store.imports import BATCH_ROWS
+from cms.store.sources import Row
+from cms.store.wire import Wire
 from tests.client import Answer, Client
 from tests.things import Json, Stage, Table, admin_token, field, table
 
@@ -218,6 +222,46 @@ def test_imports_that_wait_for_each_other_are_both_done(things: Table, make_thin
         answers = list(threads.map(lambda body: send(make_things(), body), bodies))
     assert [answer.data["updated"] for answer in answers] == [len(keys)] * 2
     assert things.column("name", "groupBy=name&aggregate[count]=*") in (["b"], ["c"])
+
+
+def test_each_batch_is_drafted_while_the_database_writes_the_one_before(
+    things: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    draft, wait = imports._Import._drafted, Wire._awaited
+
+    def drafted(self: imports._Import, rows: Sequence[Row]) -> imports.Drafted:
+        told.append("draft")
+        return draft(self, rows)
+
+    def awaited(self: Wire, meanwhile: Callable[[], None]) -> PGresult:
+        told.append("sent")
+        found = wait(self, meanwhile)
+        told.append("written")
+        return found
+
+    monkeypatch.setattr(imports, "BATCH_ROWS", 2)
+    monkeypatch.setattr(imports._Import, "_drafted", drafted)
+    monkeypatch.setattr(Wire, "_awaited", awaited)
+    assert send(things, "name\na\nb\nc\nd\ne\n").data["created"] == 5
+    assert told == ["draft", *["sent", "draft", "written"] * 2, "sent", "written"]
+    assert things.column("name") == list("abcde")
+
+
+def test_faults_of_several_batches_are_told_together(things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(imports, "BATCH_ROWS", 2)
+    answer = send(things, "name,price\na,1\nb,x\nc,3\n,4\ne,5\nf,y\n")
+    assert [line for line, _, _ in lines(answer)] == [3, 5, 7]
+    assert things.column("name") == []
+
+
+def test_a_file_that_breaks_off_behind_good_batches_leaves_nothing(
+    things: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "BATCH_ROWS", 2)
+    answer = send(things, 'name\na\nb\nc\nd\n"e\n')
+    assert (answer.status, answer.errors[0]["line"]) == (400, 6)
+    assert things.column("name") == []
 
 
 def test_a_key_that_comes_again_changes_the_row_that_it_made(things: Table) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -18,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 from cms.app import create_app, create_wsgi
 from cms.auth import accounts
 from cms.config import Config, ConfigError, secret_of
-from cms.http.logs import PrettyLines, start_logging
+from cms.http.logs import PrettyLines, log_request, start_logging
 from cms.store import database
 from cms.store.database import Database, Row
 from cms.store.migrate import migrate
@@ -219,6 +222,49 @@ def test_nothing_is_worked_out_for_a_line_that_it_does_not_show(
     log.warning("it is late")
     found = caplog.records[-1]
     assert (found.thread, found.process, found.lineno) == (None, None, 0)
+
+
+@pytest.mark.parametrize("style", ["json", "pretty"])
+def test_the_line_of_a_request_is_the_one_that_a_record_makes(
+    config: Config, capsys: pytest.CaptureFixture[str], own_loggers: None, monkeypatch: pytest.MonkeyPatch, style: str
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
+    facts = {"request": "id1", "method": "GET", "path": "/items/\n\u2028é", "status": 200, "ms": 1.5}
+    start_logging(replace(config, log_level="info", log_style=style))
+    log_request(facts)
+    straight = capsys.readouterr().err
+    logging.getLogger("cms").addHandler(logging.NullHandler())
+    log_request(facts)
+    assert straight == capsys.readouterr().err
+    assert straight.count("\n") == 1
+    assert "id1" in straight
+    assert "1.5" in straight
+
+
+def test_the_log_of_requests_goes_by_its_level_and_to_whoever_listens(
+    config: Config, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, own_loggers: None
+) -> None:
+    facts = {"request": "id1", "method": "GET", "path": "/", "status": 200, "ms": 1.5}
+    start_logging(replace(config, log_level="warn"))
+    log_request(facts)
+    assert capsys.readouterr().err == ""
+    start_logging(replace(config, log_level="info"))
+    logging.getLogger("cms").addHandler(caplog.handler)
+    log_request(facts)
+    assert (caplog.records[-1].getMessage(), caplog.records[-1].ms) == ("GET / 200", 1.5)  # type: ignore[attr-defined]
+
+
+def test_a_log_that_nobody_reads_any_more_hinders_no_answer(
+    config: Config, api: Client, own_loggers: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()
+    with os.fdopen(write, "w", buffering=1) as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        start_logging(replace(config, log_level="info"))
+        os.close(read)
+        assert api.get("/server/ping").status == 200
+        with suppress(OSError):
+            stream.close()  # it still holds the line
 
 
 def test_a_line_for_people_tells_the_second() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -32,10 +33,24 @@ def prepared(database: Database) -> list[str]:
 
 
 def end_and_ask(transaction: Transaction) -> None:
-    (pid,) = transaction.execute("SELECT pg_backend_pid()")[0]
-    with psycopg.connect(transaction.connection.info.dsn, autocommit=True) as other:
-        other.execute("SELECT pg_terminate_backend(%s, 60000)", (pid,))
+    end_of(transaction)()
     transaction.execute("SELECT 1")
+
+
+def end_meanwhile(transaction: Transaction) -> None:
+    transaction.execute("SELECT pg_sleep(10)", meanwhile=end_of(transaction))
+
+
+def end_of(transaction: Transaction) -> Callable[[], None]:
+    """Return what ends a connection from outside."""
+    (pid,) = transaction.execute("SELECT pg_backend_pid()")[0]
+    dsn = transaction.connection.info.dsn
+
+    def end() -> None:
+        with psycopg.connect(dsn, autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 60000)", (pid,))
+
+    return end
 
 
 def test_values_arrive_as_they_are(database: Database) -> None:
@@ -81,3 +96,54 @@ def test_a_column_of_another_type_is_read_again(database: Database) -> None:
     with database.transaction() as transaction:
         transaction.execute("ALTER TABLE things ALTER a TYPE text")
     assert database.fetch_primary("SELECT a FROM things") == [("1",)]
+
+
+def test_something_else_is_done_while_the_database_works(database: Database, settings: Config) -> None:
+    """However much is sent: a statement that came whole is under way before its answer is waited for."""
+    seen: list[str] = []
+    with database.transaction() as transaction:
+        (pid,) = transaction.execute("SELECT pg_backend_pid()")[0]
+        dsn = transaction.connection.info.dsn
+
+        def look() -> None:
+            with psycopg.connect(dsn, autocommit=True) as other:
+                for _ in range(1_000):
+                    (found,) = other.execute(
+                        "SELECT query FROM pg_stat_activity WHERE pid = %s", (pid,)
+                    ).fetchone() or ("",)
+                    if "pg_sleep" in found:
+                        seen.append(found)
+                        return
+
+        ask = "SELECT length($1::text), pg_sleep(1) IS NULL"
+        assert transaction.execute(ask, ["a" * 5_000_000], meanwhile=look) == [(5_000_000, False)]
+    assert seen == [ask]
+
+
+def test_what_fails_meanwhile_leaves_the_connection_in_order(database: Database) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with database.transaction() as transaction:
+        with pytest.raises(ZeroDivisionError), transaction.savepoint():
+            transaction.execute("SELECT 1", meanwhile=fail)
+        assert transaction.execute("SELECT 2") == [(2,)]
+        with pytest.raises(Refused), transaction.savepoint():
+            transaction.execute("SELECT 'x'::integer", meanwhile=lambda: None)
+        assert transaction.execute("SELECT 3", meanwhile=lambda: None) == [(3,)]
+
+
+def test_a_connection_lost_meanwhile_is_told(database: Database) -> None:
+    with pytest.raises(Refused) as refused, database.transaction() as transaction:
+        end_meanwhile(transaction)
+    assert refused.value.status == 503
+    assert database.fetch_primary("SELECT 1") == [(1,)]
+
+
+def test_other_threads_run_while_it_waits(database: Database) -> None:
+    with database.transaction() as transaction, psycopg.connect(transaction.connection.info.dsn) as other:
+        other.execute("SELECT pg_advisory_xact_lock(1)")
+        release = threading.Timer(0.1, other.rollback)
+        release.start()
+        assert transaction.execute("SELECT pg_advisory_xact_lock(1) IS NULL", meanwhile=lambda: None) == [(False,)]
+        release.join()

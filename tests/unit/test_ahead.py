@@ -1,0 +1,42 @@
+"""What comes next is made ahead, and tells its faults in its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cms.store.ahead import Ahead
+
+
+def numbers(made: list[int], *, most: int) -> Iterator[int]:
+    for number in range(most):
+        made.append(number)
+        yield number
+    raise ValueError("the file ends in the middle")
+
+
+def test_one_element_is_made_ahead_however_often_it_is_asked_for() -> None:
+    made: list[int] = []
+    ahead = Ahead(numbers(made, most=3))
+    assert next(ahead) == 0
+    for _ in range(3):
+        ahead.advance()
+    assert made == [0, 1]
+    assert (next(ahead), next(ahead)) == (1, 2)
+
+
+def test_a_fault_is_raised_when_its_turn_comes() -> None:
+    ahead = Ahead(numbers([], most=1))
+    assert next(ahead) == 0
+    ahead.advance()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="in the middle"):
+            next(ahead)
+
+
+def test_it_ends_where_the_iterator_ends() -> None:
+    ahead = Ahead(iter("ab"))
+    for _ in ahead:
+        ahead.advance()
+    assert list(ahead) == []
