@@ -65,9 +65,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     seen: list[str] = []
     execute: Callable[..., Any] = Transaction.execute
 
-    def spy(self: Transaction, text: str, values: Any = ()) -> Any:
+    def spy(self: Transaction, text: str, values: Any = (), **options: Any) -> Any:
         seen.append(text)
-        return execute(self, text, values)
+        return execute(self, text, values, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(Transaction, "execute", spy)

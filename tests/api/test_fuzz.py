@@ -68,9 +68,9 @@ def statements(stage: Stage) -> Iterator[list[str]]:
         seen.append(text)
         return fetch(self, pool, text, values)
 
-    def executing(self: Transaction, text: str, values: Sequence[object] = ()) -> Any:
+    def executing(self: Transaction, text: str, values: Sequence[object] = (), **options: Any) -> Any:
         seen.append(text)
-        return execute(self, text, values)
+        return execute(self, text, values, **options)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Database, "_fetch", fetching)
