@@ -59,9 +59,9 @@ def _post(target: str, count: int | None = None) -> Ask:
     return lambda number: Asked(target, [entry(number + place) for place in range(count)], "POST")
 
 
-def _patch(template: str) -> Ask:
+def _patch(template: str, *, step: int = 1) -> Ask:
     def ask(number: int) -> Asked:
-        return Asked(template.format(number + 1), {"title": f"Changed to {number}", "views": number}, "PATCH")
+        return Asked(template.format(number * step + 1), {"title": f"Changed to {number}", "views": number}, "PATCH")
 
     return ask
 
@@ -143,4 +143,14 @@ WRITES = (
     CREATE_ONE,
     Case("update one", 0.6, ENTRIES, _patch("/items/entries/{}"), _patch("/entries/{}"), writes=True),
     CREATE_100,
+    replace(CREATE_ONE, name="create one · rule", member=True),
+    Case(
+        "update one · rule",
+        0.6,
+        ENTRIES // 4,
+        _patch("/items/entries/{}", step=4),
+        _patch("/entries/{}", step=4),
+        writes=True,
+        member=True,
+    ),
 )

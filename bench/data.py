@@ -62,13 +62,16 @@ _RELATIONS: list[dict[str, object]] = [
 ]
 
 RULE = '{"status": {"_neq": "archived"}}'
-"""What the member sees of articles: of every four the fourth is archived."""
+"""What the member sees of articles, and may write of entries: of every four the fourth is archived."""
 
 _GRANT = (
     "INSERT INTO system_permissions (role, collection, action, permissions, fields) "
-    "SELECT id, %s, 'read', %s, %s FROM system_roles WHERE name = 'Members'"
+    "SELECT id, %s, %s, %s, %s FROM system_roles WHERE name = 'Members'"
 )
+_WRITABLE = "entries"
+_RULED = {"articles", _WRITABLE}
 _MEMBERS = {
+    _WRITABLE: ["id", "title", "body", "status", "views", "author"],
     "articles": ["id", "title", "body", "status", "views", "rating", "published", "author", "tags"],
     "authors": ["id", "name"],
     "articles_tags": ["id", "articles_id", "tags_id"],
@@ -126,7 +129,9 @@ def make_member(dsn: str) -> str:
             "INSERT INTO system_users (email, role, token) VALUES ('member@example.com', %s, %s)", (role, digest(token))
         )
         for collection, fields in _MEMBERS.items():
-            connection.execute(_GRANT, (collection, RULE if collection == "articles" else None, json.dumps(fields)))
+            for action in ("read", "create", "update") if collection == _WRITABLE else ("read",):
+                rule = RULE if collection in _RULED else None
+                connection.execute(_GRANT, (collection, action, rule, json.dumps(fields)))
     return token
 
 
@@ -136,7 +141,7 @@ def make_grown(send: Send, dsn: str, rows: int) -> str:
     send("/collections", {"collection": name, "schema": {}, "fields": [_KEY, *_ARTICLE]})
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(_ROWS.format(name, AUTHORS, rows).encode())
-        connection.execute(_GRANT, (name, RULE, json.dumps(_MEMBERS["articles"])))
+        connection.execute(_GRANT, (name, "read", RULE, json.dumps(_MEMBERS["articles"])))
         connection.execute(f"VACUUM (ANALYZE) {name}".encode())
     return name
 

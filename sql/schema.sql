@@ -471,6 +471,19 @@ $$;
 
 COMMENT ON FUNCTION system_held(anyelement, json, text[]) IS 'The row of a table that a revision holds, with these columns only; no row where it does not hold all of them';
 
+-- A write that is one statement tries the rules of permissions on what it has written.
+CREATE FUNCTION system_require(held boolean) RETURNS boolean
+    LANGUAGE plpgsql AS $$
+BEGIN
+    IF held THEN
+        RETURN true;
+    END IF;
+    RAISE EXCEPTION 'a rule of a permission does not hold' USING ERRCODE = 'CM403';
+END
+$$;
+
+COMMENT ON FUNCTION system_require(boolean) IS 'Gives up the whole statement unless a rule holds for what it has written';
+
 -- A month is made as a table of its own and attached, so that rows which already fell into the default
 -- partition can be moved first; its lock keeps others from adding to them meanwhile.
 CREATE FUNCTION system_make_partitions(months_ahead integer) RETURNS integer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cms.access.policy import ALL_FIELDS, EVERYTHING_GRANTED, Grant, Policy
-from cms.access.rules import usable
+from cms.access.rules import sight_of
 from cms.access.structure import ACTIONS
 from cms.query.ast import EVERYTHING
 from cms.schema.model import Catalogue, Collection
@@ -23,10 +23,11 @@ def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Abili
 
 
 def grants_of(policy: Policy, collection: Collection, action: str, catalogue: Catalogue) -> tuple[Grant, ...]:
-    """Return what a caller holds of a collection: only permissions whose rules can be applied."""
+    """Return what a caller holds of a collection: only permissions whose rules can be applied, settled once."""
     if policy.admin:
         return (EVERYTHING_GRANTED,)
-    return usable(policy.granted(collection.name, action), collection, catalogue)
+    view = sight_of(policy, catalogue, action)(collection.name)
+    return view.grants if view else ()
 
 
 def ability(grants: tuple[Grant, ...]) -> Ability:

@@ -6,10 +6,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cms.access.abilities import grants_of
+from cms.access.guard import view_of
 from cms.access.policy import Grant, Place, Policy
+from cms.access.views import any_of
 from cms.errors import forbidden
-from cms.query.ast import EVERYTHING, And, Filter, Or
+from cms.query.ast import EVERYTHING, NOTHING, And, Filter, Or
 from cms.schema.model import Catalogue, Collection
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Rules on one row that is written: `before` are whether it is seen and whether it may be written, as it was.
+
+    `after` is what it must fulfil then. None is no rule.
+    """
+
+    before: tuple[Filter, Filter] | None = None
+    after: Filter | None = None
 
 
 @dataclass(slots=True)
@@ -46,6 +59,19 @@ class Licence:
             return None
         grants = [grant for action in actions for grant in self.policy.granted(collection.name, action)]
         return frozenset(name for name in collection.fields if any(grant.covers(name) for grant in grants))
+
+    def terms(self, collection: Collection, action: str) -> Terms | None:
+        """Return what a row must fulfil before it is changed or deleted.
+
+        None where only the row itself tells what counts: of several permissions to change it those that hold for it.
+        """
+        if self.is_free(collection, action):
+            return Terms()
+        grants = self.grants(collection, action)
+        if action == "update" and len(grants) > 1:
+            return None
+        view = view_of(collection.name, catalogue=self.catalogue, policy=self.policy)
+        return Terms(before=(view.rule if view else NOTHING, any_of(grants)))
 
     def is_free(self, collection: Collection, action: str) -> bool:
         """Tell whether every permission for the action holds for every item."""

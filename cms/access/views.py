@@ -36,17 +36,17 @@ class View:
 
 def view_of(collection: Collection, grants: tuple[Grant, ...]) -> View:
     """Unite grants: a row is seen when one of them allows it, and then that one's fields of it."""
-    rule = _any_of(grants)
+    rule = any_of(grants)
     masks: dict[str, Filter | None] = {}
     for name in collection.fields:
         fitting = tuple(grant for grant in grants if grant.covers(name))
         if fitting:
-            mask = _any_of(fitting)
+            mask = any_of(fitting)
             masks[name] = None if mask in (EVERYTHING, rule) else mask
     return View(collection, rule, masks, grants)
 
 
-def _any_of(grants: tuple[Grant, ...]) -> Filter:
+def any_of(grants: tuple[Grant, ...]) -> Filter:
     """Return the filter that holds where one of the rules does."""
     rules: list[Filter] = []
     for grant in grants:

@@ -11,7 +11,7 @@ import falcon
 
 from cms.auth.tokens import claims_of, invalid_token, session_of
 from cms.http.cookies import session_cookie
-from cms.http.logs import log_request
+from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.problems import with_search
 from cms.http.request import caller_of
@@ -91,12 +91,13 @@ class Accounting:
             response.set_header("Vary", "Origin")
         if request.method == "OPTIONS" and (allowed := response.get_header("Allow")):
             response.set_header("Allow", with_search(allowed))
-        log_request(
-            {
-                "request": request.context.id,
-                "method": request.context.method,
-                "path": request.path,
-                "status": response.status_code,
-                "ms": round((time.perf_counter() - request.context.began) * 1000, 2),
-            }
-        )
+        if logs_requests():
+            log_request(
+                {
+                    "request": request.context.id,
+                    "method": request.context.method,
+                    "path": request.path,
+                    "status": response.status_code,
+                    "ms": round((time.perf_counter() - request.context.began) * 1000, 2),
+                }
+            )

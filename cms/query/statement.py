@@ -31,9 +31,9 @@ class Statement:
     fields: tuple[Field | None, ...] = ()
     searches: bool = False
     """Whether the best plan hangs on the word that is searched."""
-    _keys: tuple[str, ...] | None = field(init=False)
+    _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The columns of an item in which nothing is nested."""
-    _behind: int = field(init=False)
+    _behind: int = field(init=False, compare=False, repr=False)
     """The first column behind the outputs; a row without outputs holds one NULL in their place."""
 
     def __post_init__(self) -> None:
@@ -56,7 +56,11 @@ class Statement:
 
     def meta(self, rows: Sequence[Row]) -> dict[str, int]:
         """Return the counts that were asked for."""
-        return dict(zip(self.counts, rows[0][self._behind + 3 :], strict=True))
+        return dict(zip(self.counts, self.rest(rows[0]), strict=True))
+
+    def rest(self, row: Row) -> Row:
+        """Return what stands in a row behind its item and what every statement tells."""
+        return row[self._behind + 3 :]
 
     def _nested(self, row: Row) -> dict[str, Any]:
         item: dict[str, Any] = {}

@@ -51,10 +51,18 @@ AUTHOR = 4
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """For a statement that stands alone: the counters that it holds under, and the columns of its answer."""
+    """For a statement that stands alone: the counters that it holds under, the columns of its answer, and rules.
+
+    Rules are conditions on a row (t0). `before` are whether the caller sees it and whether it may write it, as it was;
+    `after` is what the row must fulfil then, or nothing is written; `shown` whether the caller may read that. None is
+    no rule. What is answered has `rows.found`, and behind it what `shown` and the first of `before` came to.
+    """
 
     version: Version
     outputs: tuple[Fragment, ...] = ()
+    before: tuple[Fragment, Fragment] | None = None
+    after: Fragment | None = None
+    shown: Fragment | None = None
 
 
 def insert(collection: Collection, columns: Columns, arguments: Arguments, *, direct: Direct | None = None) -> Fragment:
@@ -83,13 +91,14 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
     key, *others = columns
     watched = _watched(collection, others)
     old = fill(
-        "SELECT r.n, t.{0} AS k{1} FROM {2} AS t JOIN {3} ON t.{0} = {4}{5} ORDER BY t.{0} FOR NO KEY UPDATE OF t",
+        "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} FOR NO KEY UPDATE OF t0",
         name(key.name),
         join(
             "",
             [
                 *(text(f", r.c{place}") for place in range(1, len(columns))),
-                *(concat(", t.", name(found.name), f" AS w{place}") for place, found in enumerate(watched)),
+                *(concat(", t0.", name(found.name), f" AS w{place}") for place, found in enumerate(watched)),
+                _tried(direct),
             ],
         ),
         name(collection.name),
@@ -99,7 +108,7 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
     )
     delta = concat(", old.n, ", _delta(watched), " AS delta") if collection.accountability == "all" else text(", old.n")
     rows = fill(
-        "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
+        "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k{5} RETURNING {3}{4}",
         name(collection.name),
         commas(
             concat(name(found.name), " = ", _cell(found, f"old.c{place}"))
@@ -108,6 +117,7 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
         name(key.name),
         _returning(collection, "all", direct),
         delta,
+        _allowed(direct),
     )
     history = History("update", "rows.delta", only_when="rows.delta IS NOT NULL")
     return _statement(collection, arguments, (("old", old), ("rows", rows)), history, direct)
@@ -130,54 +140,22 @@ def delete(collection: Collection, arguments: Arguments, *, direct: Direct | Non
     """Print the deletion of rows by key; its rows are key and last revision of those that were found."""
     key = collection.key
     old = fill(
-        "SELECT t.{0} AS k FROM {1} AS t WHERE t.{0} {2}{3} ORDER BY t.{0} FOR UPDATE",
+        "SELECT t0.{0} AS k{4} FROM {1} AS t0 WHERE t0.{0} {2}{3} ORDER BY t0.{0} FOR UPDATE",
         name(key.name),
         name(collection.name),
         fill("= {0}" if arguments.single else "= ANY ({0})", arguments.column(0, cast_of(key))),
         _only_under(direct, " AND "),
+        _tried(direct),
     )
     rows = fill(
-        "DELETE FROM {0} AS t0 USING old WHERE t0.{1} = old.k RETURNING {2}",
+        "DELETE FROM {0} AS t0 USING old WHERE t0.{1} = old.k{3} RETURNING {2}",
         name(collection.name),
         name(key.name),
         _returning(collection, "all", direct),
+        _allowed(direct),
     )
     history = History("delete", "NULL::json")
     return _statement(collection, arguments, (("old", old), ("rows", rows)), history, direct)
-
-
-def lock(collection: Collection, arguments: Arguments) -> Fragment:
-    """Print the lock of rows in the order of their keys, which keeps writes of several statements from deadlocks."""
-    return fill(
-        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) ORDER BY t.{0} FOR NO KEY UPDATE",
-        name(collection.key.name),
-        name(collection.name),
-        arguments.column(0, cast_of(collection.key)),
-    )
-
-
-def lock_list(collection: Collection, far: str, arguments: Arguments) -> Fragment:
-    """Print the lock of rows by their keys, and of those that point in the column `far` to what is told behind them."""
-    return fill(
-        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) OR t.{3} = ANY ({4}) "
-        "ORDER BY t.{0} FOR NO KEY UPDATE",
-        name(collection.key.name),
-        name(collection.name),
-        arguments.column(0, cast_of(collection.key)),
-        name(far),
-        arguments.column(1, cast_of(collection.fields[far])),
-    )
-
-
-def column_by_key(collection: Collection, column: str, arguments: Arguments) -> Fragment:
-    """Print the question what rows hold in a column; its rows are the key and the value, as text."""
-    return fill(
-        "SELECT t.{0}::text, t.{1}::text FROM {2} AS t WHERE t.{0} = ANY ({3})",
-        name(collection.key.name),
-        name(column),
-        name(collection.name),
-        arguments.column(0, cast_of(collection.key)),
-    )
 
 
 def placed_by(collection: Collection) -> Field | None:
@@ -191,27 +169,6 @@ def placed_by(collection: Collection) -> Field | None:
 def last_place(placed: Field) -> Fragment:
     """Print the last place that is taken."""
     return fill("SELECT coalesce(max(s.{0}), 0)::bigint FROM {1} AS s", name(placed.name), name(placed.collection))
-
-
-def last_key(collection: Collection) -> Fragment:
-    """Print the largest key, as text."""
-    return fill("SELECT max({0})::text FROM {1}", name(collection.key.name), name(collection.name))
-
-
-def first(collection: Collection) -> Fragment:
-    """Print the key of a singleton's row."""
-    return fill("SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1", name(collection.name), name(collection.key.name))
-
-
-def lock_row(collection: Collection, key: str) -> Fragment:
-    """Print the lock of one row, for the transaction."""
-    shape = "SELECT FROM {0} WHERE {1} = {2} FOR UPDATE"
-    return fill(shape, name(collection.name), name(collection.key.name), param(key, cast_of(collection.key)))
-
-
-def lock_of(collection: Collection) -> Fragment:
-    """Print the lock under which a singleton gets its one row."""
-    return fill("SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text"))
 
 
 # What a statement is put together of
@@ -266,7 +223,9 @@ def _told(collection: Collection, arguments: Arguments, history: History) -> Ite
 def _answer(collection: Collection, history: History, direct: Direct | None) -> Fragment:
     if direct:
         columns = commas(text(f"rows.c{n}") for n in range(len(direct.outputs))) if direct.outputs else text("NULL")
-        return fill("SELECT {0}, v.structure, v.access, rows.found FROM v LEFT JOIN rows ON TRUE", columns)
+        shape = "SELECT {0}, v.structure, v.access, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
+        shown = text(", rows.shown") if direct.shown else EMPTY
+        return fill(shape, columns, shown, text(", (SELECT old.seen FROM old)") if direct.before else EMPTY)
     recorded = history.delta and collection.accountability == "all"
     revision = "NULL" if not recorded else "rows.revision"
     if recorded and history.only_when:
@@ -284,7 +243,20 @@ def _returning(collection: Collection, level: str, direct: Direct | None) -> Fra
         found += [concat(_REVISION, " AS revision"), concat(whole_row(collection), " AS data")]
     if direct:
         found += [text("TRUE AS found"), *(concat(shown, f" AS c{n}") for n, shown in enumerate(direct.outputs))]
+        found += [fill("system_require({0})", direct.after)] if direct.after else []
+        found += [fill("coalesce({0}, FALSE) AS shown", direct.shown)] if direct.shown else []
     return commas(found)
+
+
+def _tried(direct: Direct | None) -> Fragment:
+    """Print what the rules before a write come to for a row as it was."""
+    if direct is None or direct.before is None:
+        return EMPTY
+    return fill(", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS held", *direct.before)
+
+
+def _allowed(direct: Direct | None) -> Fragment:
+    return text(" AND old.held") if direct and direct.before else EMPTY
 
 
 def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:

@@ -71,8 +71,7 @@ def stamps_of(duties: Duties, writer: Writer) -> Stamps:
 def complete_new(values: Values, duties: Duties, stamps: Stamps) -> list[Problem]:
     """Fill what a new row gets by itself, and return which required fields are missing."""
     _drop(values, duties)
-    if stamps is not UNSTAMPED:
-        _fill(values, stamps)
+    _fill(values, stamps)
     for name in duties.uuids:
         if values.get(name) is None:
             values[name] = str(uuid.uuid4())

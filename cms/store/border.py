@@ -11,7 +11,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg_pool import PoolTimeout
 
-from cms.errors import Problem, Refused, invalid_payload, unavailable
+from cms.errors import Problem, Refused, forbidden, invalid_payload, unavailable
 
 
 class Stale(Exception):
@@ -57,6 +57,9 @@ _CODES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
     }
 )
 
+RULE_BROKEN = "CM403"
+"""What `system_require` raises."""
+
 _KEY = re.compile(r'\((?:"((?:[^"]|"")+)"|([^"(),: ]+))\)=\(')
 
 _OF_CONNECTIONS = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
@@ -97,6 +100,8 @@ def domain_error(error: psycopg.Error) -> Exception:
         return Stale(_said(error))
     if type(error) is psycopg.DatabaseError and error.sqlstate is None:
         return _gone(error)  # the server went in the middle of its answer, which therefore has no code
+    if error.sqlstate == RULE_BROKEN:
+        return forbidden()
     if _is_of_the_tables_making(error):
         return _conflict(error)
     unforeseen = Unforeseen(f"{type(error).__name__}: {_said(error)}")

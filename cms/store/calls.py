@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cms.access.guard import view_of, writable
+from cms.access.licence import Terms
 from cms.errors import Problem, invalid_payload, not_found
-from cms.query import write
+from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
 from cms.query.drafts import Batch, Drafter, Expects, Place, reader_of
 from cms.query.parse import PARAMETERS, Page, parse
@@ -112,8 +113,7 @@ def plan_new(call: Call, items: Sequence[object]) -> Job[Written]:
     drafter = call.drafter()
     root = drafter.root(call.collection, items, Expects.ABSENT)
     call.completed(drafter, root)
-    free = root.flat and all(draft.rule is None for draft in root.drafts)
-    at_once = free and direct.inserted(call.short, call.collection, [draft.values for draft in root.drafts])
+    at_once = root.flat and direct.inserted(call.short, root)
     return Job(writing(call, drafter, root), _telling(root, at_once or None))
 
 
@@ -121,9 +121,9 @@ def plan_change(call: Call, key: str, item: object) -> Job[Written]:
     """Change the item of a key."""
     drafter = call.drafter()
     root = changed(call, drafter, drafter.root(call.collection, [item], Expects.PRESENT), [key])
-    free = call.act is None and _free_change(call, drafter, root)
-    at_once = free and direct.changed(call.short, call.collection, key, root.drafts[0].values)
-    return Job(writing(call, drafter, root), _telling(root, at_once or None))
+    terms = None if call.act else _terms_of_change(call, drafter, root)
+    at_once = direct.changed(call.short, root, terms) if terms else None
+    return Job(writing(call, drafter, root), _telling(root, at_once))
 
 
 def plan_each(call: Call, items: list[object]) -> Job[Written]:
@@ -163,8 +163,8 @@ def plan_singleton(call: Call, item: object) -> Job[Written]:
     root = drafter.root(call.collection, [item], Expects.EITHER)
 
     def within(transaction: Transaction) -> Written:
-        transaction.run(write.lock_of(call.collection))
-        present = transaction.run(write.first(call.collection))
+        transaction.run(locks.lock_of(call.collection))
+        present = transaction.run(locks.first(call.collection))
         for draft in root.drafts if present else ():
             draft.new, draft.key = False, str(present[0][0])
             if draft.values.pop(root.key_field, None) not in (None, draft.key):
@@ -177,9 +177,9 @@ def plan_singleton(call: Call, item: object) -> Job[Written]:
 
 def plan_removal(call: Call, key: str) -> Job[object]:
     """Delete the item of a key."""
-    free = call.judge.licence.is_free(call.collection, "delete")
-    at_once = free and direct.deleted(call.short, call.collection, key)
-    return Job(lambda transaction: _delete(call.session(transaction), call.collection, [key]), at_once or None)
+    terms = call.judge.licence.terms(call.collection, "delete")
+    at_once = direct.deleted(call.short, call.collection, key, terms) if terms else None
+    return Job(lambda transaction: _delete(call.session(transaction), call.collection, [key]), at_once)
 
 
 def plan_removals(call: Call, payload: Mapping[str, object]) -> Job[object]:
@@ -206,13 +206,16 @@ def _telling(root: Batch, at_once: Callable[[], Written] | None) -> Callable[[],
 # Changes
 
 
-def _free_change(call: Call, drafter: Drafter, root: Batch) -> bool:
-    """Tell whether a change depends on nothing that is there: neither related items nor rules."""
-    if not root.flat or not call.judge.licence.is_free(call.collection, "update") or call.judge.minds(call.collection):
-        return False
+def _terms_of_change(call: Call, drafter: Drafter, root: Batch) -> Terms | None:
+    """Return the rules of a change that one statement can mind; None where it has to look at what is there first."""
+    if not root.flat or call.judge.minds(call.collection):
+        return None
+    terms = call.judge.licence.terms(call.collection, "update")
+    if terms is None:
+        return None
     call.judge.permit_unseen(root, drafter.faults)
     drafter.faults.refuse()
-    return True
+    return replace(terms, after=root.drafts[0].rule)
 
 
 def _delete(session: Session, collection: Collection, keys: Sequence[str]) -> object:

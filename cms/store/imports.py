@@ -18,7 +18,7 @@ from typing import BinaryIO
 from cms import jsontext
 from cms.access.guard import view_of
 from cms.errors import STATUS, Problem, Refused, invalid_payload
-from cms.query import write
+from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
 from cms.query.drafts import Batch, Drafter, Expects
 from cms.query.walk import arms_of, link_of
@@ -126,15 +126,21 @@ class _Import:
         batches = _batches(SOURCES[upload.form](upload.file, upload.most, self._columns))
         ahead = Ahead(map(self._read, batches))
         self._session = replace(self._session, meanwhile=ahead.advance)
-        for rows, drafted in ahead:
-            for row in rows:
-                if row.fault:
-                    self._findings.add(row.fault, row.line)
-            self._put([row for row in rows if row.fault is None], drafted)
+        try:
+            for rows, drafted in ahead:
+                self._take(rows, drafted)
+        finally:  # what it holds would hold this
+            self._session = replace(self._session, meanwhile=None)
         self._findings.refuse()
         if self._keyed:
             self._pass_keys()
         return jsontext.dumps({"data": {"created": self._created, "updated": self._updated}})
+
+    def _take(self, rows: Sequence[Row], drafted: Drafted | None) -> None:
+        for row in rows:
+            if row.fault:
+                self._findings.add(row.fault, row.line)
+        self._put([row for row in rows if row.fault is None], drafted)
 
     def _read(self, rows: list[Row]) -> tuple[list[Row], Drafted | None]:
         """Draft a batch; what refuses to be drafted is told in its turn."""
@@ -203,7 +209,7 @@ class _Import:
         """Let automatic keys go on behind those that the file brought."""
         column = self._collection.key.column
         if column and column.auto_increment:
-            last = self._session.transaction.run(write.last_key(self._collection))[0][0]
+            last = self._session.transaction.run(locks.last_key(self._collection))[0][0]
             self._session.transaction.execute(statement("pass_keys"), (self._collection.name, column.name, last))
 
     # The header

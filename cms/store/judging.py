@@ -58,7 +58,6 @@ class Judge:
         self._scene = scene
         self._fetch = fetch
         self._known: dict[Current, tuple[object, ...]] = {}
-        self._seen_to: dict[tuple[str, bool], tuple[Duties, Stamps]] = {}
         self.licence = Licence(scene.actor.policy, scene.snapshot.catalogue)
 
     # The payload
@@ -67,14 +66,17 @@ class Judge:
         """Fill and check the rows of a batch whose `new` is known; changes that presets may add to only fill."""
         rules, keeper = self._rules(batch.collection), keeper_of(batch.collection.name)
         free, preset = self.licence.policy.admin, self._presets_changes(batch.collection)
-        of_new, of_change = (self._duties(batch.collection, new=new) for new in (True, False))
+        of_new: tuple[Duties, Stamps] | None = None
+        of_change: tuple[Duties, Stamps] | None = None
         for draft in batch.drafts:
             if not free:
                 self._permit_at_all(keeper, batch, draft)
             if draft.new:
+                of_new = of_new or self._duties(batch.collection, new=True)
                 problems = [] if free else self._permit_new(batch, draft)
                 problems += complete_new(draft.values, *of_new)
             else:
+                of_change = of_change or self._duties(batch.collection, new=False)
                 problems = complete_change(draft.values, *of_change)
             if rules.tried and (draft.new or not preset):
                 problems += self._against(rules, batch.collection, draft)
@@ -96,13 +98,9 @@ class Judge:
 
     def _duties(self, collection: Collection, *, new: bool) -> tuple[Duties, Stamps]:
         """Return what rows need that are made, or that change, and what this writer's stamps are."""
-        found = self._seen_to.get((collection.name, new))
-        if found is None:
-            kept, key = self._scene.snapshot.kept, ("duties", collection.name, new)
-            duties: Duties = kept.get(key, lambda: duties_of(collection, new=new))
-            stamps = stamps_of(duties, self._writer) if duties.stamped else UNSTAMPED
-            found = self._seen_to[collection.name, new] = duties, stamps
-        return found
+        key = "duties", collection.name, new
+        duties: Duties = self._scene.snapshot.kept.get(key, lambda: duties_of(collection, new=new))
+        return duties, stamps_of(duties, self._writer) if duties.stamped else UNSTAMPED
 
     def _permit_at_all(self, keeper: Keeper, batch: Batch, draft: Draft) -> None:
         """Refuse others than administrators what only those write; a key alone writes nothing."""
@@ -231,10 +229,11 @@ class Judge:
         return bool(self._rules(collection).conditions)
 
     def permit_unseen(self, batch: Batch, faults: Faults) -> None:
-        """Check changes that every permission allows of every row: which row it is does not matter."""
+        """Check changes under permissions that all hold for the rows, as `Licence.terms` has the statement find out."""
         if not self.licence.policy.admin:
             for draft in batch.drafts:
                 self._permit_change(batch, draft, self.licence.grants(batch.collection, "update"), faults)
+                draft.rule = self.licence.rule_after(batch.collection, _changing(batch, draft))
 
     def _permit_change(self, batch: Batch, draft: Draft, held: tuple[Grant, ...], faults: Faults) -> None:
         names = _changing(batch, draft)

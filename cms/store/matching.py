@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cms.errors import Problem, Refused, not_found
-from cms.query import write
+from cms.query import locks
 from cms.query.ast import VERSION, Name, Pick, Query, Slot
 from cms.schema.model import Collection
 from cms.store.database import Transaction
@@ -23,7 +23,7 @@ def check_match(
     """
     if if_match is None:
         return
-    transaction.run(write.lock_row(collection, key))
+    transaction.run(locks.lock_row(collection, key))
     name = str(collection.primary_key)
     query = by_key(Query(picks=(Pick(VERSION, Name(name)),)), Slot(0))
     items = find(store, transaction, scene, collection.name, query, literals=(key,))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cms.errors import invalid_payload, not_found
 from cms.fragment import Fragment
-from cms.query import write
+from cms.query import locks, write
 from cms.query.arrays import array
 from cms.query.bind import Context, bound
 from cms.query.statement import Statement
@@ -116,7 +116,7 @@ def lock_list(session: Session, collection: Collection, far: str, *, keys: Seque
     """Hold rows by their keys, and all that point in the column `far` to any of `nears`."""
 
     def make() -> Statement:
-        return finished(write.lock_list(collection, far, Arguments()))
+        return finished(locks.lock_list(collection, far, Arguments()))
 
     found = session.scene.snapshot.plans.get(("lock list", collection.name, far), make)
     _execute(session, found, (session.author, [array(keys), array(nears)]))
@@ -126,7 +126,7 @@ def column_by_key(session: Session, collection: Collection, column: str, keys: S
     """Return what rows hold in one column, by their keys."""
 
     def make() -> Statement:
-        return finished(write.column_by_key(collection, column, Arguments()))
+        return finished(locks.column_by_key(collection, column, Arguments()))
 
     found = session.scene.snapshot.plans.get(("column", collection.name, column), make)
     return dict(_execute(session, found, (session.author, [array(keys)])))
@@ -159,7 +159,7 @@ def arrays(columns: Columns, rows: Sequence[Values], *, single: bool) -> list[ob
 
 
 _PRINTERS = {"insert": write.insert, "update": write.update}
-_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": write.lock}
+_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock}
 
 
 def _run(session: Session, action: str, collection: Collection, columns: Columns, rows: Sequence[Values]) -> list[Row]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cms.access.guard import writable
 from cms.errors import Problem, Refused, invalid_payload, not_found
-from cms.query import manual, write
+from cms.query import locks, manual
 from cms.schema.model import Collection, Field
 from cms.store.database import Transaction
 from cms.store.judging import Judge
@@ -64,7 +64,7 @@ def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, s
 
 def _move(transaction: Transaction, collection: Collection, sort: Field, item: str, to: str) -> None:
     """Move one item at a time in a collection; items that cannot be told apart by their place are numbered first."""
-    transaction.run(write.lock_of(collection))
+    transaction.run(locks.lock_of(collection))
     source, target = (_place(transaction, collection, sort, key) for key in (item, to))
     low, high = sorted((source or "0", target or "0"), key=int)
     if transaction.run(manual.is_muddled(collection, sort, low, high))[0][0]:

@@ -7,7 +7,7 @@ short statements of this service that costs more than PostgreSQL itself.
 from __future__ import annotations
 
 import select
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -46,13 +46,15 @@ class Wire:
         """
         parameters: list[Any] = [_text(value) for value in values]
         pgconn = self._connection.pgconn
-        if prepare:
-            name = self._names.get(text) or self._prepare(text)
-            if meanwhile:
+        name = (self._names.get(text) or self._prepare(text)) if prepare else None
+        if meanwhile:
+            if name:
                 pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
-                result = self._awaited(meanwhile)
             else:
-                result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
+                pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+            result = self._awaited(meanwhile)
+        elif name:
+            result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
         else:
             result = pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
         if result.status == ExecStatus.TUPLES_OK:
@@ -64,18 +66,22 @@ class Wire:
         return []
 
     def _awaited(self, meanwhile: Callable[[], None]) -> PGresult:
-        """Return the result of what was sent, once something else is done; libpq takes it to be read to its end."""
-        pgconn = self._connection.pgconn
-        self._pass(select.POLLIN | select.POLLOUT, pgconn.flush)
+        """Return the result of what was sent, once something else is done."""
+        self._pass(select.POLLIN | select.POLLOUT, self._connection.pgconn.flush)
         try:
             meanwhile()
         finally:
+            results = list(self._results())  # whatever has happened: libpq wants them taken to their end
+        return results[0]
+
+    def _results(self) -> Iterator[PGresult]:
+        pgconn = self._connection.pgconn
+        while True:
             self._pass(select.POLLIN, pgconn.is_busy)
-            result = pgconn.get_result()
-            while pgconn.get_result() is not None:
-                pass
-        assert result
-        return result
+            found = pgconn.get_result()
+            if found is None:
+                return
+            yield found
 
     def _pass(self, events: int, lasts: Callable[[], int]) -> None:
         """Pass the time while something lasts, with an ear for the server; other threads run meanwhile."""

@@ -59,16 +59,16 @@ CASES: list[tuple[str, Fragment, str]] = [
     (
         "a change",
         write.update(SILENT, chosen(SILENT, "id", "title"), Arguments()),
-        'WITH old AS (SELECT r.n, t."id" AS k, r.c1 FROM "books" AS t '
+        'WITH old AS (SELECT r.n, t0."id" AS k, r.c1 FROM "books" AS t0 '
         "JOIN unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS r (c0, c1, n) "
-        'ON t."id" = r.c0 ORDER BY t."id" FOR NO KEY UPDATE OF t), '
+        'ON t0."id" = r.c0 ORDER BY t0."id" FOR NO KEY UPDATE OF t0), '
         'rows AS (UPDATE "books" AS t0 SET "title" = old.c1 FROM old WHERE t0."id" = old.k '
         'RETURNING t0."id"::text AS item, old.n) SELECT rows.n, rows.item, NULL FROM rows',
     ),
     (
         "a deletion with its history",
         write.delete(books(), Arguments()),
-        'WITH old AS (SELECT t."id" AS k FROM "books" AS t WHERE t."id" = ANY ($1::bigint[]) ORDER BY t."id" '
+        'WITH old AS (SELECT t0."id" AS k FROM "books" AS t0 WHERE t0."id" = ANY ($1::bigint[]) ORDER BY t0."id" '
         'FOR UPDATE), rows AS (DELETE FROM "books" AS t0 USING old WHERE t0."id" = old.k '
         "RETURNING t0.\"id\"::text AS item, nextval('system_activity_id_seq') AS activity, "
         f"nextval('system_revisions_id_seq') AS revision, {DATA} AS data), "

@@ -1,0 +1,198 @@
+"""A write under rules is one statement where it can be, and comes to the same as in a transaction (decisions, 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from cms.store import direct
+from tests.api.nesting import counted
+from tests.client import Answer, Client
+from tests.members import Json, may, member
+from tests.things import Stage, Table, field, table
+
+DRAFT: Json = {"status": {"_eq": "draft"}}
+NEVER: Json = {"id": {"_lt": 0}}
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+@dataclass(frozen=True)
+class Desk:
+    stage: Stage
+    people: Table
+    posts: Table
+    notes: Table
+
+    connection: psycopg.Connection[Any]
+
+    def fresh(self) -> None:
+        """Let the same rows be there with the same keys, and no history."""
+        people, posts, notes = (found.name for found in (self.people, self.posts, self.notes))
+        self.connection.execute(
+            f"""
+            DELETE FROM {notes}; DELETE FROM {posts}; DELETE FROM {people};
+            DELETE FROM system_revisions; DELETE FROM system_activity;
+            INSERT INTO {people} (id, name, rank) VALUES (1, 'ann', 1), (2, 'bob', 2);
+            INSERT INTO {posts} (id, title, status, author)
+            VALUES (1, 'a', 'draft', 1), (2, 'b', 'live', 1), (3, 'c', 'draft', 2);
+            INSERT INTO {notes} (id, text, post) VALUES (1, 'x', 1), (2, 'y', 3);
+            SELECT setval(pg_get_serial_sequence('{posts}', 'id'), 3);
+            """.encode()
+        )
+
+    def state(self) -> object:
+        """Return all rows, and how many entries the history has."""
+        return self.connection.execute(
+            f"""
+            SELECT (SELECT json_agg(p ORDER BY id) FROM {self.posts.name} AS p),
+                   (SELECT count(*) FROM system_activity), (SELECT count(*) FROM system_revisions)
+            """.encode()
+        ).fetchall()
+
+
+@pytest.fixture(scope="module")
+def desk(stage: Stage, admin: Client) -> Iterator[Desk]:
+    people = table(admin, field("name", "string"), field("rank", "integer"))
+    posts = table(
+        admin,
+        field("title", "string"),
+        field("status", "string", default_value="draft"),
+        field("note", "string"),
+        field("author", "integer"),
+    )
+    notes = table(admin, field("text", "string"), field("post", "integer"))
+    for many, name, one, back in ((posts, "author", people, "posts"), (notes, "post", posts, "notes")):
+        relation = {"collection": many.name, "field": name, "related_collection": one.name, "meta": {"one_field": back}}
+        assert admin.post("/relations", relation).status == 200
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        yield Desk(stage, people, posts, notes, connection)
+
+
+Rights = Callable[[str], list[Json]]
+
+
+def ruled(rule: Json, read: Json | None = None, *fields: str, **changes: object) -> Rights:
+    """The same rule for all that is written; of reads another, and only some fields."""
+
+    def rights(name: str) -> list[Json]:
+        written = [may(name, action=action, permissions=rule, **changes) for action in ("create", "update")]
+        deleted = may(name, action="delete", permissions=rule)
+        return [*written, deleted, may(name, *fields, permissions={} if read is None else read)]
+
+    return rights
+
+
+def several(name: str) -> list[Json]:
+    """Of several permissions those count that hold for the row."""
+    return [
+        *ruled(DRAFT)(name),
+        may(name, "note", action="update", permissions={"author": {"rank": {"_eq": 1}}}),
+        may(name, action="delete", permissions={"title": {"_eq": "b"}}),
+        may(name, action="create", permissions={"note": {"_eq": "n"}}, validation={"title": {"_eq": "t"}}),
+    ]
+
+
+RIGHTS: dict[str, Rights] = {
+    "a field": ruled(DRAFT),
+    "a field, and reads another": ruled(DRAFT, {"title": {"_in": ["a", "b", "new"]}}),
+    "a field, and reads nothing of it": ruled(DRAFT, NEVER),
+    "a field, and reads some fields": ruled(DRAFT, DRAFT, "id", "title"),
+    "what a relation leads to": ruled({"author": {"rank": {"_eq": 1}}}, {"author": {"name": {"_neq": "bob"}}}),
+    "lists": ruled({"_or": [{"notes": {"_none": {"text": {"_eq": "y"}}}}, {"title": {"_eq": "never"}}]}),
+    "rows beside it": ruled({"author": {"posts": {"_some": {"title": {"_eq": "b"}}}}}),
+    "the caller": ruled({"_or": [DRAFT, {"note": {"_eq": "$CURRENT_USER"}}]}),
+    "a preset": ruled(DRAFT, None, presets={"note": "preset"}, validation={"title": {"_neq": "bad"}}),
+    "null": ruled({"note": {"_neq": "n"}}, {"note": {"_null": True}}),
+    "several": several,
+}
+
+CALLS: tuple[tuple[str, str, object], ...] = (
+    ("POST", "", {"title": "new", "status": "draft", "author": 1}),
+    ("POST", "", {"title": "new"}),
+    ("POST", "", {"title": "new", "status": "live", "author": 2, "note": "n"}),
+    ("POST", "", {"title": "bad", "status": "draft", "author": 1}),
+    ("POST", "", [{"title": "new", "author": 1}, {"title": "new", "author": 1}]),
+    ("POST", "", [{"title": "new", "author": 1}, {"title": "new", "status": "live", "author": 2}]),
+    ("POST", "?fields=title,author.name,notes.text", {"title": "t", "note": "n", "author": 1}),
+    ("PATCH", "/1", {"title": "A"}),
+    ("PATCH", "/1", {"status": "live"}),
+    ("PATCH", "/2", {"title": "B"}),
+    ("PATCH", "/3", {"note": "n"}),
+    ("PATCH", "/3", {"author": 1, "title": "bad"}),
+    ("PATCH", "/99", {"title": "nobody"}),
+    ("PATCH", "/1?fields=id,author.name", {"author": 2}),
+    ("DELETE", "/1", None),
+    ("DELETE", "/2", None),
+    ("DELETE", "/3", None),
+    ("DELETE", "/99", None),
+)
+
+
+@contextmanager
+def in_transactions() -> Iterator[None]:
+    """Have every write take a transaction."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("inserted", "changed", "deleted"):
+            patch.setattr(direct, name, lambda *_: None)
+        yield
+
+
+def told(answer: Answer) -> object:
+    return answer.status, answer.text
+
+
+@pytest.mark.parametrize("named", RIGHTS)
+def test_one_statement_comes_to_the_same_as_a_transaction(desk: Desk, named: str) -> None:
+    caller = member(desk.stage, *RIGHTS[named](desk.posts.name), may(desk.people.name), may(desk.notes.name))
+    for method, path, payload in CALLS:
+        found = []
+        for mode in (in_transactions, nullcontext):
+            desk.fresh()
+            before = desk.state()
+            with mode():
+                answer = caller.send(method, desk.posts.path + path, payload)
+            after = desk.state()
+            assert answer.status < 400 or after == before, "what is refused leaves nothing"
+            found.append((told(answer), after))
+        assert found[0] == found[1], (method, path, payload)
+
+
+@pytest.mark.parametrize("named", [name for name in RIGHTS if name not in ("rows beside it", "several")])
+def test_single_writes_under_rules_are_one_statement(desk: Desk, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, path = member(desk.stage, *RIGHTS[named](desk.posts.name)), desk.posts.path
+    desk.fresh()
+    with counted(monkeypatch) as seen:
+        assert caller.post(path, {"title": "new", "status": "draft", "author": 1, "note": "m"}).status in (200, 204)
+        assert caller.patch(f"{path}/1", {"title": "A"}).status in (200, 204, 403, 404)
+        assert caller.delete(f"{path}/1").status in (204, 403, 404)
+    assert seen == []
+
+
+def test_a_row_that_changes_while_a_write_waits_for_it_is_looked_at_again(desk: Desk) -> None:
+    caller = member(desk.stage, *RIGHTS["a field, and reads another"](desk.posts.name))
+    for method, payload in (("PATCH", {"title": "new"}), ("DELETE", None)):
+        for change, status in (("status = 'live'", 403), ("title = 'z', status = 'live'", 404), ("note = 'n'", 200)):
+            desk.fresh()
+            with psycopg.connect(desk.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
+                other.execute(f'UPDATE "{desk.posts.name}" SET {change} WHERE id = 1'.encode())
+                waiting = thread.submit(caller.send, method, f"{desk.posts.path}/1", payload)
+                while not desk.stage.value(WAITING):
+                    assert not waiting.done(), waiting.result().text
+                other.commit()
+                answer: Any = waiting.result()
+            expected = 204 if method == "DELETE" and status == 200 else status
+            assert answer.status == expected, (method, change, answer.text)
+
+
+def test_nobody_is_told_of_the_rule_that_refuses(desk: Desk) -> None:
+    desk.fresh()
+    caller = member(desk.stage, *RIGHTS["a field"](desk.posts.name))
+    answer = caller.post(desk.posts.path, {"title": "x", "status": "live"})
+    assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+    assert answer.text == caller.get("/items/nowhere").text
