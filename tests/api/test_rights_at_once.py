@@ -123,6 +123,7 @@ CALLS: tuple[tuple[str, str, object], ...] = (
     ("PATCH", "/1", {"title": "A"}),
     ("PATCH", "/1", {"status": "live"}),
     ("PATCH", "/2", {"title": "B"}),
+    ("PATCH", "/2", {"title": "B", "status": "draft"}),
     ("PATCH", "/3", {"note": "n"}),
     ("PATCH", "/3", {"author": 1, "title": "bad"}),
     ("PATCH", "/99", {"title": "nobody"}),
