@@ -34,30 +34,29 @@ def logs_requests() -> bool:
 def log_request(facts: Mapping[str, object]) -> None:
     """Write the line of a request; the facts are all of `_FACTS`.
 
-    A record takes five times as long as its line, so there is one only where somebody has changed where lines go, and
-    where the line cannot be written: what is to be done then the logging module knows.
+    A record takes five times as long as its line, so there is one only where somebody has changed where lines go.
     """
     ours = _ours()
-    try:
-        told = ours is not None and ours.tell(facts)
-    except Exception:
-        told = False
-    if not told:
+    if ours is None:
         _access.info("%s %s %s", facts["method"], facts["path"], facts["status"], extra=facts)
+        return
+    try:
+        ours.tell(facts)
+    except Exception:  # a log that cannot be written loses the line, and no answer with it
+        return
 
 
 def _ours() -> Lines | None:
-    """Return the service's own handler, where the lines of requests go to it and nowhere else."""
+    """Return the service's own handler, where the lines of requests go to it as it is and nowhere else."""
     if _access.handlers or _access.filters or not _access.propagate or _service.propagate:
         return None
     handler = _service.handlers[0] if len(_service.handlers) == 1 else None
-    return handler if isinstance(handler, Lines) else None
+    return handler if isinstance(handler, Lines) and handler.untouched else None
 
 
 def start_logging(config: Config) -> None:
     """Send the service's log to standard error, in the style and from the level of the settings."""
-    handler = Lines(sys.stderr)
-    handler.setFormatter(JsonLines() if config.log_style == "json" else PrettyLines())
+    handler = Lines(JsonLines() if config.log_style == "json" else PrettyLines())
     level = LEVELS[config.log_level]
     # The driver's pool warns of a database that does not answer; Python would print that in a style of its own.
     others = max(level, logging.WARNING)
@@ -100,15 +99,21 @@ class PrettyLines(logging.Formatter):
 class Lines(logging.StreamHandler[TextIO]):
     """What writes to standard error."""
 
-    def tell(self, facts: Mapping[str, object]) -> bool:
-        """Write the line of a request without a record, unless something has been set that looks at records."""
-        form = self.formatter
-        if self.filters or self.level > logging.INFO or not isinstance(form, JsonLines | PrettyLines):
-            return False
+    def __init__(self, form: JsonLines | PrettyLines) -> None:
+        super().__init__(sys.stderr)
+        self._form = form
+        self.setFormatter(form)
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has been set that looks at records."""
+        return not self.filters and self.level <= logging.INFO and self.formatter is self._form
+
+    def tell(self, facts: Mapping[str, object]) -> None:
+        """Write the line of a request, without a record."""
         message = f"{facts['method']} {facts['path']} {facts['status']}"
-        self.stream.write(form.line(time.time(), "INFO", message, facts) + self.terminator)
+        self.stream.write(self._form.line(time.time(), "INFO", message, facts) + self.terminator)
         self.stream.flush()
-        return True
 
 
 def _facts(record: logging.LogRecord) -> dict[str, object]:

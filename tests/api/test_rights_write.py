@@ -292,3 +292,30 @@ def test_rules_are_tried_on_all_items_at_once(desk: Desk, monkeypatch: pytest.Mo
             assert caller.patch(posts.path, [{"id": row["id"], "note": "x"} for row in made]).status == 200
         counts.append(len(seen))
     assert counts[0] == counts[1]
+
+
+def test_callers_in_turns_write_by_their_own_rights_and_in_their_own_names(admin: Client, stage: Stage) -> None:
+    """What one write has found out of a collection is kept for the next, whoever makes it."""
+    papers = table(
+        admin,
+        field("title", "string"),
+        field("note", "string"),
+        field("pin", "string", special="conceal"),
+        field("by", "uuid", special="user-created"),
+        field("last", "uuid", special="user-updated"),
+    )
+    wide, narrow = (
+        member(stage, *(may(papers.name, *fields, action=action) for action in ("create", "update")), may(papers.name))
+        for fields in (("title", "note"), ("title",))
+    )
+    callers = [admin, wide, narrow]
+    users = [caller.get("/users/me").data["id"] for caller in callers]
+    for _ in range(2):
+        for caller, user in zip(callers, users, strict=True):
+            made = caller.post(papers.path, {"title": "t"}).data
+            changed = caller.patch(f"{papers.path}/{made['id']}", {"title": "u"}).data
+            assert (made["by"], made["last"], changed["by"], changed["last"]) == (user, None, user, user)
+        for name, statuses in (("note", (200, 200, 403)), ("pin", (200, 403, 403)), ("nowhere", (400, 403, 403))):
+            sent = [caller.post(papers.path, {"title": "t", name: "x"}) for caller in callers]
+            assert tuple(answer.status for answer in sent) == statuses
+            assert tuple(caller.patch(f"{papers.path}/1", {name: "x"}).status for caller in callers) == statuses

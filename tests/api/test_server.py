@@ -241,30 +241,65 @@ def test_the_line_of_a_request_is_the_one_that_a_record_makes(
     assert "1.5" in straight
 
 
-def test_the_log_of_requests_goes_by_its_level_and_to_whoever_listens(
-    config: Config, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, own_loggers: None
+@pytest.mark.parametrize("taken", ["a handler", "a level", "a filter", "a form", "a line of its own", "the root"])
+def test_whoever_changes_where_the_log_goes_is_heeded(
+    config: Config, capsys: pytest.CaptureFixture[str], own_loggers: None, taken: str
 ) -> None:
     facts = {"request": "id1", "method": "GET", "path": "/", "status": 200, "ms": 1.5}
-    start_logging(replace(config, log_level="warn"))
-    log_request(facts)
-    assert capsys.readouterr().err == ""
     start_logging(replace(config, log_level="info"))
-    logging.getLogger("cms").addHandler(caplog.handler)
-    log_request(facts)
-    assert (caplog.records[-1].getMessage(), caplog.records[-1].ms) == ("GET / 200", 1.5)  # type: ignore[attr-defined]
+    service, access, form = logging.getLogger("cms"), logging.getLogger("cms.access"), logging.Formatter("taken %(ms)s")
+    (handler,) = service.handlers
+    heard = logging.StreamHandler(sys.stderr)
+    heard.setFormatter(form)
+    match taken:
+        case "a handler":
+            access.addHandler(heard)
+        case "a level":
+            handler.setLevel(logging.ERROR)
+        case "a filter":
+            access.addFilter(lambda record: False)
+        case "a form":
+            handler.setFormatter(form)
+        case "a line of its own":
+            access.propagate = False
+        case "the root":
+            service.propagate = True
+            logging.getLogger().addHandler(heard)
+    try:
+        log_request(facts)
+    finally:
+        logging.getLogger().removeHandler(heard)
+        access.handlers.clear()
+        access.filters.clear()
+        access.propagate = True
+    told = capsys.readouterr().err
+    assert ("taken 1.5" in told) == (taken in ("a handler", "a form", "the root"))
+    assert ("GET / 200" in told) == (taken in ("a handler", "the root"))
 
 
-def test_a_log_that_nobody_reads_any_more_hinders_no_answer(
-    config: Config, api: Client, own_loggers: None, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_logged_of_requests_below_the_level(
+    config: Config, api: Client, capsys: pytest.CaptureFixture[str], own_loggers: None
+) -> None:
+    start_logging(replace(config, log_level="warn"))
+    assert api.get("/server/ping").status == 200
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("log", ["nobody reads", "is closed", "is none"])
+def test_a_log_that_cannot_be_written_hinders_no_answer(
+    config: Config, api: Client, own_loggers: None, monkeypatch: pytest.MonkeyPatch, log: str
 ) -> None:
     read, write = os.pipe()
-    with os.fdopen(write, "w", buffering=1) as stream:
-        monkeypatch.setattr(sys, "stderr", stream)
+    stream = os.fdopen(write, "w", buffering=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", None if log == "is none" else stream)
         start_logging(replace(config, log_level="info"))
-        os.close(read)
-        assert api.get("/server/ping").status == 200
-        with suppress(OSError):
-            stream.close()  # it still holds the line
+    if log == "is closed":
+        stream.close()
+    os.close(read)
+    assert api.get("/server/ping").status == 200
+    with suppress(OSError):
+        stream.close()  # it still holds the line
 
 
 def test_a_line_for_people_tells_the_second() -> None:
