@@ -137,7 +137,7 @@ class Judge:
 
     def _preset(self, grant: Grant, collection: Collection, draft: Draft) -> None:
         """Merge presets under the payload."""
-        for name, value in self._presets(grant).items():
+        for name, value in self._presets(grant).items() if grant.presets else ():
             found = collection.fields.get(name)
             if found and found.column and name not in draft.sent:
                 if name in keeper_of(collection.name).unset:
