@@ -110,3 +110,12 @@ def test_a_row_that_is_not_there_is_told_with_its_place_to_whoever_writes(stage:
 
 def _all(collection: str, **said: object) -> list[Json]:
     return [may(collection, action=action, **said) for action in ("create", "read", "update", "delete")]
+
+
+def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_members(stage: Stage) -> None:
+    caller = member(stage, may("sections", action="create"), may("sections", action="update"), may("sections"))
+    sections = [{"kind": kind, "item": {"title": "H"}} for kind in ("posts", "nowhere", "headings")]
+    told = {(answer.status, answer.text) for answer in (caller.post("/items/sections", sent) for sent in sections)}
+    assert len(told) == 1
+    assert next(iter(told))[0] == 403
+    assert stage.admin.post("/items/sections", sections[0]).codes == ["INVALID_PAYLOAD"]

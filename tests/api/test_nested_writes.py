@@ -9,7 +9,6 @@ import pytest
 from cms.config import Config
 from tests.api.nesting import count, counted, item, make_relations
 from tests.client import Client
-from tests.members import may, member
 from tests.things import Json, Stage, staged
 
 NOTE = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
@@ -240,17 +239,6 @@ def test_many_to_any_without_a_fitting_collection_is_refused(admin: Client, kind
     section = {"item": {"title": "H"}, **({"kind": kind} if kind else {})}
     told = refused(admin, "/items/posts", {"sections": [section]}, method="POST")
     assert told == [("INVALID_PAYLOAD", ["sections", 0, "item"])]
-
-
-def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_members(
-    admin: Client, stage: Stage
-) -> None:
-    caller = member(stage, may("sections", action="create"), may("sections", action="update"), may("sections"))
-    sections = [{"kind": kind, "item": {"title": "H"}} for kind in ("posts", "nowhere", "headings")]
-    told = {(answer.status, answer.text) for answer in (caller.post("/items/sections", sent) for sent in sections)}
-    assert len(told) == 1
-    assert next(iter(told))[0] == 403
-    assert admin.post("/items/sections", sections[0]).codes == ["INVALID_PAYLOAD"]
 
 
 # All of it together
