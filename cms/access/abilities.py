@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cms.access.policy import ALL_FIELDS, EVERYTHING_GRANTED, Grant, Policy
-from cms.access.rules import sight_of
+from cms.access.rules import sight_of, usable
 from cms.access.structure import ACTIONS
 from cms.query.ast import EVERYTHING
-from cms.schema.model import Catalogue, Collection
+from cms.schema.model import Catalogue, Collection, Kind
 
 Ability = dict[str, object]
 
@@ -26,6 +26,8 @@ def grants_of(policy: Policy, collection: Collection, action: str, catalogue: Ca
     """Return what a caller holds of a collection: only permissions whose rules can be applied, settled once."""
     if policy.admin:
         return (EVERYTHING_GRANTED,)
+    if collection.kind is Kind.FOLDER:  # there is nothing in it to be seen
+        return usable(policy.granted(collection.name, action), collection, catalogue)
     view = sight_of(policy, catalogue, action)(collection.name)
     return view.grants if view else ()
 

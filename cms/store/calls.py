@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from cms.access.guard import view_of, writable
 from cms.access.licence import Terms
-from cms.errors import Problem, invalid_payload, not_found
+from cms.errors import Problem, Refused, invalid_payload, not_found
 from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
-from cms.query.drafts import Batch, Drafter, Expects, Place, reader_of
+from cms.query.drafts import Batch, Drafter, Expects, Faults, Place, reader_of
 from cms.query.parse import PARAMETERS, Page, parse
 from cms.schema.model import Collection
 from cms.schema.payload import Reader, invalid
@@ -121,7 +121,7 @@ def plan_change(call: Call, key: str, item: object) -> Job[Written]:
     """Change the item of a key."""
     drafter = call.drafter()
     root = changed(call, drafter, drafter.root(call.collection, [item], Expects.PRESENT), [key])
-    terms = None if call.act else _terms_of_change(call, drafter, root)
+    terms = None if call.act else _terms_of_change(call, root)
     at_once = direct.changed(call.short, root, terms) if terms else None
     return Job(writing(call, drafter, root), _telling(root, at_once))
 
@@ -206,16 +206,20 @@ def _telling(root: Batch, at_once: Callable[[], Written] | None) -> Callable[[],
 # Changes
 
 
-def _terms_of_change(call: Call, drafter: Drafter, root: Batch) -> Terms | None:
-    """Return the rules of a change that one statement can mind; None where it has to look at what is there first."""
+def _terms_of_change(call: Call, root: Batch) -> Terms | None:
+    """Return the rules of a change that one statement can mind; None where it has to look at what is there first.
+
+    So it is where something is wrong with the change: whether its row is there comes before that.
+    """
     if not root.flat or call.judge.minds(call.collection):
         return None
-    terms = call.judge.licence.terms(call.collection, "update")
-    if terms is None:
+    terms, faults = call.judge.licence.terms(call.collection, "update"), Faults()
+    try:
+        if terms:
+            call.judge.permit_unseen(root, faults)
+    except Refused:
         return None
-    call.judge.permit_unseen(root, drafter.faults)
-    drafter.faults.refuse()
-    return replace(terms, after=root.drafts[0].rule)
+    return replace(terms, after=root.drafts[0].rule) if terms and not faults.found else None
 
 
 def _delete(session: Session, collection: Collection, keys: Sequence[str]) -> object:

@@ -8,14 +8,15 @@ was and as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
 from cms.access.guard import guard, view_of
 from cms.access.licence import Terms
 from cms.errors import forbidden, not_found
+from cms.fragment import Fragment
 from cms.query import write
-from cms.query.ast import Query, Said
+from cms.query.ast import Filter, Query, Said
 from cms.query.bind import Context, bound
 from cms.query.drafts import Batch
 from cms.query.expressions import predicate
@@ -25,7 +26,7 @@ from cms.query.select import top_outputs
 from cms.query.statement import Statement
 from cms.query.walk import Link
 from cms.query.write import Arguments, Direct
-from cms.schema.model import Catalogue, Collection, Kind
+from cms.schema.model import Collection, Kind
 from cms.store.reads import Item
 from cms.store.rows import Columns, alike, arrays, author, finished
 from cms.store.store import Caller, Scene, Store, check_version
@@ -46,40 +47,50 @@ class Short:
     said: Said
 
 
-def inserted(short: Short, root: Batch) -> Callable[[], list[Item] | None] | None:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What writes have in common that are the same statement; `single` is one row."""
+
+    action: str
+    collection: Collection
+    columns: Columns
+    terms: Terms
+    single: bool = True
+
+
+Run = Callable[[], list[Item] | None]
+"""Runs a statement, and returns its items as the caller may read them; None where it may read none."""
+
+
+def inserted(short: Short, root: Batch) -> Run | None:
     """Return what inserts rows and answers them in their order; None where that takes a transaction."""
     rows, rule = [draft.values for draft in root.drafts], root.drafts[0].rule if root.drafts else None
     groups, single = alike(rows), len(rows) == 1
     if len(groups) != 1 or not (single or all(draft.rule is None for draft in root.drafts)):
         return None
-    columns, terms = next(iter(groups)), Terms(after=rule)
-    found = _statement(short, "insert", root.collection, columns, single=single, terms=terms)
-    return _runner(short, found, terms, arrays(columns, rows, single=single))
+    shape = Shape("insert", root.collection, next(iter(groups)), Terms(after=rule), single)
+    return _runner(short, shape, arrays(shape.columns, rows, single=single))
 
 
-def changed(short: Short, root: Batch, terms: Terms) -> Callable[[], list[Item] | None] | None:
+def changed(short: Short, root: Batch, terms: Terms) -> Run | None:
     """Return what changes one row and answers it; None where that takes a transaction."""
     (draft,) = root.drafts
     if not draft.values:
         return None
     columns = (root.key_field, *(name for name in sorted(draft.values) if name != root.key_field))
-    found = _statement(short, "update", root.collection, columns, single=True, terms=terms)
-    return _runner(short, found, terms, [draft.key, *(draft.values[name] for name in columns[1:])])
+    values = [draft.key, *(draft.values[name] for name in columns[1:])]
+    return _runner(short, Shape("update", root.collection, columns, terms), values)
 
 
-def deleted(short: Short, collection: Collection, key: str, terms: Terms) -> Callable[[], list[Item] | None] | None:
+def deleted(short: Short, collection: Collection, key: str, terms: Terms) -> Run | None:
     """Return what deletes one row; None where that takes a transaction."""
-    columns = (str(collection.primary_key),)
-    found = _statement(short, "delete", collection, columns, single=True, terms=terms)
-    return _runner(short, found, terms, [key])
+    return _runner(short, Shape("delete", collection, (str(collection.primary_key),), terms), [key])
 
 
-def _runner(
-    short: Short, found: Statement, terms: Terms, values: list[object]
-) -> Callable[[], list[Item] | None] | None:
+def _runner(short: Short, shape: Shape, values: Sequence[object]) -> Run | None:
+    found, scene = _statement(short, shape), short.scene
     if found is _NEVER:
         return None
-    scene = short.scene
     literals = (*short.said.literals, *author(scene, short.caller), *values)
 
     def run() -> list[Item] | None:
@@ -88,7 +99,7 @@ def _runner(
         check_version(scene.snapshot, found.version(rows))
         items = found.items(rows)
         if not items:
-            raise forbidden() if terms.before and rows[0][-1] else not_found()
+            raise forbidden() if shape.terms.before and rows[0][-1] else not_found()
         if found.counts:
             items = [item for item, row in zip(items, rows, strict=True) if found.rest(row)[0]]
         return items or None
@@ -96,46 +107,53 @@ def _runner(
     return run
 
 
-def _statement(
-    short: Short, action: str, collection: Collection, columns: Columns, *, single: bool, terms: Terms
-) -> Statement:
+def _statement(short: Short, shape: Shape) -> Statement:
     query, first, policy = short.said.query, len(short.said.literals), short.scene.actor.policy
-    key: Hashable = ("direct", action, collection.name, columns, single, query, first, policy, terms)
-
-    def make() -> Statement:
-        catalogue = short.scene.snapshot.catalogue
-        if collection.system:  # what keepers mind takes a transaction
-            return _NEVER
-        arguments, direct = Arguments(first, single), Direct(short.scene.snapshot.version)
-        if terms.before:
-            seen, held = (predicate(resolved(rule, collection, catalogue), 0) for rule in terms.before)
-            direct = replace(direct, before=(seen, held))
-        if action == "delete":
-            return finished(write.delete(collection, arguments, direct=direct))
-        if collection.triggers or not _is_readable(short, collection):
-            return _NEVER
-        found, after = _planned(short, collection), _after(terms, collection, catalogue)
-        if not _stands_alone(short, collection, (found.outputs, found.allowed, after)):
-            return _NEVER
-        hidden = found.allowed != EVERY_ROW
-        direct = replace(
-            direct,
-            outputs=tuple(top_outputs(found)),
-            after=None if after is None else predicate(after, 0),
-            shown=predicate(found.allowed, 0) if hidden else None,
-        )
-        printer = write.insert if action == "insert" else write.update
-        text, values = printer(
-            collection, [collection.fields[name] for name in columns], arguments, direct=direct
-        ).numbered()
-        paths = tuple((output.key,) for output in found.outputs)
-        return Statement(text, values, paths, ("shown",) if hidden else ())
-
-    return short.scene.snapshot.plans.get(key, make)
+    said: Hashable = (shape.action, shape.collection.name, shape.columns, shape.single, shape.terms)
+    try:
+        hash(said)
+    except TypeError:  # a rule that compares with a geometry
+        return _NEVER
+    return short.scene.snapshot.plans.get(("direct", said, query, first, policy), lambda: _printed(short, shape))
 
 
-def _after(terms: Terms, collection: Collection, catalogue: Catalogue) -> Predicate | None:
-    return None if terms.after is None else resolved(terms.after, collection, catalogue)
+def _printed(short: Short, shape: Shape) -> Statement:
+    collection, before = shape.collection, _before(short, shape)
+    arguments = Arguments(len(short.said.literals), shape.single)
+    direct = Direct(short.scene.snapshot.version, before=before)
+    if collection.system or (collection.triggers and (before or shape.action != "delete")):
+        return _NEVER  # what keepers mind takes a transaction, and so does what the database does by itself
+    if shape.action == "delete":
+        return finished(write.delete(collection, arguments, direct=direct))
+    if not _is_readable(short, collection):
+        return _NEVER
+    found, after = _planned(short, collection), _resolved(short, collection, shape.terms.after)
+    if not _stands_alone(short, shape, found, after):
+        return _NEVER
+    hidden = found.allowed != EVERY_ROW
+    direct = replace(
+        direct,
+        outputs=tuple(top_outputs(found)),
+        after=None if after is None else predicate(after, 0),
+        shown=predicate(found.allowed, 0) if hidden else None,
+    )
+    printer = write.insert if shape.action == "insert" else write.update
+    columns = [collection.fields[name] for name in shape.columns]
+    text, values = printer(collection, columns, arguments, direct=direct).numbered()
+    return Statement(text, values, tuple((output.key,) for output in found.outputs), ("shown",) if hidden else ())
+
+
+def _before(short: Short, shape: Shape) -> tuple[Fragment, Fragment] | None:
+    if shape.terms.before is None:
+        return None
+    seen, held = (_resolved(short, shape.collection, rule) for rule in shape.terms.before)
+    assert seen is not None
+    assert held is not None
+    return predicate(seen, 0), predicate(held, 0)
+
+
+def _resolved(short: Short, collection: Collection, rule: Filter | None) -> Predicate | None:
+    return None if rule is None else resolved(rule, collection, short.scene.snapshot.catalogue)
 
 
 def _is_readable(short: Short, collection: Collection) -> bool:
@@ -157,11 +175,17 @@ def _planned(short: Short, collection: Collection) -> ReadPlan:
     return plan(guarded, catalogue)
 
 
-def _stands_alone(short: Short, collection: Collection, parts: tuple[object, ...]) -> bool:
-    """Tell whether parts of a plan read nothing that the write may have changed; a view may show any table."""
+def _stands_alone(short: Short, shape: Shape, found: ReadPlan, after: Predicate | None) -> bool:
+    """Tell whether the answer and the rules read nothing that the write may have changed; a view may show any table.
+
+    A change may have waited for somebody else's: its row is tried as that has left it, and other tables are seen as
+    they were before, so that a rule that leads to them is left to the next statement.
+    """
+    if shape.action == "update" and any(_links((found.allowed, after))):
+        return False
     collections = short.scene.snapshot.catalogue.collections
-    targets = {link.target for link in _links(parts)}
-    return collection.name not in targets and not any(collections[target].kind is Kind.VIEW for target in targets)
+    targets = {link.target for link in _links((found.outputs, found.allowed, after))}
+    return shape.collection.name not in targets and not any(collections[name].kind is Kind.VIEW for name in targets)
 
 
 def _links(value: object) -> Iterator[Link]:

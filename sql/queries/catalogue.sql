@@ -5,7 +5,19 @@ WITH tables AS (
         class.oid,
         class.relname AS name,
         class.relkind IN ('v', 'm') AS is_view,
-        EXISTS (SELECT FROM pg_trigger WHERE tgrelid = class.oid AND NOT tgisinternal) AS has_triggers,
+        (  -- whether a write does more than what it says: triggers, keys that are carried on, rows of several tables
+            EXISTS (SELECT FROM pg_trigger WHERE tgrelid = class.oid AND NOT tgisinternal)
+            OR EXISTS (
+                SELECT FROM pg_constraint AS foreign_key
+                WHERE foreign_key.confrelid = class.oid
+                  AND foreign_key.confupdtype IN ('c', 'n', 'd')
+                  AND NOT EXISTS (  -- a primary key never changes
+                      SELECT FROM pg_constraint AS key
+                      WHERE key.conrelid = class.oid AND key.contype = 'p' AND foreign_key.confkey <@ key.conkey
+                  )
+            )
+            OR class.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE class.oid IN (inhrelid, inhparent))
+        ) AS has_triggers,
         obj_description(class.oid, 'pg_class') AS comment
     FROM pg_class AS class
     WHERE class.relnamespace = current_schema()::regnamespace

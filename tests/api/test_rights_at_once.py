@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.store import direct
+from cms.store import calls, direct
 from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.members import Json, may, member
@@ -127,6 +127,8 @@ CALLS: tuple[tuple[str, str, object], ...] = (
     ("PATCH", "/3", {"note": "n"}),
     ("PATCH", "/3", {"author": 1, "title": "bad"}),
     ("PATCH", "/99", {"title": "nobody"}),
+    ("PATCH", "/99", {"title": "bad"}),
+    ("PATCH", "/2", {"title": "bad"}),
     ("PATCH", "/1?fields=id,author.name", {"author": 2}),
     ("DELETE", "/1", None),
     ("DELETE", "/2", None),
@@ -141,6 +143,7 @@ def in_transactions() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("inserted", "changed", "deleted"):
             patch.setattr(direct, name, lambda *_: None)
+        patch.setattr(calls, "_terms_of_change", lambda *_: None)
         yield
 
 
@@ -164,7 +167,10 @@ def test_one_statement_comes_to_the_same_as_a_transaction(desk: Desk, named: str
         assert found[0] == found[1], (method, path, payload)
 
 
-@pytest.mark.parametrize("named", [name for name in RIGHTS if name not in ("rows beside it", "several")])
+ALONE = ("a field", "a field, and reads nothing of it", "a field, and reads some fields", "a preset", "null")
+
+
+@pytest.mark.parametrize("named", ALONE)
 def test_single_writes_under_rules_are_one_statement(desk: Desk, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
     caller, path = member(desk.stage, *RIGHTS[named](desk.posts.name)), desk.posts.path
     desk.fresh()
@@ -197,3 +203,83 @@ def test_nobody_is_told_of_the_rule_that_refuses(desk: Desk) -> None:
     answer = caller.post(desk.posts.path, {"title": "x", "status": "live"})
     assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
     assert answer.text == caller.get("/items/nowhere").text
+
+
+def both(desk: Desk, caller: Client, *call: Any, fresh: Callable[[], object]) -> tuple[Answer, Answer]:
+    """Do a call on fresh rows in a transaction, and on fresh rows as it comes."""
+    fresh()
+    with in_transactions():
+        model = caller.send(*call)
+    fresh()
+    return model, caller.send(*call)
+
+
+def test_keys_that_the_database_carries_on_are_carried_on_before_the_rule_is_tried(desk: Desk) -> None:
+    desk.stage.execute(
+        """
+        CREATE TABLE parts (id integer PRIMARY KEY, code text UNIQUE);
+        CREATE TABLE pieces (id integer PRIMARY KEY, part text REFERENCES parts (code) ON UPDATE CASCADE);
+        """
+    )
+    relation = {"collection": "pieces", "field": "part", "related_collection": "parts", "meta": {"one_field": "pieces"}}
+    assert desk.stage.admin.post("/relations", relation).status == 200
+    rule = {"_or": [{"code": {"_eq": "a"}}, {"pieces": {"_none": {"id": {"_gt": 0}}}}]}
+    caller = member(desk.stage, *ruled(rule)("parts"), may("pieces"))
+
+    def fresh() -> None:
+        desk.connection.execute("DELETE FROM pieces; DELETE FROM parts")
+        desk.connection.execute("INSERT INTO parts VALUES (1, 'a'); INSERT INTO pieces VALUES (1, 'a')")
+
+    model, found = both(desk, caller, "PATCH", "/items/parts/1", {"code": "b"}, fresh=fresh)
+    assert (found.status, model.status) == (403, 403)
+    path = "/items/parts/1?fields=code,pieces.part"
+    model, found = both(desk, desk.stage.admin, "PATCH", path, {"code": "b"}, fresh=fresh)
+    assert found.data == model.data == {"code": "b", "pieces": [{"part": "b"}]}
+
+
+def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(desk: Desk) -> None:
+    desk.stage.execute(
+        """
+        CREATE TABLE things_of_all_kinds (id integer PRIMARY KEY, state text);
+        CREATE TABLE special_things (PRIMARY KEY (id), itself integer) INHERITS (things_of_all_kinds);
+        """
+    )
+    relation = {"collection": "special_things", "field": "itself", "related_collection": "things_of_all_kinds"}
+    assert desk.stage.admin.post("/relations", relation).status == 200
+    desk.stage.execute("ALTER TABLE special_things DROP CONSTRAINT special_things_itself_fkey")
+    caller = member(desk.stage, *ruled({"itself": {"state": {"_eq": "ok"}}})("special_things"))
+
+    def fresh() -> None:
+        desk.connection.execute("DELETE FROM special_things; INSERT INTO special_things VALUES (1, 'ok', 1)")
+
+    model, found = both(desk, caller, "PATCH", "/items/special_things/1", {"state": "bad"}, fresh=fresh)
+    assert (found.status, model.status) == (403, 403)
+
+
+def test_a_change_that_has_waited_sees_other_tables_as_they_are_by_then(desk: Desk) -> None:
+    rule = {"notes": {"_none": {"text": {"_eq": "hold"}}}}
+    caller = member(desk.stage, *ruled(rule)(desk.posts.name))
+    desk.fresh()
+    with psycopg.connect(desk.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
+        other.execute(f"UPDATE {desk.posts.name} SET note = 'n' WHERE id = 1".encode())
+        other.execute(f"INSERT INTO {desk.notes.name} (id, text, post) VALUES (9, 'hold', 1)".encode())
+        waiting = thread.submit(caller.patch, f"{desk.posts.path}/1", {"title": "mine"})
+        while not desk.stage.value(WAITING):
+            assert not waiting.done(), waiting.result().text
+        other.commit()
+        assert waiting.result().status == 403
+    assert desk.stage.value(f"SELECT title FROM {desk.posts.name} WHERE id = 1") == "a"
+
+
+def test_a_trigger_that_keeps_a_row_is_told_as_before(desk: Desk) -> None:
+    desk.stage.execute(
+        """
+        CREATE TABLE kept (id integer PRIMARY KEY, state text);
+        CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+        CREATE TRIGGER keep BEFORE DELETE ON kept FOR EACH ROW EXECUTE FUNCTION keep();
+        INSERT INTO kept VALUES (1, 'draft');
+        """
+    )
+    caller = member(desk.stage, *ruled({"state": {"_eq": "draft"}})("kept"))
+    model, found = both(desk, caller, "DELETE", "/items/kept/1", fresh=lambda: None)
+    assert told(found) == told(model)
