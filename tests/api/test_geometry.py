@@ -18,6 +18,7 @@ from cms.store.embedded import start
 from cms.store.migrate import migrate
 from tests.api.test_import import send
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+from tests.members import may, member
 from tests.things import Stage, Table, field, staged, table
 
 PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
@@ -165,3 +166,19 @@ def test_without_postgis_a_geometry_field_is_refused_with_the_reason(api: Client
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert "PostGIS" in answer.errors[0]["message"]
     assert api.get("/collections/shapes").status == 404
+
+
+def test_rules_may_compare_with_a_geometry(stage: Stage, admin: Client) -> None:
+    """Such a rule is no key of a cache; what it lets be is written all the same."""
+    spots = table(admin, field("name", "string"), field("at", "geometry"))
+    square = {"type": "Polygon", "coordinates": [[[0, 0], [0, 2], [2, 2], [2, 0], [0, 0]]]}
+    inside, outside = ({"type": "Point", "coordinates": [place, place]} for place in (1, 5))
+    rule = {"permissions": {"at": {"_intersects": square}}}
+    caller = member(
+        stage, *(may(spots.name, action=action, **rule) for action in ("create", "read", "update", "delete"))
+    )
+    assert caller.post(spots.path, {"name": "a", "at": outside}).status == 403
+    key = caller.post(spots.path, {"name": "a", "at": inside}).data["id"]
+    assert caller.patch(f"{spots.path}/{key}", {"at": outside}).status == 403
+    assert caller.patch(f"{spots.path}/{key}", {"name": "b"}).data["name"] == "b"
+    assert caller.delete(f"{spots.path}/{key}").status == 204
