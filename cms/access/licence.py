@@ -91,7 +91,9 @@ def covered(grants: tuple[Grant, ...], names: Iterable[str]) -> bool:
 def rule_of(grants: Iterable[Grant]) -> Filter | None:
     """Return what an item must fulfil after the write; None is nothing."""
     rules = tuple(grant.rule for grant in grants)
-    return None if EVERYTHING in rules else Or(rules)
+    if EVERYTHING in rules:
+        return None
+    return rules[0] if len(rules) == 1 else Or(rules)
 
 
 def _rule_over(grants: tuple[Grant, ...], names: list[str]) -> Filter | None:
@@ -102,4 +104,4 @@ def _rule_over(grants: tuple[Grant, ...], names: list[str]) -> Filter | None:
             rules.append(rule)
     if not names:
         return rule_of(grants)
-    return And(tuple(rules)) if rules else None
+    return (rules[0] if len(rules) == 1 else And(tuple(rules))) if rules else None
