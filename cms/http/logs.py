@@ -42,7 +42,7 @@ def log_request(facts: Mapping[str, object]) -> None:
         return
     try:
         ours.tell(facts)
-    except Exception:  # a log that cannot be written loses the line, and no answer with it
+    except (OSError, ValueError):  # a log that cannot be written loses the line, and no answer with it
         return
 
 
@@ -106,8 +106,9 @@ class Lines(logging.StreamHandler[TextIO]):
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing has been set that looks at records."""
-        return not self.filters and self.level <= logging.INFO and self.formatter is self._form
+        """Whether it is there, and nothing has been set that looks at records."""
+        there = self.stream is not None
+        return there and not self.filters and self.level <= logging.INFO and self.formatter is self._form
 
     def tell(self, facts: Mapping[str, object]) -> None:
         """Write the line of a request, without a record."""

@@ -271,7 +271,7 @@ def _shown(found: Field) -> Fragment:
 
 
 def _watched(collection: Collection, columns: Columns) -> list[Field]:
-    """Return the columns that may change: those that are written, what is computed, all where triggers interfere."""
+    """Return the columns that may change: those that are written and computed, all where the database does more."""
     if collection.accountability != "all":
         return []
     written = {found.name for found in columns}
@@ -279,7 +279,7 @@ def _watched(collection: Collection, columns: Columns) -> list[Field]:
         found
         for found in collection.columns
         if not found.secret
-        and (collection.triggers or found.name in written or (found.column and found.column.generated))
+        and (collection.does_more or found.name in written or (found.column and found.column.generated))
     ]
 
 

@@ -148,7 +148,7 @@ def _collection(
         meta=meta,
         comment=table["comment"] if table else None,
         system=is_system(name),
-        triggers=bool(table and table["has_triggers"]),
+        does_more=bool(table and table["does_more"]),
     )
 
 

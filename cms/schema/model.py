@@ -103,8 +103,8 @@ class Collection:
     meta: Json | None = None
     comment: str | None = None
     system: bool = False
-    triggers: bool = False
-    """Whether the database does more at a write than what it says."""
+    does_more: bool = False
+    """Whether the database does more at a write than what it says: by triggers, by keys that it carries on."""
 
     @property
     def key(self) -> Field:

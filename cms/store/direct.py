@@ -121,7 +121,7 @@ def _printed(short: Short, shape: Shape) -> Statement:
     collection, before = shape.collection, _before(short, shape)
     arguments = Arguments(len(short.said.literals), shape.single)
     direct = Direct(short.scene.snapshot.version, before=before)
-    if collection.system or (collection.triggers and (before or shape.action != "delete")):
+    if collection.system or (collection.does_more and (before or shape.action != "delete")):
         return _NEVER  # what keepers mind takes a transaction, and so does what the database does by itself
     if shape.action == "delete":
         return finished(write.delete(collection, arguments, direct=direct))

@@ -17,7 +17,7 @@ WITH tables AS (
                   )
             )
             OR class.relkind <> 'p' AND EXISTS (SELECT FROM pg_inherits WHERE class.oid IN (inhrelid, inhparent))
-        ) AS has_triggers,
+        ) AS does_more,
         obj_description(class.oid, 'pg_class') AS comment
     FROM pg_class AS class
     WHERE class.relnamespace = current_schema()::regnamespace
