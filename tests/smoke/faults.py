@@ -272,9 +272,19 @@ _WHOLE = {
 }
 
 
+def connected(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Look at one moment of the database, which may still recover from what was killed after it gave its answers."""
+    for _ in range(600):
+        try:
+            return psycopg.connect(dsn, options="-c default_transaction_isolation=repeatable\\ read")
+        except psycopg.OperationalError:
+            time.sleep(0.05)
+    raise AssertionError("the database does not come back")
+
+
 def check(dsn: str, writers: list[Writer]) -> None:
     """Look at one moment of the database: rows and history agree, and what the writers were told is true."""
-    with psycopg.connect(dsn, options="-c default_transaction_isolation=repeatable\\ read") as moment:
+    with connected(dsn) as moment:
         questions = {f"{name} ({table})": sql.format(table=table) for name, sql in _AGREE.items() for table in TABLES}
         for name, sql in {**questions, **_WHOLE}.items():
             found = moment.execute(sql.encode()).fetchone()
