@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -114,9 +114,12 @@ def load(connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[R
                 connection.execute(statement.encode(), [json.dumps(items)])
 
 
-def world_of(connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[Row]]) -> World:
-    """Return the model's view of rows that are drawn in the form of JSON."""
-    keys = [str(row[KEY]) for items in rows.values() for row in items]
+def world_of(
+    connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[Row]], *, former: Iterable[Row] = ()
+) -> World:
+    """Return the model's view of rows in the form of JSON; keys of `former` rows may stand in other rows still."""
+    present = (row for items in rows.values() for row in items)
+    keys = [str(row[KEY]) for row in (*present, *former)]
     return peopled(World(shape, {}, *dialect(connection, [*shape, *keys])), rows)
 
 

@@ -109,7 +109,8 @@ def test_the_history_shows_what_the_rights_on_its_items_show(
         note(f"CMS_MODEL_SEED={reads.SEED}")
         empty(connection, shape)
         write(stage.admin, case)
-        world = world_of(connection, shape, stored(connection, shape))
+        former = [row for items in case.made.values() for row in items]
+        world = world_of(connection, shape, stored(connection, shape), former=former)
         whole = {path: records(stage.admin, path) for path in ("/activity", "/revisions")}
         for role in case.roles:
             give(connection, [*role, *HISTORY])
