@@ -74,7 +74,7 @@ class Walker:
             sort=self._sort(query, view, level, link),
             groups=tuple(self._comparable(group, view) for group in query.groups),
             aggregates=tuple(self._aggregate(aggregate, view) for aggregate in query.aggregates),
-            allowed=both(view.rule, _far_mask(link, view) if link else None),
+            allowed=both(self.filter(query.within, view, level), both(view.rule, _far_mask(link, view))),
             searched=tuple(self._named(Name(found.name), view) for found in _searched(view)),
         )
 
@@ -352,9 +352,9 @@ def _is_stores(pick: Pick, view: View) -> bool:
     return pick.key in (KEY, VERSION) and pick.name.field == view.collection.primary_key
 
 
-def _far_mask(link: Link, target: View) -> Filter | None:
+def _far_mask(link: Link | None, target: View) -> Filter | None:
     """The column that points back from a to-many's items is read, too."""
-    return target.mask(link.far) if link.to_many else None
+    return target.mask(link.far) if link and link.to_many else None
 
 
 def _searched(view: View) -> list[Field]:

@@ -202,8 +202,9 @@ ONE_ROW = Window(1)
 class Query:
     """What is asked of one collection, or of the items at the other end of a relation.
 
-    `only` is the store's own test of the primary key, for reads by key. The last three are what the guard adds: the
-    rule that every row must fulfil, the fields that a search looks into, and whether items are listed by key.
+    `only` is the store's own test of the primary key, for reads by key, `within` its own filter, for reads of a part
+    of the rows as of a whole: `total_count` counts no others. The last three are what the guard adds: the rule that
+    every row must fulfil, the fields that a search looks into, and whether items are listed by key.
     """
 
     picks: tuple[Pick, ...] = (STAR,)
@@ -219,6 +220,7 @@ class Query:
     unshown: tuple[Pick, ...] = ()
     """What `fields`, `deep` and `alias` name and nothing shows; it must be there for the caller all the same."""
     only: Test | None = None
+    within: Filter = EVERYTHING
     allowed: Filter = EVERYTHING
     searched: tuple[Name, ...] = ()
     bare: bool = False

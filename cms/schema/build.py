@@ -208,7 +208,7 @@ def _relations(
             yield Relation(table, column, constraint.foreign_table, one_field, constraint=constraint)
     for (table, column), target in REFERENCES_WITHOUT_KEY.items():
         if {table, target} <= collections.keys():
-            yield Relation(table, column, target)
+            yield Relation(table, column, target, one_fields.get((table, column)))
 
 
 def _is_whole(row: Row, collections: Mapping[str, Collection]) -> bool:

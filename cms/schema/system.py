@@ -98,6 +98,7 @@ ALIASES: Mapping[Place, AliasOf] = MappingProxyType(
         ("system_dashboards", "panels"): AliasOf("system_panels", "dashboard"),
         ("system_flows", "operations"): AliasOf("system_operations", "flow"),
         ("system_roles", "users"): AliasOf("system_users", "role"),
+        ("system_activity", "revisions"): AliasOf("system_revisions", "activity"),
     }
 )
 

@@ -220,7 +220,7 @@ def _narrowed(said: Said, only: Sequence[tuple[str, str]]) -> Said:
         return said
     slots = (Slot(len(said.literals) + n) for n in range(len(only)))
     tests = tuple(At(Name(name), Test("_eq", (slot,))) for (name, _), slot in zip(only, slots, strict=True))
-    query = replace(said.query, filter=And((said.query.filter, *tests)))
+    query = replace(said.query, within=And(tests))
     return Said(query, (*said.literals, *(value for _, value in only)))
 
 

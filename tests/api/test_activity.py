@@ -99,6 +99,25 @@ def test_the_revisions_of_an_item_are_its_own(stage: Stage, things: Table) -> No
     assert things.api.get("/items/nowhere/1/revisions").codes == ["NOT_FOUND"]
 
 
+def test_the_total_of_an_items_revisions_is_theirs(stage: Stage, things: Table) -> None:
+    for key in (1, 1, 2):
+        note(stage, things.name, key, {"title": "a"})
+    meta = things.api.get(f"{things.path}/1/revisions?meta=*&filter[id]=0").body["meta"]
+    assert meta == {"total_count": 2, "filter_count": 0}
+
+
+def test_an_activity_lists_its_revisions(admin: Client, things: Table) -> None:
+    things.add({"title": "a"})
+    asked = f"filter[collection]={things.name}&filter[item]=1"
+    (revision,) = admin.get(f"/revisions?{asked}").data
+    (act,) = admin.get(f"/activity?{asked}").data
+    assert act["revisions"] == [revision["id"]]
+    assert admin.get(f"/activity/{act['id']}?fields=revisions.data").data == {"revisions": [{"data": revision["data"]}]}
+    fields = {found["field"]: found["type"] for found in admin.get("/fields/system_activity").data}
+    assert fields["revisions"] == "alias"
+    assert admin.get("/relations/system_activity/revisions").data["field"] == "activity"
+
+
 def test_an_item_goes_back_to_a_revision(stage: Stage, things: Table) -> None:
     (item,) = things.add({"title": "new", "price": 2, "secret": "s", "tags": ["x"]})
     data = {

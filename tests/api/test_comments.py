@@ -56,6 +56,8 @@ def test_comments_lists_comments_only(stage: Stage, things: Table) -> None:
     assert kinds == {"comment"}
     query = {"filter": {"comment": "Listed."}, "fields": ["comment"]}
     assert things.api.search("/comments", query).data == [{"comment": "Listed."}]
+    count = stage.value("SELECT count(*) FROM system_activity WHERE action = 'comment'")
+    assert things.api.get("/comments?meta=total_count&limit=1").body["meta"] == {"total_count": count}
     other = stage.value("SELECT id FROM system_activity WHERE action = 'update' LIMIT 1")
     assert things.api.get(f"/comments/{other}").status == 404
     assert things.api.patch(f"/comments/{other}", {"comment": "x"}).status == 404

@@ -65,6 +65,20 @@ def test_counts_are_of_what_is_there(stage: Stage, things: Table) -> None:
         assert [(group["item"], group["count"]) for group in grouped.data] == [("1", 1), ("3", 1)]
 
 
+def test_an_act_lists_the_revisions_that_the_caller_sees(stage: Stage, things: Table) -> None:
+    things.add({"title": "a", "status": "draft"})
+    things.api.patch(item(things, 1), {"status": "published"})
+    seeing = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
+    asked = {"filter[collection]": things.name, "sort": "id", "fields": "action,revisions"}
+    (draft, published) = (found["id"] for found in revisions(things.api, things))
+    shown = [{"action": "create", "revisions": []}, {"action": "update", "revisions": [published]}]
+    assert seeing.get("/activity", **asked).data == shown
+    assert things.api.get("/activity", **asked).data[0]["revisions"] == [draft]
+    without = member(stage, may(things.name), may("system_activity"))
+    assert "revisions" not in without.get("/activity").data[0]
+    assert without.get("/activity", **asked).status == 403
+
+
 def test_a_collection_without_a_right_has_no_history(stage: Stage, things: Table) -> None:
     things.add({"title": "a"})
     caller = member(stage, *HISTORY)
