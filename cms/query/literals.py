@@ -9,7 +9,7 @@ from types import MappingProxyType
 from cms.query.ast import Current, Fixed, Name, Now, Operand, Slot
 from cms.query.limits import Tally
 
-_NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*\d{1,9})\s*([a-z]+)\s*\))?")
+_NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*[0-9]{1,9})\s*([a-z]+)\s*\))?")
 _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "millisecond": ("ms", "milliseconds", "msec", "msecs"),

@@ -41,11 +41,15 @@ PARAMETERS = frozenset(
         "deep",
     }
 )
+DEEP_PARAMETERS = tuple(
+    f"_{name}"
+    for name in ("filter", "sort", "limit", "offset", "page", "search", "aggregate", "groupBy", "group", "alias")
+)
 COUNTS = ("total_count", "filter_count")
 
 _ROUND = (1, 2, 5, *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)))
 
-_INTEGER = re.compile(r"-?\d{1,18}")
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
 Params = Mapping[str, object]
@@ -141,6 +145,10 @@ class _Parser:
             raise Refused(_placed(problem, segment) for problem in refused.problems) from None
 
     def _below(self, deep: Params, paths: list[Path]) -> Query:
+        for key in deep:
+            if key.startswith("_") and key not in DEEP_PARAMETERS:
+                fault = f'deep does not take "{key}"; it takes {", ".join(DEEP_PARAMETERS)} and names of fields'
+                raise invalid_query(fault, parameter=f"deep[{key}]")
         params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
         deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
         return replace(self, page=self.below).query(params, paths, deeper)

@@ -45,13 +45,19 @@ _SPECIAL_FAMILIES = {
     "geometry": frozenset({Family.GEOMETRY}),
     "date-created": frozenset({Family.MOMENT}),
     "date-updated": frozenset({Family.MOMENT}),
+    "cast-timestamp": frozenset({Family.MOMENT}),
+    "cast-datetime": frozenset({Family.MOMENT}),
     "user-created": _NAMES,
     "user-updated": _NAMES,
     "role-created": _NAMES,
     "role-updated": _NAMES,
     **dict.fromkeys(ALIAS_SPECIALS, frozenset({Family.ALIAS})),
 }
-"""The families of types that a special marker fits; one that is not here fits every type."""
+"""The families of types that a special marker fits; one that is not here fits every type.
+
+`cast-timestamp` and `cast-datetime` do nothing: Directus writes them into the records of its fields.
+"""
+SPECIALS = (*_SPECIAL_FAMILIES, "conceal", "m2o", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +178,16 @@ def _misfits(found: FieldDefinition) -> list[tuple[str, str]]:
 
 
 def faults_of_special(type_name: str, special: object) -> list[tuple[str, str]]:
-    """Return which special markers do not fit a type."""
+    """Return which special markers there are not, which do not fit a type, and which are there twice."""
     family = TYPES[type_name].family
     given = special if isinstance(special, list) else []
+    unknown = [marker for marker in dict.fromkeys(given) if marker not in SPECIALS]
+    unfit = [marker for marker in given if family not in _SPECIAL_FAMILIES.get(marker, (family,))]
+    repeated = [marker for marker in dict.fromkeys(given) if given.count(marker) > 1]
     return [
-        ("meta.special", f"{marker} does not fit the type {type_name}")
-        for marker in given
-        if family not in _SPECIAL_FAMILIES.get(marker, (family,))
+        *(("meta.special", f'"{marker}" is not known; there are {", ".join(SPECIALS)}') for marker in unknown),
+        *(("meta.special", f"{marker} does not fit the type {type_name}") for marker in unfit),
+        *(("meta.special", f"{marker} is there twice") for marker in repeated),
     ]
 
 

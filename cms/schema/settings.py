@@ -67,13 +67,47 @@ def color(value: object) -> str:
     return value
 
 
+def translations(value: object) -> str:
+    """Take names in several languages, `[{"language": "de-DE", "translation": "Artikel"}]`."""
+    if not isinstance(value, list):
+        raise ValueError("it must be an array of objects with language and translation")
+    for index, entry in enumerate(value):
+        if fault := _fault_of_translation(entry):
+            raise ValueError(f"entry {index}: {fault}")
+    return TYPES["json"].parse(value)
+
+
+def _fault_of_translation(entry: object) -> str | None:
+    if not isinstance(entry, Mapping):
+        return "it must be an object"
+    if unknown := entry.keys() - set(_TRANSLATION_KEYS):
+        return f'it does not take "{min(unknown)}"; there are {", ".join(_TRANSLATION_KEYS)}'
+    if not isinstance(entry.get("language"), str) or not entry["language"]:
+        return "language must be a string such as de-DE"
+    wrong = next((key for key, text in entry.items() if text is not None and not isinstance(text, str)), None)
+    return f"{wrong} must be a string" if wrong else None
+
+
+def preview_url(value: object) -> str:
+    """Take the address of a page or a path, in which `{{field}}` stands for a value of the item."""
+    if not isinstance(value, str):
+        raise ValueError("it must be a string")
+    bare = re.sub(r"\{\{.*?\}\}", "{{}}", value)
+    if not re.fullmatch(r"(https?://|/|\{\{)[^\s\x00-\x1f\x7f]*", bare, re.IGNORECASE):
+        raise ValueError("it must be an address such as https://example.com/articles/{{slug}}, or a path")
+    return value
+
+
 def anything(value: object) -> object:
     return value
 
 
+_TRANSLATION_KEYS = ("language", "translation", "singular", "plural")
+
 _TEXT = Setting(TYPES["text"].parse, "text")
 _JSON = Setting(TYPES["json"].parse, "json")
 _INTEGER = Setting(TYPES["integer"].parse, "integer")
+_TRANSLATIONS = Setting(translations, "json")
 _FLAG = Setting(TYPES["boolean"].parse, "boolean", nullable=False)
 
 COLLECTION_META: Mapping[str, Setting] = MappingProxyType(
@@ -82,10 +116,10 @@ COLLECTION_META: Mapping[str, Setting] = MappingProxyType(
         "color": Setting(color, "text"),
         "note": _TEXT,
         "display_template": _TEXT,
-        "preview_url": _TEXT,
+        "preview_url": Setting(preview_url, "text"),
         "hidden": _FLAG,
         "singleton": _FLAG,
-        "translations": _JSON,
+        "translations": _TRANSLATIONS,
         "archive_field": _TEXT,
         "archive_app_filter": _FLAG,
         "archive_value": _TEXT,
@@ -112,7 +146,7 @@ FIELD_META: Mapping[str, Setting] = MappingProxyType(
         "hidden": _FLAG,
         "sort": _INTEGER,
         "width": Setting(one_of("half", "half-left", "half-right", "half-space", "full", "fill"), "text"),
-        "translations": _JSON,
+        "translations": _TRANSLATIONS,
         "note": _TEXT,
         "conditions": _JSON,
         "required": _FLAG,

@@ -240,7 +240,7 @@ def _tint(arguments: Arguments, place: str) -> Step:
     if found := re.fullmatch(r"#?([0-9a-f]{6}|[0-9a-f]{3})", colour):
         digits = found[1] if len(found[1]) == 6 else "".join(digit * 2 for digit in found[1])
         return Tint(*bytes.fromhex(digits))
-    if found := re.fullmatch(r"rgb\((\d{1,3}),(\d{1,3}),(\d{1,3})\)", colour):
+    if found := re.fullmatch(r"rgb\(([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})\)", colour):
         return Tint(*(whole(shade, place, least=0, most=255) for shade in found.groups()))
     raise illegal(f"{place} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms")
 

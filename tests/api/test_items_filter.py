@@ -245,6 +245,7 @@ def test_operands_of_numbers_are_exact(things: Table) -> None:
         {"a_timestamp": {"_lt": "$NOW(1 fortnight)"}},
         {"a_timestamp": {"_in": ["$NOW("]}},
         {"a_timestamp": {"_lt": "$NOW(999999999 years)"}},
+        {"a_timestamp": {"_lt": "$NOW(-١ day)"}},
         {"a_string": {"_eq": "$NOW"}},
         [1],
         1,

@@ -340,6 +340,7 @@ def test_what_cannot_be_read_is_refused_wherever_it_is_named(admin: Client, path
         ("deep[articles][tags][_sort]", "a,,b"),
         ("deep[staff][boss]", "5"),
         ("deep[articles][_filter]", "nothing"),
+        ("deep[articles][_limt]", "1"),
     ],
 )
 def test_a_fault_is_told_with_its_level(admin: Client, place: str, fault: str) -> None:

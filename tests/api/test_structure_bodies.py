@@ -116,6 +116,89 @@ def test_a_marker_that_does_not_fit_the_type_is_refused(admin: Client, type_name
     assert [record["field"] for record in admin.get(f"/fields/{things.name}").data] == ["id", "a"]
 
 
+@pytest.mark.parametrize(
+    ("special", "reason"),
+    [
+        (["date-create"], '"date-create" is not known; there are uuid, hash'),
+        ([""], '"" is not known'),
+        (["digest"], '"digest" is not known'),
+        (["conceal", "conceal"], "conceal is there twice"),
+        ("uuid", "it must be an array of strings"),
+        ([None], "it must be an array of strings"),
+    ],
+)
+def test_a_marker_that_there_is_not_is_refused(admin: Client, special: object, reason: str) -> None:
+    things = table(admin, field("a", "string"))
+    made = admin.post(f"/fields/{things.name}", {"field": "b", "type": "string", "meta": {"special": special}})
+    changed = admin.patch(f"/fields/{things.name}/a", {"meta": {"special": special}})
+    for answer in (made, changed):
+        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], "meta.special")
+        assert reason in answer.errors[0]["message"]
+
+
+def test_a_marker_that_does_nothing_here_is_kept(admin: Client) -> None:
+    things = table(admin, field("a", "timestamp", special="cast-timestamp"))
+    assert admin.get(f"/fields/{things.name}/a").data["meta"]["special"] == ["cast-timestamp"]
+
+
+GERMAN = {"language": "de-DE", "translation": "Artikel", "singular": "Artikel", "plural": None}
+
+
+@pytest.mark.parametrize(
+    ("translations", "reason"),
+    [
+        ("Artikel", "it must be an array"),
+        ({"de-DE": "Artikel"}, "it must be an array"),
+        (5, "it must be an array"),
+        (["Artikel"], "entry 0: it must be an object"),
+        ([GERMAN, {"translation": "Artikel"}], "entry 1: language must be a string"),
+        ([{**GERMAN, "language": ""}], "entry 0: language must be a string"),
+        ([{**GERMAN, "plural": 5}], "entry 0: plural must be a string"),
+        ([{**GERMAN, "plurals": "x"}], 'entry 0: it does not take "plurals"'),
+    ],
+)
+def test_translations_of_another_shape_are_refused(admin: Client, translations: object, reason: str) -> None:
+    things = table(admin, field("a", "string"))
+    meta = {"meta": {"translations": translations}}
+    for answer in (
+        admin.post("/collections", {"collection": "never", "schema": {}, **meta}),
+        admin.patch(f"/collections/{things.name}", meta),
+        admin.post(f"/fields/{things.name}", {"field": "b", "type": "string", **meta}),
+        admin.patch(f"/fields/{things.name}/a", meta),
+    ):
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+        assert answer.errors[0]["field"] == "meta.translations"
+        assert reason in answer.errors[0]["message"]
+
+
+def test_translations_are_kept(admin: Client) -> None:
+    things = table(admin, field("a", "string"))
+    for given in ([GERMAN], [], None):
+        for path in (f"/collections/{things.name}", f"/fields/{things.name}/a"):
+            assert admin.patch(path, {"meta": {"translations": given}}).data["meta"]["translations"] == given
+
+
+@pytest.mark.parametrize("address", [5, "", "articles", "javascript:alert(1)", "https://x/a b", "/a\nb", ["/a"]])
+def test_a_preview_address_that_is_none_is_refused(admin: Client, address: object) -> None:
+    things = table(admin, field("a", "string"))
+    meta = {"meta": {"preview_url": address}}
+    for answer in (
+        admin.post("/collections", {"collection": "never", "schema": {}, **meta}),
+        admin.patch(f"/collections/{things.name}", meta),
+    ):
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
+        assert answer.errors[0]["field"] == "meta.preview_url"
+
+
+@pytest.mark.parametrize(
+    "address", ["https://example.com/{{ slug }}?draft=1", "/articles/{{id}}", "{{site.url}}/{{id}}", None]
+)
+def test_a_preview_address_is_kept(admin: Client, address: str | None) -> None:
+    things = table(admin, field("a", "string"))
+    changed = admin.patch(f"/collections/{things.name}", {"meta": {"preview_url": address}}).data
+    assert changed["meta"]["preview_url"] == address
+
+
 def test_a_type_changes_only_into_one_that_its_markers_fit(api: Client) -> None:
     things = table(api, field("made", "timestamp", special="date-created"), field("done", "boolean"))
     assert api.patch(f"/fields/{things.name}/made", {"type": "string"}).errors[0]["field"] == "meta.special"
