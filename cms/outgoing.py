@@ -25,30 +25,17 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 import certifi
 
 from cms.config import Config, Network
+from cms.special_networks import Address as Address
+from cms.special_networks import embedded, is_special
 
 MOST_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 SILENCE_SECONDS = 30.0
 PIECE = 2**16
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 _PORTS = {"http": 80, "https": 443}
 _SENSITIVE = frozenset({"authorization", "cookie", "proxy-authorization"})
 _OF_BODY = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
-_ALSO_DENIED: tuple[Network, ...] = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "64:ff9b::/96",  # NAT64, which leads to any IPv4 address
-            "64:ff9b:1::/48",
-            "2002::/16",  # 6to4, likewise
-            "2001::/32",  # Teredo, likewise
-            "192.88.99.0/24",  # the relays of 6to4
-            "fec0::/10",  # site-local, of old
-        ),
-    )
-)
 
 
 class Denied(Exception):
@@ -76,10 +63,9 @@ class Reach:
 
     def admits(self, address: Address) -> bool:
         """Tell whether an address may be asked."""
-        forms = _forms(address)
-        if _within(forms, self.denied):
+        if _within((address, *embedded(address)), self.denied):
             return False
-        return _within(forms, self.allowed) or not (any(map(_is_inner, forms)) or _is_own(address))
+        return _within(_forms(address), self.allowed) or not (is_special(address) or _is_own(address))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +98,7 @@ class Answer:
 
 
 class Resolver(Protocol):
-    """What tells the addresses of a host."""
+    """What tells the addresses of a host: none of one that is not known."""
 
     def __call__(self, host: str, port: int) -> Sequence[Address]: ...
 
@@ -174,19 +160,22 @@ def _port(target: SplitResult) -> int:
 
 
 def _checked(target: SplitResult, reach: Reach, resolve: Resolver) -> Sequence[Address]:
-    """Return all addresses of a host; raises `Denied` when one of them may not be asked."""
+    """Return all addresses of a host; raises `Denied` when one of them may not be asked.
+
+    A name that is not there is refused like one inside: nobody learns which names a network has.
+    """
     addresses = resolve(str(target.hostname), _port(target))
     if not addresses or not all(map(reach.admits, addresses)):
-        raise Denied("the host is not one that may be asked")
+        raise Denied("the host is not known, or not one that may be asked")
     return addresses
 
 
 def _resolved(host: str, port: int) -> Sequence[Address]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise Failed("its host is not known") from None
-    return list(dict.fromkeys(ipaddress.ip_address(str(place[4][0])) for place in found))
+        return []
+    return list(dict.fromkeys(ipaddress.ip_address(str(record[4][0])) for record in records))
 
 
 def _forms(address: Address) -> tuple[Address, ...]:
@@ -197,14 +186,6 @@ def _forms(address: Address) -> tuple[Address, ...]:
 
 def _within(forms: Sequence[Address], networks: Sequence[Network]) -> bool:
     return any(form in network for form in forms for network in networks)
-
-
-def _is_inner(address: Address) -> bool:
-    """Tell whether an address is private, loopback, link-local, carrier-grade, multicast, reserved, or leads there."""
-    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
-        return bool(address.scope_id) or _is_inner(address.ipv4_mapped or address)
-    odd = address.is_multicast or address.is_reserved or address.is_unspecified or not address.is_global
-    return odd or _within((address,), _ALSO_DENIED)
 
 
 def _is_own(address: Address) -> bool:

@@ -70,8 +70,8 @@ def test_a_source_without_a_path_is_named_by_its_host(files: House, server: Sour
 @pytest.mark.parametrize(
     "body",
     [
-        {}, None, [], {"url": 5}, {"url": "ftp://127.0.0.1/"}, {"url": "http://10.0.0.1/"}, {"url": "http://[::1]/"},
-        {"url": "http://127.0.0.2/"}, {"url": "http://169.254.169.254/latest/meta-data/"}, {"url": "http://x:y@127.0.0.1/"},
+        {}, None, [], {"url": 5}, {"url": "ftp://127.0.0.1/"}, {"url": "http://[::1]/"},
+        {"url": "http://127.0.0.2/"}, {"url": "http://x:y@127.0.0.1/"},
         {"url": "http://\ud800/"},
     ],
 )  # fmt: skip
@@ -79,6 +79,12 @@ def test_an_address_that_may_not_be_asked_is_refused(files: House, body: Any) ->
     with files.nothing_stays():
         answer = files.admin.post("/files/import", body)
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer.text
+
+
+def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: House) -> None:
+    inner = files.admin.post("/files/import", {"url": "http://127.0.0.2/"})
+    missing = files.admin.post("/files/import", {"url": f"http://{'x' * 64}.example/"})  # too long to be looked up
+    assert (inner.status, inner.text) == (missing.status, missing.text) == (400, inner.text)
 
 
 def test_what_is_said_of_it_is_checked_and_nothing_stays(files: House, server: Source) -> None:

@@ -1,0 +1,89 @@
+"""Networks that lead to no public host: the special-purpose address registries of IANA, and what else is not public.
+
+They are named here because Python's own table is as old as the Python that runs. Everything that a registry lists is
+in, also what it calls globally reachable: nobody keeps a file behind such an address.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+
+from cms.config import Network
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+IPV4 = (
+    "0.0.0.0/8",  # this network
+    "10.0.0.0/8",  # private use
+    "100.64.0.0/10",  # shared address space of carriers
+    "127.0.0.0/8",  # loopback
+    "168.63.129.16/32",  # the host of a virtual machine in a large cloud, though the address is a public one
+    "169.254.0.0/16",  # link-local, where clouds keep their metadata
+    "172.16.0.0/12",  # private use
+    "192.0.0.0/24",  # IETF protocol assignments, and the metadata of another cloud
+    "192.0.2.0/24",  # documentation
+    "192.31.196.0/24",  # AS112
+    "192.52.193.0/24",  # AMT
+    "192.88.99.0/24",  # relays of 6to4, deprecated
+    "192.168.0.0/16",  # private use
+    "192.175.48.0/24",  # AS112, direct delegation
+    "198.18.0.0/15",  # benchmarking
+    "198.51.100.0/24",  # documentation
+    "203.0.113.0/24",  # documentation
+    "224.0.0.0/4",  # multicast
+    "240.0.0.0/4",  # reserved (class E), with the limited broadcast
+)
+
+IPV6 = (
+    "::/96",  # unspecified, loopback, IPv4-compatible
+    "::ffff:0:0/96",  # IPv4-mapped
+    "::ffff:0:0:0/96",  # IPv4-translated
+    "64:ff9b::/96",  # NAT64, which leads to any IPv4 address
+    "64:ff9b:1::/48",  # NAT64 of a network's own
+    "100::/64",  # discard-only
+    "100:0:0:1::/64",  # dummy prefix
+    "2001::/23",  # IETF protocol assignments: Teredo, benchmarking, AMT, AS112, ORCHID, DETs
+    "2001:db8::/32",  # documentation
+    "2002::/16",  # 6to4, which leads to any IPv4 address
+    "2620:4f:8000::/48",  # AS112, direct delegation
+    "3fff::/20",  # documentation
+    "5f00::/16",  # segment routing
+    "fc00::/7",  # unique local
+    "fe80::/10",  # link-local
+    "fec0::/10",  # site-local, deprecated
+    "ff00::/8",  # multicast
+    "::/3",  # global unicast is 2000::/3 and nothing else
+    "4000::/2",
+    "8000::/1",
+)
+
+_SPECIAL: dict[int, tuple[Network, ...]] = {
+    4: tuple(map(ipaddress.ip_network, IPV4)),
+    6: tuple(map(ipaddress.ip_network, IPV6)),
+}
+_ENDS_IN_IPV4 = tuple(
+    ipaddress.IPv6Network(text) for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")
+)
+
+
+def is_special(address: Address) -> bool:
+    """Tell whether an address lies in one of the networks; an IPv4-mapped one is what it maps to."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id:
+            return True
+        if address.ipv4_mapped:
+            return is_special(address.ipv4_mapped)
+    return any(address in network for network in _SPECIAL[address.version])
+
+
+def embedded(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
+    """Return the IPv4 addresses that an IPv6 address leads to or through."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return ()
+    inner: list[ipaddress.IPv4Address] = []
+    if any(address in network for network in _ENDS_IN_IPV4):
+        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    if address.sixtofour:
+        inner.append(address.sixtofour)
+    inner.extend(address.teredo or ())
+    return tuple(inner)
