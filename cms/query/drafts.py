@@ -22,7 +22,7 @@ from cms.query.walk import Link, arms_of, link_of
 from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import Entry, Reader, Values, invalid
 from cms.schema.specials import AWAITED
-from cms.schema.types import MASK
+from cms.schema.types import MASK, Family
 
 Path = tuple[str | int, ...]
 
@@ -345,9 +345,9 @@ class Drafter:
     def _tie(self, many: ToMany, draft: Draft, number: int | None) -> None:
         """Let a row belong to its owner, at its place in the array where a field keeps the order."""
         draft.values[many.link.far], draft.tied = AWAITED, many.link.far
-        sort = many.link.relation.sort_field
-        if sort and number and draft.values.get(sort) is None:
-            draft.values[sort] = str(number)
+        order = _order_of(many)
+        if order and number and draft.values.get(order) is None:
+            draft.values[order] = str(number)
 
     def _removals(self, many: ToMany, owner: Draft, keys: list[object]) -> None:
         for number, key in enumerate(keys):
@@ -359,6 +359,16 @@ class Drafter:
 
     def _wrong(self, many: ToMany, place: Place, reason: str) -> None:
         self.faults.add(invalid(reason, many.batch.collection.name), place)
+
+
+def _order_of(many: ToMany) -> str | None:
+    """Return the field that keeps the order of a list, where it is one that places can be written in."""
+    collection = many.batch.collection
+    field = collection.fields.get(many.link.relation.order or "")
+    if field is None or field.column is None or field.type.family is not Family.NUMBER:
+        return None
+    filled = field.column.generated or field.column.auto_increment or field.name == collection.primary_key
+    return None if filled else field.name
 
 
 def _fields(problems: list[Problem]) -> frozenset[object]:

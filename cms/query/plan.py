@@ -288,7 +288,7 @@ def _either(found: list[Output], field: Field | None) -> Output:
 
 def usual_sort(collection: Collection, link: Link | None = None) -> tuple[Name, ...]:
     """Return the sort field of the relation to the items, or of their collection, where it has an order."""
-    name = (link.relation.sort_field if link and link.to_many else None) or collection.sort_field
+    name = (link.relation.order if link and link.to_many else None) or collection.sort_field
     field = collection.fields.get(name) if name else None
     return (Name(field.name),) if field and not field.secret and field.type.family in GROUPABLE else ()
 

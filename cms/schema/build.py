@@ -200,7 +200,7 @@ def _relations(
     recorded = {(row["many_collection"], row["many_field"]): row for row in rows}
     for place, row in recorded.items():
         if not row["dropped"] and _is_whole(row, collections):
-            yield _relation(row, constraints.get(place))
+            yield _relation(row, constraints.get(place), collections[row["many_collection"]])
     one_fields = {(alias.many_collection, alias.many_field): one[1] for one, alias in ALIASES.items()}
     for (table, column), constraint in constraints.items():
         if (table, column) not in recorded and {table, constraint.foreign_table} <= collections.keys():
@@ -216,8 +216,9 @@ def _is_whole(row: Row, collections: Mapping[str, Collection]) -> bool:
     return many in collections and row["many_field"] in collections[many].fields and (one is None or one in collections)
 
 
-def _relation(row: Row, constraint: Constraint | None) -> Relation:
+def _relation(row: Row, constraint: Constraint | None, owner: Collection) -> Relation:
     allowed = row["one_allowed_collections"]
+    order = owner.fields.get(row["sort_field"] or "")
     return Relation(
         many_collection=row["many_collection"],
         many_field=row["many_field"],
@@ -227,6 +228,7 @@ def _relation(row: Row, constraint: Constraint | None) -> Relation:
         one_allowed_collections=None if allowed is None else tuple(allowed),
         junction_field=row["junction_field"],
         sort_field=row["sort_field"],
+        order=order.name if order and order.column else None,
         one_deselect_action=row["one_deselect_action"],
         id=row["id"],
         constraint=constraint,

@@ -94,13 +94,25 @@ def check_actions(schema: Settings, field: Field) -> None:
 
 
 def check_named(meta: Settings, owner: Collection) -> None:
-    """Raise `Refused` when a setting names a column of the many side that is not there."""
+    """Raise `Refused` when a setting names what is no column of the many side, and cannot become one."""
     for key in ("junction_field", "sort_field", "one_collection_field"):
-        named = meta.get(key)
-        if named is not None and not (str(named) in owner.fields and owner.fields[str(named)].column):
-            raise invalid_payload(f'meta.{key}: "{owner.name}" has no column "{named}"', field=f"meta.{key}")
+        fault = _fault_of_named(key, meta.get(key), owner)
+        if fault:
+            raise invalid_payload(f"meta.{key}: {fault}", field=f"meta.{key}")
     if meta.get("one_field") is not None and (fault := fault_of_name(meta["one_field"])):
         raise invalid_payload(f"meta.one_field: {fault}", field="meta.one_field")
+
+
+def _fault_of_named(key: str, named: object, owner: Collection | None) -> str | None:
+    """Return why a setting cannot name a field; a junction or sort field may be made later (decisions, section 6)."""
+    if named is None:
+        return None
+    field = owner.fields.get(str(named)) if owner else None
+    if field and field.column:
+        return None
+    if owner and (field or key == "one_collection_field"):
+        return f'"{owner.name}" has no column "{named}"'
+    return fault_of_name(named)
 
 
 def _check_any(found: RelationDefinition, catalogue: Catalogue) -> None:
@@ -162,6 +174,7 @@ def _many_to_many(wanted: RelationDefinition, junction: str, catalogue: Catalogu
         "field": fault_of_name(wanted.field),
         "meta.junction_collection": _fault_of_junction(junction, catalogue),
         "meta.junction_field": fault_of_name(far) or ("it names both sides" if near == far else None),
+        "meta.sort_field": _fault_of_named("sort_field", meta.get("sort_field"), catalogue.collections.get(junction)),
     }
     for place, fault in faults.items():
         if fault:

@@ -163,7 +163,10 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation as its record says it; `one_collection` is None for many-to-any."""
+    """A relation as its record says it; `one_collection` is None for many-to-any.
+
+    `junction_field` and `sort_field` may name what is not there yet; `order` is the sort field once it is a column.
+    """
 
     many_collection: str
     many_field: str
@@ -173,6 +176,7 @@ class Relation:
     one_allowed_collections: tuple[str, ...] | None = None
     junction_field: str | None = None
     sort_field: str | None = None
+    order: str | None = None
     one_deselect_action: str = "nullify"
     id: int | None = None
     constraint: Constraint | None = None

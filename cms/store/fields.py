@@ -55,7 +55,7 @@ def create_field(
         _check_new(item, owner, scene.snapshot.catalogue)
         if not item.is_alias:
             # What was said of a column that was dropped behind the service's back must not come back with its name.
-            metadata.forget_field(transaction, collection, item.name, catalogue=scene.snapshot.catalogue)
+            metadata.forget_former_field(transaction, collection, item.name, catalogue=scene.snapshot.catalogue)
             add_column(transaction, collection, item)
         insert_field_record(transaction, collection, item)
         return _after(transaction, [(item.name, item.name)], before=owner)[0]

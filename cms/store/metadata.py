@@ -93,11 +93,20 @@ def forget_field(transaction: Transaction, collection: str, field: str, *, catal
 
     A rule that names it stays: see `cms.schema.references.follow_in_filter`.
     """
+    forget_former_field(transaction, collection, field, catalogue=catalogue)
+    transaction.execute(statement("forget_field_in_relations"), (collection, field))
+
+
+def forget_former_field(transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue) -> None:
+    """Remove what is recorded of a field that was dropped behind the service's back, before one of its name is made.
+
+    Relations may name it as their junction or sort field: what is made later is what they wait for.
+    """
     _forget_lists(transaction, collection, field, catalogue)
     follow(transaction, Change(catalogue, collection, field, None))
     for step in (
         "forget_field_relations",
-        "forget_field_in_relations",
+        "forget_field_in_lists",
         "forget_field_record",
         "forget_field_in_collection",
         "forget_field_in_group",

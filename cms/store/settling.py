@@ -67,7 +67,7 @@ class Settler:
     # To-many
 
     def _settle_many(self, batch: Batch, many: ToMany) -> None:
-        fields = tuple(filter(None, (many.link.far, many.link.relation.sort_field)))
+        fields = tuple(filter(None, (many.link.far, many.link.relation.order)))
         keys = dict.fromkeys([*many.batch.keyed, *(removal.key for removal in many.removals)])
         nears = self._nears(batch, many)
         self._hold(many, list(keys), [nears[owner] for owner in many.wholes if owner in nears])
@@ -157,7 +157,8 @@ class Settler:
 
 def _forget_what_holds(many: ToMany, draft: Draft, stored: Mapping[str, str | None], near: str | None) -> None:
     """A row that is in its list and at its place already need not be written for it."""
-    wanted = {many.link.far: near, many.link.relation.sort_field: draft.values.get(many.link.relation.sort_field or "")}
+    order = many.link.relation.order
+    wanted = {many.link.far: near, order: draft.values.get(order or "")}
     for name, value in wanted.items():
         if name and value is not None and stored.get(name) == value:
             del draft.values[name]

@@ -69,18 +69,21 @@ DELETE FROM system_relations
 WHERE many_collection = $1::text
   AND $2::text IN (many_field, one_collection_field);
 
+-- name: forget_field_in_lists
+-- A relation of another collection only loses the name of the field that listed it.
+UPDATE system_relations
+SET one_field = NULL
+WHERE one_collection = $1::text
+  AND one_field = $2::text;
+
 -- name: forget_field_in_relations
--- Relations of other fields only lose the name.
+-- Relations of other fields of the collection only lose the name.
 UPDATE system_relations
 SET
-    one_field = CASE WHEN one_collection = $1::text AND one_field = $2::text THEN NULL ELSE one_field END,
-    sort_field = CASE WHEN many_collection = $1::text AND sort_field = $2::text THEN NULL ELSE sort_field END,
-    junction_field = CASE
-        WHEN many_collection = $1::text AND junction_field = $2::text THEN NULL
-        ELSE junction_field
-    END
-WHERE (one_collection = $1::text AND one_field = $2::text)
-   OR (many_collection = $1::text AND $2::text IN (sort_field, junction_field));
+    sort_field = nullif(sort_field, $2::text),
+    junction_field = nullif(junction_field, $2::text)
+WHERE many_collection = $1::text
+  AND $2::text IN (sort_field, junction_field);
 
 -- name: forget_field_record
 -- What was said about the field.
