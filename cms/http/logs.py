@@ -65,9 +65,6 @@ def start_logging(config: Config) -> None:
         log.handlers[:] = [handler]
         log.propagate = False
         log.setLevel(least)
-    # What no line shows takes longer than the line: the thread, the process, the place in the code.
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
-    logging._srcfile = None
 
 
 class JsonLines(logging.Formatter):

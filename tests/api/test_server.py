@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -213,15 +214,12 @@ def test_the_driver_logs_in_the_style_of_the_service(
     assert (line["level"], line["message"]) == ("warning", "it does not answer\nat all")
 
 
-def test_nothing_is_worked_out_for_a_line_that_it_does_not_show(
-    config: Config, caplog: pytest.LogCaptureFixture, own_loggers: None
-) -> None:
+def test_the_records_of_others_stay_whole(config: Config, caplog: pytest.LogCaptureFixture, own_loggers: None) -> None:
+    """A server's own log may show what the service's does not: the process, the thread, the place in the code."""
     start_logging(replace(config, log_level="info"))
-    log = logging.getLogger("cms")
-    log.addHandler(caplog.handler)
-    log.warning("it is late")
-    found = caplog.records[-1]
-    assert (found.thread, found.process, found.lineno) == (None, None, 0)
+    logging.getLogger("somebody.else").warning("it is late")
+    shown = logging.Formatter("%(process)d %(thread)d %(processName)s %(filename)s").format(caplog.records[-1])
+    assert shown == f"{os.getpid()} {threading.get_ident()} MainProcess test_server.py"
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
@@ -310,10 +308,8 @@ def test_a_line_for_people_tells_the_second() -> None:
 
 
 @pytest.fixture
-def own_loggers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_loggers() -> Iterator[None]:
     """Give the loggers back as they were."""
-    for flag in ("logThreads", "logProcesses", "logMultiprocessing", "_srcfile"):
-        monkeypatch.setattr(logging, flag, getattr(logging, flag))
     loggers = [logging.getLogger(name) for name in ("cms", "psycopg")]
     before = [(logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
     yield
