@@ -35,6 +35,7 @@ from cms.http.cors import cors_of
 from cms.http.logs import start_logging
 from cms.http.middleware import Accounting, Identification
 from cms.http.origins import Origins
+from cms.http.paths import Router
 from cms.http.request import Request
 from cms.store.border import Stale
 from cms.store.store import Store
@@ -44,7 +45,7 @@ class App(falcon.App[Request, falcon.Response]):
     """The WSGI application; `close` gives its connections back and ends its child processes."""
 
     def __init__(self, store: Store, middleware: Sequence[Any], *, closing: Sequence[Callable[[], None]] = ()) -> None:
-        super().__init__(middleware=middleware, request_type=Request)
+        super().__init__(middleware=middleware, request_type=Request, router=Router())
         self.store = store
         self._closing = [*closing, store.close]
 

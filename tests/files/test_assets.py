@@ -294,3 +294,9 @@ def test_a_proxy_is_told_which_file_to_send(
     assert answer.headers[header.lower()] == start.format(files.folder) + file["filename_disk"]
     assert answer.headers["content-type"].startswith("text/plain")
     assert "content-range" not in answer.headers
+
+
+def test_a_name_behind_the_id_may_hold_an_encoded_slash(files: House) -> None:
+    key = files.add(TEXT, "digits.txt")["id"]
+    assert get(files, f"/assets/{key}/a%2Fb%3F.txt").status == 200
+    assert get(files, f"/assets/{key}/a/b.txt").status == 404
