@@ -65,6 +65,9 @@ def _delete(library: Library, ask: Ask, payload: object, *, key: str | None = No
 def _deleted(call: Call, transaction: Transaction, payload: object) -> list[Content]:
     session = call.session(transaction)
     keys = records.named(session, call.collection, payload)
+    session.judge.permit_removal(
+        call.collection, keys, transaction.execute
+    )  # what is in them tells that they are there
     below = [key for (key,) in transaction.execute(statement("lock_folders_below"), (keys,)) if key not in keys]
     files = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
     records.delete_below(session, FILES, [key for key, _, _ in files])

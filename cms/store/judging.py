@@ -211,10 +211,13 @@ class Judge:
     # The rows that are there
 
     def permit(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:
-        """Check changes against the rows as they are; raises `Refused` NOT_FOUND or FORBIDDEN."""
-        self._heed(batch.collection, [*drafts, *(draft for draft in batch.drafts if draft.new)], (), fetch)
+        """Check changes against the rows as they are; raises `Refused` NOT_FOUND or FORBIDDEN.
+
+        Rights come before what the keeper minds, which would tell of a row that the caller does not see.
+        """
         if drafts and not self.licence.policy.admin:
             self._permit_changes(batch, drafts, fetch, faults)
+        self._heed(batch.collection, [*drafts, *(draft for draft in batch.drafts if draft.new)], (), fetch)
         self._mind(batch, drafts, fetch, faults)
 
     def _permit_changes(self, batch: Batch, drafts: Sequence[Draft], fetch: Fetch, faults: Faults) -> None:

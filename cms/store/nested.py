@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cms.errors import STATUS, Refused
 from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne
 from cms.store.circles import Circles
 from cms.store.clashes import clashes_told
@@ -26,12 +27,13 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
 
     Raises `Refused` with everything that is wrong with the payload before anything is written.
     """
+    present = [draft.key for draft in root.drafts if draft.key and not draft.new]
+    if present and not root.flat:
+        lock_rows(session, root.collection, present)  # of two new states of one list, one comes after the other
+    _permit_root(session, drafter, root)
     if not root.flat:
-        present = [draft.key for draft in root.drafts if draft.key and not draft.new]
-        if present:
-            lock_rows(session, root.collection, present)  # of two new states of one list, one comes after the other
         Settler(session, drafter).settle(root)
-    _permit(session, drafter, root)
+        _permit_below(session, drafter, root)
     drafter.faults.refuse()
     trail = Trail(Circles(session.scene.snapshot.catalogue))
     trail.circles.expect(_batches(root))
@@ -42,14 +44,35 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
     return [str(draft.key) for draft in root.drafts]
 
 
-def _permit(session: Session, drafter: Drafter, root: Batch) -> None:
-    """Check everything that is to be done against the rows that are there, before any of it."""
-    judge, fetch = session.judge, session.transaction.execute
+def _permit_root(session: Session, drafter: Drafter, root: Batch) -> None:
+    """Check what is to be done with the rows of the root, before what they list is read.
+
+    A refusal for what is below, which may name what the caller has no right to, comes first; the lists of a row that
+    is hidden are left alone then, so that it is refused like one that is not there.
+    """
+    try:
+        _permit(session, drafter, root)
+    except Refused as refused:
+        if not root.flat and refused.status in (STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]):
+            for draft in root.drafts:
+                draft.key = None
+            Settler(session, drafter).settle(root)
+        raise
+
+
+def _permit(session: Session, drafter: Drafter, batch: Batch) -> None:
+    """Check what is to be done with the rows of a batch against those that are there, before any of it."""
+    session.judge.permit(batch, _changed(batch), session.transaction.execute, drafter.faults)
+
+
+def _permit_below(session: Session, drafter: Drafter, root: Batch) -> None:
+    """Check everything else that is to be done, once it is settled."""
     for batch in _batches(root):
-        judge.permit(batch, _changed(batch), fetch, drafter.faults)
+        if batch is not root:
+            _permit(session, drafter, batch)
         for many in batch.manys.values():
             if many.deletes and many.dropped:
-                judge.permit_removal(many.batch.collection, list(many.dropped), fetch)
+                session.judge.permit_removal(many.batch.collection, list(many.dropped), session.transaction.execute)
 
 
 def _check(session: Session, root: Batch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from uuid import uuid4
 
 from tests.files.forms import BOUNDARY, House, form
 from tests.members import may, member
@@ -51,6 +52,19 @@ def test_nothing_that_a_permission_presets_takes_the_place_of_the_content(files:
     found = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
     assert (found["storage"], found["filesize"], found["type"]) == ("local", 1, "text/plain")
     assert f"local/{found['filename_disk']}" in files.contents()
+
+
+def test_a_hidden_folder_with_something_in_it_is_deleted_like_one_that_is_not_there(files: House) -> None:
+    keys = [files.admin.post("/folders", {"name": name}).data["id"] for name in ("empty", "full", "nested")]
+    files.add(folder=keys[1])
+    files.admin.post("/folders", {"name": "below", "parent": keys[2]})
+    rule = {"name": {"_eq": "seen"}}
+    clerk = member(files.stage, *(may("system_folders", action=one, permissions=rule) for one in ("read", "delete")))
+    with files.nothing_stays():
+        missing, *hidden = [clerk.delete(f"/folders/{key}") for key in (str(uuid4()), *keys)]
+        assert (missing.status, missing.codes) == (404, ["NOT_FOUND"])
+        assert [answer.content for answer in hidden] == [missing.content] * 3
+        assert [clerk.delete("/folders", [key]).content for key in keys] == [missing.content] * 3
 
 
 def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: House) -> None:
