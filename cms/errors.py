@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -82,3 +83,19 @@ def unavailable(service: str, reason: str) -> Refused:
     """Something that the service needs does not answer; the caller may try again."""
     extensions = {"service": service, "reason": reason}
     return Refused(Problem("SERVICE_UNAVAILABLE", f"The {service} is not available. {reason}.", extensions))
+
+
+MAX_SHOWN = 200
+
+
+def shown(value: object) -> object:
+    """Return a value that a client sent as an error repeats it: what is long loses its end, and is a text then."""
+    text = value
+    if isinstance(value, dict | list):
+        try:
+            text = json.dumps(value, ensure_ascii=False, default=str)
+        except RecursionError:
+            text = "…"
+    if isinstance(text, str) and len(text) > MAX_SHOWN:
+        return text[:MAX_SHOWN] + "…"
+    return text if text == "…" else value

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 
 import orjson
+
+from cms.digits import Step, TooManyDigits, decimal_of
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
 _NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -17,11 +20,12 @@ def loads(raw: str | bytes) -> object:
     """Return the value of a JSON text; numbers with a fraction or beyond 64 bits are `Decimal`.
 
     Raises ValueError with a reason for what is not JSON, for NaN and infinity, for nesting past the
-    interpreter's depth, and for text that PostgreSQL cannot hold (U+0000, halves of surrogate pairs).
+    interpreter's depth, and for text that PostgreSQL cannot hold (U+0000, halves of surrogate pairs);
+    TooManyDigits, with the path to it, for a number that is too long.
     """
     try:
         decoded = raw.decode("utf-8") if isinstance(raw, bytes) else raw
-        value: object = _DECODER.decode(decoded)
+        value: object = _decoded(decoded)
         _refuse_unstorable(decoded, value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -32,20 +36,35 @@ def loads(raw: str | bytes) -> object:
     return value
 
 
-def stored(text: str) -> object:
+def _decoded(text: str) -> object:
+    try:
+        return _DECODER.decode(text)
+    except TooManyDigits as error:
+        raise _placed(error, _MARKING.decode(text), end=len(text)) from None
+
+
+def stored(text: str | bytes) -> object:
     """Return the value of JSON text that PostgreSQL answered: a column may hold what `loads` would not let in."""
-    value: object = _DECODER.decode(text)
+    value: object = _TRUSTING.decode(text.decode() if isinstance(text, bytes) else text)
     return value
 
 
 def first_of(text: str, start: int) -> tuple[object, int]:
     """Return the value that begins at `start` of a longer text, as `loads` does, and where it ends."""
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        value, end = _first_decoded(text, start)
         _refuse_unstorable(text[start:end], value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value, end
+
+
+def _first_decoded(text: str, start: int) -> tuple[object, int]:
+    try:
+        return _DECODER.raw_decode(text, start)
+    except TooManyDigits as error:
+        value, end = _MARKING.raw_decode(text, start)  # a text that is not whole yet is refused as such
+        raise _placed(error, value, end=end) from None
 
 
 def dumps(value: object) -> bytes:
@@ -62,10 +81,14 @@ def ready(raw: str | bytes) -> object:
 
 
 def _number(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _wide(_decimal(digits))
+    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _wide(decimal_of(digits))
 
 
-def _decimal(digits: str) -> Decimal:
+def _stored_number(digits: str) -> int | Decimal:
+    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _wide(_stored_decimal(digits))
+
+
+def _stored_decimal(digits: str) -> Decimal:
     try:
         return Decimal(digits)
     except InvalidOperation:
@@ -96,4 +119,35 @@ def _refuse_unstorable(text: str, value: object) -> None:
             raise ValueError("half of a surrogate pair is no character") from None
 
 
-_DECODER = json.JSONDecoder(parse_float=_decimal, parse_int=_number, parse_constant=_constant)
+def _marked(read: Callable[[str], object]) -> Callable[[str], object]:
+    """Let what reads a number return the fault instead of raising it, so that it can be looked for."""
+
+    def marked(digits: str) -> object:
+        try:
+            return read(digits)
+        except TooManyDigits as error:
+            return error
+
+    return marked
+
+
+def _placed(error: TooManyDigits, value: object, *, end: int) -> TooManyDigits:
+    """Return the fault with the path to it; one whose name an object holds twice may have none."""
+    text, path = next(_marks(value, ()), (error.text, ()))
+    return TooManyDigits(text, path, end=end)
+
+
+def _marks(value: object, path: tuple[Step, ...]) -> Iterator[tuple[str, tuple[Step, ...]]]:
+    if isinstance(value, TooManyDigits):
+        yield value.text, path
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _marks(inner, (*path, name))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _marks(inner, (*path, number))
+
+
+_DECODER = json.JSONDecoder(parse_float=decimal_of, parse_int=_number, parse_constant=_constant)
+_TRUSTING = json.JSONDecoder(parse_float=_stored_decimal, parse_int=_stored_number, parse_constant=_constant)
+_MARKING = json.JSONDecoder(parse_float=_marked(decimal_of), parse_int=_marked(_number), parse_constant=_constant)

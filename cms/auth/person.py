@@ -29,7 +29,7 @@ def person(transaction: Transaction, identity: Identity) -> Person:
     _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(statement("find_actor"), identity.values)[0]
     if user is None:
         raise invalid_token()
-    require_admission(networks_of(jsontext.loads(networks)), identity.caller.ip)
+    require_admission(networks_of(jsontext.stored(networks)), identity.caller.ip)
     return Person(role, bool(admin), bool(app))
 
 

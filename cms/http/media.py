@@ -10,6 +10,7 @@ import falcon
 from falcon.typing import ReadableIO
 
 from cms import jsontext
+from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, invalid_payload, invalid_query
 from cms.store.once import Once
 
@@ -25,8 +26,21 @@ def body(request: falcon.Request, *, most: int) -> object:
         raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", "Send JSON with the header Content-Type: application/json."))
     try:
         return jsontext.loads(raw) if raw else None
+    except TooManyDigits as error:
+        raise Refused(_at(error)) from None
     except ValueError as error:
         raise invalid_payload(f"The body is not usable JSON: {error}") from None
+
+
+def _at(error: TooManyDigits) -> Problem:
+    """Return the problem of a number in a body: the place in an array of several, the field, and the path there."""
+    path = list(error.path)
+    place: dict[str, object] = {}
+    if path and isinstance(path[0], int):
+        place["index"] = path.pop(0)
+    if path:
+        place |= {"field": path[0], "path": path}
+    return too_many_digits(error, **place)
 
 
 def fields(request: falcon.Request, *, most: int) -> Mapping[str, object]:

@@ -42,7 +42,7 @@ class Sealed:
 def _sealed(arguments: str | bytes) -> object:
     return {
         name: Sealed(value) if name == "payload" else value
-        for name, value in jsontext.loads(arguments).items()  # type: ignore[attr-defined]
+        for name, value in jsontext.stored(arguments).items()  # type: ignore[attr-defined]
     }
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from cms.errors import invalid_query
+from cms.digits import TooManyDigits, too_many_digits
+from cms.errors import Refused, invalid_query
 from cms.query.ast import Current, Fixed, Now, Operand, Slot
 
 
@@ -45,6 +46,8 @@ def _fill(bind: Bind, context: Context) -> object:
             values = (_resolved(item, context) for item in found)
             return bind.convert([value for value in values if value is not None])
         return None if found is None and isinstance(operand, Current) else bind.convert(found)
+    except TooManyDigits as error:
+        raise Refused(too_many_digits(error, place=bind.label)) from None
     except ValueError as error:
         raise invalid_query(f"{bind.label}: {error}", place=bind.label) from None
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cms import jsontext
-from cms.errors import invalid_query
+from cms.digits import TooManyDigits, too_many_digits
+from cms.errors import Refused, invalid_query
 from cms.query.ast import EVERYTHING, And, At, Current, Filter, Name, Operand, Or, Some, Test
 from cms.query.brackets import listed
 from cms.query.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS
@@ -46,6 +47,9 @@ def decoded(value: object, parameter: str) -> object:
         return value
     try:
         return jsontext.loads(value) if value.strip() else {}
+    except TooManyDigits as error:
+        path = _shown((parameter, *map(str, error.path)))
+        raise Refused(too_many_digits(error, parameter=parameter, path=path)) from None
     except ValueError as error:
         raise invalid_query(f'"{parameter}" is not JSON: {error}', parameter=parameter) from None
 
@@ -181,6 +185,10 @@ def _looks_like_operator(value: object) -> bool:
 
 
 def _wrong(path: Path, reason: str) -> Exception:
+    place = _shown(path)
+    return invalid_query(f"{place}: {reason}", parameter=path[0], path=place)
+
+
+def _shown(path: Path) -> str:
     place = path[0] + "".join(f"[{part}]" for part in path[1:])
-    shown = place if len(place) <= 200 else place[:200] + "…"
-    return invalid_query(f"{shown}: {reason}", parameter=path[0], path=shown)
+    return place if len(place) <= 200 else place[:200] + "…"

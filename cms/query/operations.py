@@ -115,7 +115,7 @@ class Results:
 
     def keep(self, operation: Operation, found: object) -> None:
         if operation.id is not None:
-            self._found[operation.id] = jsontext.loads(jsontext.dumps(found))
+            self._found[operation.id] = jsontext.stored(jsontext.dumps(found))
 
     def filled(self, value: object, path: Path = ()) -> Any:
         """Return a value with what its references lead to in their place.

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from cms.errors import invalid_payload
+from cms.digits import TooManyDigits, too_many_digits
+from cms.errors import Refused, invalid_payload
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
 from cms.schema.defaults import computed
 from cms.schema.definitions import FieldDefinition
@@ -62,6 +63,8 @@ def default_value(field: str, type_name: str, value: object, *, length: object =
         return text(expression)
     try:
         parsed = TYPES[type_name].parse(value)
+    except TooManyDigits as error:
+        raise Refused(too_many_digits(error, field="schema.default_value")) from None
     except ValueError as error:
         raise invalid_payload(f"The default of {field}: {error}", field="schema.default_value") from None
     most = int(str(length or _LENGTH)) if type_name == "string" else None

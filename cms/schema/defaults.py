@@ -84,7 +84,7 @@ def _typed(literal: str, type_name: str) -> object:
 def _value(literal: str, type_name: str) -> object:
     match TYPES[type_name].family:
         case Family.NUMBER | Family.JSON:
-            return jsontext.loads(literal)
+            return jsontext.stored(literal)
         case Family.BOOLEAN:
             return TYPES["boolean"].parse(literal) == "true"
         case Family.CSV:

@@ -144,6 +144,11 @@ class Collection:
         return self.kind is Kind.TABLE and self.primary_key is not None and (not self.system or self.name in WRITABLE)
 
     @property
+    def holds_secrets(self) -> bool:
+        """Whether a field is secret. What is sent for another one may be its value in the wrong place."""
+        return any(found.secret for found in self.fields.values())
+
+    @property
     def columns(self) -> Iterator[Field]:
         return (found for found in self.fields.values() if found.column)
 

@@ -6,12 +6,13 @@ What an item says of related items is set aside as it came, in `Entry.nested`: c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType, NoneType
 from typing import Any
 
 from cms import passwords
-from cms.errors import Problem, forbidden
+from cms.digits import TooManyDigits
+from cms.errors import Problem, forbidden, shown
 from cms.schema.bounds import bounded, holds
 from cms.schema.model import Collection, Field
 from cms.schema.types import MASK, OutOfRange, parse_integer, parse_text
@@ -115,7 +116,7 @@ class Reader:
         if isinstance(value, Mapping) and self._relates(name):
             entry.nested[name] = value
         else:
-            entry.problems.append(_fault(self._collection.fields[name], error))
+            entry.problems.append(fault_of_value(self._collection, name, value, error))
 
 
 def _unwritable(found: Field | None, name: str, collection: Collection) -> Problem | None:
@@ -220,12 +221,19 @@ def invalid(reason: str, collection: str, name: str | None = None) -> Problem:
     return Problem("INVALID_PAYLOAD", f"Invalid payload. {at}: {reason}.", extensions)
 
 
-def _fault(found: Field, error: ValueError) -> Problem:
+def fault_of_value(collection: Collection, name: str, value: object, error: ValueError) -> Problem:
+    """Return the problem of a value that a field does not take; it repeats the value where that can be no secret."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
+    sent = {} if collection.holds_secrets else {"value": shown(value)}
     if code is None:
-        return invalid(str(error), found.collection, found.name)
-    place = {"collection": found.collection, "field": found.name}
-    return Problem(code, f'The value of "{found.name}" does not fit: {error}.', place)
+        problem = invalid(str(error), collection.name, name)
+        return replace(problem, extensions={**problem.extensions, **sent})
+    place = {"collection": collection.name, "field": name}
+    return Problem(code, f'The value of "{name}" does not fit: {error}.', {**place, **sent})
 
 
-_CODES = ((OutOfRange, "VALUE_OUT_OF_RANGE"), (TooLong, "VALUE_TOO_LONG"))
+_CODES = (
+    (OutOfRange, "VALUE_OUT_OF_RANGE"),
+    (TooManyDigits, "VALUE_OUT_OF_RANGE"),
+    (TooLong, "VALUE_TOO_LONG"),
+)

@@ -14,12 +14,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
 from cms import jsontext
+from cms.digits import decimal_of
 from cms.schema.geojson import is_geometry
 
 M = TypeVar("M", date, time, datetime)
@@ -127,10 +128,7 @@ def _number(value: object, reason: str) -> Decimal:
     written = value.strip() if isinstance(value, str) else value
     if isinstance(written, str) and not _NUMBER.fullmatch(written):  # Decimal takes 1_000 and other scripts' digits too
         raise ValueError(reason)
-    try:
-        number = Decimal(written)
-    except InvalidOperation:
-        raise ValueError(reason) from None
+    number = decimal_of(written) if isinstance(written, str) else Decimal(written)
     return number if number.is_finite() else _refuse(reason)
 
 

@@ -31,7 +31,7 @@ def _values(store: Store, scene: Scene, fetch: Fetch, path: Current) -> Iterator
         return
     found = statement_for(store, scene, path.collection, by_key(Query(picks=(_pick(path.path),)), Slot(0)))
     for item in found.items(fetch(found.text, bound(found.values, Context((key,))))):
-        yield from _ends(jsontext.loads(jsontext.dumps(item)), path.path)
+        yield from _ends(jsontext.stored(jsontext.dumps(item)), path.path)
 
 
 def _pick(path: tuple[Name, ...]) -> Pick:

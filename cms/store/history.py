@@ -70,7 +70,7 @@ def _former(store: Store, scene: Scene, revision: str) -> tuple[Collection, str,
     key = parse_key(catalogue.collections[REVISIONS], revision)
     rows = _by_key(store, scene, catalogue.collections[REVISIONS], ("collection", "item", "data"), key=key)
     collection = catalogue.collections.get(rows[0]["collection"]) if rows else None
-    data: Any = jsontext.loads(jsontext.dumps(rows[0]["data"])) if rows else None
+    data: Any = jsontext.stored(jsontext.dumps(rows[0]["data"])) if rows else None
     if collection is None or not isinstance(data, dict):
         raise not_found("revision")
     payload = {name: value for name, value in data.items() if _goes_back(collection, collection.fields.get(name))}

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 from cms import jsontext
 from cms.access.guard import view_of
+from cms.digits import TooManyDigits
 from cms.errors import STATUS, Problem, Refused, invalid_payload
 from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
@@ -277,6 +278,8 @@ def _cell_of(found: Field, *, relates: bool) -> Cell:
 def _json(text: str) -> object:
     try:
         return jsontext.loads(text)
+    except TooManyDigits:
+        raise
     except ValueError as error:
         raise ValueError(f"the cell is not usable JSON: {error}") from None
 
@@ -303,5 +306,7 @@ def _json_or_text(text: str) -> object:
     """A list of a csv field, or an object of a related item; text that only looks like one is text."""
     try:
         return jsontext.loads(text) if text[0] in "[{" else plain(text)
+    except TooManyDigits:
+        raise
     except ValueError:
         return text

@@ -53,7 +53,7 @@ def _follow_at(transaction: Transaction, place: Place, change: Change) -> None:
         fill("SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL", table, key, column)
     )
     for row, collection, stored in rows:
-        before = jsontext.loads(stored) if place.cast == "json" else stored
+        before = jsontext.stored(stored) if place.cast == "json" else stored
         after = place.follow(before, collection, change)
         if after != before:
             written = jsontext.dumps(after).decode() if place.cast == "json" else after

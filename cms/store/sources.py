@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, Protocol
 
 from cms import jsontext
+from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, invalid_payload
 
 _CHUNK = 1 << 16
@@ -156,6 +157,8 @@ def _row(columns: Sequence[Column], record: _Record) -> Row:
             continue
         try:
             item[column.name] = column.cell(text)
+        except TooManyDigits as error:
+            return Row(line, size, fault=_too_many_digits(error, column.name))
         except ValueError as error:
             return Row(line, size, fault=_fault(str(error), column.name))
     return Row(line, size, item)
@@ -173,6 +176,8 @@ def read_jsonl(file: BinaryIO, most: int, header: Header) -> Iterator[Row]:
             continue
         try:
             yield Row(lines.number, size, jsontext.loads(text))
+        except TooManyDigits as error:
+            yield Row(lines.number, size, fault=_too_many_digits(error))
         except ValueError as error:
             yield Row(lines.number, size, fault=_fault(f"it is not usable JSON: {error}"))
 
@@ -231,18 +236,20 @@ class _Text:
         """Read the value that comes next."""
         self.peek()
         line = self._line
-        value, end = self._value()
+        value, end, fault = self._value()
         size = end - self._at
         if size > self._most:
             raise _too_long(self._most, line)
         self._advance(end)
-        return Row(line, size, value)
+        return Row(line, size, value, fault)
 
-    def _value(self) -> tuple[object, int]:
+    def _value(self) -> tuple[object, int, Problem | None]:
         """Read a value, once all of it is there; the end of a number may be missing, but that is no item anyway."""
         while True:
             try:
-                return jsontext.first_of(self._text, self._at)
+                return *jsontext.first_of(self._text, self._at), None
+            except TooManyDigits as error:
+                return None, error.end, _too_many_digits(error)
             except ValueError as error:
                 if len(self._text) - self._at > self._most:
                     raise _too_long(self._most, self._line) from None
@@ -272,6 +279,11 @@ def _reason(error: ValueError) -> str:
 def _fault(reason: str, name: str | None = None) -> Problem:
     place: Mapping[str, object] = {"field": name} if name else {}
     return invalid_payload(reason[0].upper() + reason[1:], **place).problems[0]
+
+
+def _too_many_digits(error: TooManyDigits, *names: str) -> Problem:
+    path = [*names, *error.path]
+    return too_many_digits(error, field=path[0], path=path) if path else too_many_digits(error)
 
 
 def _too_long(most: int, line: int) -> Refused:

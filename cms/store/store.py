@@ -274,14 +274,14 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
         raise _invalid_token()
 
     def policy() -> Policy:
-        found = jsontext.loads(permissions)
+        found = jsontext.stored(permissions)
         grants = [grant_of(row) for row in found] if isinstance(found, list) else []
         listed = dict.fromkeys(grant.collection for grant in grants)
         return policy_of(name, [*grants, *(app_grants(listed) if app else ()), EVERYBODYS], app=app)
 
     name = ",".join(roles) or "public"
     held = ADMIN if admin else snapshot.policies.get(name, policy)
-    bound_to = networks_of(jsontext.loads(networks))
+    bound_to = networks_of(jsontext.stored(networks))
     return Actor(held, user, role, networks=bound_to, unproven=bool(unproven), session=identity.session)
 
 

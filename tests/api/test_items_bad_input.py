@@ -35,7 +35,6 @@ def notes(admin: Client) -> Table:
         (b'{"t": "a\x00b"}', "line 1"),
         (b'{"n": NaN}', "NaN"),
         (b'{"n": -Infinity}', "Infinity"),
-        (b'{"j": [1e99999999999999999999]}', "exponent"),
         (b"[" * 100_000, "deep"),
         (b'{"a":' * 2_000 + b"1" + b"}" * 2_000, "deep"),
         (b'{"j":' + b"[" * 900 + b'"\\ud800"' + b"]" * 900 + b"}", ""),

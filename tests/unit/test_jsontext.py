@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms import jsontext
+from cms.digits import TooManyDigits
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-NUMBERS = st.integers() | st.decimals(allow_nan=False, allow_infinity=False)
+NUMBERS = st.integers() | st.decimals(allow_nan=False, allow_infinity=False).filter(
+    lambda number: abs(number.adjusted()) < 400 and len(number.as_tuple().digits) < 400
+)
 LEAVES = st.none() | st.booleans() | NUMBERS | TEXT
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
 
@@ -44,9 +47,33 @@ def test_a_number_keeps_its_digits(digits: str) -> None:
     assert Decimal(jsontext.dumps(jsontext.loads(digits)).decode()) == Decimal(digits)
 
 
-def test_a_number_of_100000_digits_is_read() -> None:
-    digits = "9" * 100_000
+def test_a_number_of_1000_digits_is_read() -> None:
+    digits = "9" * 1_000
     assert jsontext.dumps(jsontext.loads(digits)).decode() == digits
+
+
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        ("9" * 1_001, ()),
+        ('{"a": [1, {"b": 1e131071}], "c": 1e1000}', ("a", 1, "b")),
+        ('{"a": 1e-1001, "a": 1}', ()),
+    ],
+)
+def test_a_number_that_is_too_long_is_refused_with_the_path_to_it(raw: str, path: tuple[str | int, ...]) -> None:
+    with pytest.raises(TooManyDigits) as caught:
+        jsontext.loads(raw)
+    assert caught.value.path == path
+
+
+def test_a_text_that_is_no_json_is_told_as_such_whatever_numbers_it_holds() -> None:
+    with pytest.raises(ValueError, match="line 1, column 11"):
+        jsontext.loads("[1e131071,")
+
+
+@pytest.mark.parametrize("digits", ["9" * 100_000, "1E+131071", "1E-16383"])
+def test_what_the_database_holds_already_is_read_however_long_it_is(digits: str) -> None:
+    assert jsontext.dumps(jsontext.stored(digits)).decode() == digits
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
         found = scene.snapshot.catalogue.collections.get(collection)
         if found is None:
             raise unprocessable(f'There is no collection "{collection}"')
-        _fit(found, scene, *(None if text is None else jsontext.loads(text) for text in said))
+        _fit(found, scene, *(None if text is None else jsontext.stored(text) for text in said))
 
 
 def _fit(collection: Collection, scene: Scene, rule: object, fields: object, presets: object) -> None:
