@@ -12,6 +12,7 @@ from cms.files.files import Library, batch
 from cms.files.records import FILES, FOLDERS, Ask, Doing
 from cms.store.calls import Call, Written
 from cms.store.database import Transaction
+from cms.store.rows import link_revisions
 from cms.store.statements import statement
 
 T = TypeVar("T")
@@ -65,15 +66,17 @@ def _delete(library: Library, ask: Ask, payload: object, *, key: str | None = No
 def _deleted(call: Call, transaction: Transaction, payload: object) -> list[Content]:
     session = call.session(transaction)
     keys = records.named(session, call.collection, payload)
-    session.judge.permit_removal(
-        call.collection, keys, transaction.execute
-    )  # what is in them tells that they are there
-    below = [key for (key,) in transaction.execute(statement("lock_folders_below"), (keys,)) if key not in keys]
+    # What is in them tells that they are there, and so the right to them comes first.
+    session.judge.permit_removal(call.collection, keys, transaction.execute)
+    parents: dict[str, str | None] = dict(transaction.execute(statement("lock_folders_below"), (keys,)))
+    below = [key for key in parents if key not in keys]
     files = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
-    records.delete_below(session, FILES, [key for key, _, _ in files])
-    records.delete_below(session, FOLDERS, below)
-    records.delete(session, call.collection, keys)
-    return contents_of(files)
+    gone_files = records.delete_below(session, FILES, [key for key, *_ in files])
+    gone = records.delete_below(session, FOLDERS, below) | records.delete(session, call.collection, keys)
+    links = [(gone_files[key], gone[folder]) for key, folder, *_ in files]
+    links += [(gone[key], gone[str(parents[key])]) for key in below]
+    link_revisions(session, [(revision, parent) for revision, parent in links if revision and parent])
+    return contents_of([(key, *content) for key, _, *content in files])
 
 
 def _put(

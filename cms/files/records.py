@@ -19,7 +19,8 @@ from cms.store.database import Transaction
 from cms.store.judging import Judge
 from cms.store.once import Once
 from cms.store.reads import parse_key
-from cms.store.rows import Session, delete_rows
+from cms.store.removal import delete_rows
+from cms.store.rows import Session
 from cms.store.store import Identity, Job, Scene, Store
 
 FILES = "system_files"
@@ -109,17 +110,21 @@ def named(session: Session, collection: Collection, payload: object) -> list[str
     return calls.named(session, collection, given)
 
 
-def delete(session: Session, collection: Collection, keys: Sequence[str]) -> None:
-    """Delete rows that the caller names; raises `Refused` NOT_FOUND or FORBIDDEN, and then for all."""
-    if keys:
-        session.judge.permit_removal(collection, keys, session.transaction.execute)
-        delete_rows(session, collection, keys)
+def delete(session: Session, collection: Collection, keys: Sequence[str]) -> dict[str, int | None]:
+    """Delete rows that the caller names, and return their last revisions by their keys.
+
+    Raises `Refused` NOT_FOUND or FORBIDDEN, and then for all.
+    """
+    if not keys:
+        return {}
+    session.judge.permit_removal(collection, keys, session.transaction.execute)
+    return dict(delete_rows(session, collection, keys))
 
 
-def delete_below(session: Session, name: str, keys: Sequence[str]) -> None:
+def delete_below(session: Session, name: str, keys: Sequence[str]) -> dict[str, int | None]:
     """Delete rows that go with those that the caller names; one that it may not delete, or not see, is FORBIDDEN."""
     try:
-        delete(session, session.scene.snapshot.catalogue.collections[name], keys)
+        return delete(session, session.scene.snapshot.catalogue.collections[name], keys)
     except Refused as refused:
         raise (forbidden() if refused.problems[0].code == "NOT_FOUND" else refused) from None
 

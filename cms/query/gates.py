@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.arrays import array
 from cms.query.expressions import predicate
+from cms.query.recorded import whole_row
 from cms.query.resolved import Predicate
-from cms.query.write import cast_of, whole_row
+from cms.query.write import cast_of
 from cms.schema.model import Collection
 
 

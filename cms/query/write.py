@@ -14,12 +14,13 @@ Parameters are symbolic (`Arguments`), so that a statement is printed once for a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, quoted, text
+from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, text
 from cms.query.ast import Slot
 from cms.query.bind import Bind
+from cms.query.recorded import ACTIVITY, History, delta_of, recorded, told, watched
 from cms.schema.model import Collection, Field, Version
 from cms.schema.types import Family
 
@@ -78,7 +79,7 @@ def insert(collection: Collection, columns: Columns, arguments: Arguments, *, di
         commas(cells),
         _source(columns, arguments),
         _only_under(direct, " WHERE "),
-        _returning(collection, "all", direct),
+        _returning(collection, direct),
     )
     return _statement(collection, arguments, (("rows", rows),), History("create", "rows.data"), direct)
 
@@ -89,7 +90,7 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
     Its rows are the number of each row that was found, from 1, its key, and its revision when anything changed.
     """
     key, *others = columns
-    watched = _watched(collection, others)
+    changing = watched(collection, others)
     old = fill(
         "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} FOR NO KEY UPDATE OF t0",
         name(key.name),
@@ -97,7 +98,7 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
             "",
             [
                 *(text(f", r.c{place}") for place in range(1, len(columns))),
-                *(concat(", t0.", name(found.name), f" AS w{place}") for place, found in enumerate(watched)),
+                *(concat(", t0.", name(found.name), f" AS w{place}") for place, found in enumerate(changing)),
                 _tried(direct),
             ],
         ),
@@ -106,7 +107,9 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
         _cell(key, "r.c0"),
         _only_under(direct, " AND "),
     )
-    delta = concat(", old.n, ", _delta(watched), " AS delta") if collection.accountability == "all" else text(", old.n")
+    delta = (
+        concat(", old.n, ", delta_of(changing), " AS delta") if collection.accountability == "all" else text(", old.n")
+    )
     rows = fill(
         "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k{5} RETURNING {3}{4}",
         name(collection.name),
@@ -115,7 +118,7 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
             for place, found in enumerate(others, start=1)
         ),
         name(key.name),
-        _returning(collection, "all", direct),
+        _returning(collection, direct),
         delta,
         _allowed(direct),
     )
@@ -128,7 +131,7 @@ def touch(collection: Collection, arguments: Arguments) -> Fragment:
     rows = fill(
         "SELECT r.n, t.{0}::text AS item, {1} AS activity FROM {2} AS t JOIN {3} ON t.{0} = {4}",
         name(collection.key.name),
-        _ACTIVITY,
+        ACTIVITY,
         name(collection.name),
         _source([collection.key], arguments),
         _cell(collection.key, "r.c0"),
@@ -151,7 +154,7 @@ def delete(collection: Collection, arguments: Arguments, *, direct: Direct | Non
         "DELETE FROM {0} AS t0 USING old WHERE t0.{1} = old.k{3} RETURNING {2}",
         name(collection.name),
         name(key.name),
-        _returning(collection, "all", direct),
+        _returning(collection, direct),
         _allowed(direct),
     )
     history = History("delete", "NULL::json")
@@ -174,27 +177,6 @@ def last_place(placed: Field) -> Fragment:
 # What a statement is put together of
 
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """What an action leaves: the delta of its revision as SQL (no revision without one), and when there is one."""
-
-    action: str
-    delta: str | None = None
-    only_when: str | None = None
-
-
-_ACTIVITY = text("nextval('system_activity_id_seq')")
-_REVISION = text("nextval('system_revisions_id_seq')")
-_TELL_ACTIVITY = (
-    'INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item) '
-    "SELECT rows.activity, {0}, {1}, {2}, rows.item FROM rows"
-)
-_TELL_REVISION = (
-    "INSERT INTO system_revisions (id, activity, collection, item, data, delta) "
-    "SELECT rows.revision, rows.activity, {0}, rows.item, rows.data, {1} FROM rows{2}"
-)
-
-
 def _statement(
     collection: Collection,
     arguments: Arguments,
@@ -203,21 +185,11 @@ def _statement(
     direct: Direct | None,
 ) -> Fragment:
     """Print the steps, the history of `rows`, and what is answered."""
-    parts = [*steps, *_told(collection, arguments, history)]
+    parts = [*steps, *told(collection, history, act=arguments.act, author=arguments.author())]
     if direct:
         parts.insert(0, ("v", text("SELECT structure, access FROM system_version")))
     queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in parts)
     return fill("WITH {0} {1}", queries, _answer(collection, history, direct))
-
-
-def _told(collection: Collection, arguments: Arguments, history: History) -> Iterable[tuple[str, Fragment]]:
-    if not collection.accountability:
-        return
-    action, place = param(arguments.act or history.action, "text"), param(collection.name, "text")
-    yield "activities", fill(_TELL_ACTIVITY, action, arguments.author(), place)
-    if history.delta and collection.accountability == "all":
-        condition = text(f" WHERE {history.only_when}" if history.only_when else "")
-        yield "revisions", fill(_TELL_REVISION, place, text(history.delta), condition)
 
 
 def _answer(collection: Collection, history: History, direct: Direct | None) -> Fragment:
@@ -226,21 +198,17 @@ def _answer(collection: Collection, history: History, direct: Direct | None) -> 
         shape = "SELECT {0}, v.structure, v.access, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
         shown = text(", rows.shown") if direct.shown else EMPTY
         return fill(shape, columns, shown, text(", (SELECT old.seen FROM old)") if direct.before else EMPTY)
-    recorded = history.delta and collection.accountability == "all"
-    revision = "NULL" if not recorded else "rows.revision"
-    if recorded and history.only_when:
+    revised = history.delta and collection.accountability == "all"
+    revision = "NULL" if not revised else "rows.revision"
+    if revised and history.only_when:
         revision = f"CASE WHEN {history.only_when} THEN rows.revision END"
     number = text("rows.n, " if history.action == "update" else "")
     return fill("SELECT {0}rows.item, {1} FROM rows", number, text(revision))
 
 
-def _returning(collection: Collection, level: str, direct: Direct | None) -> Fragment:
+def _returning(collection: Collection, direct: Direct | None) -> Fragment:
     """Print what a written row (t0) is asked for: its key, what the history takes of it, and the answer."""
-    found = [fill("t0.{0}::text AS item", name(collection.key.name))]
-    if collection.accountability:
-        found.append(concat(_ACTIVITY, " AS activity"))
-    if collection.accountability == level:
-        found += [concat(_REVISION, " AS revision"), concat(whole_row(collection), " AS data")]
+    found = recorded(collection)
     if direct:
         found += [text("TRUE AS found"), *(concat(shown, f" AS c{n}") for n, shown in enumerate(direct.outputs))]
         found += [fill("system_require({0})", direct.after)] if direct.after else []
@@ -257,49 +225,6 @@ def _tried(direct: Direct | None) -> Fragment:
 
 def _allowed(direct: Direct | None) -> Fragment:
     return text(" AND old.held") if direct and direct.before else EMPTY
-
-
-def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
-    """Print the whole row (t0) as the history keeps it: as reads show it, and never a secret."""
-    kept = [found for found in collection.columns if masks or not found.secret]
-    shown = commas(fill("{0} AS {1}", _shown(found), name(found.name)) for found in kept)
-    return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", shown)
-
-
-def _shown(found: Field) -> Fragment:
-    return fill(found.show, fill(found.value, text(f"t0.{quoted(found.name)}")))
-
-
-def _watched(collection: Collection, columns: Columns) -> list[Field]:
-    """Return the columns that may change: those that are written and computed, all where the database does more."""
-    if collection.accountability != "all":
-        return []
-    written = {found.name for found in columns}
-    return [
-        found
-        for found in collection.columns
-        if not found.secret
-        and (collection.does_more or found.name in written or (found.column and found.column.generated))
-    ]
-
-
-def _delta(watched: list[Field]) -> Fragment:
-    """Print what changed, or NULL when nothing did."""
-    if not watched:
-        return text("NULL::json")
-    shape = "({0}, to_json({1}), {2} IS DISTINCT FROM {3})"
-    entries = (
-        fill(shape, param(found.name, "text"), _shown(found), _compared(found, f"old.w{place}"), _compared(found))
-        for place, found in enumerate(watched)
-    )
-    rows = "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, changed) WHERE d.changed)"
-    return fill(rows, commas(entries))
-
-
-def _compared(found: Field, column: str | None = None) -> Fragment:
-    """Types without an equality of their own are compared as text."""
-    plain = found.type_name != "unknown" and found.type.family not in (Family.JSON, Family.GEOMETRY)
-    return text((column or f"t0.{quoted(found.name)}") + ("" if plain else "::text"))
 
 
 def _only_under(direct: Direct | None, word: str) -> Fragment:

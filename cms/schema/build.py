@@ -44,8 +44,15 @@ def build(loaded: Row) -> Catalogue:
         )
         for name in sorted({*tables, *metas})
     }
-    relations = _relations(loaded["relations"], _constraints(loaded["keys"]), collections)
-    return Catalogue.of(loaded["structure"], collections, tuple(relations), extensions=frozenset(loaded["extensions"]))
+    constraints = {(key.table, key.column): key for key in _constraints(loaded["keys"])}
+    relations = _relations(loaded["relations"], constraints, collections)
+    return Catalogue.of(
+        loaded["structure"],
+        collections,
+        tuple(relations),
+        extensions=frozenset(loaded["extensions"]),
+        actions=_actions(_constraints(key for key in loaded["keys"] if key["is_plain"]), collections),
+    )
 
 
 def is_system(collection: str) -> bool:
@@ -175,9 +182,10 @@ def _fields(collection: str, columns: Mapping[str, Column], metas: list[Row]) ->
 # Relations
 
 
-def _constraints(keys: Iterable[Row]) -> dict[tuple[str, str], Constraint]:
-    return {
-        (key["table_name"], key["columns"][0]): Constraint(
+def _constraints(keys: Iterable[Row]) -> list[Constraint]:
+    """Return the foreign keys of one column."""
+    return [
+        Constraint(
             name=key["name"],
             table=key["table_name"],
             column=key["columns"][0],
@@ -188,7 +196,36 @@ def _constraints(keys: Iterable[Row]) -> dict[tuple[str, str], Constraint]:
         )
         for key in keys
         if key["kind"] == "f" and len(key["columns"]) == 1
+    ]
+
+
+def _actions(
+    constraints: Iterable[Constraint], collections: Mapping[str, Collection]
+) -> dict[str, tuple[Constraint, ...]]:
+    """Return the foreign keys by which a deletion changes or deletes other rows, by the table that it deletes from.
+
+    Those that leave no history are left out: keys of tables that record nothing, unless rows below them do.
+    """
+    acting = [found for found in constraints if _acts(found, collections)]
+    recorded = {name for name, found in collections.items() if found.accountability}
+    leading: set[str] = set()
+    while True:
+        kept = [key for key in acting if key.table in recorded or (key.on_delete == "CASCADE" and key.table in leading)]
+        reached = {key.foreign_table for key in kept}
+        if reached == leading:
+            break
+        leading = reached
+    return {
+        table: tuple(sorted((key for key in kept if key.foreign_table == table), key=lambda key: (key.table, key.name)))
+        for table in sorted(leading)
     }
+
+
+def _acts(constraint: Constraint, collections: Mapping[str, Collection]) -> bool:
+    owner, target = collections.get(constraint.table), collections.get(constraint.foreign_table)
+    if owner is None or target is None or owner.primary_key is None or target.primary_key is None:
+        return False
+    return constraint.on_delete in ("CASCADE", "SET NULL", "SET DEFAULT")
 
 
 def _relations(

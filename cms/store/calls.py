@@ -27,7 +27,8 @@ from cms.store.direct import Short
 from cms.store.judging import Judge
 from cms.store.nested import write_tree
 from cms.store.reads import Item, parse_key
-from cms.store.rows import Session, delete_rows, lock_rows
+from cms.store.removal import delete_rows
+from cms.store.rows import Session, lock_rows
 from cms.store.store import Caller, Fetch, Job, Scene, Store
 from cms.store.within import find
 

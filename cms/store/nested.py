@@ -9,9 +9,9 @@ from cms.errors import STATUS, Refused
 from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne
 from cms.store.circles import Circles
 from cms.store.clashes import clashes_told
-from cms.store.rows import Session, Written, change_rows, column_by_key, delete_rows, insert_rows, lock_rows
+from cms.store.removal import delete_rows
+from cms.store.rows import Session, Written, change_rows, column_by_key, insert_rows, link_revisions, lock_rows
 from cms.store.settling import Settler
-from cms.store.statements import statement
 
 
 @dataclass(slots=True)
@@ -170,10 +170,7 @@ def _column(session: Session, batch: Batch, column: str, drafts: list[Draft]) ->
 
 def _link_revisions(session: Session, trail: Trail) -> None:
     """Name the revision of the enclosing write, which for to-one objects came after theirs."""
-    linked = [(revision, parent) for revision, above in trail.parents if (parent := _nearest(above))]
-    if linked:
-        revisions, above = zip(*linked, strict=True)
-        session.transaction.execute(statement("link_revisions"), (list(revisions), list(above)))
+    link_revisions(session, [(revision, parent) for revision, above in trail.parents if (parent := _nearest(above))])
 
 
 def _nearest(draft: Draft | None) -> int | None:

@@ -1,12 +1,13 @@
-"""The three functions through which every row is written, at any depth and of any collection, with its history.
+"""How rows are inserted and changed, at any depth and of any collection, with their history.
 
-`insert_rows`, `change_rows` and `delete_rows` take many rows of one collection and run one statement for each set of
-equal columns (cms/query/write.py). What may be written has been decided before they are called.
+`insert_rows` and `change_rows` take many rows of one collection and run one statement for each set of equal columns
+(cms/query/write.py); `delete_rows` is in cms/store/removal.py. What may be written has been decided before they are
+called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from cms.errors import invalid_payload, not_found
@@ -67,7 +68,7 @@ def insert_rows(session: Session, collection: Collection, rows: Sequence[Values]
 
 
 def _insert_alike(session: Session, collection: Collection, rows: Sequence[Values]) -> list[Written]:
-    written: list[Written] = _run(session, "insert", collection, tuple(sorted(rows[0])), rows)
+    written: list[Written] = run_action(session, "insert", collection, tuple(sorted(rows[0])), rows)
     if len(written) != len(rows):  # a trigger of the table may turn rows away
         raise invalid_payload("The database did not take every item", collection=collection.name)
     return written
@@ -87,49 +88,42 @@ def change_rows(session: Session, collection: Collection, rows: Sequence[tuple[s
     for names, places in groups.items():
         columns = (key, *(name for name in names if name != key))
         action = "update" if len(columns) > 1 else "touch"
-        returned = _run(session, action, collection, columns, [values[place] for place in places])
+        returned = run_action(session, action, collection, columns, [values[place] for place in places])
         if len(returned) < len(places):
             raise not_found()
         written.update((places[number - 1], (found, revision)) for number, found, revision in returned)
     return [written[place] for place in range(len(rows))]
 
 
-def delete_rows(session: Session, collection: Collection, keys: Sequence[str]) -> list[Written]:
-    """Delete rows by their keys; one unknown key refuses them all."""
-    if not keys:
-        return []
-    rows: list[Values] = [{str(collection.primary_key): key} for key in keys]
-    written: list[Written] = _run(session, "delete", collection, (str(collection.primary_key),), rows)
-    if len(written) < len(keys):
-        raise not_found()
-    return written
-
-
 def lock_rows(session: Session, collection: Collection, keys: Sequence[str]) -> None:
     """Hold rows until the transaction ends, taken in the order of their keys as by everybody else."""
     key = str(collection.primary_key)
     rows: list[Values] = [{key: found} for found in keys]
-    _run(session, "lock", collection, (key,), rows)
+    run_action(session, "lock", collection, (key,), rows)
 
 
 def lock_list(session: Session, collection: Collection, far: str, *, keys: Sequence[str], nears: Sequence[str]) -> None:
     """Hold rows by their keys, and all that point in the column `far` to any of `nears`."""
-
-    def make() -> Statement:
-        return finished(locks.lock_list(collection, far, Arguments()))
-
-    found = session.scene.snapshot.plans.get(("lock list", collection.name, far), make)
-    _execute(session, found, (session.author, [array(keys), array(nears)]))
+    values = [array(keys), array(nears)]
+    run_kept(
+        session, ("lock list", collection.name, far), lambda: locks.lock_list(collection, far, Arguments()), values
+    )
 
 
 def column_by_key(session: Session, collection: Collection, column: str, keys: Sequence[str]) -> dict[str, str | None]:
     """Return what rows hold in one column, by their keys."""
 
-    def make() -> Statement:
-        return finished(locks.column_by_key(collection, column, Arguments()))
+    def printed() -> Fragment:
+        return locks.column_by_key(collection, column, Arguments())
 
-    found = session.scene.snapshot.plans.get(("column", collection.name, column), make)
-    return dict(_execute(session, found, (session.author, [array(keys)])))
+    return dict(run_kept(session, ("column", collection.name, column), printed, [array(keys)]))
+
+
+def link_revisions(session: Session, links: Sequence[tuple[int, int]]) -> None:
+    """Give revisions that this transaction has made their parents, each the revision of the write around it."""
+    if links:
+        revisions, parents = zip(*links, strict=True)
+        session.transaction.execute(statement("link_revisions"), (list(revisions), list(parents)))
 
 
 def alike(rows: Sequence[Values]) -> dict[Columns, list[int]]:
@@ -158,23 +152,31 @@ def arrays(columns: Columns, rows: Sequence[Values], *, single: bool) -> list[ob
     return [array([row[name] for row in rows]) for name in columns]
 
 
+def run_kept(session: Session, plan: Hashable, printed: Callable[[], Fragment], values: Sequence[object]) -> list[Row]:
+    """Run a statement on these values, printed once for all that are called alike."""
+    found = session.scene.snapshot.plans.get(plan, lambda: finished(printed()))
+    return _execute(session, found, (session.author, values))
+
+
 _PRINTERS = {"insert": write.insert, "update": write.update}
 _BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock}
 
 
-def _run(session: Session, action: str, collection: Collection, columns: Columns, rows: Sequence[Values]) -> list[Row]:
+def run_action(
+    session: Session, action: str, collection: Collection, columns: Columns, rows: Sequence[Values]
+) -> list[Row]:
     """Run a statement, printed once for all writes of its shape."""
     single = len(rows) == 1 and action != "lock"
 
-    def make() -> Statement:
+    def printed() -> Fragment:
         arguments = Arguments(single=single, act=session.act)
         if action in _BY_KEY:
-            return finished(_BY_KEY[action](collection, arguments))
+            return _BY_KEY[action](collection, arguments)
         fields = [collection.fields[name] for name in columns]
-        return finished(_PRINTERS[action](collection, fields, arguments))
+        return _PRINTERS[action](collection, fields, arguments)
 
-    found = session.scene.snapshot.plans.get((action, session.act, collection.name, columns, single), make)
-    return _execute(session, found, (session.author, arrays(columns, rows, single=single)))
+    plan = action, session.act, collection.name, columns, single
+    return run_kept(session, plan, printed, arrays(columns, rows, single=single))
 
 
 def _execute(session: Session, found: Statement, literals: Sequence[Sequence[object]]) -> list[Row]:

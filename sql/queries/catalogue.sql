@@ -80,7 +80,12 @@ keys AS (
             ORDER BY key.place
         ) AS foreign_columns,
         con.confupdtype AS on_update,
-        con.confdeltype AS on_delete
+        con.confdeltype AS on_delete,
+        NOT EXISTS (  -- rows of several tables are not told apart by their names
+            SELECT FROM pg_inherits
+            WHERE con.conrelid IN (inhrelid, inhparent)
+               OR con.confrelid IN (inhrelid, inhparent)
+        ) AS is_plain
     FROM tables
     JOIN pg_constraint AS con ON con.conrelid = tables.oid
     LEFT JOIN pg_class AS target ON target.oid = con.confrelid

@@ -63,7 +63,7 @@ ORDER BY files.id;
 SELECT pg_advisory_xact_lock(hashtextextended('system_folders', 0));
 
 -- name: lock_folders_below
--- Folders with everything below them, held so that no file comes into them; the given ones that are not there are missing.
+-- Folders with everything below them and what they lie in, held so that no file comes into them; the given ones that are not there are missing.
 WITH RECURSIVE tree AS (
     SELECT id
     FROM system_folders
@@ -73,7 +73,7 @@ WITH RECURSIVE tree AS (
     FROM system_folders AS folders
     JOIN tree ON folders.parent = tree.id
 )
-SELECT id::text
+SELECT id::text, parent::text
 FROM system_folders
 WHERE id IN (SELECT id FROM tree)
 ORDER BY id
@@ -81,7 +81,7 @@ FOR UPDATE;
 
 -- name: lock_files_in_folders
 -- The files of folders and where their contents are; no other call changes these rows meanwhile.
-SELECT id::text, storage, filename_disk
+SELECT id::text, folder::text, storage, filename_disk
 FROM system_files
 WHERE folder = ANY ($1::text[]::uuid[])
 ORDER BY id

@@ -296,9 +296,10 @@ def test_history_tells_every_operation_with_its_parents(admin: Client, stage: St
     )
     path = f"/activity?filter[id][_gt]={before}&sort=id&fields=action,collection"
     told = [(entry["action"], entry["collection"]) for entry in admin.get(path).data]
-    assert told == [("create", "posts"), ("create", "comments"), ("update", "posts"), ("delete", "posts")]
+    assert told[:3] == [("create", "posts"), ("create", "comments"), ("update", "posts")]
+    assert told[3:] == [("delete", "posts"), ("update", "comments")]
     parents = f"SELECT count(parent) FROM system_revisions WHERE activity > {before}"
-    assert stage.value(parents) == 1
+    assert stage.value(parents) == 2
 
 
 def test_every_operation_is_done_with_the_rights_of_the_caller(stage: Stage, ledger: Ledger) -> None:

@@ -112,6 +112,27 @@ def test_a_folder_goes_with_everything_in_it(files: House) -> None:
     assert outside["filename_disk"] in contents
 
 
+def test_what_goes_with_a_folder_is_in_its_history(files: House) -> None:
+    top = make(files, "top")
+    bottom = make(files, "bottom", top)
+    upper, lower = (files.add(folder=folder)["id"] for folder in (top, bottom))
+    files.admin.patch("/settings", {"storage_default_folder": bottom})
+    assert files.admin.delete(f"/folders/{top}").status == 204
+
+    def last(item: str) -> dict[str, Any]:
+        query = f"filter[item]={item}&sort=-id&limit=1&fields=*,activity.action"
+        (found,) = files.admin.get(f"/revisions?{query}").data
+        return dict(found)
+
+    gone = {item: last(item) for item in (top, bottom, upper, lower)}
+    assert {found["activity"]["action"] for found in gone.values()} == {"delete"}
+    above = {bottom: top, upper: top, lower: bottom}
+    assert {item: gone[item]["parent"] for item in above} == {item: gone[over]["id"] for item, over in above.items()}
+    assert gone[top]["parent"] is None
+    setting = last("1")
+    assert (setting["delta"], setting["parent"]) == ({"storage_default_folder": None}, gone[bottom]["id"])
+
+
 def test_a_folder_whose_file_is_in_use_stays_with_everything_in_it(files: House) -> None:
     top = make(files, "top")
     free, used = files.add(folder=top), files.add(folder=make(files, "in", top))

@@ -126,6 +126,20 @@ def test_everything_done_to_a_file_is_in_its_history(files: House) -> None:
     assert (replaced["delta"]["type"], gone["data"]["filename_download"]) == ("application/pdf", "b.pdf")
 
 
+def test_items_that_lose_a_deleted_file_have_it_in_their_history(files: House) -> None:
+    api, key = files.admin, files.add()["id"]
+    cover = {"field": "cover", "type": "uuid", "meta": {"special": ["file"]}}
+    assert api.post("/collections", {"collection": "books", "schema": {}, "fields": [cover]}).status == 200
+    relation = {"collection": "books", "field": "cover", "related_collection": "system_files"}
+    assert api.post("/relations", relation).status == 200
+    api.post("/items/books", {"cover": key})
+    assert api.delete(f"/files/{key}").status == 204
+    made, changed = api.get("/items/books/1/revisions?sort=id").data
+    assert (made["delta"]["cover"], changed["delta"]) == (key, {"cover": None})
+    (gone,) = api.get(f"/revisions?filter[item]={key}&filter[activity][action]=delete").data
+    assert changed["parent"] == gone["id"]
+
+
 def test_of_two_who_change_one_version_one_is_let_through(files: House) -> None:
     key = files.add()["id"]
     tag = files.admin.get(f"/files/{key}").headers["etag"]
