@@ -96,7 +96,7 @@ class Assets:
         def work(scene: Scene) -> tuple[Item, Wanted]:
             settings, actor = self._said(scene), scene.actor
             policy = ADMIN if key.lower() in settings.public else _of_contents(scene)
-            seen = Scene(scene.snapshot, Actor(policy, actor.user, actor.role))
+            seen = replace(scene, actor=Actor(policy, actor.user, actor.role))
             row = row_of(self._store, seen, _ASK, key=key)
             return row, _wanted(row, said, accept, settings)
 

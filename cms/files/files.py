@@ -94,12 +94,12 @@ def created(library: Library, ask: Ask, uploads: Sequence[Upload]) -> bytes | No
     done: list[bool] = []
 
     def plan(call: Call) -> Doing[bytes | None]:
-        usual = {"folder": library.store.database.fetch_primary(statement("find_default_folder"))[0][0]}
+        usual = {"folder": call.scene.fetch(statement("find_default_folder"), ())[0][0]}
         said, titles, owned = zip(*rows, strict=True)
         write = records.creating(call, said, [usual | title for title in titles], owned)
 
         def within(transaction: Transaction) -> bytes | None:
-            done.append(True)
+            transaction.afterwards.append(lambda _: done.append(True))
             return records.shown(write(transaction), many=len(rows) > 1)
 
         return within

@@ -55,7 +55,7 @@ def writing(store: Store, ask: Ask, to: tuple[str, str], plan: Callable[[Call], 
 
     def planned(scene: Scene) -> Job[T]:
         collection = _known(scene, name, action)
-        said, judge = parse_query_string(ask.query_string, store.page), Judge(store, scene, store.database.fetch)
+        said, judge = parse_query_string(ask.query_string, store.page), Judge(store, scene, scene.fetch)
         act = "upload" if to == UPLOADING else None
         return Job(plan(Call(store, scene, ask.identity.caller, collection, said, judge, act)))
 

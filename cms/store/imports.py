@@ -27,7 +27,7 @@ from cms.schema.model import Collection, Field
 from cms.schema.payload import invalid
 from cms.schema.types import Family
 from cms.store.ahead import Ahead
-from cms.store.border import Clash
+from cms.store.border import Clash, Stale
 from cms.store.calls import Aim, Call, call_on
 from cms.store.database import Transaction
 from cms.store.formats import plain
@@ -35,7 +35,7 @@ from cms.store.nested import write_tree
 from cms.store.once import Once
 from cms.store.sources import SOURCES, Cell, Cells, Column, Row
 from cms.store.statements import statement
-from cms.store.store import Identity, Job, Scene, Store
+from cms.store.store import Identity, Job, Scene, Store, version_of
 from cms.store.within import find
 
 BATCH_ROWS = 5_000
@@ -88,7 +88,7 @@ class Findings:
 def require_import(store: Store, identity: Identity, name: str) -> None:
     """Refuse, before anything is received, whoever may write nothing there."""
     ask = name, _NOTHING
-    store.reading(identity, lambda scene: call_on(store, scene, identity.caller, ask, _IMPORT, store.database.fetch))
+    store.reading(identity, lambda scene: call_on(store, scene, identity.caller, ask, _IMPORT, scene.fetch))
 
 
 def import_file(
@@ -163,10 +163,17 @@ class _Import:
                 raise
             places = [problem.extensions.get("index") for problem in refused.problems]
             if len(rows) > 1 and (None in places or isinstance(refused, Clash)):
+                self._check_structure()
                 self._put(rows[: len(rows) // 2])
                 self._put(rows[len(rows) // 2 :])
             else:
                 self._tell(refused, rows)
+
+    def _check_structure(self) -> None:
+        """Raise `Stale` when the structure has moved on: every row would be refused then, one by one."""
+        before, now = self._session.scene.snapshot.version, version_of(self._session.transaction.execute)
+        if now.structure != before.structure:
+            raise Stale(f"{now} instead of {before}")
 
     def _tell(self, refused: Refused, rows: Sequence[Row]) -> None:
         if refused.status in _ENDING:

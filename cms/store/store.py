@@ -15,7 +15,7 @@ from cms.config import Config
 from cms.errors import STATUS, Problem, Refused, forbidden, invalid_payload, unavailable
 from cms.query.parse import Page
 from cms.schema.model import Version
-from cms.store.border import Deadlock, Misfit, Stale
+from cms.store.border import Deadlock, Misfit, Stale, Unforeseen
 from cms.store.database import Database, Row, Transaction
 from cms.store.once import Once, done_once, take_turn
 from cms.store.snapshot import Snapshot, Snapshots, load_within
@@ -25,6 +25,9 @@ ATTEMPTS = 5
 ATTEMPTS_AT_EASE = 2
 
 T = TypeVar("T")
+
+Fetch = Callable[[str, Sequence[object]], list[Row]]
+"""Runs one reading statement and returns its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,15 @@ ANONYMOUS = Identity()
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """Under what a request runs: the catalogue with its caches, and the caller."""
+    """Under what a request runs: the catalogue with its caches, the caller, and where to look things up meanwhile.
+
+    That is the replica for reads, the primary for plans of writes, and the transaction for what is planned in one:
+    it must not wait for a second connection while it holds its own.
+    """
 
     snapshot: Snapshot
     actor: Actor
+    fetch: Fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +99,14 @@ class Job(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """With whom a write takes turns: with those that have the same key, with those that were in a deadlock."""
+class Attempt:
+    """One attempt at a work: the snapshot that it goes by, whether it has to hold the structure and the rights still,
+    and whether one before it ended in a deadlock.
+    """
 
-    once: Once | None
-    deadlocked: bool = False
+    snapshot: Snapshot
+    holds: bool
+    deadlocked: bool
 
 
 class Store:
@@ -112,70 +123,75 @@ class Store:
         self._primary = Snapshots(self.database.fetch_primary) if replica else self.snapshots
 
     def reading(self, identity: Identity, work: Callable[[Scene], T]) -> T:
-        """Do the work of a read, again when it raises `Stale`: structure or rights had moved on."""
-        before: _Fault | None = None
-        for _ in range(self._attempts):
-            snapshot = self.snapshots.current()
-            try:
-                return work(Scene(snapshot, _actor(snapshot, identity, self.database.fetch)))
-            except Stale as stale:
-                before = _passing(stale, snapshot, before)
-                self.snapshots.renew(snapshot)
-            except Refused as refused:
-                # A refusal needs no statement, so nothing has told yet whether it rests on what still holds.
-                if refused.status == STATUS["SERVICE_UNAVAILABLE"] or self._holds(snapshot):
-                    raise
-                self.snapshots.renew(snapshot)
-        raise unavailable("database", "Its structure does not come to rest")
+        """Do the work of a read, again where structure or rights had moved on."""
+        fetch = self.database.fetch
+
+        def read(attempt: Attempt) -> T:
+            return work(Scene(attempt.snapshot, _actor(attempt.snapshot, identity, fetch), fetch))
+
+        return self._attempted(self.snapshots, fetch, read)
 
     def writing(self, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None = None) -> T:
-        """Plan a write outside any transaction, then do it in one, all of it again when it raises `Stale`.
+        """Plan a write outside any transaction, then do it in one, all of it again where structure or rights had moved.
 
         The first attempts hold up no change of structure or rights; later ones do, so that a run of them does not
         starve it. After a deadlock the next attempts take turns with all others that had one. With `once` a call that
         was answered before gets that answer, and does nothing.
         """
+
+        def write(attempt: Attempt) -> T:
+            with passwords.rationed():
+                if attempt.holds or once or attempt.deadlocked:
+                    return self._write_within(attempt, identity, discreetly(plan), once=once)
+                return self._write(attempt.snapshot, identity, discreetly(plan))
+
+        return self._attempted(self._primary, self.database.fetch_primary, write, at_ease=ATTEMPTS_AT_EASE)
+
+    def _attempted(
+        self, snapshots: Snapshots, fetch: Fetch, work: Callable[[Attempt], T], *, at_ease: int | None = None
+    ) -> T:
+        """Do the work, again as long as it is refused under a structure or rights that have moved on.
+
+        What is refused, by the service or by PostgreSQL, is told only when the counters are seen to be those of the
+        plan. They never go back, so one look is enough, after the work was undone: what they are now they were all
+        along. From the attempt `at_ease` on the work holds them itself.
+        """
         before: _Fault | None = None
-        turns = Turns(once)
-        for attempt in range(self._attempts):
-            snapshot, hold = self._primary.current(), attempt >= ATTEMPTS_AT_EASE
+        deadlocked = False
+        for number in range(self._attempts):
+            snapshot = snapshots.current()
+            holds = at_ease is not None and number >= at_ease
             try:
-                with passwords.rationed():
-                    if hold or once or turns.deadlocked:
-                        return self._write_within(snapshot, identity, discreetly(plan), turns=turns, hold=hold)
-                    return self._write(snapshot, identity, discreetly(plan))
+                return work(Attempt(snapshot, holds=holds, deadlocked=deadlocked))
             except Deadlock:
-                turns = Turns(once, deadlocked=True)
+                deadlocked = True
+                continue
             except Stale as stale:
                 before = _passing(stale, snapshot, before)
-                self._primary.renew(snapshot)
+            except (Refused, Unforeseen) as refusal:
+                if holds or _is_unavailable(refusal) or version_of(fetch) == snapshot.version:
+                    raise
+            snapshots.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
     def _write(self, snapshot: Snapshot, identity: Identity, plan: Callable[[Scene], Job[T]]) -> T:
         fetch = self.database.fetch_primary
-        try:
-            scene = Scene(snapshot, _actor(snapshot, identity, fetch))
-            job = plan(scene)
-        except Refused:
-            # A refusal needs no statement, so nothing has told yet whether it rests on what still holds.
-            check_version(snapshot, _version(fetch))
-            raise
+        job = plan(Scene(snapshot, _actor(snapshot, identity, fetch), fetch))
         if job.at_once:
             return job.at_once()
         with self.database.transaction() as transaction:
-            check_version(snapshot, _version(transaction.execute))
+            check_version(snapshot, version_of(transaction.execute))
             return job.within(transaction)
 
     def _write_within(
-        self, snapshot: Snapshot, identity: Identity, plan: Callable[[Scene], Job[T]], *, turns: Turns, hold: bool
+        self, attempt: Attempt, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None
     ) -> T:
-        once = turns.once
         with self.database.transaction() as transaction:
             take_turn(transaction, identity.name, once)
-            if turns.deadlocked:
+            if attempt.deadlocked:
                 transaction.execute(statement("wait_for_others"))
-            used = _held(transaction, snapshot) if hold else _checked(transaction, snapshot)
-            scene = Scene(used, _actor(used, identity, transaction.execute))
+            used = (_held if attempt.holds else _checked)(transaction, attempt.snapshot)
+            scene = Scene(used, _actor(used, identity, transaction.execute), transaction.execute)
             return done_once(transaction, identity.name, once, lambda: plan(scene).within(transaction))
 
     def restructuring(
@@ -204,7 +220,7 @@ class Store:
         """Do a read that is answered from the catalogue alone, after a look at the counters."""
 
         def checked(scene: Scene) -> T:
-            check_version(scene.snapshot, Version(*self.database.fetch(statement("find_version"))[0]))
+            check_version(scene.snapshot, version_of(self.database.fetch))
             return work(scene)
 
         return self.reading(identity, checked)
@@ -215,9 +231,6 @@ class Store:
 
     def close(self) -> None:
         self.database.close()
-
-    def _holds(self, snapshot: Snapshot) -> bool:
-        return Version(*self.database.fetch(statement("find_version"))[0]) == snapshot.version
 
 
 def discreetly(plan: Callable[[Scene], Job[T]]) -> Callable[[Scene], Job[T]]:
@@ -241,9 +254,6 @@ def discreetly(plan: Callable[[Scene], Job[T]]) -> Callable[[Scene], Job[T]]:
 def _discreet(policy: Policy, work: Callable[[], T]) -> T:
     with discretion(policy):
         return work()
-
-
-Fetch = Callable[[str, Sequence[object]], list[Row]]
 
 
 def _actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
@@ -302,7 +312,7 @@ def check_version(snapshot: Snapshot, seen: Version) -> None:
 
 
 def _checked(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
-    check_version(snapshot, _version(transaction.execute))
+    check_version(snapshot, version_of(transaction.execute))
     return snapshot
 
 
@@ -312,7 +322,8 @@ def _held(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
     return snapshot if snapshot.version == held else load_within(transaction)
 
 
-def _version(fetch: Fetch) -> Version:
+def version_of(fetch: Fetch) -> Version:
+    """Return the counters as they are now."""
     return Version(*fetch(statement("find_version"), ())[0])
 
 
@@ -321,13 +332,18 @@ def _first_in_line(transaction: Transaction, identity: Identity) -> Scene:
     transaction.execute(statement("move_structure"))
     found = transaction.execute(statement("find_actor"), identity.values)
     snapshot = load_within(transaction)
-    scene = Scene(snapshot, admitted(actor_of(snapshot, identity, found), identity))
+    scene = Scene(snapshot, admitted(actor_of(snapshot, identity, found), identity), transaction.execute)
     require_admin(scene.actor)
     return scene
 
 
 _Fault = tuple[Version, str]
 """What went wrong, and under which version of the structure."""
+
+
+def _is_unavailable(refusal: Exception) -> bool:
+    """Tell whether nothing is known of the work's fate, or the service cannot do it now, whatever the structure is."""
+    return isinstance(refusal, Refused) and refusal.status == STATUS["SERVICE_UNAVAILABLE"]
 
 
 def _passing(stale: Stale, snapshot: Snapshot, before: _Fault | None) -> _Fault | None:

@@ -67,7 +67,8 @@ def another(files: House, settings: Config) -> Iterator[Callable[..., Client]]:
 
     def make(**changes: Any) -> Client:
         dsn = files.stage.dsn
-        config = replace(settings, database_url=dsn, database_pool_size=9, locations=files.locations, **changes)
+        usual = {"database_url": dsn, "database_pool_size": 9, "locations": files.locations}
+        config = replace(settings, **{**usual, **changes})
         made.append(Client(create_app(config)))
         token = accounts.admin_token(dsn, secret=secret_of(config), life=timedelta(hours=1))
         return made[-1].bearing(token)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from base64 import b64encode
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
@@ -11,6 +13,8 @@ from uuid import uuid4
 
 import pytest
 
+from cms.store.snapshot import Snapshot, Snapshots
+from tests.client import Answer, Client
 from tests.files.forms import BOUNDARY, House, form
 from tests.members import may, member
 
@@ -257,6 +261,47 @@ def test_a_content_stays_when_nobody_can_tell_whether_its_row_does(files: House)
         files.stage.execute("DROP TRIGGER lost ON system_files")
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     assert len(files.contents()) == len(before) + 1  # the sweep removes it, or finds its row
+
+
+BODY = {"filename_download": "a.txt", "data": b64encode(b"x").decode()}
+
+DEADLOCKED = """
+CREATE FUNCTION give_up() RETURNS trigger LANGUAGE plpgsql
+    AS $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = 'deadlock_detected'; END $$;
+CREATE CONSTRAINT TRIGGER given_up AFTER INSERT ON system_files DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION give_up();
+"""
+
+
+def test_an_upload_that_is_done_again_after_its_twin_leaves_no_content(
+    files: House, another: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two with one Idempotency-Key: the first is given up once its row is written, and then the other is done."""
+    twin, current = another(), Snapshots.current
+    answers: list[Answer] = []
+    looks = itertools.count()
+
+    def upload_by(client: Client) -> Answer:
+        return client.send("POST", "/files", BODY, **{"Idempotency-Key": "twins"})
+
+    def looked(self: Snapshots) -> Snapshot:
+        if not answers and next(looks) == 2:  # the right to upload, the row, the row again
+            files.stage.execute("DROP TRIGGER given_up ON system_files")
+            answers.append(upload_by(twin))
+        return current(self)
+
+    before = len(files.contents())
+    files.stage.execute(DEADLOCKED)
+    assert files.admin.get("/files").status == 200  # which has it look at the structure again
+    monkeypatch.setattr(Snapshots, "current", looked)
+    answers.append(upload_by(files.admin))
+    assert answers[0].data == answers[1].data
+    assert len(files.contents()) == before + 1
+
+
+def test_an_upload_with_a_key_takes_one_connection(another: Callable[..., Client]) -> None:
+    client = another(database_pool_size=1)
+    assert client.send("POST", "/files", BODY, **{"Idempotency-Key": "one"}).status == 200
 
 
 def test_nobody_uploads_without_the_right_to(files: House) -> None:
