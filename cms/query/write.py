@@ -14,8 +14,9 @@ Parameters are symbolic (`Arguments`), so that a statement is printed once for a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, text
 from cms.query.ast import Slot
@@ -46,6 +47,11 @@ class Arguments:
     def column(self, place: int, element: str) -> Fragment:
         return param(_slot(self.first + AUTHOR + place), element if self.single else f"{element}[]")
 
+    def all_of(self, place: int, element: str) -> Fragment:
+        """Print the values of a column as an array, however many there are."""
+        column = self.column(place, element)
+        return fill("ARRAY[{0}]", column) if self.single else column
+
 
 AUTHOR = 4
 
@@ -72,13 +78,14 @@ def insert(collection: Collection, columns: Columns, arguments: Arguments, *, di
     filled = [placed] if placed and placed not in columns else []
     names = [name(found.name) for found in (*columns, *filled)]
     cells = [*(_cell(found, f"r.c{place}") for place, found in enumerate(columns)), *(_next(found) for found in filled)]
+    conditions = [*_only_under(direct), *_passed(collection, enumerate(columns), arguments)]
     rows = fill(
         "INSERT INTO {0} AS t0{1} SELECT {2} FROM {3}{4} ORDER BY r.n RETURNING {5}",
         name(collection.name),
         fill(" ({0})", commas(names)) if names else EMPTY,
         commas(cells),
         _source(columns, arguments),
-        _only_under(direct, " WHERE "),
+        concat(" WHERE ", join(" AND ", conditions)) if conditions else EMPTY,
         _returning(collection, direct),
     )
     return _statement(collection, arguments, (("rows", rows),), History("create", "rows.data"), direct)
@@ -105,13 +112,13 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
         name(collection.name),
         _source(columns, arguments),
         _cell(key, "r.c0"),
-        _only_under(direct, " AND "),
+        _and(_only_under(direct)),
     )
     delta = (
         concat(", old.n, ", delta_of(changing), " AS delta") if collection.accountability == "all" else text(", old.n")
     )
     rows = fill(
-        "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k{5} RETURNING {3}{4}",
+        "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k{5}{6} RETURNING {3}{4}",
         name(collection.name),
         commas(
             concat(name(found.name), " = ", _cell(found, f"old.c{place}"))
@@ -121,6 +128,7 @@ def update(collection: Collection, columns: Columns, arguments: Arguments, *, di
         _returning(collection, direct),
         delta,
         _allowed(direct),
+        _and(_passed(collection, enumerate(others, start=1), arguments)),
     )
     history = History("update", "rows.delta", only_when="rows.delta IS NOT NULL")
     return _statement(collection, arguments, (("old", old), ("rows", rows)), history, direct)
@@ -147,7 +155,7 @@ def delete(collection: Collection, arguments: Arguments, *, direct: Direct | Non
         name(key.name),
         name(collection.name),
         fill("= {0}" if arguments.single else "= ANY ({0})", arguments.column(0, cast_of(key))),
-        _only_under(direct, " AND "),
+        _and(_only_under(direct)),
         _tried(direct),
     )
     rows = fill(
@@ -227,13 +235,27 @@ def _allowed(direct: Direct | None) -> Fragment:
     return text(" AND old.held") if direct and direct.before else EMPTY
 
 
-def _only_under(direct: Direct | None, word: str) -> Fragment:
+def _only_under(direct: Direct | None) -> list[Fragment]:
     """Print the condition that structure and rights are those that the statement was made under."""
     if direct is None:
-        return EMPTY
+        return []
     shape = "(SELECT v.structure = {0} AND v.access = {1} FROM v)"
     version = direct.version
-    return concat(word, fill(shape, param(version.structure, "bigint"), param(version.access, "bigint")))
+    return [fill(shape, param(version.structure, "bigint"), param(version.access, "bigint"))]
+
+
+def _passed(collection: Collection, columns: Iterable[tuple[int, Field]], arguments: Arguments) -> list[Fragment]:
+    """Print what moves sequences behind given keys: once, and before any row is there that others could clash with."""
+    shape = "(SELECT system_pass_keys({0}, {1}, {2}))"
+    return [
+        fill(shape, param(collection.name, "text"), param(found.name, "text"), arguments.all_of(place, "bigint"))
+        for place, found in columns
+        if found.counts_up
+    ]
+
+
+def _and(conditions: list[Fragment]) -> Fragment:
+    return join("", (concat(" AND ", condition) for condition in conditions))
 
 
 # Values
@@ -276,7 +298,9 @@ def _cell(found: Field, column: str) -> Fragment:
     return text(column)
 
 
+@lru_cache(maxsize=1024)
 def _slot(index: int) -> Bind:
+    """Return one parameter for a literal, however often it is printed."""
     return Bind(Slot(index), _as_it_is, "")
 
 

@@ -84,6 +84,12 @@ class Field:
         """The template of SQL that shows its value."""
         return MASKED if self.secret else self.type.show
 
+    @property
+    def counts_up(self) -> bool:
+        """Whether it is a whole number that a sequence fills where none is sent."""
+        column = self.column
+        return column is not None and column.auto_increment and not column.generated and self.type.cast == "bigint"
+
 
 class Kind(StrEnum):
     """Where a collection's rows live."""

@@ -33,8 +33,8 @@ from cms.store.database import Transaction
 from cms.store.formats import plain
 from cms.store.nested import write_tree
 from cms.store.once import Once
+from cms.store.rows import pass_keys
 from cms.store.sources import SOURCES, Cell, Cells, Column, Row
-from cms.store.statements import statement
 from cms.store.store import Identity, Job, Scene, Store, version_of
 from cms.store.within import find
 
@@ -215,10 +215,9 @@ class _Import:
 
     def _pass_keys(self) -> None:
         """Let automatic keys go on behind those that the file brought."""
-        column = self._collection.key.column
-        if column and column.auto_increment:
+        if self._collection.key.counts_up:
             last = self._session.transaction.run(locks.last_key(self._collection))[0][0]
-            self._session.transaction.execute(statement("pass_keys"), (self._collection.name, column.name, last))
+            pass_keys(self._session, self._collection, [last] if last is not None else [])
 
     # The header
 

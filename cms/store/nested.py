@@ -10,7 +10,16 @@ from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne
 from cms.store.circles import Circles
 from cms.store.clashes import clashes_told
 from cms.store.removal import delete_rows
-from cms.store.rows import Session, Written, change_rows, column_by_key, insert_rows, link_revisions, lock_rows
+from cms.store.rows import (
+    Session,
+    Written,
+    change_rows,
+    column_by_key,
+    insert_rows,
+    link_revisions,
+    lock_rows,
+    pass_keys,
+)
 from cms.store.settling import Settler
 
 
@@ -37,6 +46,9 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
     drafter.faults.refuse()
     trail = Trail(Circles(session.scene.snapshot.catalogue))
     trail.circles.expect(_batches(root))
+    if not root.flat:
+        for name, keys in trail.circles.coming.items():  # rows of one call may stand in several of its statements
+            pass_keys(session, session.scene.snapshot.catalogue.collections[name], list(keys))
     _write(session, root, trail)
     _note_late(session, trail)
     _link_revisions(session, trail)

@@ -126,6 +126,13 @@ def link_revisions(session: Session, links: Sequence[tuple[int, int]]) -> None:
         session.transaction.execute(statement("link_revisions"), (list(revisions), list(parents)))
 
 
+def pass_keys(session: Session, collection: Collection, keys: Sequence[str]) -> None:
+    """Let the automatic keys of a collection go on behind given ones, before any of them is drawn."""
+    if keys and collection.key.counts_up:
+        values = collection.name, collection.key.name, array(keys)
+        session.transaction.execute(statement("pass_keys"), values)
+
+
 def alike(rows: Sequence[Values]) -> dict[Columns, list[int]]:
     """Group the places of rows by their columns: a column that is not named gets its default."""
     groups: dict[Columns, list[int]] = {}
@@ -189,10 +196,22 @@ def _numbered(session: Session, collection: Collection, rows: Sequence[Values]) 
     key = collection.key
     if not key.column or not key.column.auto_increment or key.column.generated:
         return rows
+    given = {value for row in rows if (value := row.get(key.name)) is not None}
     bare = [place for place, row in enumerate(rows) if row.get(key.name) is None]
-    found = session.transaction.execute(statement("next_keys"), (collection.name, key.name, str(len(bare))))
-    numbers = dict(zip(bare, (number for (number,) in found), strict=False))
+    numbers = dict(zip(bare, _drawn(session, collection, given, count=len(bare)), strict=False))
     return [{**row, key.name: numbers[place]} if place in numbers else row for place, row in enumerate(rows)]
+
+
+def _drawn(session: Session, collection: Collection, given: set[str], *, count: int) -> list[str]:
+    """Return the next automatic keys, without those that rows of the call bring; none where no sequence makes them."""
+    drawn: list[str] = []
+    while len(drawn) < count:
+        values = collection.name, collection.key.name, str(count - len(drawn))
+        keys = [number for (number,) in session.transaction.execute(statement("next_keys"), values)]
+        if not keys:
+            break
+        drawn += [number for number in keys if number not in given]
+    return drawn
 
 
 def _placed(session: Session, collection: Collection, rows: Sequence[Values]) -> Sequence[Values]:

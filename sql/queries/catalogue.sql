@@ -49,7 +49,9 @@ columns AS (
         NOT attribute.attnotnull AS nullable,
         attribute.attgenerated <> '' OR attribute.attidentity = 'a' AS generated,
         attribute.attidentity <> ''
-            OR coalesce(pg_get_expr(definition.adbin, definition.adrelid) LIKE 'nextval(%', FALSE)
+            OR coalesce(
+                pg_get_expr(definition.adbin, definition.adrelid) ~ '^nextval\(''([^'']|'''')+''::regclass\)$', FALSE
+            )
             AS auto_increment,
         col_description(tables.oid, attribute.attnum) AS comment,
         attribute.attnum AS position

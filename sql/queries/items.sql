@@ -1,16 +1,13 @@
 -- name: next_keys
--- The next automatic keys of a table, none where a sequence of somebody else's makes them.
+-- The next automatic keys of a table, none where no sequence makes them.
 SELECT nextval(sequence)::text
-FROM pg_get_serial_sequence(quote_ident($1::text), $2::text) AS sequence
+FROM system_sequence($1::text, $2::text) AS sequence
 CROSS JOIN generate_series(1, $3::integer)
 WHERE sequence IS NOT NULL;
 
 -- name: pass_keys
--- Let the automatic keys of a table go on behind its last one, and never back.
-SELECT setval(sequence, $3::bigint)
-FROM pg_get_serial_sequence(quote_ident($1::text), $2::text) AS sequence
-WHERE sequence IS NOT NULL
-    AND $3::bigint > coalesce(pg_sequence_last_value(sequence::regclass), 0);
+-- Let the automatic keys of a table go on behind these, and never back.
+SELECT system_pass_keys($1::text, $2::text, $3::bigint[]);
 
 -- name: link_revisions
 -- Revisions of nested writes get the revision of the write around them; all were made in this transaction.

@@ -45,6 +45,13 @@ CASES: list[tuple[str, Fragment, str]] = [
         'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (
+        "a row that brings a key",
+        write.insert(SILENT, chosen(SILENT, "id"), Arguments(single=True)),
+        'WITH rows AS (INSERT INTO "books" AS t0 ("id") SELECT r.c0 FROM (VALUES ($1::bigint, 1)) AS r (c0, n) '
+        "WHERE (SELECT system_pass_keys($2::text, $3::text, ARRAY[$1::bigint])) ORDER BY r.n "
+        'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
+    ),
+    (
         "one row",
         write.insert(SILENT, chosen(SILENT, "title"), Arguments(single=True)),
         'WITH rows AS (INSERT INTO "books" AS t0 ("title") SELECT r.c0 FROM (VALUES ($1::text, 1)) AS r (c0, n) '
