@@ -9,8 +9,8 @@ from typing import Any
 
 from cms.access.addresses import Networks
 from cms.errors import Refused
-from cms.query.ast import EVERYTHING, Filter
-from cms.query.filters import parse_filter
+from cms.query.ast import EVERYTHING, NOTHING, Filter
+from cms.query.filters import parse_filter, stored
 from cms.query.literals import Constants
 from cms.query.validation import Rule, parse_rule
 
@@ -91,10 +91,12 @@ def policy_of(name: str, grants: Iterable[Grant], *, app: bool = False) -> Polic
 
 
 def grant_of(row: Mapping[str, object]) -> Grant:
-    """Return the grant that a row of `system_permissions` is."""
-    rule, fault = _filter(row["permissions"], "permissions")
+    """Return the grant that a row of `system_permissions` is; what cannot be read allows nothing."""
+    rule, fault = _rule(row["permissions"])
     validation, wrong = _validation(row["validation"])
     fields, presets = row["fields"], row["presets"]
+    if presets is not None and not isinstance(presets, Mapping):
+        wrong = wrong or "presets is no object"
     number = row["id"]
     return Grant(
         collection=str(row["collection"]),
@@ -109,18 +111,24 @@ def grant_of(row: Mapping[str, object]) -> Grant:
     )
 
 
-def _filter(said: object, parameter: str) -> tuple[Filter, str | None]:
-    """Return a rule and nothing, or nothing and why it is none: a rule that is not understood shows no row."""
-    if said is None:
-        return EVERYTHING, None
-    try:
-        return parse_filter(said, Constants(), parameter=parameter), None
-    except Refused as refused:
-        return EVERYTHING, refused.problems[0].message
+def parse_permissions(value: object) -> Filter:
+    """Return the rule of a permission, null being every row; raises `Refused` INVALID_QUERY for what is none."""
+    if value is None:
+        return EVERYTHING
+    return parse_filter(stored(value, "permissions"), Constants(), parameter="permissions")
 
 
-def _validation(said: object) -> tuple[Rule | None, str | None]:
+def _rule(value: object) -> tuple[Filter, str | None]:
+    """Return a rule and no fault, or a rule that shows no row and why it cannot be read."""
     try:
-        return parse_rule(said) if said else None, None
+        return parse_permissions(value), None
     except Refused as refused:
-        return None, refused.problems[0].message
+        return NOTHING, refused.problems[0].message
+
+
+def _validation(value: object) -> tuple[Rule | None, str | None]:
+    """Return a validation and no fault, or one that nothing passes and why it cannot be read."""
+    try:
+        return None if value is None else parse_rule(value), None
+    except Refused as refused:
+        return Rule(NOTHING), refused.problems[0].message

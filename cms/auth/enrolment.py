@@ -45,7 +45,7 @@ def enable(store: Store, identity: Identity, *, secret: str, code: str) -> None:
 
 def disable(store: Store, identity: Identity, *, code: str) -> None:
     """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP."""
-    account = account_of(store, store.at_rest(identity, _user))
+    account = account_of(store, store.checking(identity, _user))
     _require_factor(account)
     check_factor(store, account, code)
 
@@ -69,7 +69,7 @@ def recovery_codes(store: Store, identity: Identity, *, password: str) -> list[s
 
 
 def _confirmed(store: Store, identity: Identity, password: str) -> Account:
-    account = account_of(store, store.at_rest(identity, _user))
+    account = account_of(store, store.checking(identity, _user))
     confirm(store, account, password)
     return account
 

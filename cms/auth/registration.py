@@ -96,7 +96,7 @@ def verify(store: Store, link: Link, *, token: str, caller: Caller) -> None:
 def _admits(said: str | None, email: str) -> bool:
     """Tell whether the filter of the settings lets an address in; one that cannot be read lets nobody in."""
     try:
-        rule = jsontext.stored(said) if said else None
-        return not rule or not failures(parse_rule(rule), {"email": email.lower()}, Given())
+        rule = None if said is None else jsontext.stored(said)
+        return rule is None or not failures(parse_rule(rule), {"email": email.lower()}, Given())
     except (Refused, ValueError):
         return False

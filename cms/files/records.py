@@ -36,7 +36,7 @@ Doing = Callable[[Transaction], T]
 
 def require(store: Store, identity: Identity, name: str, action: str) -> None:
     """Refuse who may not do this to any row of a collection, before anything of the request is read."""
-    store.reading(identity, lambda scene: _known(scene, name, action))
+    store.checking(identity, lambda scene: _known(scene, name, action))
 
 
 @dataclass(frozen=True, slots=True)

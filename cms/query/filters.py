@@ -35,6 +35,16 @@ def parse_filter(
     return _Parser(literals, operators).group(decoded(value, parameter), (parameter,))
 
 
+def stored(value: object, parameter: str) -> object:
+    """Return a rule as somebody has stored it; raises `Refused` INVALID_QUERY for a blank text.
+
+    A request's `filter=` asks for everything; a rule that has lost its words must not allow everything.
+    """
+    if isinstance(value, str) and not value.strip():
+        raise invalid_query(f'"{parameter}" is a blank text', parameter=parameter)
+    return value
+
+
 def parse_name(text: str) -> Name:
     """Return a field or a function of one, `year(published)`."""
     matched = _CALL.fullmatch(text)

@@ -15,7 +15,7 @@ from cms.query.ast import And, At, Current, Filter, Name, OfItem, Operand, Or, S
 from cms.query.bind import Bind, Context, bound
 from cms.query.checks import require_fit
 from cms.query.evaluate import called, guessed, holds, operand_reader, reader, takes_function
-from cms.query.filters import parse_filter
+from cms.query.filters import parse_filter, stored
 from cms.query.literals import Literals
 from cms.query.operators import RULE_OPERATORS, Operator, Takes
 from cms.query.resolved import Value
@@ -52,9 +52,10 @@ class Given:
 
 
 def parse_rule(value: object, *, parameter: str = "validation", message: str | None = None) -> Rule:
-    """Return a rule given as nested dicts; raises `Refused` INVALID_QUERY with the place of a fault."""
+    """Return a rule given as nested dicts, None being no rule; raises `Refused` INVALID_QUERY with a fault's place."""
     literals = Literals()
-    found = parse_filter(_exact(value or {}), literals, parameter=parameter, operators=RULE_OPERATORS)
+    given = {} if value is None else stored(_exact(value), parameter)
+    found = parse_filter(given, literals, parameter=parameter, operators=RULE_OPERATORS)
     return Rule(found, tuple(literals.values), message)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cms import jsontext
@@ -47,7 +47,11 @@ def run_batch(store: Store, identity: Identity, payload: object, *, most: int, o
     operations = parse_operations(payload)
 
     def plan(scene: Scene) -> Job[bytes]:
-        return Job(lambda transaction: _run(_Batch(store, scene, identity, transaction), operations, Results(most)))
+        def within(transaction: Transaction) -> bytes:
+            held = replace(scene, fetch=transaction.execute)
+            return _run(_Batch(store, held, identity, transaction), operations, Results(most))
+
+        return Job(within)
 
     return store.writing(identity, plan, once=once)
 
@@ -114,7 +118,7 @@ def _done(batch: _Batch, operation: Operation, results: Results) -> object:
 
 def _call(batch: _Batch, collection: str, aim: Aim, shape: Mapping[str, object] | None = None) -> Call:
     ask = collection, parse(shape or {}, batch.store.page)
-    return call_on(batch.store, batch.scene, batch.identity.caller, ask, aim, batch.transaction.execute)
+    return call_on(batch.store, batch.scene, batch.identity.caller, ask, aim)
 
 
 def _create(batch: _Batch, operation: Operation) -> object:

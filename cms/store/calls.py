@@ -29,7 +29,7 @@ from cms.store.nested import write_tree
 from cms.store.reads import Item, parse_key
 from cms.store.removal import delete_rows
 from cms.store.rows import Session, lock_rows
-from cms.store.store import Caller, Fetch, Job, Scene, Store
+from cms.store.store import Caller, Job, Scene, Store
 from cms.store.within import find
 
 _EVERY_ROW = Page(default=None)
@@ -75,6 +75,7 @@ class Call:
         return Short(self.store, self.scene, self.caller, self.said)
 
     def session(self, transaction: Transaction) -> Session:
+        self.judge.look_up_within(transaction.execute)
         return Session(self.store, transaction, self.scene, self.caller, self.judge, self.act)
 
     def drafter(self) -> Drafter:
@@ -97,8 +98,8 @@ class Call:
             drafter.faults.refuse()
 
 
-def call_on(store: Store, scene: Scene, caller: Caller, ask: tuple[str, Said], aim: Aim, fetch: Fetch) -> Call:
-    """Return a call on a collection; `fetch` looks up what rules need to know of the caller.
+def call_on(store: Store, scene: Scene, caller: Caller, ask: tuple[str, Said], aim: Aim) -> Call:
+    """Return a call on a collection.
 
     Raises `Refused` for what the caller may not even try: a singleton has no items to create or to name by key.
     """
@@ -106,7 +107,7 @@ def call_on(store: Store, scene: Scene, caller: Caller, ask: tuple[str, Said], a
     collection = writable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy, actions=aim.actions)
     if collection.singleton and not aim.singletons:
         raise not_found()
-    return Call(store, scene, caller, collection, said, Judge(store, scene, fetch), aim.act)
+    return Call(store, scene, caller, collection, said, Judge(store, scene, scene.fetch), aim.act)
 
 
 def plan_new(call: Call, items: Sequence[object]) -> Job[Written]:
@@ -164,6 +165,7 @@ def plan_singleton(call: Call, item: object) -> Job[Written]:
     root = drafter.root(call.collection, [item], Expects.EITHER)
 
     def within(transaction: Transaction) -> Written:
+        session = call.session(transaction)
         transaction.run(locks.lock_of(call.collection))
         present = transaction.run(locks.first(call.collection))
         for draft in root.drafts if present else ():
@@ -171,7 +173,7 @@ def plan_singleton(call: Call, item: object) -> Job[Written]:
             if draft.values.pop(root.key_field, None) not in (None, draft.key):
                 drafter.faults.add(_unchangeable(call.collection), draft.place)
         call.completed(drafter, root)
-        return _written(call.session(transaction), call, drafter, root)
+        return _written(session, call, drafter, root)
 
     return Job(within)
 

@@ -53,7 +53,7 @@ def field_rules(collection: Collection) -> FieldRules:
     validations = tuple(
         parse_field_rule(found.name, meta["validation"], message=_message(meta))
         for found, meta in told
-        if meta.get("validation")
+        if meta.get("validation") not in (None, {})
     )
     conditions = tuple((found, parse_conditions(meta)) for found, meta in told if meta.get("conditions"))
     tried = (*validations, *(one.rule for _, several in conditions for one in several))

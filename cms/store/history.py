@@ -38,7 +38,7 @@ def revert(
     What the service or the database fills in, secrets, and fields that are no longer there are left as they are.
     Raises `Refused` NOT_FOUND for an unknown revision and for an item that is gone.
     """
-    collection, key, payload = store.reading(identity, lambda scene: _former(store, scene, revision))
+    collection, key, payload = store.checking(identity, lambda scene: _former(store, scene, revision))
     ask = collection.name, query_string
     return writes.restore(store, identity, ask, key=key, payload=payload, once=once)
 
@@ -88,6 +88,6 @@ def _by_key(store: Store, scene: Scene, collection: Collection, names: tuple[str
     query = by_key(Query(picks=picks), Slot(0))
     found = statement_for(store, scene, collection.name, query)
     context = Context((key,), scene.actor.user, scene.actor.role)
-    rows = store.database.fetch(found.text, bound(found.values, context))
+    rows = scene.fetch(found.text, bound(found.values, context))
     check_version(scene.snapshot, found.version(rows))
     return found.items(rows)

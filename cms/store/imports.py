@@ -88,7 +88,7 @@ class Findings:
 def require_import(store: Store, identity: Identity, name: str) -> None:
     """Refuse, before anything is received, whoever may write nothing there."""
     ask = name, _NOTHING
-    store.reading(identity, lambda scene: call_on(store, scene, identity.caller, ask, _IMPORT, scene.fetch))
+    store.checking(identity, lambda scene: call_on(store, scene, identity.caller, ask, _IMPORT))
 
 
 def import_file(
@@ -103,7 +103,7 @@ def import_file(
 
     def plan(scene: Scene) -> Job[bytes | None]:
         def within(transaction: Transaction) -> bytes:
-            call = call_on(store, scene, identity.caller, ask, _IMPORT, transaction.execute)
+            call = call_on(store, scene, identity.caller, ask, _IMPORT)
             return _Import(call, transaction).run(upload)
 
         return Job(within)

@@ -60,6 +60,10 @@ class Judge:
         self._known: dict[Current, tuple[object, ...]] = {}
         self.licence = Licence(scene.actor.policy, scene.snapshot.catalogue)
 
+    def look_up_within(self, fetch: Fetch) -> None:
+        """Look things up in the transaction from now on: a second connection beside it could be waited for in vain."""
+        self._fetch = fetch
+
     # The payload
 
     def complete(self, batch: Batch, faults: Faults) -> None:

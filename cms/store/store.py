@@ -124,12 +124,13 @@ class Store:
 
     def reading(self, identity: Identity, work: Callable[[Scene], T]) -> T:
         """Do the work of a read, again where structure or rights had moved on."""
-        fetch = self.database.fetch
+        return self._looking(identity, work, self.snapshots, self.database.fetch)
 
-        def read(attempt: Attempt) -> T:
+    def _looking(self, identity: Identity, work: Callable[[Scene], T], snapshots: Snapshots, fetch: Fetch) -> T:
+        def look(attempt: Attempt) -> T:
             return work(Scene(attempt.snapshot, _actor(attempt.snapshot, identity, fetch), fetch))
 
-        return self._attempted(self.snapshots, fetch, read)
+        return self._attempted(snapshots, fetch, look)
 
     def writing(self, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None = None) -> T:
         """Plan a write outside any transaction, then do it in one, all of it again where structure or rights had moved.
@@ -203,7 +204,7 @@ class Store:
         there, and tells every process when the transaction commits. One that is given up for a deadlock with
         writes of items is done again.
         """
-        self.reading(identity, lambda scene: require_admin(scene.actor))
+        self.checking(identity, lambda scene: require_admin(scene.actor))
         for _ in range(ATTEMPTS):
             try:
                 with self.database.transaction() as transaction:
@@ -218,12 +219,11 @@ class Store:
 
     def at_rest(self, identity: Identity, work: Callable[[Scene], T]) -> T:
         """Do a read that is answered from the catalogue alone, after a look at the counters."""
+        return self.reading(identity, _compared(work))
 
-        def checked(scene: Scene) -> T:
-            check_version(scene.snapshot, version_of(self.database.fetch))
-            return work(scene)
-
-        return self.reading(identity, checked)
+    def checking(self, identity: Identity, work: Callable[[Scene], T]) -> T:
+        """Do what goes before a write, by what the primary holds: a replica may not know of it yet."""
+        return self._looking(identity, _compared(work), self._primary, self.database.fetch_primary)
 
     def forget(self, identity: Identity) -> None:
         """Have every process load the structure again, for changes made behind the service's back."""
@@ -231,6 +231,16 @@ class Store:
 
     def close(self) -> None:
         self.database.close()
+
+
+def _compared(work: Callable[[Scene], T]) -> Callable[[Scene], T]:
+    """Return work that runs no statement of its own, with a look at the counters before it."""
+
+    def checked(scene: Scene) -> T:
+        check_version(scene.snapshot, version_of(scene.fetch))
+        return work(scene)
+
+    return checked
 
 
 def discreetly(plan: Callable[[Scene], Job[T]]) -> Callable[[Scene], Job[T]]:

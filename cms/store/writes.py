@@ -137,7 +137,7 @@ def _call(
     name, query_string = ask
 
     def planned(scene: Scene) -> Job[T]:
-        call = call_on(store, scene, identity.caller, (name, _NOTHING_ASKED), aim, scene.fetch)
+        call = call_on(store, scene, identity.caller, (name, _NOTHING_ASKED), aim)
         asked = replace(call, said=parse_query_string(query_string, store.page)) if query_string else call
         return plan(asked)
 

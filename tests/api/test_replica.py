@@ -2,16 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
 
+from cms.app import create_app
+from cms.config import Config
 from tests.client import Client
 from tests.databases import drop_database
-from tests.members import may, member
-from tests.things import Stage, field
+from tests.members import may, member, member_of, new_role
+from tests.people import PASSWORD
+from tests.things import Stage, admin_token, field, staged
 
+Json = dict[str, Any]
+THINGS = "/items/things"
 TITLE = {"title": {"_eq": "$CURRENT_USER.first_name"}}
+MINE = {"owner": {"_eq": "$CURRENT_USER.title"}}
+
+
+def furnish(admin: Client) -> None:
+    assert admin.patch("/users/me", {"title": "top"}).status == 200
+    fields = [field("owner", "string"), field("kind", "string"), field("above", "integer")]
+    fields[1]["meta"] = {"validation": {"kind": {"_neq": "$CURRENT_USER.title"}}}
+    assert admin.post("/collections", {"collection": "things", "schema": {}, "fields": fields}).status == 200
+    relation = {"collection": "things", "field": "above", "related_collection": "things"}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "below"}}).status == 200
+
+
+@pytest.fixture
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    """An application whose replica stands still, with one connection for writes: a second one would never come."""
+    with staged(settings, make_database, template) as before:
+        furnish(before.admin)
+        before.admin.close()
+        replica = make_database(str(conninfo_to_dict(before.dsn)["dbname"]))
+        config = replace(settings, database_url=before.dsn, database_read_url=replica, database_pool_size=1)
+        anonymous = Client(create_app(config))
+        yield Stage(anonymous.bearing(admin_token(settings, before.dsn)), anonymous, before.dsn)
+        anonymous.close()
+        drop_database(replica)
+
+
+def writer(stage: Stage, **said: object) -> Client:
+    """Make somebody, of whom the replica knows nothing, with a title and these parts of every permission."""
+    role = new_role(stage, *(may("things", action=action, **said) for action in ("create", "update")), may("things"))
+    return member_of(stage, role, title="new")
+
+
+def test_presets_that_follow_a_path_from_the_caller(stage: Stage) -> None:
+    caller = writer(stage, presets={"owner": "$CURRENT_USER.title"})
+    first = caller.post(THINGS, {}).data
+    assert first["owner"] == "new"
+    path = f"{THINGS}/{first['id']}"
+    assert caller.send("POST", THINGS, {}, **{"Idempotency-Key": "k"}).data["owner"] == "new"
+    assert caller.post(THINGS, {"below": [{}]}).data["owner"] == "new"
+    assert stage.admin.patch(path, {"owner": None}).status == 200
+    assert caller.patch(path, {"kind": "a"}).data["owner"] == "new"
+    assert stage.admin.patch(path, {"owner": None}).status == 200
+    assert caller.patch(THINGS, {"query": {}, "data": {"kind": "b"}}).data[0]["owner"] == "new"
+    operation = {"method": "create", "collection": "things", "data": {}}
+    assert caller.post("/batch", {"operations": [operation]}).data[0]["owner"] == "new"
+    assert caller.send("POST", "/utils/import/things", [{}], **{"Content-Type": "application/json"}).status == 200
+    assert stage.value("SELECT count(*) FROM things WHERE owner IS DISTINCT FROM 'new'") == 0
+
+
+def test_rules_that_follow_a_path_from_the_caller(stage: Stage) -> None:
+    caller = writer(stage, validation=MINE)
+    assert caller.post(THINGS, {"owner": "new", "kind": "a"}).status == 200
+    assert caller.post(THINGS, {"owner": "old"}).codes == ["FAILED_VALIDATION"]
+    assert caller.post(THINGS, {"owner": "new", "kind": "new"}).codes == ["FAILED_VALIDATION"]
+    assert caller.post(THINGS, {"owner": "new", "below": [{"owner": "new"}]}).status == 200
+    (key,) = [row["id"] for row in caller.patch(THINGS, [{"id": 1, "owner": "new"}]).data]
+    assert caller.patch(f"{THINGS}/{key}", {"owner": "old"}).codes == ["FAILED_VALIDATION"]
+
+
+def test_callers_of_whom_the_replica_does_not_know(stage: Stage) -> None:
+    kinds = ("system_files", "system_folders")
+    role = new_role(stage, *(may(name, action=action) for name in kinds for action in ("create", "read")))
+    caller = member_of(stage, role)
+    assert caller.post("/folders", {"name": "a"}).status == 200
+    assert caller.post("/files", {"filename_download": "a.txt", "data": "eA=="}).status == 200
+    key = stage.admin.post("/users", {"email": "new@example.com", "password": PASSWORD}).data["id"]
+    assert stage.admin.patch(f"/users/{key}", {"status": "active"}).status == 200
+    somebody = stage.anonymous.login("new@example.com", PASSWORD)
+    offer = somebody.post("/users/me/tfa/generate", {"password": PASSWORD})
+    assert offer.data["otpauth_url"]
+
+
+def test_an_administrator_of_whom_the_replica_does_not_know_changes_the_structure(stage: Stage) -> None:
+    deputy = member_of(stage, new_role(stage, admin_access=True))
+    assert deputy.post("/collections", {"collection": "more", "schema": {}}).status == 200
+
+
+def test_a_revision_of_which_the_replica_does_not_know_is_gone_back_to(stage: Stage) -> None:
+    key = stage.admin.post(THINGS, {"kind": "a"}).data["id"]
+    assert stage.admin.patch(f"{THINGS}/{key}", {"kind": "b"}).status == 200
+    revision = stage.value(f"SELECT min(id) FROM system_revisions WHERE collection = 'things' AND item = '{key}'")
+    assert stage.admin.post(f"/utils/revert/{revision}").data["kind"] == "a"
 
 
 def test_what_a_rule_asks_of_the_caller_is_asked_of_the_primary(

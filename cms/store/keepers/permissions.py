@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cms import jsontext
-from cms.access.policy import ALL_FIELDS
+from cms.access.policy import ALL_FIELDS, parse_permissions
 from cms.access.rules import settled
 from cms.access.structure import ACTIONS
 from cms.errors import Refused
 from cms.query.drafts import Draft
-from cms.query.filters import parse_filter
-from cms.query.literals import Constants
 from cms.query.validation import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
@@ -34,7 +32,7 @@ def _check_fields(value: object, scene: Scene) -> None:
 
 def _check_rule(value: object, scene: Scene) -> None:
     try:
-        parse_filter(value, Constants(), parameter="permissions")
+        parse_permissions(value)
     except Refused as refused:
         raise ValueError(_reason(refused)) from None
 
@@ -70,7 +68,7 @@ def _fit(collection: Collection, scene: Scene, rule: object, fields: object, pre
     if rule is None:
         return
     try:
-        settled(parse_filter(rule, Constants(), parameter="permissions"), collection, scene.snapshot.catalogue)
+        settled(parse_permissions(rule), collection, scene.snapshot.catalogue)
     except Refused as refused:
         raise unprocessable(_reason(refused)) from None
 

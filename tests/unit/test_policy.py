@@ -1,0 +1,57 @@
+"""Rows of system_permissions as grants: what cannot be read allows nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from cms.access.policy import grant_of, policy_of
+from cms.query.ast import EVERYTHING, NOTHING
+from cms.query.validation import Given, failures, parse_rule
+
+ROW = {"id": 1, "collection": "articles", "action": "read", "fields": ["*"], "presets": None}
+UNREADABLE: tuple[object, ...] = (
+    {"size": {"_nonsense": 1}},
+    {"_and": 5},
+    "no rule",
+    '{"size":',
+    "",
+    "  ",
+    [],
+    [{"size": {"_eq": 1}}],
+    5,
+    0,
+    True,
+    False,
+)
+
+
+@pytest.mark.parametrize("rule", UNREADABLE, ids=str)
+def test_a_rule_that_cannot_be_read_shows_no_row(rule: object) -> None:
+    grant = grant_of({**ROW, "permissions": rule, "validation": None})
+    assert grant.rule == NOTHING
+    assert grant.fault
+    assert policy_of("role", [grant]).granted("articles", "read") == ()
+
+
+@pytest.mark.parametrize("rule", UNREADABLE, ids=str)
+def test_a_validation_that_cannot_be_read_refuses_every_item(rule: object) -> None:
+    grant = grant_of({**ROW, "permissions": None, "validation": rule})
+    assert grant.validation
+    assert failures(grant.validation, {"size": 1}, Given())
+    assert grant.fault
+    assert policy_of("role", [grant]).granted("articles", "read") == ()
+
+
+@pytest.mark.parametrize("presets", ["x", [], 5, False], ids=str)
+def test_presets_that_cannot_be_read_leave_nothing_allowed(presets: object) -> None:
+    grant = grant_of({**ROW, "permissions": None, "validation": None, "presets": presets})
+    assert grant.fault
+    assert grant.presets == {}
+
+
+@pytest.mark.parametrize("rule", [None, {}, "{}"], ids=str)
+def test_no_rule_is_every_row(rule: object) -> None:
+    grant = grant_of({**ROW, "permissions": rule, "validation": rule})
+    assert grant.rule == EVERYTHING
+    assert grant.fault is None
+    assert failures(parse_rule(rule), {}, Given()) == []
