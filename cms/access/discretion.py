@@ -10,6 +10,9 @@ from cms.access.policy import Policy
 from cms.access.structure import ACTIONS
 from cms.errors import Problem, Refused, forbidden
 
+_OF_FIELDS = {"field", "fields", "constraint", "rule", "value", "path"}
+"""What a problem says of fields."""
+
 
 @contextmanager
 def discretion(policy: Policy) -> Iterator[None]:
@@ -40,9 +43,11 @@ def _hidden(problem: Problem, policy: Policy) -> set[str]:
         return set()
     grants = [grant for action in ACTIONS for grant in policy.granted(str(collection), action)]
     if not grants:
-        return {"collection", "field", "constraint", "value", "path"}
-    known = field is None or any(grant.covers(str(field)) for grant in grants)
-    return {"constraint"} if known else {"field", "constraint", "value", "path"}
+        return {"collection", *_OF_FIELDS}
+    if field is None:
+        return {"constraint", "rule", "fields"}  # a rule of several fields names them all
+    known = any(grant.covers(str(field)) for grant in grants)
+    return {"constraint"} if known else _OF_FIELDS
 
 
 def _without(problem: Problem, names: set[str]) -> Problem:

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cms.schema.model import Catalogue, Collection, Column, Constraint, Field, Kind, Relation
+from cms.schema.model import Catalogue, Check, Collection, Column, Constraint, Field, Kind, Relation
 from cms.schema.system import (
     ALIASES,
     INTERNAL_COLUMNS,
     REFERENCES_WITHOUT_KEY,
+    RULES,
     SINGLETONS,
     SPECIALS,
     SYSTEM_COLLECTIONS,
@@ -29,11 +30,12 @@ _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", 
 
 
 def build(loaded: Row) -> Catalogue:
-    """Make the catalogue of the lists `tables`, `columns`, `keys`, `indexes`, `collections`, `fields`, `relations`."""
+    """Make the catalogue of the lists that `load_catalogue` answers."""
     tables = {row["name"]: row for row in loaded["tables"] if _is_shown(row["name"])}
     columns = _columns(loaded)
     field_metas = _by(loaded["fields"], "collection")
     metas = {row["collection"]: row for row in loaded["collections"]}
+    checks = _by(loaded["checks"], "table_name")
     collections = {
         name: _collection(
             name,
@@ -41,6 +43,7 @@ def build(loaded: Row) -> Catalogue:
             columns[name],
             _field_metas(name, field_metas[name]),
             meta=metas.get(name) or _system_meta(name),
+            checks=_checks(checks[name]),
         )
         for name in sorted({*tables, *metas})
     }
@@ -134,6 +137,16 @@ def _key_facts(key: Row) -> dict[str, Any]:
     return {"primary_key": True, "unique": True} if key["kind"] == "p" else {"unique": True}
 
 
+def _checks(rows: Iterable[Row]) -> dict[str, Check]:
+    """Return checks by their names; that of a domain is of every column that is of the domain."""
+    checks: dict[str, Check] = {}
+    for row in rows:
+        name, columns = row["name"], tuple(row["columns"])
+        before = checks[name].columns if name in checks else ()
+        checks[name] = Check((*before, *columns), RULES.get(name) or row["rule"])
+    return checks
+
+
 def _amend(found: Mapping[str, dict[str, Column]], table: str, column: str, **facts: Any) -> None:
     if column in found[table]:
         found[table][column] = replace(found[table][column], **facts)
@@ -143,7 +156,13 @@ def _amend(found: Mapping[str, dict[str, Column]], table: str, column: str, **fa
 
 
 def _collection(
-    name: str, table: Row | None, columns: Mapping[str, Column], metas: list[Row], *, meta: Row | None
+    name: str,
+    table: Row | None,
+    columns: Mapping[str, Column],
+    metas: list[Row],
+    *,
+    meta: Row | None,
+    checks: Mapping[str, Check],
 ) -> Collection:
     fields = {found.name: found for found in _fields(name, columns, metas)}
     keys = [column.name for column in columns.values() if column.primary_key]
@@ -156,6 +175,7 @@ def _collection(
         comment=table["comment"] if table else None,
         system=is_system(name),
         does_more=bool(table and table["does_more"]),
+        checks=checks,
     )
 
 

@@ -91,6 +91,14 @@ class Field:
         return column is not None and column.auto_increment and not column.generated and self.type.cast == "bigint"
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A rule of the database's for values of some columns: of the table's, or of the domains that they are of."""
+
+    columns: tuple[str, ...]
+    rule: str
+
+
 class Kind(StrEnum):
     """Where a collection's rows live."""
 
@@ -112,6 +120,8 @@ class Collection:
     system: bool = False
     does_more: bool = False
     """Whether the database does more at a write than what it says: by triggers, by keys that it carries on."""
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    """The checks of the table by their names."""
 
     @property
     def key(self) -> Field:

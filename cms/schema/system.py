@@ -110,3 +110,26 @@ REFERENCES_WITHOUT_KEY: Mapping[Place, str] = MappingProxyType(
     }
 )
 """Columns that point to a collection's `id` without a foreign key: history outlives what it tells of."""
+
+RULES: Mapping[str, str] = MappingProxyType(
+    {
+        "system_collections_accountability_check": "it is all, activity or null",
+        "system_collections_collapse_check": "it is open, closed or locked",
+        "system_files_focal_point_x_check": "it is a number from 0 to 1",
+        "system_files_focal_point_y_check": "it is a number from 0 to 1",
+        "system_flows_accountability_check": "it is all, activity or null",
+        "system_flows_status_check": "it is active or inactive",
+        "system_flows_trigger_check": "it is event, webhook, schedule, manual or operation",
+        "system_notifications_status_check": "it is inbox or archived",
+        "system_permissions_action_check": "it is create, read, update, delete or share",
+        "system_relations_one_deselect_action_check": "it is nullify or delete",
+        "system_sessions_holder_check": "a session is of either a user or a share",
+        "system_sessions_mode_check": "it is json, cookie or session",
+        "system_settings_auth_login_attempts_check": "it is a whole number from 1, or null for no limit",
+        "system_settings_one_row": "there is one row, of the id 1",
+        "system_settings_storage_asset_transform_check": "it is all, none or presets",
+        "system_users_status_check": "it is active, invited, draft, suspended or archived",
+        "system_version_one_row": "there is one row, of the id 1",
+    }
+)
+"""What the checks of the system tables say, by the names of their constraints."""

@@ -27,11 +27,15 @@ class Unforeseen(Exception):
 
 
 class Clash(Refused):
-    """A key that the database refuses. `value` may be of another row: who has sent it may be told, and nobody else."""
+    """A value that the database refuses. What it tells may be of another row, and only shows who has sent it.
 
-    def __init__(self, problem: Problem, value: str) -> None:
+    `value` is what a key already holds; `words` is PostgreSQL's own text, in which a value that was sent may stand.
+    """
+
+    def __init__(self, problem: Problem, value: str | None = None, *, words: str = "") -> None:
         super().__init__(problem)
         self.value = value
+        self.words = words
 
 
 class Misfit(Stale):
@@ -61,6 +65,8 @@ RULE_BROKEN = "CM403"
 """What `system_require` raises."""
 
 _KEY = re.compile(r'\((?:"((?:[^"]|"")+)"|([^"(),: ]+))\)=\(')
+_FOLDED_KEY = re.compile(r'\(lower\(\(?(?:"((?:[^"]|"")+)"|([^"(),: ]+))\)?(?:::[a-z ]+)?\)\)=\(')
+"""A key that takes capitals and small letters for the same, as that of addresses does."""
 
 _OF_CONNECTIONS = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
@@ -90,8 +96,7 @@ def domain_error(error: psycopg.Error) -> Exception:
     """Return the error to raise instead; an unforeseen one becomes a 500."""
     for kind, (code, sentence) in _CODES.items():
         if isinstance(error, kind):
-            problem, value = Problem(code, f"{sentence}.", _place(error)), _key_value(error)
-            return Refused(problem) if value is None else Clash(problem, value)
+            return Clash(Problem(code, f"{sentence}.", _place(error)), _key_value(error), words=_words(error))
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
         return Deadlock(_said(error))
     if isinstance(error, _MISFITS):
@@ -133,6 +138,11 @@ def _said(error: psycopg.Error) -> str:
     return error.diag.message_primary or type(error).__name__
 
 
+def _words(error: psycopg.Error) -> str:
+    """Return all that PostgreSQL said of the values."""
+    return "\n".join(filter(None, (error.diag.message_primary, error.diag.message_detail)))
+
+
 def _is_changed_plan(error: psycopg.Error) -> bool:
     """A prepared statement whose columns changed type fails with a message of its own."""
     return isinstance(error, pg.FeatureNotSupported) and "cached plan" in str(error)
@@ -156,7 +166,7 @@ def _key_column(error: psycopg.Error) -> str | None:
     detail = error.diag.message_detail or ""
     if isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail:
         return None
-    named = _KEY.search(detail) if error.diag.constraint_name else None
+    named = (_KEY.search(detail) or _FOLDED_KEY.search(detail)) if error.diag.constraint_name else None
     return (named[1] or named[2]).replace('""', '"') if named else None
 
 
@@ -169,7 +179,8 @@ def _key_value(error: psycopg.Error) -> str | None:
 
 
 def _bad_value(error: psycopg.Error) -> Refused:
-    return invalid_payload("A value does not fit its field's type", **_place(error))
+    (problem,) = invalid_payload("A value does not fit its field's type", **_place(error)).problems
+    return Clash(problem, words=_words(error))
 
 
 def _too_slow(error: psycopg.Error) -> Refused:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 
+from cms.errors import Problem, shown
 from cms.query.drafts import Draft, Faults
-from cms.schema.model import Collection
+from cms.schema.model import Check, Collection
 from cms.store.border import Clash
+
+_ROW = re.compile(r"\((.*)\)", re.DOTALL)
+_UNNAMED = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANGE")
+"""Faults of a value whose column PostgreSQL does not name."""
 
 
 @contextmanager
 def clashes_told(collection: Collection, drafts: Sequence[Draft]) -> Iterator[None]:
-    """Add the value, and the place where it was sent, to a refusal of the rows that are written inside.
+    """Add the field, the value, and the place where it was sent, to a refusal of the rows that are written inside.
 
     A value that no row has sent is another's or a preset's and is not told, nor is a secret; of several rows with the
     same the last one is meant.
@@ -21,14 +28,98 @@ def clashes_told(collection: Collection, drafts: Sequence[Draft]) -> Iterator[No
     try:
         yield
     except Clash as clash:
-        problem = clash.problems[0]
-        found = collection.fields.get(str(problem.extensions.get("field")))
-        if problem.extensions.get("collection") != collection.name or found is None:
+        problem = _of_check(clash.problems[0], collection)
+        if problem.extensions.get("collection", collection.name) != collection.name:
             raise
-        sent = next((draft for draft in reversed(drafts) if draft.values.get(found.name) == clash.value), None)
+        sent = _sent(clash, problem, collection, drafts)
         if sent is None:
-            raise
-        told = {} if found.secret or found.name not in sent.sent else {"value": clash.value}
-        faults = Faults()
-        faults.add(replace(problem, extensions={**problem.extensions, **told}), sent.place)
-        raise Clash(faults.found[0][1], clash.value) from clash
+            if problem is clash.problems[0]:
+                raise
+            raise Clash(problem, clash.value, words=clash.words) from clash
+        draft, name = sent
+        raise Clash(_placed(problem, draft, collection, name), clash.value, words=clash.words) from clash
+
+
+def _of_check(problem: Problem, collection: Collection) -> Problem:
+    """Add what a check says, and the one field that it speaks of."""
+    check = collection.checks.get(str(problem.extensions.get("constraint")))
+    if check is None or problem.code != "INVALID_PAYLOAD":
+        return problem
+    fields = {"field": check.columns[0]} if len(check.columns) == 1 else {"fields": list(check.columns)}
+    extensions = {"collection": collection.name, **fields, **problem.extensions, "rule": check.rule}
+    return replace(problem, message=_sentence(collection, check), extensions=extensions)
+
+
+def _sentence(collection: Collection, check: Check) -> str:
+    reason = check.rule if collection.system else "A value breaks a rule of the table"
+    return f"Invalid payload. {reason[0].upper()}{reason[1:]}."
+
+
+def _sent(clash: Clash, problem: Problem, collection: Collection, drafts: Sequence[Draft]) -> tuple[Draft, str] | None:
+    """Return the row that brought the value, and the field that holds it there; None where no row has."""
+    name = problem.extensions.get("field")
+    if isinstance(name, str):
+        return _row_of_field(clash, name, collection, drafts) if name in collection.fields else None
+    if problem.code not in _UNNAMED or "constraint" in problem.extensions:
+        return None
+    return _quoted(clash, collection, drafts)
+
+
+def _row_of_field(clash: Clash, name: str, collection: Collection, drafts: Sequence[Draft]) -> tuple[Draft, str] | None:
+    """Return the last row that holds the value in question, for all that is known of it."""
+    rows = [draft for draft in reversed(drafts) if draft.values.get(name) is not None]
+    if clash.value is not None:
+        rows = [draft for draft in rows if clash.value in _spellings(draft, name)]
+    elif len({draft.values[name] for draft in rows}) > 1:
+        failing = _failing_value(clash.words, name, collection)
+        rows = [draft for draft in rows if failing is not None and _is_same(str(draft.values[name]), failing)]
+    return (rows[0], name) if rows else None
+
+
+def _failing_value(words: str, name: str, collection: Collection) -> str | None:
+    """Return a field of the row that PostgreSQL shows, (1, x, …); None where commas in a text confuse it."""
+    shown_row = _ROW.search(words)
+    values = shown_row[1].split(", ") if shown_row else []
+    names = [found.name for found in collection.columns]
+    return values[names.index(name)] if len(values) == len(names) else None
+
+
+def _is_same(sent: str, stored: str) -> bool:
+    """Tell whether a value was stored as it was sent; a number may have other zeros at its end."""
+    try:
+        return sent == stored or Decimal(sent) == Decimal(stored)
+    except InvalidOperation:
+        return False
+
+
+def _spellings(draft: Draft, name: str) -> tuple[str, ...]:
+    """A key may take capitals and small letters for the same."""
+    value = str(draft.values[name])
+    return value, value.lower()
+
+
+def _quoted(clash: Clash, collection: Collection, drafts: Sequence[Draft]) -> tuple[Draft, str] | None:
+    """Return the one row and field whose type is PostgreSQL's own and whose value stands in what it said."""
+    own = [found.name for found in collection.columns if found.type_name == "unknown"]
+    quoting = [(draft, name) for draft in drafts for name in own if _is_quoted(draft.values.get(name), clash.words)]
+    same = {(name, draft.values[name]) for draft, name in quoting}
+    return quoting[-1] if len(same) == 1 else None
+
+
+def _is_quoted(value: str | None, words: str) -> bool:
+    return value is not None and f'"{value}"' in words
+
+
+def _placed(problem: Problem, draft: Draft, collection: Collection, name: str) -> Problem:
+    secret = collection.fields[name].secret or name not in draft.sent
+    sent = draft.sent.get(name)
+    text = draft.values.get(name) if isinstance(sent, dict | list) else sent  # a related item stands for its key
+    value = {} if secret else {"value": shown(text)}
+    extensions = {"collection": collection.name, **problem.extensions, "field": name, **value}
+    return _with_place(replace(problem, extensions=extensions), draft)
+
+
+def _with_place(problem: Problem, draft: Draft) -> Problem:
+    faults = Faults()
+    faults.add(problem, draft.place)
+    return faults.found[0][1]

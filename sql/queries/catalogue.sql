@@ -108,6 +108,29 @@ indexes AS (
     WHERE index.indnkeyatts = 1
       AND index.indpred IS NULL
       AND index.indisvalid
+),
+checks AS (  -- of tables, and of the domains that their columns are of
+    SELECT
+        tables.name AS table_name,
+        con.conname AS name,
+        ARRAY(
+            SELECT attname
+            FROM pg_attribute
+            WHERE attrelid = con.conrelid AND attnum = ANY (con.conkey)
+            ORDER BY attnum
+        ) AS columns,
+        pg_get_constraintdef(con.oid) AS rule
+    FROM tables
+    JOIN pg_constraint AS con ON con.conrelid = tables.oid
+    WHERE con.contype = 'c'
+    UNION ALL
+    SELECT tables.name, con.conname, ARRAY[attribute.attname], pg_get_constraintdef(con.oid)
+    FROM tables
+    JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid
+    JOIN pg_constraint AS con ON con.contypid = attribute.atttypid
+    WHERE con.contype = 'c'
+      AND attribute.attnum > 0
+      AND NOT attribute.attisdropped
 )
 SELECT
     version.structure,
@@ -116,6 +139,7 @@ SELECT
     coalesce((SELECT json_agg(columns ORDER BY table_name, position) FROM columns), '[]')::text AS columns,
     coalesce((SELECT json_agg(keys ORDER BY name) FROM keys), '[]')::text AS keys,
     coalesce((SELECT json_agg(indexes ORDER BY name) FROM indexes), '[]')::text AS indexes,
+    coalesce((SELECT json_agg(checks ORDER BY name, columns) FROM checks), '[]')::text AS checks,
     coalesce((SELECT json_agg(c ORDER BY collection) FROM system_collections AS c), '[]')::text AS collections,
     coalesce((SELECT json_agg(f ORDER BY sort, id) FROM system_fields AS f), '[]')::text AS fields,
     coalesce((SELECT json_agg(r ORDER BY id) FROM system_relations AS r), '[]')::text AS relations,

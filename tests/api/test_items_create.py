@@ -197,7 +197,7 @@ def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(stage: Sta
     nested = [{"books": []}, {"books": [{"title": "z"}, {"title": "a (b)"}]}]
     assert told(admin.post(shelves.path, nested)) == unique | {"index": 1, "path": ["books", 1, "title"]}
     missing = admin.post(books.path, [{"title": "s"}, {"shelf": 99}])
-    assert told(missing) == {"code": "INVALID_FOREIGN_KEY", "index": 1, "path": ["shelf"], "value": "99"}
+    assert told(missing) == {"code": "INVALID_FOREIGN_KEY", "index": 1, "path": ["shelf"], "value": 99}
     presets, own = {"title": "a (b)"}, may(books.name, "id", "shelf")
     caller = member(stage, own, *(may(books.name, action=action, presets=presets) for action in ("create", "update")))
     assert told(caller.post(books.path, {"shelf": None})) == unique | {"value": None}

@@ -12,6 +12,7 @@ from cms.schema.system import (
     ALIASES,
     INTERNAL_COLUMNS,
     REFERENCES_WITHOUT_KEY,
+    RULES,
     SINGLETONS,
     SPECIALS,
     SYSTEM_COLLECTIONS,
@@ -93,3 +94,8 @@ def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Conne
 def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) -> None:
     filled = {place for place in places_of(migrated) if place[1] in {"date_created", "user_created"}}
     assert filled <= SPECIALS.keys()
+
+
+def test_every_check_says_what_it_takes(migrated: Connection) -> None:
+    named = "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text LIKE 'system_%'"
+    assert {name for (name,) in migrated.execute(named)} == set(RULES)
