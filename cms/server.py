@@ -27,7 +27,7 @@ def settings(config: Config) -> dict[str, object]:
         "bind": [f"{host}:{config.port}"],
         "workers": config.web_concurrency,
         "threads": config.web_threads,
-        "worker_class": "gthread",
+        "worker_class": "cms.webworker.Worker",
         "keepalive": 5,
         "graceful_timeout": 8,  # containers are killed 10 seconds after they were asked to stop
         "limit_request_line": 8190,  # filters are long, and this is the most that gunicorn bounds

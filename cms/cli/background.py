@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
+from cms.cli.pauses import Pauses
 from cms.cli.session import announce
 
 PATIENCE_SECONDS = 12.0
 """More than a worker gives to jobs that run when it is asked to stop."""
-LONGEST_PAUSE_SECONDS = 60.0
+FIRST_PAUSE_SECONDS = 1.0
 
 
 class Background:
@@ -52,15 +54,16 @@ class Background:
             os.close(descriptor)
 
     def _keep(self) -> None:
-        pause = 1.0
+        pauses = Pauses(FIRST_PAUSE_SECONDS)
         while (process := self._begin()) is not None:
+            began = time.monotonic()
             status = process.wait()
             if self._ended:
                 return
+            pause = pauses.after(time.monotonic() - began)
             announce(f"The worker ended by itself (status {status}); another one starts in {pause:.0f} s.")
             with suppress(Empty):
                 self._wake.get(timeout=pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     def _begin(self) -> subprocess.Popen[bytes] | None:
         with self._lock:

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 import click
@@ -23,6 +23,8 @@ from cms.server import FAULT, READY
 
 # The first signal asks, the second hurries, the third ends it.
 STEPS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
+HURRIED = 2
+GRACE_SECONDS = 9.0  # a worker takes no longer (`graceful_timeout`)
 HELD_FOR_SECONDS = 3.0
 BACKLOG = 2048
 SOME_BYTES = 4096
@@ -57,6 +59,8 @@ class Stop:
         signal.set_wakeup_fd(waker.detach())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._take)
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else `nohup` wants it to outlive its terminal
+            signal.signal(signal.SIGHUP, self._take)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # the end of a child ends a rest too
 
     def rest(self, *lines: socket.socket) -> bool:
@@ -103,7 +107,7 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: Stop) -> in
         finally:
             background.end()
             stop.running = ()
-    _end_group(web.pid)
+    _end_group(web.pid, stop)
     if stop.asked or status == 0:
         return 0
     fault = message.removeprefix(FAULT) if message.startswith(FAULT) else None
@@ -125,12 +129,17 @@ def _announced(config: Config, line: socket.socket, stop: Stop) -> str:
     return message
 
 
-def _end_group(leader: int) -> None:
-    """End what a web server that was killed has left behind."""
-    try:
+def _end_group(leader: int, stop: Stop) -> None:
+    """End what a web server that was killed has left behind; requests under way are answered first."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGTERM)
+        while time.monotonic() < deadline and stop.asked < HURRIED:
+            with suppress(ChildProcessError):
+                os.waitpid(-leader, os.WNOHANG)  # in a container this process adopts orphans
+            os.killpg(leader, 0)
+            time.sleep(0.05)
         os.killpg(leader, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def _address(config: Config) -> str:

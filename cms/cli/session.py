@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -52,8 +52,12 @@ def say(sentence: str) -> None:
 
 
 def announce(sentence: str) -> None:
-    """Print what a person should know, where it does not mix with what a script reads."""
-    click.echo(sentence, err=True)
+    """Print what a person should know, where it does not mix with what a script reads.
+
+    What runs goes on when nobody can be told, as when the terminal is closed.
+    """
+    with suppress(OSError):
+        click.echo(sentence, err=True)
 
 
 def expected(fault: Exception) -> bool:

@@ -43,6 +43,8 @@ def work(config: Config, database: Database, tasks: Iterable[Task], *, line: int
     worker = Worker(config, database, tasks)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, worker.stop)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else `nohup` wants it to outlive its terminal
+        loop.add_signal_handler(signal.SIGHUP, worker.stop)
     if line is not None:
         loop.add_reader(line, _until_closed(loop, line, worker))
     finished = loop.run_until_complete(worker.run())

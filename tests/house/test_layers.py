@@ -9,7 +9,7 @@ import cms
 
 ROOT = Path(cms.__file__).parent
 LAYERS = ("base", "schema", "query", "access", "store", "files", "jobs", "mail", "auth", "http", "top")
-TOP = {"app", "__main__", "cli", "server", "tasks"}
+TOP = {"app", "__main__", "cli", "server", "tasks", "webworker"}
 
 
 def imports(path: Path) -> set[str]:

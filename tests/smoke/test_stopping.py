@@ -1,0 +1,128 @@
+"""How a server ends: a new connection is refused, a request that has come is answered whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.smoke.knocking import ANSWERED, REFUSED, knock, knock_until_refused
+from tests.smoke.running import (
+    PATIENCE_SECONDS,
+    Service,
+    environment,
+    free_port,
+    new_folder,
+    processes_of,
+    serving,
+)
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
+PING = b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.fixture(scope="module")
+def installed() -> Iterator[Path]:
+    """A folder in which the service has run once."""
+    with new_folder() as folder:
+        with serving(folder):
+            pass
+        yield folder
+
+
+def web_server_of(service: Service) -> psutil.Process:
+    """Return the process that leads the web server's workers."""
+    children = psutil.Process(service.process.pid).children()
+    return next(child for child in children if "cms.server" in child.cmdline())
+
+
+def require_refused_or_answered(outcomes: Counter[str]) -> None:
+    """A connection may meet the very moment in which the last socket closes; the kernel knows no way around it."""
+    assert outcomes[REFUSED] > 1
+    assert outcomes.total() - outcomes[ANSWERED] - outcomes[REFUSED] <= 1, outcomes
+
+
+def test_connections_that_come_while_the_service_stops_are_refused_or_answered(installed: Path) -> None:
+    with (
+        serving(installed, WEB_CONCURRENCY="2") as service,
+        socket.create_connection(("127.0.0.1", service.port)) as idle,
+    ):
+        idle.sendall(PING + b"\r\n")  # a connection that is kept keeps a worker for a while
+        idle.recv(1000)
+        require_refused_or_answered(knock_until_refused(service.port, service.process.terminate))
+        assert service.process.poll() is None
+        idle.sendall(PING + b"\r\n")
+        answer = idle.makefile("rb").read()
+        assert answer.endswith(b"pong")
+        assert b"Connection: close" in answer
+        assert service.ended() == 0
+
+
+def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or_answered() -> None:
+    with gunicorn() as (server, port), socket.create_connection(("127.0.0.1", port)) as idle:
+        idle.sendall(PING + b"\r\n")
+        idle.recv(1000)
+        require_refused_or_answered(knock_until_refused(port, server.terminate))
+        assert server.poll() is None
+        idle.close()
+        assert server.wait(PATIENCE_SECONDS) == 0
+
+
+@contextmanager
+def gunicorn() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run a gunicorn with the settings of the repository, over a database that is not asked for anything."""
+    port = free_port()
+    with new_folder() as folder:
+        settings = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "SECRET": "only-for-tests-" * 3}
+        server = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "-c", str(ROOT / "gunicorn.conf.py"), "cms.app:create_wsgi()"],
+            cwd=folder,
+            env=environment(folder, port, PYTHONPATH=os.pathsep.join(filter(None, sys.path)), **settings),
+        )
+        try:
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while knock(port) != ANSWERED:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield server, port
+        finally:
+            server.kill()
+            server.wait(PATIENCE_SECONDS)
+
+
+def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answered(installed: Path) -> None:
+    with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
+        client.sendall(PING)
+        time.sleep(0.5)  # a worker has begun to read it by then
+        web_server_of(service).kill()
+        time.sleep(0.5)
+        client.sendall(b"\r\n")
+        assert client.makefile("rb").read().endswith(b"pong")
+        assert service.ended() == 1
+        assert "The web server ended by itself (status -9)." in service.said()
+    assert processes_of(installed) == []
+
+
+@pytest.mark.skipif(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, reason="these tests outlive their terminal")
+def test_a_request_that_has_begun_when_the_terminal_closes_is_answered(installed: Path) -> None:
+    with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
+        client.sendall(b"GET /server/health HTTP/1.1\r\nHost: localhost\r\n")
+        time.sleep(0.5)
+        service.signal_group(signal.SIGHUP)
+        time.sleep(1)
+        client.sendall(b"\r\n")
+        assert client.makefile("rb").read().startswith(b"HTTP/1.1 200 ")  # the database is there until the end
+        assert service.ended() == 0
+    assert processes_of(installed) == []
