@@ -65,6 +65,23 @@ def start_logging(config: Config) -> None:
         log.handlers[:] = [handler]
         log.propagate = False
         log.setLevel(least)
+    logging.getLogger("psycopg.pool").filters[:] = [Seldom()]
+
+
+class Seldom(logging.Filter):
+    """Passes one record of a kind in ten seconds: a pool warns with every attempt to connect, several in a second."""
+
+    SECONDS = 10
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._until: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.created < self._until.get(record.msg, 0):
+            return False
+        self._until[record.msg] = record.created + self.SECONDS
+        return True
 
 
 class JsonLines(logging.Formatter):

@@ -28,6 +28,8 @@ from cms.store.wire import Row as Row
 
 _BORROW_SECONDS = 5.0
 _CONNECT_SECONDS = 5
+_RECONNECT_SECONDS = 0.25
+"""For how long a pool tries to connect before it asks whether somebody still waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,8 @@ class Database:
                 "options": _options(dsn, session_options(self._timeout, read_only=read_only)),
             },
             configure=_configure,
+            reconnect_timeout=_RECONNECT_SECONDS,
+            reconnect_failed=_connect_again,
             open=True,
         )
 
@@ -176,6 +180,16 @@ def _configure(connection: Connection) -> None:
     for kind in ("json", "jsonb"):
         connection.adapters.register_loader(kind, _ReadyJson)
     connection.wire = Wire(connection)
+
+
+def _connect_again(pool: ConnectionPool[Any]) -> None:
+    """Have a pool that could not connect try at once for those who wait.
+
+    By itself it would wait for a second, then for two, four, eight: as long as the server is gone, and again as long
+    when it is back. Where nobody waits, whoever comes next makes it connect.
+    """
+    if pool.get_stats()["requests_waiting"]:
+        pool.check()
 
 
 @contextmanager

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.config import Config
-from cms.store.database import direct_transaction, session
+from cms.store.database import Database, direct_transaction, session
+from cms.store.wire import Connection
 
 
 class Broken(Exception):
@@ -37,3 +41,23 @@ def test_a_session_does_not_hang_on_the_settings_of_its_server(settings: Config,
     with psycopg.connect(made["conninfo"], options=made["kwargs"]["options"]) as connection:
         found = connection.execute("SELECT current_setting('jit'), now()::text ~ '^[0-9]{4}-.*[+]00$'").fetchone()
     assert found == ("off", True)
+
+
+def test_a_server_that_comes_back_is_connected_to_at_once(
+    settings: Config, empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pool that waits longer each time has not tried so often when whoever waits for it gives up."""
+    sockets, connect, attempts = Path(str(conninfo_to_dict(empty_dsn)["host"])), Connection.connect, itertools.count(1)
+    away = tmp_path / "sockets"
+
+    def tried(*values: Any, **named: Any) -> Any:
+        if next(attempts) == 6:
+            away.symlink_to(sockets)
+        return connect(*values, **named)
+
+    monkeypatch.setattr(Connection, "connect", tried)
+    database = Database(replace(settings, database_url=make_conninfo(empty_dsn, host=str(away))))
+    try:
+        assert database.fetch_primary("SELECT 1") == [(1,)]
+    finally:
+        database.close()
