@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from cms.http import (
     server,
     structure,
 )
+from cms.http.bodies import body_of, closing
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_of
 from cms.http.logs import start_logging
@@ -37,6 +38,7 @@ from cms.http.middleware import Accounting, Identification
 from cms.http.origins import Origins
 from cms.http.paths import Router
 from cms.http.request import Request
+from cms.http.sending import sent
 from cms.store.border import Stale
 from cms.store.store import Store
 
@@ -44,10 +46,24 @@ from cms.store.store import Store
 class App(falcon.App[Request, falcon.Response]):
     """The WSGI application; `close` gives its connections back and ends its child processes."""
 
-    def __init__(self, store: Store, middleware: Sequence[Any], *, closing: Sequence[Callable[[], None]] = ()) -> None:
+    def __init__(
+        self,
+        store: Store,
+        middleware: Sequence[Any],
+        *,
+        send_seconds: float,
+        closing: Sequence[Callable[[], None]] = (),
+    ) -> None:
         super().__init__(middleware=middleware, request_type=Request, router=Router())
         self.store = store
+        self._send_seconds = send_seconds
         self._closing = [*closing, store.close]
+
+    def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer a request; what becomes of its connection is decided here, for all resources."""
+        env["wsgi.input"] = body = body_of(env)
+        answer = super().__call__(env, closing(env, body, start_response))
+        return sent(answer, env, self._send_seconds)
 
     def close(self) -> None:
         for close in self._closing:
@@ -70,7 +86,8 @@ def create_app(config: Config) -> App:
     shown = Assets(store, library.contents.storages, config)
     origins, cookies, links = Origins.of(config), Cookies.of(config), Links.of(config, issuer.secret)
     identification = Identification(issuer.secret, origins=origins, hops=config.ip_trust_proxy)
-    app = App(store, [Accounting(), *cors_of(config), identification], closing=[shown.close])
+    middleware = [Accounting(), *cors_of(config), identification]
+    app = App(store, middleware, send_seconds=config.send_timeout.total_seconds(), closing=[shown.close])
     app.add_error_handler(Exception, problems.on_fault)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)
     app.add_error_handler(Refused, problems.on_refused)

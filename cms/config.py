@@ -84,6 +84,7 @@ class Config:
     max_payload_size: int
     max_relational_depth: int
     db_statement_timeout: timedelta
+    send_timeout: timedelta
     log_level: str
     log_style: str
     web_concurrency: int

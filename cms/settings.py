@@ -216,6 +216,7 @@ LOCATIONS = Kind(
 DRIVER = _choice("local", "s3", "gcs", "azure")
 ENDPOINT = Kind("an address such as https://s3.example.com", _web_address)
 
+SEND_TIME = _duration(timedelta(days=1))
 TRANSFORM_TIME = _duration(timedelta(days=1))
 SENDFILE = Kind(
     "x-sendfile, or the path of nginx's internal location such as /protected",
@@ -357,6 +358,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),
     Setting("MAX_RELATIONAL_DEPTH", _whole(1, 100), "how deep a request may follow relations", "10"),
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
+    Setting("SEND_TIMEOUT", SEND_TIME, "how long a client may take for 256 KB of its answer", "30s"),
     Setting(
         "LOG_LEVEL",
         _choice("fatal", "error", "warn", "info", "debug", "trace"),

@@ -11,7 +11,6 @@ from falcon.util import BufferedReader
 from cms.errors import Refused, invalid_payload
 from cms.files.contents import too_large
 from cms.files.form import Part
-from cms.http.media import stream_of
 
 MOST_PARTS = 1000
 CHUNK = 2**18
@@ -41,6 +40,8 @@ def parts(request: falcon.Request, *, most: int) -> Iterator[Part]:
     try:
         for part in form:
             yield _part(part)
+        while stream.read(CHUNK):  # what stands behind the last boundary means nothing, but belongs to the body
+            pass
     except (MultipartParseError, ValueError) as fault:
         raise _broken(getattr(fault, "description", None)) from None
 
@@ -68,15 +69,11 @@ def _boundary(request: falcon.Request) -> bytes:
 
 def _reader(request: falcon.Request, limit: int) -> Callable[[int], bytes]:
     """Return what reads the body, up to a limit that only one without an announced length can pass."""
-    stream = stream_of(request)
     seen = 0
 
     def read(size: int) -> bytes:
         nonlocal seen
-        try:
-            piece: bytes = stream.read(size)
-        except Exception:  # each server has its own way to say that the client is gone
-            raise _broken() from None
+        piece: bytes = request.stream.read(size)
         seen += len(piece)
         if seen > limit:
             raise too_large(limit)

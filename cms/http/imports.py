@@ -10,13 +10,12 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 import falcon
-from falcon.typing import ReadableIO
 
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files.contents import too_large
 from cms.files.form import Part
 from cms.http.form import is_form, parts
-from cms.http.media import once_of, stream_of
+from cms.http.media import once_of
 from cms.store.imports import Upload, import_file, require_import
 from cms.store.store import Store
 
@@ -82,27 +81,10 @@ def _alone(part: Part, others: Iterator[Part]) -> Iterator[bytes]:
 
 
 def _body(request: falcon.Request, most: int) -> Iterator[bytes]:
-    """Yield the body itself; raises `Refused` where it ends before its announced length, or could not fit."""
-    stream, length, seen = stream_of(request), request.content_length, 0
-    if (length or 0) > most:
+    """Yield the body itself; raises `Refused` where it breaks off, or could not fit."""
+    if (request.content_length or 0) > most:
         raise too_large(most)
-    while chunk := _read(stream):
-        seen += len(chunk)
-        yield chunk
-    if length is not None and seen < length:
-        raise _broken()
-
-
-def _read(stream: ReadableIO) -> bytes:
-    try:
-        chunk: bytes = stream.read(_CHUNK)
-    except Exception:  # each server has its own way to say that the client is gone
-        raise _broken() from None
-    return chunk
-
-
-def _broken() -> Refused:
-    return invalid_payload("The body breaks off")
+    yield from iter(lambda: request.stream.read(_CHUNK), b"")
 
 
 def _form(suffix: str, content_type: str | None) -> str:

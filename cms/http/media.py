@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from hashlib import sha256
 
 import falcon
-from falcon.typing import ReadableIO
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
@@ -88,18 +87,15 @@ def send_written(response: falcon.Response, found: bytes | None) -> None:
         response.data = found
 
 
-def stream_of(request: falcon.Request) -> ReadableIO:
-    """Return the body to read from; a chunked one has no length, and is read where the server itself ends it."""
-    return request.stream if request.env.get("wsgi.input_terminated") else request.bounded_stream
-
-
 def _raw(request: falcon.Request, most: int) -> bytes:
     if (request.content_length or 0) > most:
         raise _too_large(most)
-    raw: bytes = stream_of(request).read(most + 1)
-    if len(raw) > most:
-        raise _too_large(most)
-    return raw
+    raw = bytearray()
+    while piece := request.stream.read(most + 1 - len(raw)):
+        raw += piece
+        if len(raw) > most:
+            raise _too_large(most)
+    return bytes(raw)
 
 
 def _too_large(most: int) -> Refused:

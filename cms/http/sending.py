@@ -1,0 +1,73 @@
+"""Answers on their way out: a client that does not take its answer is not waited for without end.
+
+A server's thread that writes waits as long as the client likes, and holds what its answer is made of: the database
+connection of an export, the file of an asset.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import struct
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+log = logging.getLogger("cms")
+
+PIECE = 2**18
+"""A client has the time of the setting for so many bytes."""
+
+_ABORT = struct.pack("ii", 1, 0)
+
+
+class Sending:
+    """The body of an answer in pieces, each of which its client must take in time."""
+
+    __slots__ = ("_answer", "_body", "_connection", "_waits")
+
+    def __init__(self, body: Iterable[bytes], connection: socket.socket, answer: str) -> None:
+        self._body = body
+        self._connection = connection
+        self._answer = answer
+        self._waits = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._body:
+            for start in range(0, len(chunk) or 1, PIECE):
+                self._waits = True
+                yield chunk[start : start + PIECE] if len(chunk) > PIECE else chunk
+                self._waits = False
+
+    def close(self) -> None:
+        """Give back what the body holds; the server calls it at the end, whichever end it is."""
+        late = self._waits and isinstance(sys.exc_info()[1], TimeoutError)
+        close = getattr(self._body, "close", None)
+        try:
+            if close is not None:
+                close()
+        finally:
+            if late:
+                self._hang_up()
+
+    def _hang_up(self) -> None:
+        """End the connection at once, and leave nothing behind that waits for the client.
+
+        The server then sees a client that has gone, and not a fault that it would log with a traceback.
+        """
+        log.warning("%s was cut off: its client did not take it in time", self._answer)
+        with suppress(OSError):
+            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+            self._connection.shutdown(socket.SHUT_RDWR)
+        raise BrokenPipeError(errno.EPIPE, "the client did not take its answer in time")
+
+
+def sent(body: Iterable[bytes], environ: dict[str, Any], seconds: float) -> Iterable[bytes]:
+    """Return the body of an answer, bounded in time where the server shows its socket, as gunicorn does."""
+    connection = environ.get("gunicorn.socket")
+    if connection is None:
+        return body
+    connection.settimeout(seconds)  # the server sets it anew for the next request
+    return Sending(body, connection, f"The answer to {environ['REQUEST_METHOD']} {environ.get('PATH_INFO', '')}")
