@@ -10,6 +10,8 @@ from cms.auth import tokens
 from cms.emails import is_email
 from cms.errors import Problem, Refused, invalid_payload, not_found
 from cms.store.database import Transaction, direct_transaction
+from cms.store.recording import Recorder, recorder
+from cms.store.snapshot import load_within
 from cms.store.statements import statement
 
 ADMINISTRATOR = "Administrator"
@@ -22,7 +24,9 @@ def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
         if transaction.execute(statement("find_admin"), (None, True)):
             return None
         chosen = password or passwords.generated()
-        role = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0][0]
+        role, made = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0]
+        if made:
+            _recorder(transaction, "system_roles").created([role])
         _insert(transaction, email=email, password=chosen, role=role)
         return None if password else chosen
 
@@ -57,7 +61,13 @@ def _insert(transaction: Transaction, *, email: str, password: str, role: str | 
     rows = transaction.execute(statement("insert_user"), (email, passwords.hashed(password), role))
     if not rows:
         raise Refused(Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email"}))
+    _recorder(transaction, "system_users").created([rows[0][0]])
     return str(rows[0][0])
+
+
+def _recorder(transaction: Transaction, name: str) -> Recorder:
+    """Return what writes down changes that are nobody's whom the service knows."""
+    return recorder(transaction, load_within(transaction).catalogue, name)
 
 
 def check_email(email: str) -> None:
@@ -67,8 +77,11 @@ def check_email(email: str) -> None:
 
 
 def _affect_one(transaction: Transaction, name: str, email: str, value: str) -> None:
-    if not transaction.execute(statement(name), (email, value)):
+    rows = transaction.execute(statement(name), (email, value))
+    if not rows:
         raise not_found(f"user as {email}")
+    users = _recorder(transaction, "system_users")
+    users.changed(users.before([rows[0][0]]))  # a secret leaves no revision
 
 
 def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:

@@ -47,7 +47,7 @@ def disable(store: Store, identity: Identity, *, code: str) -> None:
     """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP."""
     account = account_of(store, store.checking(identity, _user))
     _require_factor(account)
-    check_factor(store, account, code)
+    check_factor(store, account, code, caller=identity.caller)
 
     def work(transaction: Transaction, scene: Scene) -> None:
         factors.disable(transaction, account.id)
@@ -70,7 +70,7 @@ def recovery_codes(store: Store, identity: Identity, *, password: str) -> list[s
 
 def _confirmed(store: Store, identity: Identity, password: str) -> Account:
     account = account_of(store, store.checking(identity, _user))
-    confirm(store, account, password)
+    confirm(store, account, password, caller=identity.caller)
     return account
 
 

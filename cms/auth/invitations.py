@@ -10,6 +10,7 @@ from cms.auth.letters import INVITATION, Letter, mark_of
 from cms.auth.links import Link
 from cms.errors import Problem, Refused, invalid_payload
 from cms.store.database import Transaction
+from cms.store.recording import recorder
 from cms.store.statements import statement
 from cms.store.store import Identity, Job, Scene, Store, require_admin
 
@@ -29,11 +30,12 @@ def invite(
     def work(transaction: Transaction, scene: Scene) -> None:
         require_admin(scene.actor)
         wanted = _wanted(emails)
-        caller = identity.caller
-        made = transaction.execute(
-            statement("invite_users"),
-            (wanted, role, scene.actor.user, caller.ip, caller.user_agent, caller.origin),
-        )
+        catalogue, who = scene.snapshot.catalogue, scene.actor.user
+        users = recorder(transaction, catalogue, "system_users", user=who, caller=identity.caller)
+        before = users.before([user for (user,) in transaction.execute(statement("find_invited"), (wanted,))])
+        made = transaction.execute(statement("invite_users"), (wanted, role))
+        users.created([user for user, _, _ in made if user not in before])
+        users.changed(before)
         _refuse_taken(emails, {str(email).lower() for _, email, _ in made})
         for user, email, password in made:
             target = link.to(address, user=user, mark=mark_of(email, password))

@@ -11,6 +11,7 @@ from cms.auth import factors
 from cms.auth.sessions import Issuer, Mode, Opened, in_transaction, invalid_credentials, opened
 from cms.errors import Problem, Refused
 from cms.store.database import Row, Transaction
+from cms.store.recording import recorder
 from cms.store.statements import statement
 from cms.store.store import Caller, Store
 
@@ -44,13 +45,13 @@ def login(store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode,
     An unknown address takes the same time as a wrong password.
     """
     account = _account(store.database.fetch_primary(statement("find_account"), (credentials.email,)))
-    _check_password(store, account, credentials.password)
+    _check_password(store, account, credentials.password, caller)
     assert account
     if account.status == "suspended":
         raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
     if account.status != "active":
         raise invalid_credentials()
-    check_factor(store, account, credentials.otp)
+    check_factor(store, account, credentials.otp, caller=caller)
     renewed = passwords.renewed(account.password or "", credentials.password)
 
     def work(transaction: Transaction) -> Opened:
@@ -69,12 +70,12 @@ def account_of(store: Store, user: str) -> Account:
     return found
 
 
-def confirm(store: Store, account: Account, password: str) -> None:
+def confirm(store: Store, account: Account, password: str, *, caller: Caller) -> None:
     """Have a user who is logged in say the password again; raises `Refused` INVALID_CREDENTIALS."""
-    _check_password(store, account, password)
+    _check_password(store, account, password, caller)
 
 
-def check_factor(store: Store, account: Account, otp: str | None) -> None:
+def check_factor(store: Store, account: Account, otp: str | None, *, caller: Caller) -> None:
     """Use up a code of the second factor, if the user has one; raises `Refused` INVALID_OTP.
 
     To name no code is how a client learns that one is needed; a wrong one counts as a failed login.
@@ -83,7 +84,7 @@ def check_factor(store: Store, account: Account, otp: str | None) -> None:
         return
     if otp is None or not factors.use(store, account.id, secret=account.tfa_secret, code=otp):
         if otp is not None:
-            _failed(store, account.id)
+            _failed(store, account.id, caller)
         raise factors.invalid_otp()
 
 
@@ -91,26 +92,31 @@ def _account(rows: list[Row]) -> Account | None:
     return Account(*rows[0]) if rows else None
 
 
-def _check_password(store: Store, account: Account | None, password: str) -> None:
+def _check_password(store: Store, account: Account | None, password: str, caller: Caller) -> None:
     """Compare and count once, whoever it is; while an administrator is slowed down nothing is right or counts."""
     right = passwords.matches(account.password if account else None, password)
     user = account.id if account and not account.waiting else None
     if not right or user is None:
-        _failed(store, user or str(uuid.uuid4()))
+        _failed(store, user or str(uuid.uuid4()), caller)
         raise invalid_credentials()
 
 
-def _failed(store: Store, user: str) -> None:
+def _failed(store: Store, user: str, caller: Caller) -> None:
     """Count a failed login, and suspend the user when there were too many; for nobody nothing is counted.
 
-    The lock keeps the last two administrators from being suspended at once.
+    The history tells the suspension as nobody's, with where it came from. The lock keeps the last two administrators
+    from being suspended at once.
     """
     counted = store.database.fetch_primary(statement("count_failure"), (user,))
     if not counted or not counted[0][0]:
         return
     with store.database.transaction() as transaction:
         transaction.execute(statement("lock_accounts"))
+        users = recorder(transaction, store.snapshots.current().catalogue, "system_users", caller=caller)
+        before = users.before([user])
         found = transaction.execute(statement("suspend_or_slow"), (user,))
+        if found and found[0][0] == "suspended":
+            users.changed(before)
     if found:
         done = "suspended" if found[0][0] == "suspended" else "slowed down, as the last active administrator"
         log.warning("User %s has failed to log in too often and is %s.", user, done)

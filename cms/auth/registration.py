@@ -10,12 +10,12 @@ from cms.auth import letters
 from cms.auth.accounts import check_email
 from cms.auth.letters import REGISTRATION, Letter, mark_of
 from cms.auth.links import Link
-from cms.auth.person import note
 from cms.auth.sessions import in_transaction
 from cms.auth.tokens import invalid_token
 from cms.errors import Refused, forbidden
 from cms.query.validation import Given, failures, parse_rule
 from cms.store.database import Transaction
+from cms.store.recording import Recorder, recorder
 from cms.store.statements import statement
 from cms.store.store import Caller, Store
 
@@ -61,9 +61,13 @@ def register(store: Store, link: Link, form: Form, *, caller: Caller) -> None:
     row = (form.email, new, form.first_name, form.last_name, terms.role, terms.verify)
 
     def work(transaction: Transaction) -> None:
-        who = caller.ip, caller.user_agent, caller.origin
-        made = transaction.execute(statement("register_user"), (*row, *who, before))
+        again = [user for (user,) in transaction.execute(statement("find_registered"), (form.email,))]
+        was = _recorder(store, transaction, None, caller).before(again)
+        made = transaction.execute(statement("register_user"), (*row, before))
         user, to, password = made[0] if made else (str(uuid.uuid4()), None, new)
+        users = _recorder(store, transaction, user, caller)
+        users.created([user for user, *_ in made if user not in was])
+        users.changed(was)
         if terms.verify:
             target = link.to(address, user=user, mark=mark_of(form.email, password))
             letters.send(transaction, Letter(to, REGISTRATION, {"url": target, "email": form.email}))
@@ -87,10 +91,18 @@ def verify(store: Store, link: Link, *, token: str, caller: Caller) -> None:
         _, email, status, password, unverified = found[0] if found else (None,) * 5
         if not unverified or status != "draft" or mark != mark_of(email, password):
             raise invalid_token()
+        users = _recorder(store, transaction, user, caller)
+        before = users.before([user])
         transaction.execute(statement("verify_user"), (user,))
-        note(transaction, "update", user=user, caller=caller)
+        users.changed(before)
 
     in_transaction(store, work)
+
+
+def _recorder(store: Store, transaction: Transaction, user: str | None, caller: Caller) -> Recorder:
+    """Return what writes down a registration as the user's own doing."""
+    catalogue = store.snapshots.current().catalogue
+    return recorder(transaction, catalogue, "system_users", user=user, caller=caller)
 
 
 def _admits(said: str | None, email: str) -> bool:

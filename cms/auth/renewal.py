@@ -8,10 +8,10 @@ from cms import passwords
 from cms.auth import letters
 from cms.auth.letters import RESET, Letter, mark_of
 from cms.auth.links import Link
-from cms.auth.person import note
 from cms.auth.sessions import end_sessions, in_transaction
 from cms.auth.tokens import invalid_token
 from cms.store.database import Transaction
+from cms.store.recording import recorder
 from cms.store.statements import statement
 from cms.store.store import Caller, Store
 
@@ -44,9 +44,12 @@ def set_password(store: Store, link: Link, *, token: str, password: str, status:
         _, email, current, old, _ = found[0] if found else (None,) * 5
         if current != status or mark != mark_of(email, old):
             raise invalid_token()
+        catalogue = store.snapshots.current().catalogue
+        users = recorder(transaction, catalogue, "system_users", user=user, caller=caller)
+        before = users.before([user])
         transaction.execute(statement("change_password"), (user, new))
         end_sessions(transaction, user)
-        note(transaction, "update", user=user, caller=caller)
+        users.changed(before)
 
     in_transaction(store, work)
 

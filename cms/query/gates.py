@@ -31,12 +31,15 @@ def gate(collection: Collection, keys: Sequence[str], rules: Sequence[Predicate]
     )
 
 
-def contents(collection: Collection, keys: Sequence[str]) -> Fragment:
-    """Print the question what items hold; each row is a key and the item as JSON. They are locked as by `gate`."""
+def contents(collection: Collection, keys: Sequence[str], *, masks: bool = True) -> Fragment:
+    """Print the question what items hold; each row is a key and the item as JSON. They are locked as by `gate`.
+
+    Secrets are masked, or left out without `masks`.
+    """
     return fill(
         "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0} FOR NO KEY UPDATE",
         name(collection.key.name),
-        whole_row(collection, masks=True),
+        whole_row(collection, masks=masks),
         name(collection.name),
         param(array(keys), f"{cast_of(collection.key)}[]"),
     )

@@ -65,6 +65,9 @@ INTERNAL_COLUMNS: frozenset[Place] = frozenset(
 )
 """Columns of listed collections that are neither shown nor set over the interface."""
 
+UNRECORDED: frozenset[Place] = frozenset({("system_users", "last_access")})
+"""Columns whose change alone is no change of the record: what a login leaves."""
+
 SPECIALS: Mapping[Place, tuple[str, ...]] = MappingProxyType(
     {
         ("system_users", "password"): ("hash", "conceal"),

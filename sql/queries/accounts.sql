@@ -65,7 +65,7 @@ WHERE "user" = ANY ($1::uuid[])
   AND id IS DISTINCT FROM $2::uuid;
 
 -- name: ensure_admin_role
--- The role of that name with admin_access, made when it is missing.
+-- The role of that name with admin_access, made when it is missing, and whether it was.
 WITH present AS (
     SELECT id
     FROM system_roles
@@ -80,9 +80,9 @@ made AS (
     WHERE NOT EXISTS (SELECT FROM present)
     RETURNING id
 )
-SELECT id::text FROM present
+SELECT id::text, FALSE FROM present
 UNION ALL
-SELECT id::text FROM made;
+SELECT id::text, TRUE FROM made;
 
 -- name: find_role
 -- A role by its id or its name.
@@ -146,32 +146,25 @@ WHERE lower(email) = lower($1::text)
   AND status = 'active'
   AND provider = 'default';
 
+-- name: find_invited
+-- Users of these addresses who are invited and have not come yet.
+SELECT id::text
+FROM system_users
+WHERE lower(email) IN (SELECT lower(email) FROM unnest($1::text[]) AS email)
+  AND status = 'invited'
+ORDER BY id
+FOR UPDATE;
+
 -- name: invite_users
 -- Users who are invited, or invited again with another role; those whose address belongs to an account are left out.
-WITH invited AS (
-    INSERT INTO system_users (email, role, status)
-    SELECT DISTINCT ON (lower(email)) email, $2::uuid, 'invited'
-    FROM unnest($1::text[]) AS email
-    ORDER BY lower(email)
-    ON CONFLICT (lower(email)) DO UPDATE
-    SET role = excluded.role
-    WHERE system_users.status = 'invited'
-    RETURNING id, email, password, xmax = 0 AS made
-),
-noted AS (
-    INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item)
-    SELECT
-        CASE WHEN made THEN 'create' ELSE 'update' END,
-        $3::uuid,
-        $4::text,
-        $5::text,
-        $6::text,
-        'system_users',
-        id::text
-    FROM invited
-)
-SELECT id::text, email, password
-FROM invited;
+INSERT INTO system_users (email, role, status)
+SELECT DISTINCT ON (lower(email)) email, $2::uuid, 'invited'
+FROM unnest($1::text[]) AS email
+ORDER BY lower(email)
+ON CONFLICT (lower(email)) DO UPDATE
+SET role = excluded.role
+WHERE system_users.status = 'invited'
+RETURNING id::text, email, password;
 
 -- name: find_registration
 -- Under which terms anybody may register, and which passwords are taken.
@@ -196,42 +189,42 @@ WHERE lower(email) = lower($1::text)
   AND status = 'draft'
   AND unverified;
 
+-- name: find_registered
+-- A registration whose link nobody has followed yet.
+SELECT id::text
+FROM system_users
+WHERE lower(email) = lower($1::text)
+  AND status = 'draft'
+  AND unverified
+FOR UPDATE;
+
 -- name: register_user
 -- Somebody who registers; who did so before without following the link begins again, and the older link dies.
--- Unless the password is the one from before ($10) nobody can say whose it is: then there is none, and the owner of
+-- Unless the password is the one from before ($7) nobody can say whose it is: then there is none, and the owner of
 -- the address asks for one by letter. Nothing where the address belongs to an account.
-WITH registered AS (
-    INSERT INTO system_users (email, password, first_name, last_name, role, status, unverified)
-    VALUES (
-        $1::text,
-        $2::text,
-        $3::text,
-        $4::text,
-        $5::uuid,
-        CASE WHEN $6::boolean THEN 'draft' ELSE 'active' END,
-        $6::boolean
-    )
-    ON CONFLICT (lower(email)) DO UPDATE
-    SET password = CASE
-            WHEN NOT $6::boolean OR system_users.password = $10::text THEN excluded.password
-        END,
-        email = excluded.email,
-        first_name = excluded.first_name,
-        last_name = excluded.last_name,
-        role = excluded.role,
-        status = excluded.status,
-        unverified = excluded.unverified
-    WHERE system_users.status = 'draft'
-      AND system_users.unverified
-    RETURNING id, email, password
-),
-noted AS (
-    INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item)
-    SELECT 'create', id, $7::text, $8::text, $9::text, 'system_users', id::text
-    FROM registered
+INSERT INTO system_users (email, password, first_name, last_name, role, status, unverified)
+VALUES (
+    $1::text,
+    $2::text,
+    $3::text,
+    $4::text,
+    $5::uuid,
+    CASE WHEN $6::boolean THEN 'draft' ELSE 'active' END,
+    $6::boolean
 )
-SELECT id::text, email, password
-FROM registered;
+ON CONFLICT (lower(email)) DO UPDATE
+SET password = CASE
+        WHEN NOT $6::boolean OR system_users.password = $7::text THEN excluded.password
+    END,
+    email = excluded.email,
+    first_name = excluded.first_name,
+    last_name = excluded.last_name,
+    role = excluded.role,
+    status = excluded.status,
+    unverified = excluded.unverified
+WHERE system_users.status = 'draft'
+  AND system_users.unverified
+RETURNING id::text, email, password;
 
 -- name: settle_registrations
 -- Accounts whose status an administrator has set: no link opens them any more, and nobody registers over them.

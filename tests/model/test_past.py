@@ -114,8 +114,12 @@ def test_the_history_shows_what_the_rights_on_its_items_show(
         whole = {path: records(stage.admin, path) for path in ("/activity", "/revisions")}
         for role in case.roles:
             give(connection, [*role, *HISTORY])
-            for path, found in whole.items():
-                expected = seen(world, role, found)
+            shown = {path: seen(world, role, found) for path, found in whole.items()}
+            listed = {revision["id"] for revision in shown["/revisions"]}
+            shown["/activity"] = [
+                {**act, "revisions": [key for key in act["revisions"] if key in listed]} for act in shown["/activity"]
+            ]
+            for path, expected in shown.items():
                 assert reads.comparable(records(caller, path)) == reads.comparable(expected), (path, role)
 
     compare()

@@ -1,0 +1,121 @@
+"""What happens to accounts elsewhere than under /users is in the history, and no secret with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from cms.auth import accounts
+from tests.members import new_role
+from tests.people import PASSWORD, Outbox, login, of_user, outbox, person
+from tests.things import Json, Stage
+
+
+@pytest.fixture
+def letters() -> Iterator[Outbox]:
+    with outbox() as found:
+        yield found
+
+
+def told(stage: Stage, email: str) -> list[Json]:
+    """Return what was done to a user's account, with the deltas of its revisions."""
+    asked = {
+        "filter[collection]": "system_users",
+        "filter[item]": str(of_user(stage, email, "id")),
+        "sort": "id",
+        "fields": "action,user,ip,revisions.delta,revisions.data",
+    }
+    acts: list[Json] = stage.admin.get("/activity", **asked).data
+    return acts
+
+
+def deltas(acts: list[Json]) -> list[tuple[str, list[Json]]]:
+    return [(act["action"], [revision["delta"] for revision in act["revisions"]]) for act in acts]
+
+
+def test_an_invitation_and_its_acceptance(stage: Stage, letters: Outbox) -> None:
+    first, second = new_role(stage), new_role(stage)
+    me = stage.admin.get("/users/me").data["id"]
+    for role in (first, second, second):
+        sent = {"email": ["ann@example.com", "amy@example.com"], "role": role}
+        assert stage.admin.post("/users/invite", sent).status == 204
+    made, changed, same = told(stage, "ann@example.com")
+    (revision,) = made["revisions"]
+    assert (made["action"], made["user"], made["ip"]) == ("create", me, "127.0.0.1")
+    assert revision["data"] == revision["delta"]
+    assert {"email": "ann@example.com", "role": first, "status": "invited"}.items() <= revision["data"].items()
+    assert deltas([changed, same]) == [("update", [{"role": second}]), ("update", [])]
+    token = [letter.data["url"].partition("token=")[2] for letter in letters.sent if letter.to == "ann@example.com"][-1]
+    accepting = {"token": token, "password": "my own words"}
+    assert stage.anonymous.post("/users/invite/accept", accepting).status == 204
+    accepted = told(stage, "ann@example.com")[-1]
+    assert accepted["user"] == str(of_user(stage, "ann@example.com", "id"))
+    assert deltas([accepted]) == [("update", [{"status": "active"}])]
+    assert len(told(stage, "amy@example.com")) == 3
+
+
+def test_a_registration_begun_twice_and_its_link(stage: Stage, letters: Outbox) -> None:
+    stage.execute("UPDATE system_settings SET public_registration = TRUE")
+    for name in ("Bea", "Beatrix"):
+        body = {"email": "bea@example.com", "password": PASSWORD, "first_name": name}
+        assert stage.anonymous.post("/users/register", body).status == 204
+    assert stage.anonymous.get("/users/register/verify-email", token=letters.token).status == 200
+    acts = told(stage, "bea@example.com")
+    assert deltas(acts)[1:] == [("update", [{"first_name": "Beatrix"}]), ("update", [{"status": "active"}])]
+    made = acts[0]["revisions"][0]["data"]
+    assert (acts[0]["action"], made["first_name"], made["status"]) == ("create", "Bea", "draft")
+    assert {act["user"] for act in acts} == {str(of_user(stage, "bea@example.com", "id"))}
+    again = {"email": "bea@example.com", "password": PASSWORD}
+    assert stage.anonymous.post("/users/register", again).status == 204
+    assert len(told(stage, "bea@example.com")) == 3
+
+
+def test_a_password_by_letter_is_an_act_without_a_revision(stage: Stage, letters: Outbox) -> None:
+    email = person(stage)
+    stage.anonymous.post("/auth/password/request", {"email": email})
+    sent = {"token": letters.token, "password": "quite another"}
+    assert stage.anonymous.post("/auth/password/reset", sent).status == 204
+    assert login(stage.anonymous, email, "quite another").status == 200
+    assert deltas(told(stage, email)) == [("update", []), ("login", [])]
+
+
+def test_too_many_failures_suspend_and_the_history_says_so(stage: Stage) -> None:
+    stage.execute("UPDATE system_settings SET auth_login_attempts = 2")
+    email = person(stage)
+    for _ in range(3):
+        login(stage.anonymous, email, "wrong")
+    (act,) = told(stage, email)
+    assert deltas([act]) == [("update", [{"status": "suspended"}])]
+    assert (act["user"], act["ip"]) == (None, "127.0.0.1")
+
+
+def test_accounts_of_the_command_line(stage: Stage) -> None:
+    user = accounts.create_user(stage.dsn, email="cli@example.com", password="secret-of-cli", role=None)
+    accounts.set_password(stage.dsn, email="cli@example.com", password="secret-again")
+    accounts.make_token(stage.dsn, email="cli@example.com")
+    acts = told(stage, "cli@example.com")
+    assert [act["user"] for act in acts] == [None] * 3
+    assert [action for action, _ in deltas(acts)] == ["create", "update", "update"]
+    assert [len(act["revisions"]) for act in acts] == [1, 0, 0]
+    assert acts[0]["revisions"][0]["data"]["id"] == user
+
+
+def test_the_first_admin_and_the_role(stage: Stage) -> None:
+    email = stage.admin.get("/users/me").data["email"]
+    first = told(stage, email)[0]
+    assert (first["action"], len(first["revisions"])) == ("create", 1)
+    role = stage.admin.get("/users/me").data["role"]
+    asked = {"filter[collection]": "system_roles", "filter[item]": role, "fields": "data"}
+    (revision,) = stage.admin.get("/revisions", **asked).data
+    assert (revision["data"]["name"], revision["data"]["admin_access"]) == ("Administrator", True)
+
+
+def test_no_secret_is_in_it(stage: Stage) -> None:
+    with psycopg.connect(stage.dsn) as connection:
+        rows = connection.execute("SELECT coalesce(string_agg(concat(data, delta), ' '), '') FROM system_revisions")
+        ((text,),) = rows.fetchall()
+    assert "argon2" not in text
+    for name in ('"password"', '"token"', '"tfa_secret"', '"auth_data"', '"failed_logins"'):
+        assert name not in text
