@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 from cms.errors import Problem, Refused, forbidden, invalid_payload
 from cms.query.ast import Filter
-from cms.query.walk import Link, arms_of, link_of
+from cms.query.walk import Link, link_of
 from cms.schema.model import Catalogue, Collection
-from cms.schema.payload import Entry, Reader, Values, invalid
+from cms.schema.payload import Entry, Reader, Values, fault_of_value, invalid
 from cms.schema.specials import AWAITED
 from cms.schema.types import MASK, Family
 
@@ -101,9 +101,10 @@ class ToOne:
 
 @dataclass(slots=True, eq=False)
 class Removal:
-    """An element of `delete`: a row that is to leave the list of `owner`."""
+    """An element of `delete`, as it was sent and as a key: a row that is to leave the list of `owner`."""
 
     owner: Draft
+    sent: object
     key: str
     place: Place
 
@@ -165,15 +166,6 @@ class Faults:
 
 Readers = Callable[[Collection, Expects], Reader]
 """What reads items of a collection for this caller."""
-
-
-def reader_of(catalogue: Catalogue, collection: Collection, names: frozenset[str] | None) -> Reader:
-    """Return what reads items of a collection for a caller who may name these fields; None is all of them."""
-
-    def relates(name: str) -> bool:
-        return bool(link_of(catalogue, collection, name) or arms_of(catalogue, collection, name))
-
-    return Reader(collection, relates, names=names)
 
 
 class Drafter:
@@ -272,6 +264,10 @@ class Drafter:
     def _attach_any(self, batch: Batch, draft: Draft, name: str, value: object) -> None:
         relation = self._catalogue.by_many[batch.collection.name, name]
         assert isinstance(value, Mapping)
+        if relation.one_collection_field in draft.refused:
+            if not self._reader(batch.collection, draft.expects).told:
+                raise forbidden()  # as for a collection that is hidden
+            return
         told = Untold(draft, name, str(relation.one_collection_field), value)
         draft.values[name] = AWAITED
         if draft.expects is Expects.ABSENT or told.told_by in draft.values:
@@ -350,12 +346,14 @@ class Drafter:
             draft.values[order] = str(number)
 
     def _removals(self, many: ToMany, owner: Draft, keys: list[object]) -> None:
-        for number, key in enumerate(keys):
+        collection = many.batch.collection
+        for number, sent in enumerate(keys):
             place = owner.place.below(many.name, "delete", number)
             try:
-                many.removals.append(Removal(owner, many.batch.collection.key.type.parse(key), place))
+                many.removals.append(Removal(owner, sent, collection.key.type.parse(sent), place))
             except ValueError as error:
-                self._wrong(many, place, str(error))
+                problem = fault_of_value(collection, collection.key.name, sent, error)
+                self.faults.add(replace(problem, extensions={**problem.extensions, "path": []}), place)
 
     def _wrong(self, many: ToMany, place: Place, reason: str) -> None:
         self.faults.add(invalid(reason, many.batch.collection.name), place)

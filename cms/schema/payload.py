@@ -37,18 +37,37 @@ class TooLong(ValueError):
     """A text with more characters than its column takes."""
 
 
+class NotAllowed(ValueError):
+    """A value that is none of those that its field may have."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        super().__init__(f"it must be one of {', '.join(allowed)}" if allowed else "there is nothing that it may be")
+        self.allowed = tuple(allowed)
+
+
+Choices = Mapping[str, Sequence[str]]
+"""Fields that take some words only, each with the words."""
+
+
 class Reader:
     """Reads items of one collection; what its fields need is found once for all of them, in whichever call they come.
 
-    `relates` tells whether a field leads to other items. `names` are the fields that may be named: any other is
-    hidden, whether it is there or not. None is all of them, for a caller who is told what is not there.
+    `relates` tells whether a field leads to other items; `choices` holds the words that fields may have. `names` are
+    the fields that may be named: any other is hidden, whether it is there or not. None is all of them, for a caller
+    who is told what is not there.
     """
 
     def __init__(
-        self, collection: Collection, relates: Callable[[str], bool], *, names: frozenset[str] | None = None
+        self,
+        collection: Collection,
+        relates: Callable[[str], bool],
+        *,
+        names: frozenset[str] | None = None,
+        choices: Choices = MappingProxyType({}),
     ) -> None:
         self._collection = collection
         self._relates = relates
+        self._choices = choices
         self._names = names
         self._converters: dict[str, Converter] = {}
 
@@ -94,6 +113,8 @@ class Reader:
 
     def _column_converter(self, name: str) -> ColumnConverter | None:
         one = self._converters.get(name) or self._converter(Entry(), name, None)
+        if name in self._choices:
+            return one and each_by(one)
         return column_converter(self._collection.fields[name], one) if name in self._converters and one else None
 
     def _converter(self, entry: Entry, name: str, value: object) -> Converter | None:
@@ -105,6 +126,8 @@ class Reader:
             entry.nested[name] = value
         elif fault := _unwritable(found, name, self._collection):
             entry.problems.append(fault)
+        elif found and name in self._choices:
+            return self._converters.setdefault(name, _choosing(converter(found), self._choices[name]))
         elif found and not found.secret:
             return self._converters.setdefault(name, converter(found))
         elif found and value != MASK:
@@ -155,6 +178,23 @@ def converter(found: Field) -> Converter:
     return convert
 
 
+def _choosing(convert: Converter, allowed: Sequence[str]) -> Converter:
+    words = frozenset(allowed)
+
+    def choose(value: object) -> str:
+        text = convert(value)
+        if text not in words:
+            raise NotAllowed(allowed)
+        return text
+
+    return choose
+
+
+def each_by(one: Converter) -> ColumnConverter:
+    """Return what makes of many values what a converter makes of each."""
+    return lambda values: [None if value is None else one(value) for value in values]
+
+
 def column_converter(found: Field, one: Converter) -> ColumnConverter:
     """Return what makes of many values what the field's converter makes of each; it raises ValueError without telling.
 
@@ -163,8 +203,7 @@ def column_converter(found: Field, one: Converter) -> ColumnConverter:
     kept = found.type_name != "hash" and "digest" not in found.special
     usual = _USUAL.get(found.type.parse) if kept else None
 
-    def each(values: Sequence[object]) -> Sequence[str | None]:
-        return [None if value is None else one(value) for value in values]
+    each = each_by(one)
 
     def convert(values: Sequence[object]) -> Sequence[str | None]:
         kinds = set(map(type, values))
@@ -224,7 +263,9 @@ def invalid(reason: str, collection: str, name: str | None = None) -> Problem:
 def fault_of_value(collection: Collection, name: str, value: object, error: ValueError) -> Problem:
     """Return the problem of a value that a field does not take; it repeats the value where that can be no secret."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
-    sent = {} if collection.holds_secrets else {"value": shown(value)}
+    sent: dict[str, object] = {} if collection.holds_secrets else {"value": shown(value)}
+    if isinstance(error, NotAllowed):
+        sent["allowed"] = list(error.allowed)
     if code is None:
         problem = invalid(str(error), collection.name, name)
         return replace(problem, extensions={**problem.extensions, **sent})

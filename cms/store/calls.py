@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from cms.access.guard import view_of, writable
 from cms.access.licence import Terms
+from cms.access.structure import speaks_of
 from cms.errors import Problem, Refused, invalid_payload, not_found
 from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
-from cms.query.drafts import Batch, Drafter, Expects, Faults, Place, reader_of
+from cms.query.drafts import Batch, Drafter, Expects, Faults, Place
 from cms.query.parse import PARAMETERS, Page, parse
+from cms.query.readers import reader_of
 from cms.schema.model import Collection
 from cms.schema.payload import Reader, invalid
 from cms.store import direct
@@ -84,7 +87,7 @@ class Call:
         def reader(collection: Collection, expects: Expects) -> Reader:
             def make() -> Reader:
                 names = licence.names(collection, _ACTIONS[expects])
-                return reader_of(snapshot.catalogue, collection, names)
+                return reader_of(snapshot.catalogue, collection, names, knows=partial(speaks_of, licence.policy))
 
             found: Reader = snapshot.kept.get(("reader", collection.name, expects, licence.policy), make)
             return found

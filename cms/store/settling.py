@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cms.errors import Problem
+from cms.errors import Problem, shown
 from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
 from cms.query.bind import Context, bound
 from cms.query.drafts import Batch, Draft, Drafter, Expects, Place, ToMany
@@ -62,7 +62,7 @@ class Settler:
                 draft.key = draft.values.pop(batch.key_field)
             elif draft.expects is Expects.PRESENT:
                 draft.new = False
-                self._not_there(batch.collection, draft.place, has_key=key is not None)
+                self._not_there(batch.collection, draft.place, draft.sent.get(batch.key_field))
 
     # To-many
 
@@ -98,7 +98,7 @@ class Settler:
         for removal in many.removals:
             holder = stored.get(removal.key, {}).get(many.link.far)
             if holder is None or holder != nears.get(removal.owner):
-                self._not_there(many.batch.collection, removal.place)
+                self._not_there(many.batch.collection, removal.place, removal.sent)
             elif removal.key in many.batch.keyed:
                 self._faults.add(invalid("it is there twice", many.batch.collection.name), removal.place)
             else:
@@ -128,13 +128,16 @@ class Settler:
         reason = f'they cannot be without "{far}": delete them, or set one_deselect_action to delete'
         self._faults.add(invalid(reason, collection.name), many.unlinked.drafts[0].place)
 
-    def _not_there(self, collection: Collection, place: Place, *, has_key: bool = True) -> None:
+    def _not_there(self, collection: Collection, place: Place, sent: object) -> None:
         """What is hidden, what is not there, and what is in another list look the same."""
-        if not has_key:
+        if sent is None:
             self._faults.add(invalid("it must hold its primary key", collection.name), place)
             return
         sentence = f'A key points to an item of "{collection.name}" that is not there, or not in this list.'
-        self._faults.add(Problem("INVALID_FOREIGN_KEY", sentence, {"collection": collection.name}), place)
+        extensions: dict[str, object] = {"collection": collection.name, "path": []}
+        if self._session.scene.actor.policy.admin:
+            extensions |= {"field": collection.primary_key, "value": shown(sent)}
+        self._faults.add(Problem("INVALID_FOREIGN_KEY", sentence, extensions), place)
 
     # Reads
 

@@ -234,10 +234,8 @@ def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> No
     }
 
 
-@pytest.mark.parametrize("kind", [None, "posts", "nowhere"])
-def test_many_to_any_without_a_fitting_collection_is_refused(admin: Client, kind: str | None) -> None:
-    section = {"item": {"title": "H"}, **({"kind": kind} if kind else {})}
-    told = refused(admin, "/items/posts", {"sections": [section]}, method="POST")
+def test_many_to_any_without_a_collection_is_refused(admin: Client) -> None:
+    told = refused(admin, "/items/posts", {"sections": [{"item": {"title": "H"}}]}, method="POST")
     assert told == [("INVALID_PAYLOAD", ["sections", 0, "item"])]
 
 

@@ -53,10 +53,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "paras": [{"body": "P1"}],
     "notes": [{"code": NOTE, "text": "N"}],
     "sections": [
-        {"article": 1, "item": item, "kind": kind, "sort": sort}
-        for sort, (item, kind) in enumerate(
-            [("2", "headings"), ("1", "paras"), (NOTE, "notes"), ("no key", "headings"), ("1", "elsewhere")]
-        )
+        {"article": 1, "item": item, "kind": kind, "sort": n}
+        for n, (item, kind) in enumerate([("2", "headings"), ("1", "paras"), (NOTE, "notes"), ("no key", "headings")])
     ],
 }
 
@@ -71,6 +69,7 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
             assert found.admin.post("/relations", body).status == 200
         for name, rows in ROWS.items():
             assert found.admin.post(f"/items/{name}", rows).status == 200
+        found.execute("INSERT INTO sections (article, item, kind, sort) VALUES (1, '1', 'elsewhere', 4)")
         yield found
 
 

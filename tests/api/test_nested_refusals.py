@@ -1,0 +1,65 @@
+"""Collections that many-to-any does not lead to, and keys that are in no list (decisions, sections 2 and 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from cms.config import Config
+from tests.api.nesting import make_relations
+from tests.client import Client
+from tests.members import may, member
+from tests.things import Json, Stage, staged
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as found:
+        make_relations(found.admin)
+        yield found
+
+
+@pytest.mark.parametrize("kind", ["posts", "nowhere", ""])
+@pytest.mark.parametrize("section", [{"item": {"title": "H"}}, {"item": "1"}, {}])
+def test_a_collection_that_many_to_any_does_not_lead_to_is_refused(admin: Client, kind: str, section: Json) -> None:
+    body = {**section, "kind": kind}
+    for method, path, sent, place in (
+        ("POST", "/items/posts", {"sections": [body]}, ["sections", 0, "kind"]),
+        ("POST", "/items/sections", body, ["kind"]),
+        ("POST", "/items/sections", [{"kind": "notes"}, {"kind": kind}], ["kind"]),
+        ("PATCH", f"/items/sections/{make_section(admin)}", body, ["kind"]),
+    ):
+        (error,) = admin.send(method, path, sent).errors
+        assert (error["code"], error["path"], error["value"]) == ("INVALID_PAYLOAD", place, kind)
+        assert error["allowed"] == ["headings", "notes"]
+        assert "headings, notes" in error["message"]
+
+
+def make_section(admin: Client) -> int:
+    key: int = admin.post("/items/sections", {"kind": "notes"}).data["id"]
+    return key
+
+
+def test_others_are_told_of_the_collections_that_they_know_only(stage: Stage, admin: Client) -> None:
+    rights = [may("sections", action="create"), may("sections"), may("headings")]
+    caller = member(stage, *rights)
+    assert caller.post("/items/sections", {"kind": "headings", "item": "1"}).status == 200
+    answers = [caller.post("/items/sections", {"kind": kind, "item": "1"}) for kind in ("notes", "xotes")]
+    assert [answer.errors[0]["allowed"] for answer in answers] == [["headings"], ["headings"]]
+    assert answers[0].text == answers[1].text.replace("xotes", "notes")
+
+
+def test_a_key_that_is_in_no_list_is_told(admin: Client) -> None:
+    made = admin.post("/items/posts", {}).data["id"]
+    for word in ("delete", "update"):
+        (error,) = admin.patch(f"/items/posts/{made}", {"comments": {word: [999]}}).errors
+        assert (error["code"], error["collection"], error["field"], error["value"]) == (
+            "INVALID_FOREIGN_KEY",
+            "comments",
+            "id",
+            999,
+        )
+        assert error["path"] == ["comments", word, 0]
+    (error,) = admin.patch(f"/items/posts/{made}", {"comments": {"delete": ["x"]}}).errors
+    assert (error["field"], error["value"], error["path"]) == ("id", "x", ["comments", "delete", 0])
