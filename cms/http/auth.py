@@ -100,7 +100,8 @@ class Me:
         """Change the own account, as far as the caller may change users."""
         payload, identity = body(request, most=self._most), request.context.identity
         ask, key = ("system_users", request.query_string), user_of(self._store, identity)
-        send_written(response, update_one(self._store, identity, ask, key=key, payload=payload))
+        if_match = request.get_header("If-Match")
+        send_written(response, update_one(self._store, identity, ask, key=key, payload=payload, if_match=if_match))
 
 
 def _mode(payload: Mapping[str, object]) -> Mode | None:

@@ -6,7 +6,7 @@ import falcon
 
 from cms.http.items import params_of, send_found, send_list
 from cms.http.media import fields, once_of, send_written
-from cms.http.tags import send_body, send_one
+from cms.http.tags import send_one
 from cms.store import comments, history
 from cms.store.reads import Ask, read_one
 from cms.store.store import Store
@@ -52,7 +52,7 @@ class ItemRevisions:
 
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         ask = collection, request.query_string
-        send_body(request, response, history.read_revisions(self._store, request.context.identity, ask, key=key))
+        send_one(request, response, history.read_revisions(self._store, request.context.identity, ask, key=key))
 
 
 class ItemRevision:

@@ -9,7 +9,7 @@ import falcon
 
 from cms.errors import invalid_payload
 from cms.http.media import body, fields, once_of, send_written
-from cms.http.tags import send_body, send_one
+from cms.http.tags import send_one
 from cms.query.brackets import nested
 from cms.store import writes
 from cms.store.batches import run_batch
@@ -49,7 +49,9 @@ class Items(_Rows):
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
         payload, ask = body(request, most=self._most), (collection or self._of, request.query_string)
-        send_written(response, writes.update_many(self._store, request.context.identity, ask, payload))
+        if_match = request.get_header("If-Match")
+        found = writes.update_many(self._store, request.context.identity, ask, payload, if_match=if_match)
+        send_written(response, found)
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
         payload = body(request, most=self._most)
@@ -74,7 +76,7 @@ def send_list(store: Store, request: falcon.Request, response: falcon.Response, 
     if form:
         send_file(response, export(store, request.context.identity, ask, form=form))
     else:
-        send_body(request, response, read_list(store, request.context.identity, ask))
+        send_one(request, response, read_list(store, request.context.identity, ask))
 
 
 def send_found(store: Store, request: falcon.Request, response: falcon.Response, ask: Ask) -> None:
@@ -83,7 +85,7 @@ def send_found(store: Store, request: falcon.Request, response: falcon.Response,
     if form:
         send_file(response, export(store, request.context.identity, ask, form=form))
     else:
-        response.data = read_list(store, request.context.identity, ask)
+        response.data = read_list(store, request.context.identity, ask).body
 
 
 def params_of(request: falcon.Request, most: int) -> dict[str, object]:

@@ -20,7 +20,7 @@ REVISIONS = "system_revisions"
 _STAMPED = frozenset(f"{kind}-{moment}" for kind in ("date", "user", "role") for moment in ("created", "updated"))
 
 
-def read_revisions(store: Store, identity: Identity, ask: tuple[str, str], *, key: str) -> bytes:
+def read_revisions(store: Store, identity: Identity, ask: tuple[str, str], *, key: str) -> Answer:
     """Return the revisions of an item, those of one that is gone as well, as the query string asks."""
     return read_list(store, identity, _of_item(store, identity, ask, key=key))
 

@@ -38,14 +38,29 @@ class Ask:
     only: tuple[tuple[str, str], ...] = ()
 
 
-def read_list(store: Store, identity: Identity, ask: Ask) -> bytes:
-    """Return the answer of a list read, or of a singleton's one object, as JSON (decisions, sections 1 and 5)."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The body of an answer, and the version of the row that it shows: None for lists, and for rows of views."""
 
-    def work(scene: Scene) -> bytes:
-        found, literals = prepared(store, scene, ask)
+    body: bytes
+    version: str | None = None
+
+
+NO_ROW = "no row"
+"""The version of a singleton that has no row yet."""
+
+
+def read_list(store: Store, identity: Identity, ask: Ask) -> Answer:
+    """Return the answer of a list read, or of a singleton's one object (decisions, sections 1 and 5)."""
+
+    def work(scene: Scene) -> Answer:
+        found, literals = prepared(store, scene, ask, versioned=True)
         rows = _fetch(store, scene, found, literals)
         meta = {"meta": found.meta(rows)} if found.counts else {}
-        return jsontext.dumps({"data": shown(scene, ask.collection, found, rows), **meta})
+        data, version = shown(scene, ask.collection, found, rows), None
+        if isinstance(data, dict) and VERSION in data:
+            version = data.pop(VERSION) or NO_ROW
+        return Answer(jsontext.dumps({"data": data, **meta}), version)
 
     return store.reading(identity, work)
 
@@ -56,14 +71,6 @@ def shown(scene: Scene, name: str, found: Statement, rows: list[Any]) -> object:
     if _is_singleton(scene, name) and not found.grouped:
         return items[0] if items else defaults(found)
     return items
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The body of the answer of one item, and the version of its row: None where rows have none, as in views."""
-
-    body: bytes
-    version: str | None
 
 
 def read_one(store: Store, identity: Identity, ask: Ask, *, key: str) -> Answer:
@@ -117,7 +124,7 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     except Refused as refused:
         if query_string or refused.problems[0].code not in ("FORBIDDEN", "NOT_FOUND"):
             raise
-        return Answer(jsontext.dumps({"data": {"id": user_of(store, identity)}}), None)
+        return Answer(jsontext.dumps({"data": {"id": user_of(store, identity)}}))
 
 
 def user_of(store: Store, identity: Identity) -> str:
@@ -179,24 +186,35 @@ def by_key(query: Query, slot: Slot) -> Query:
 
 def _with_version(query: Query, scene: Scene, name: str) -> Query:
     collection = scene.snapshot.catalogue.collections[name]
-    if collection.kind is not Kind.TABLE:
+    if collection.kind is not Kind.TABLE or collection.primary_key is None:
         return query
     return replace(query, picks=(*query.picks, Pick(VERSION, Name(str(collection.primary_key)))))
 
 
-def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False, below: Page | None = None) -> Plan:
+def prepared(
+    store: Store,
+    scene: Scene,
+    ask: Ask,
+    *,
+    keyed: bool = False,
+    versioned: bool = False,
+    below: Page | None = None,
+) -> Plan:
     """Return the statement and literals of an ask; a query string that differs in operands only is not even parsed.
 
-    `below` is the page of the lists in the items, when it is not the store's.
+    One item by its key comes with its version, and so does a singleton's where it is asked for. `below` is the page of
+    the lists in the items, when it is not the store's.
     """
 
     def make(params: Mapping[str, object]) -> Plan:
         said = _narrowed(parse(params, store.page, below=below), ask.only)
-        if not keyed and _is_singleton(scene, ask.collection):
-            said = _only_row(said)
         query = said.query
         if keyed:
             query = _with_version(by_key(query, Slot(len(said.literals))), scene, ask.collection)
+        elif _is_singleton(scene, ask.collection):
+            query = replace(query, window=ONE_ROW)  # it is one item, whatever page was asked for
+            if versioned and not (query.aggregates or query.groups):
+                query = _with_version(query, scene, ask.collection)
         return statement_for(store, scene, ask.collection, query, below=below), said.literals
 
     if ask.params is not None:
@@ -204,7 +222,7 @@ def prepared(store: Store, scene: Scene, ask: Ask, *, keyed: bool = False, below
     if ask.only:
         return make(nested(ask.query_string))
     shape = shape_of(ask.query_string)
-    key = (ask.collection, shape.text, keyed, below, scene.actor.policy)
+    key = (ask.collection, shape.text, keyed, versioned, below, scene.actor.policy)
     try:
         found, literals = scene.snapshot.said.get(key, lambda: make(shape.params()))
     except Refused:
@@ -222,11 +240,6 @@ def _narrowed(said: Said, only: Sequence[tuple[str, str]]) -> Said:
     tests = tuple(At(Name(name), Test("_eq", (slot,))) for (name, _), slot in zip(only, slots, strict=True))
     query = replace(said.query, within=And(tests))
     return Said(query, (*said.literals, *(value for _, value in only)))
-
-
-def _only_row(said: Said) -> Said:
-    """A singleton is one item, whatever page was asked for."""
-    return replace(said, query=replace(said.query, window=ONE_ROW))
 
 
 def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object, ...]) -> list[Any]:

@@ -32,7 +32,7 @@ from cms.store.calls import (
     plan_singleton,
 )
 from cms.store.database import Transaction
-from cms.store.matching import check_match
+from cms.store.matching import check_match, check_singleton
 from cms.store.once import Once
 from cms.store.reads import parse_key
 from cms.store.store import Identity, Job, Scene, Store
@@ -91,15 +91,17 @@ def restore(
     return _call(store, identity, ask, plan, aim=RESTORE, once=once)
 
 
-def update_many(store: Store, identity: Identity, ask: tuple[str, str], payload: object) -> bytes | None:
+def update_many(
+    store: Store, identity: Identity, ask: tuple[str, str], payload: object, *, if_match: str | None = None
+) -> bytes | None:
     """Change items by an array of objects with their keys, by `keys` and `data`, or by `query` and `data`.
 
-    On a singleton the payload is the object itself, which is made when it is not there.
+    On a singleton the payload is the object itself, which is made when it is not there; `if_match` is of singletons.
     """
 
     def plan(call: Call) -> Job[bytes | None]:
         if call.collection.singleton:
-            return _shown(plan_singleton(call, payload), single=True)
+            return _shown(_singleton(call, payload, if_match), single=True)
         if isinstance(payload, list):
             return _shown(plan_each(call, payload), single=False)
         if not isinstance(payload, Mapping) or "data" not in payload:
@@ -152,6 +154,17 @@ def _shown(job: Job[Written], *, single: bool) -> Job[bytes | None]:
 
     at_once = job.at_once
     return Job(lambda transaction: show(job.within(transaction)), at_once and (lambda: show(at_once())))
+
+
+def _singleton(call: Call, payload: object, if_match: str | None) -> Job[Written]:
+    """Change the one item of a singleton while it is the one that an If-Match header names."""
+    job = plan_singleton(call, payload)
+
+    def within(transaction: Transaction) -> Written:
+        check_singleton(call.store, transaction, call.scene, call.collection, if_match=if_match)
+        return job.within(transaction)
+
+    return Job(within)
 
 
 def _matched(call: Call, job: Job[T], *, key: str, if_match: str | None) -> Job[T]:

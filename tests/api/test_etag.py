@@ -114,3 +114,61 @@ def test_of_fifty_editors_with_the_same_tag_one_wins(make_client: Callable[..., 
             assert Counter(answer.status for answer in answers) == {200: 1, 412: EDITORS - 1}
             won = next(answer for answer in answers if answer.status == 200)
             assert apps[0].get(f"{found.path}/1").data == won.data
+
+
+@pytest.fixture
+def site(admin: Client) -> Table:
+    return table(admin, field("title", "string", default_value="new"), field("other", "string"), singleton=True)
+
+
+def change(api: Client, path: str, body: dict[str, object], if_match: str) -> Answer:
+    return api.send("PATCH", path, body, **{"If-Match": if_match})
+
+
+def test_a_singleton_has_a_version_before_it_has_a_row(site: Table) -> None:
+    unmade = tag(site.api, site.path)
+    assert change(site.api, site.path, {"title": "mine"}, '"x-y"').status == 412
+    assert change(site.api, site.path, {"title": "mine"}, unmade).status == 200
+    late = change(site.api, site.path, {"title": "theirs"}, unmade)
+    assert (late.status, late.codes) == (412, ["PRECONDITION_FAILED"])
+    assert site.get(fields="title").data == {"title": "mine"}
+    whole, part = (tag(site.api, f"{site.path}{query}") for query in ("", "?fields=title"))
+    assert whole.split("-")[0] == part.split("-")[0] != unmade.split("-")[0]
+    assert change(site.api, site.path, {"other": "x"}, part).status == 200
+    assert change(site.api, site.path, {"other": "y"}, part).status == 412
+    assert change(site.api, site.path, {"other": "z"}, "*").status == 200
+
+
+def test_the_version_of_a_singleton_is_shown_nowhere(site: Table) -> None:
+    site.api.patch(site.path, {"title": "a"})
+    for query in ("", "?fields=*", "?fields=title", "?meta=*", "?export=json"):
+        assert "version" not in site.api.get(f"{site.path}{query}").text.lower()
+    assert site.api.search(site.path, {"fields": ["title"]}).data == {"title": "a"}
+    assert site.ask("aggregate[count]=*").data == [{"count": 1}]
+    assert "-" not in tag(site.api, f"{site.path}?aggregate[count]=*")
+
+
+@pytest.mark.parametrize("path", ["/settings", "/users/me"])
+def test_settings_and_the_own_account_are_changed_by_who_has_seen_them(admin: Client, path: str) -> None:
+    name = "project_name" if path == "/settings" else "title"
+    seen = tag(admin, f"{path}?fields={name}")
+    assert admin.send("GET", f"{path}?fields={name}", **{"If-None-Match": seen}).status == 304
+    assert change(admin, path, {name: "mine"}, seen).status == 200
+    late = change(admin, path, {name: "theirs"}, seen)
+    assert (late.status, late.codes) == (412, ["PRECONDITION_FAILED"])
+    assert admin.get(f"{path}?fields={name}").data == {name: "mine"}
+    assert admin.send("GET", f"{path}?fields={name}", **{"If-None-Match": seen}).status == 200
+    assert change(admin, path, {name: "again"}, tag(admin, path)).status == 200
+
+
+def test_of_editors_who_make_a_singleton_at_once_one_wins(make_client: Callable[..., Client], admin_token: str) -> None:
+    api = make_client(database_pool_size=10).bearing(admin_token)
+    found = table(api, field("title", "string"), singleton=True)
+    unmade, start = tag(api, found.path), Barrier(10)
+
+    def edit(number: int) -> int:
+        start.wait()
+        return change(api, found.path, {"title": str(number)}, unmade).status
+
+    with ThreadPoolExecutor(10) as threads:
+        assert Counter(threads.map(edit, range(10))) == {200: 1, 412: 9}
