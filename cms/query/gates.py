@@ -26,7 +26,7 @@ def gate(collection: Collection, keys: Sequence[str], rules: Sequence[Predicate]
         commas([fill("t0.{0}::text", name(key.name)), *answers]),
         name(collection.name),
         name(key.name),
-        param(list(keys), f"{key.type.cast}[]"),
+        param(list(keys), f"{cast_of(key)}[]"),
         text(" FOR UPDATE") if lock else EMPTY,
     )
 

@@ -43,7 +43,7 @@ def _has_alternatives(said: Predicate) -> bool:
 def _is_kept(collection: Collection, name: str) -> bool:
     found = collection.fields[name]
     column = found.column
-    if column is None or found.type.family not in _KEPT_AS_THEY_ARE or found.type_name == "unknown":
+    if column is None or found.type.family not in _KEPT_AS_THEY_ARE or found.is_text_form:
         return False
     written = found.type.family is Family.JSON and column.base_type not in _JSON_COLUMNS
     return not (found.secret or found.is_switch or written)

@@ -98,5 +98,5 @@ def delta_of(fields: list[Field]) -> Fragment:
 
 def _compared(found: Field, column: str | None = None) -> Fragment:
     """Types without an equality of their own are compared as text."""
-    plain = found.type_name != "unknown" and found.type.family not in (Family.JSON, Family.GEOMETRY)
+    plain = not found.is_text_form and found.type.family not in (Family.JSON, Family.GEOMETRY)
     return text((column or f"t0.{quoted(found.name)}") + ("" if plain else "::text"))

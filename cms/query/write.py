@@ -279,12 +279,12 @@ def _next(placed: Field) -> Fragment:
 
 def _array_type(found: Field) -> str:
     """The type of the array's elements: text where the column's own type has no plain array."""
-    return "text" if found.type_name == "unknown" or found.type.cast == "json" else found.type.cast
+    return "text" if found.is_text_form or found.type.cast == "json" else found.type.cast
 
 
 def cast_of(key: Field) -> str:
     """Return what a key is cast to."""
-    return key.column.data_type if key.type_name == "unknown" and key.column else _array_type(key)
+    return key.column.cast if key.is_text_form and key.column else _array_type(key)
 
 
 def _cell(found: Field, column: str) -> Fragment:
@@ -293,8 +293,8 @@ def _cell(found: Field, column: str) -> Fragment:
         return text(f"ST_GeomFromGeoJSON({column})")
     if found.is_switch:
         return text(f"{column}::integer::{found.column.data_type}")
-    if (_array_type(found) == "text" and found.type.cast != "text") or found.type_name == "unknown":
-        return text(f"{column}::{found.column.data_type}")
+    if (_array_type(found) == "text" and found.type.cast != "text") or found.is_text_form:
+        return text(f"{column}::{found.column.cast or found.type.cast}")
     return text(column)
 
 

@@ -26,6 +26,8 @@ SYSTEM_PREFIX = "system_"
 QUEUE_PREFIX = "procrastinate_"
 ALIAS_SPECIALS = frozenset({"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"})
 _NULL = re.compile(r"NULL(?:::[\w \".,()\[\]]+)?")
+_UNLISTED = frozenset({"json", "jsonb", "bytea", "box", "geometry", "geography"})
+"""Types whose arrays are read and written as text: their elements hold lists, or are written in another way."""
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
@@ -123,7 +125,15 @@ def _column(row: Row) -> Column:
         generated=row["generated"],
         auto_increment=row["auto_increment"],
         comment=row["comment"],
+        cast=row["cast"],
+        choices=tuple(row["choices"]) if row["choices"] else None,
+        element=_element(row["element"]),
     )
+
+
+def _element(base_type: str | None) -> str | None:
+    """Return the type of an array's elements, where their JSON is what a client would write."""
+    return None if base_type is None or base_type in _UNLISTED else base_type
 
 
 def _default(expression: str | None) -> str | None:
@@ -191,12 +201,18 @@ def _fields(collection: str, columns: Mapping[str, Column], metas: list[Row]) ->
     for name, column in columns.items():
         meta = by_name.get(name)
         special = tuple((meta or {}).get("special") or ())
-        type_name = type_of(column.base_type, column.data_type, special)
+        type_name = _type_name(column, special)
         yield Field(collection, name, type_name, special, column, meta)
     for name, row in by_name.items():
         special = tuple(row.get("special") or ())
         if name not in columns and ALIAS_SPECIALS.intersection(special):
             yield Field(collection, name, "alias", special, None, row)
+
+
+def _type_name(column: Column, special: tuple[str, ...]) -> str:
+    if column.choices:
+        return "string"
+    return "json" if column.element else type_of(column.base_type, column.data_type, special)
 
 
 # Relations

@@ -39,6 +39,8 @@ def default_of(field: Field, column: Column) -> object:
     if field.type.family is Family.MOMENT and expression.lower() in _NOW_WORDS:
         return "now()"
     literal = _literal(expression)
+    if field.is_list:
+        return [] if literal == "{}" else expression
     return expression if literal is None else _typed(literal, field.type_name)
 
 

@@ -33,6 +33,12 @@ class Column:
     primary_key: bool = False
     foreign_table: str | None = None
     foreign_column: str | None = None
+    cast: str = ""
+    """The type without its domain and its length: a cast to those would cut a value, or fill it up, without a word."""
+    choices: tuple[str, ...] | None = None
+    """The values of an enum type."""
+    element: str | None = None
+    """The type of the elements, where it is an array of a type that lists are made of."""
 
     @property
     def fills_itself(self) -> bool:
@@ -58,9 +64,35 @@ class Field:
     @property
     def value(self) -> str:
         """The template of SQL that makes of its column a value of its type."""
-        if self.type_name == "unknown":
-            return "{0}::text"
+        if self.is_list:
+            return "to_json({0})"
+        if self.is_text_form:
+            return "abbrev({0})" if self.is_address else "{0}::text"
         return "({0} <> 0)" if self.is_switch else "{0}"
+
+    @property
+    def is_text_form(self) -> bool:
+        """Whether what is read and written is the text of a type that PostgreSQL alone knows."""
+        return self.type_name == "unknown" or bool(self.choices)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The values that an enum type takes; none for any other type."""
+        return (self.column and self.column.choices) or ()
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its column is an array."""
+        return self.column is not None and self.column.element is not None
+
+    @property
+    def is_address(self) -> bool:
+        """Whether it holds an address, whose text as PostgreSQL casts it has a mask that nobody wrote.
+
+        Keys are named by that text, and what points to them has to hold the same.
+        """
+        column = self.column
+        return bool(column and column.base_type == "inet" and not column.primary_key and not column.foreign_table)
 
     @property
     def is_switch(self) -> bool:

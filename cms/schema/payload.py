@@ -14,6 +14,7 @@ from cms import passwords
 from cms.digits import TooManyDigits
 from cms.errors import Problem, forbidden, shown
 from cms.schema.bounds import bounded, holds
+from cms.schema.lists import parse_list
 from cms.schema.model import Collection, Field
 from cms.schema.types import MASK, OutOfRange, parse_integer, parse_text
 
@@ -159,6 +160,10 @@ def converter(found: Field) -> Converter:
     """Return what makes of a value the text that the field's column takes; it raises ValueError with a reason."""
     parse, column = found.type.parse, found.column
     assert column
+    if column.element:
+        return parse_list(column)
+    if column.choices:
+        return _choosing(parse, column.choices)
     most, has_bounds = column.max_length, bounded(column) and not found.is_switch
     if found.type_name == "hash":
         parse = _hashed(parse)
@@ -200,7 +205,7 @@ def column_converter(found: Field, one: Converter) -> ColumnConverter:
 
     Of values that are all of the most usual kind, the converter tries only those that are no good if any of them is.
     """
-    kept = found.type_name != "hash" and "digest" not in found.special
+    kept = found.type_name != "hash" and "digest" not in found.special and not found.is_text_form
     usual = _USUAL.get(found.type.parse) if kept else None
 
     each = each_by(one)

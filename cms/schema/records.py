@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cms.schema.build import is_system
 from cms.schema.defaults import default_of
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
@@ -54,12 +56,22 @@ def field_record(field: Field) -> Record:
 
 def _field_meta(field: Field) -> Record | None:
     system = is_system(field.collection)
-    if field.meta is None and not system:
+    if field.meta is None and not system and not field.choices:
         return None
-    said = field.meta or {}
+    said = {**(field.meta or {}), **_offered(field)}
     known = {key: said.get(key, _UNSAID.get(key)) for key in FIELD_META}
     place = {"id": said.get("id"), "collection": field.collection, "field": field.name}
     return {**place, **known} | ({"system": True} if system else {})
+
+
+def _offered(field: Field) -> Record:
+    """Return what a field of an enum type offers its values by, unless its record offers others."""
+    said = field.meta or {}
+    options = said.get("options") or {}
+    if not field.choices or not isinstance(options, Mapping) or options.get("choices"):
+        return {}
+    choices = [{"text": value, "value": value} for value in field.choices]
+    return {"interface": said.get("interface") or "select-dropdown", "options": {**options, "choices": choices}}
 
 
 def _column_record(field: Field, column: Column) -> Record:

@@ -114,7 +114,7 @@ def keep_search_indexes(transaction: Transaction, collection: Collection, extens
     """
     if collection.kind is not Kind.TABLE:
         return
-    wanted = {field.name: field for field in collection.columns if field.searched and field.type_name != "unknown"}
+    wanted = {field.name: field for field in collection.columns if field.searched and not field.is_text_form}
     if not (collection.meta and collection.meta.get("searchable")):
         wanted = {}
     present: dict[str, str] = dict(transaction.execute(statement("search_indexes"), (collection.name,)))

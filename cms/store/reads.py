@@ -18,6 +18,7 @@ from cms.query.shapes import shape_of
 from cms.query.statement import Statement, finish
 from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field, Kind
+from cms.schema.payload import converter
 from cms.schema.types import MASK
 from cms.store.snapshot import Plan
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version
@@ -147,7 +148,8 @@ def parse_key(collection: Collection, key: object) -> str:
     """Return a key as its type writes it; one that its type cannot hold belongs to no item."""
     assert collection.primary_key
     try:
-        return collection.fields[collection.primary_key].type.parse(key)
+        field = collection.key
+        return (converter(field) if field.is_text_form else field.type.parse)(key)
     except ValueError:
         raise not_found() from None
 

@@ -1,6 +1,6 @@
 -- name: load_catalogue
 -- Everything that the model of collections, fields and relations is made of, at one moment and in one round trip.
-WITH tables AS (
+WITH RECURSIVE tables AS (
     SELECT
         class.oid,
         class.relname AS name,
@@ -30,34 +30,81 @@ WITH tables AS (
             AND pg_depend.deptype = 'e'
       )
 ),
+domains AS (  -- a domain may be over another one
+    SELECT
+        oid AS domain,
+        typbasetype AS base,
+        typtypmod AS modifier,
+        typnotnull AS not_null,
+        typdefault AS default_value
+    FROM pg_type
+    WHERE typtype = 'd'
+    UNION ALL
+    SELECT
+        domains.domain,
+        type.typbasetype,
+        type.typtypmod,
+        domains.not_null OR type.typnotnull,
+        coalesce(domains.default_value, type.typdefault)
+    FROM domains
+    JOIN pg_type AS type ON type.oid = domains.base
+    WHERE type.typtype = 'd'
+),
+types AS (  -- what values of a type are in the end, with the elements of arrays of simple types
+    SELECT
+        whole.oid,
+        type.oid AS base,
+        type.typname AS name,
+        domains.modifier,
+        coalesce(domains.not_null, FALSE) AS not_null,
+        domains.default_value,
+        type.typtype = 'e' AS is_enum,
+        simple.typname AS element
+    FROM pg_type AS whole
+    LEFT JOIN (domains JOIN pg_type AS last ON last.oid = domains.base AND last.typtype <> 'd')
+        ON domains.domain = whole.oid
+    JOIN pg_type AS type ON type.oid = coalesce(domains.base, whole.oid)
+    LEFT JOIN pg_type AS element ON element.oid = type.typelem AND element.typarray = type.oid
+    LEFT JOIN (domains AS inside JOIN pg_type AS base ON base.oid = inside.base AND base.typtype <> 'd')
+        ON inside.domain = element.oid
+    LEFT JOIN pg_type AS simple
+        ON simple.oid = coalesce(inside.base, element.oid) AND simple.typtype IN ('b', 'e', 'r', 'm')
+       AND simple.typelem = 0
+),
 columns AS (
     SELECT
         tables.name AS table_name,
         attribute.attname AS name,
         format_type(attribute.atttypid, attribute.atttypmod) AS data_type,
-        type.typname AS base_type,
-        pg_get_expr(definition.adbin, definition.adrelid) AS default_value,
-        CASE WHEN type.typname IN ('varchar', 'bpchar') AND attribute.atttypmod > 4
-            THEN attribute.atttypmod - 4
+        format_type(types.base, -1) AS cast,
+        types.name AS base_type,
+        coalesce(pg_get_expr(definition.adbin, definition.adrelid), types.default_value) AS default_value,
+        CASE WHEN types.name IN ('varchar', 'bpchar') AND size.modifier > 4
+            THEN size.modifier - 4
         END AS max_length,
-        CASE WHEN type.typname = 'numeric' AND attribute.atttypmod > 4
-            THEN ((attribute.atttypmod - 4) >> 16) & 65535
+        CASE WHEN types.name = 'numeric' AND size.modifier > 4
+            THEN ((size.modifier - 4) >> 16) & 65535
         END AS precision,
-        CASE WHEN type.typname = 'numeric' AND attribute.atttypmod > 4
-            THEN (attribute.atttypmod - 4) & 2047
+        CASE WHEN types.name = 'numeric' AND size.modifier > 4
+            THEN (size.modifier - 4) & 2047
         END AS scale,
-        NOT attribute.attnotnull AS nullable,
+        NOT (attribute.attnotnull OR types.not_null) AS nullable,
         attribute.attgenerated <> '' OR attribute.attidentity = 'a' AS generated,
         attribute.attidentity <> ''
             OR coalesce(
                 pg_get_expr(definition.adbin, definition.adrelid) ~ '^nextval\(''([^'']|'''')+''::regclass\)$', FALSE
             )
             AS auto_increment,
+        CASE WHEN types.is_enum
+            THEN ARRAY(SELECT enumlabel FROM pg_enum WHERE enumtypid = types.base ORDER BY enumsortorder)
+        END AS choices,
+        types.element,
         col_description(tables.oid, attribute.attnum) AS comment,
         attribute.attnum AS position
     FROM tables
     JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid
-    JOIN pg_type AS type ON type.oid = attribute.atttypid
+    JOIN types ON types.oid = attribute.atttypid
+    CROSS JOIN LATERAL (SELECT coalesce(types.modifier, attribute.atttypmod)) AS size (modifier)
     LEFT JOIN pg_attrdef AS definition
         ON definition.adrelid = attribute.attrelid AND definition.adnum = attribute.attnum
     WHERE attribute.attnum > 0

@@ -1,0 +1,51 @@
+"""Columns that are arrays of simple types: read and written as JSON lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from cms.schema.bounds import bounded, holds
+from cms.schema.model import Column
+from cms.schema.types import TYPES, OutOfRange, Type, type_of
+
+Parse = Callable[[object], str]
+
+
+def parse_list(column: Column) -> Parse:
+    """Return what makes of a list PostgreSQL's text of an array; it raises ValueError with a reason."""
+    element = _element_of(column)
+
+    def parse(value: object) -> str:
+        if not isinstance(value, list):
+            raise ValueError("it must be a list")
+        return "{" + ",".join(_written(item, element) for item in value) + "}"
+
+    return parse
+
+
+def _element_of(column: Column) -> Parse:
+    """Return what parses one element, as a column of its type would take it."""
+    single = replace(column, base_type=str(column.element), precision=None, scale=None)
+    kind: Type = TYPES[type_of(single.base_type, single.data_type, ())]
+    has_bounds = bounded(single)
+
+    def parse(value: object) -> str:
+        text = kind.parse(value)
+        if has_bounds and not holds(single, text):
+            raise OutOfRange("an element is out of range")
+        return text
+
+    return parse
+
+
+def _written(item: object, element: Parse) -> str:
+    """Print an element; a list in it is a further dimension, which PostgreSQL keeps only where it holds something."""
+    if item is None:
+        return "NULL"
+    if item == []:
+        raise ValueError("a list in it must not be empty")
+    if isinstance(item, list):
+        return "{" + ",".join(_written(inner, element) for inner in item) + "}"
+    text = element(item).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

@@ -1,0 +1,253 @@
+"""A database that others have made: every type of column, and every kind of table, is served as it is."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as trying
+from hypothesis import strategies as st
+
+from tests.api.test_import import send
+from tests.things import Stage, Table
+
+_numbers = itertools.count(1)
+
+ENUM = "CREATE TYPE mood AS ENUM ('so-so', 'good', 'Very, \"very\" bad')"
+TYPES = f"""
+    {ENUM};
+    CREATE TYPE place AS (street text, number integer);
+    CREATE DOMAIN short AS varchar(5) CHECK (VALUE <> 'never');
+    CREATE DOMAIN small AS integer NOT NULL DEFAULT 3 CHECK (VALUE < 10);
+    CREATE DOMAIN smaller AS small CHECK (VALUE < 5);
+    CREATE DOMAIN mood_of_day AS mood;
+    CREATE DOMAIN words AS text[];
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def types(stage: Stage) -> None:
+    stage.execute(TYPES)
+
+
+def made(stage: Stage, columns: str, *, before: str = "", name: str | None = None) -> Table:
+    """Make a table elsewhere."""
+    name = name or f"elsewhere_{next(_numbers)}"
+    quoted = name.replace('"', '""')
+    stage.execute(f'{before}; CREATE TABLE "{quoted}" ({columns})')
+    return Table(stage.admin, name)
+
+
+def types_of(table: Table) -> dict[str, str]:
+    return {record["field"]: record["type"] for record in table.api.get(f"/fields/{table.name}").data}
+
+
+LISTS: list[tuple[str, list[Any]]] = [
+    ("text[]", [["a", 'b"c\\d', "e,f", "{}", "NULL", "", "ü 'x'", " "], [], [None, "x"], [["a", "b"], ["c", "d"]]]),
+    ("varchar(5)[]", [["abcde"]]),
+    ("integer[]", [[1, -2, 2**31 - 1, None], [], [[1, 2], [3, 4]]]),
+    ("bigint[]", [[2**63 - 1, -(2**63)]]),
+    ("smallint[3]", [[1, 2]]),
+    ("numeric(20,3)[]", [[12345678901234567.125, 0.5]]),
+    ("double precision[]", [[0.1, -1e300]]),
+    ("boolean[]", [[True, False, None]]),
+    ("uuid[]", [["6f1d2a3c-0000-4000-8000-000000000001"]]),
+    ("date[]", [["2024-02-29"]]),
+    ("timestamp[]", [["2024-02-29T12:30:00"]]),
+    ("inet[]", [["10.0.0.1", "10.0.0.0/8", "::1"]]),
+    ("interval[]", [["P1DT2H"]]),
+    ("int4range[]", [["[1,5)", "empty"]]),
+    ("mood[]", [["good", 'Very, "very" bad']]),
+    ("short[]", [["ab"]]),
+    ("words", [["a", "b c"]]),
+]
+TEXTS: list[tuple[str, list[Any]]] = [
+    ("mood", ["so-so", "good", 'Very, "very" bad']),
+    ("mood_of_day", ["good"]),
+    ("interval", ["P1Y2M3DT4H5M6.5S", "PT-5M", "P1D"]),
+    ("money", ["$1,234.50", "-$0.01"]),
+    ("inet", ["10.0.0.1", "10.1.2.3/8", "::1", "fe80::/10"]),
+    ("cidr", ["10.0.0.0/8", "::/0"]),
+    ("macaddr", ["08:00:2b:01:02:03"]),
+    ("macaddr8", ["08:00:2b:01:02:03:04:05"]),
+    ("int4range", ["[1,5)", "empty", "(,)"]),
+    ("tstzrange", ['["2024-01-01 00:00:00+00","2024-02-01 00:00:00+00")']),
+    ("int4multirange", ["{[1,3),[5,8)}", "{}"]),
+    ("bit(3)", ["101"]),
+    ("bit varying", ["10101"]),
+    ("timetz", ["12:30:00+02"]),
+    ("tsvector", ["'a' 'b'"]),
+    ("point", ["(1,2)"]),
+    ("place", ['("Long street",5)']),
+    ("place[]", ['{"(a,1)","(b,2)"}']),
+    ("jsonb[]", ['{"{\\"a\\": 1}"}']),
+    ("bytea[]", ['{"\\\\x00ff"}']),
+    ("box[]", ["{(1,1),(0,0);(2,2),(1,1)}"]),
+    ("name", ["a name"]),
+    ('"char"', ["x"]),
+    ("pg_lsn", ["16/B374D848"]),
+    ("short", ["abcde", ""]),
+    ("character varying", ["a", ""]),
+]
+OTHERS: list[tuple[str, list[Any]]] = [
+    ("bytea", ["AP8=", ""]),
+    ("smaller", [4, -1]),
+    ("real", [0.5]),
+    ("numeric", [1234567.5]),
+    ("jsonb", [{"a": [1, None]}, [], "text"]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), [*LISTS, *TEXTS, *OTHERS])
+def test_a_value_of_any_type_is_read_as_it_was_written(stage: Stage, kind: str, values: list[Any]) -> None:
+    """In an answer, by a filter, and out of an export and in again."""
+    things = made(stage, f"id integer PRIMARY KEY, v {kind}")
+    wanted = dict(enumerate([*values, None] if kind != "smaller" else values, start=1))
+    assert {item["id"]: item["v"] for item in things.add(*({"id": n, "v": v} for n, v in wanted.items()))} == wanted
+    for number, value in wanted.items():
+        assert things.api.patch(f"{things.path}/{number}", {"v": value}).data == {"id": number, "v": value}
+    assert dict(enumerate(things.column("v", "sort=id"), start=1)) == wanted
+    if (kind, values) in TEXTS:
+        for number, value in wanted.items():
+            found = things.api.search(things.path, {"filter": {"v": {"_eq": value}}, "fields": ["id"]})
+            assert found.data == [{"id": number}], value
+    empty = things.column("id", "filter[v][_null]=true")
+    assert empty == [number for number, value in wanted.items() if value is None]
+    for form in ("json", "csv", "jsonl"):
+        content = things.get(export=form).content
+        copy = made(stage, f"id integer PRIMARY KEY, v {kind}")
+        assert send(copy, content, form=form).status == 200, content
+        assert copy.get(sort="id").data == things.get(sort="id").data or (form == "csv" and "" in values)
+
+
+def test_lists_are_json_with_what_fits_them(stage: Stage) -> None:
+    things = made(stage, "id serial PRIMARY KEY, tags text[] DEFAULT '{}', sizes integer[]")
+    assert types_of(things) == {"id": "integer", "tags": "json", "sizes": "json"}
+    schema = things.api.get(f"/fields/{things.name}/tags").data["schema"]
+    assert (schema["data_type"], schema["default_value"]) == ("text[]", [])
+    things.add({"tags": ["a", "b"]}, {}, {"tags": None})
+    assert things.column("id", "filter[tags][_empty]=true") == [2, 3]
+    assert things.column("id", "filter[tags][_nempty]=true") == [1]
+    assert things.column("id", "filter[count(tags)][_gt]=1") == [1]
+    assert things.column("tags_count", "fields=count(tags)&sort=id") == [2, 0, None]
+    assert things.ask("filter[tags][_eq]=a").codes == ["INVALID_QUERY"]
+    revisions = things.api.get(f"/revisions?filter[collection]={things.name}&sort=id").data
+    assert revisions[0]["data"] == {"id": 1, "tags": ["a", "b"], "sizes": None}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "code"),
+    [
+        ("integer[]", ["x"], "INVALID_PAYLOAD"),
+        ("integer[]", [1.5], "INVALID_PAYLOAD"),
+        ("integer[]", "{1,2}", "INVALID_PAYLOAD"),
+        ("integer[]", {"a": 1}, "INVALID_PAYLOAD"),
+        ("integer[]", [2**31], "VALUE_OUT_OF_RANGE"),
+        ("integer[]", [[]], "INVALID_PAYLOAD"),
+        ("text[]", [{}], "INVALID_PAYLOAD"),
+        ("mood", "furious", "INVALID_PAYLOAD"),
+        ("mood", 5, "INVALID_PAYLOAD"),
+        ("mood_of_day", "furious", "INVALID_PAYLOAD"),
+        ("short", "abcdef", "VALUE_TOO_LONG"),
+        ("bytea", "no base64", "INVALID_PAYLOAD"),
+    ],
+)
+def test_what_a_type_does_not_take_is_refused_with_its_field(stage: Stage, kind: str, value: Any, code: str) -> None:
+    things = made(stage, f"id serial PRIMARY KEY, v {kind}")
+    answer = things.api.post(things.path, {"v": value})
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, [code], "v")
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("integer[]", [[1, 2], [3]]),
+        ("interval", "soon"),
+        ("money", "much"),
+        ("inet", "10.0.0.256"),
+        ("cidr", "10.0.0.1/8"),
+        ("macaddr", "x"),
+        ("int4range", "[5,1]"),
+        ("int4multirange", "[1,2)"),
+        ("bit(3)", "1"),
+        ("bit varying(3)", "10101"),
+        ("place", "x"),
+        ("short", "never"),
+        ("smaller", 7),
+        ("mood[]", ["furious"]),
+        ("varchar(2)[]", ["abc"]),
+        ("numeric(3,1)[]", [1000]),
+        ("pg_lsn", "x"),
+    ],
+)
+def test_what_only_the_database_refuses_is_no_fault_of_the_service(stage: Stage, kind: str, value: Any) -> None:
+    things = made(stage, f"id serial PRIMARY KEY, v {kind}")
+    assert things.api.post(things.path, {"v": value}).status == 400
+    assert things.api.post(things.path, [{"v": value}, {"v": value}]).status == 400
+    assert things.get().data == []
+
+
+def test_an_enum_offers_its_values(stage: Stage) -> None:
+    things = made(stage, "id serial PRIMARY KEY, v mood DEFAULT 'good'")
+    values = ["so-so", "good", 'Very, "very" bad']
+    record = things.api.get(f"/fields/{things.name}/v").data
+    assert (record["type"], record["schema"]["data_type"], record["schema"]["default_value"]) == (
+        "string",
+        "mood",
+        "good",
+    )
+    assert record["meta"]["options"]["choices"] == [{"text": value, "value": value} for value in values]
+    assert things.add({}) == [{"id": 1, "v": "good"}]
+    assert things.column("v", "filter[v][_contains]=oo&search=good&sort=v&groupBy=v") == ["good"]
+    own = {"options": {"choices": [{"text": "Fine", "value": "good"}], "icon": "star"}}
+    changed = things.api.patch(f"/fields/{things.name}/v", {"meta": own}).data
+    assert changed["meta"]["options"] == own["options"]
+    changed = things.api.patch(f"/fields/{things.name}/v", {"meta": {"options": {"icon": "star"}}}).data
+    assert (changed["meta"]["options"]["icon"], len(changed["meta"]["options"]["choices"])) == ("star", 3)
+    stage.execute("ALTER TYPE mood ADD VALUE 'new'")
+    assert things.add({"v": "new"}) == [{"id": 2, "v": "new"}]
+    assert things.api.patch(f"/fields/{things.name}/v", {"schema": {"default_value": "furious"}}).status == 400
+    assert things.api.patch(f"/fields/{things.name}/v", {"schema": {"default_value": "new"}}).status == 200
+
+
+@pytest.mark.parametrize("kind", ["mood", "interval", "inet", "macaddr", "int4range", "short", "date", "numeric"])
+def test_a_key_of_any_type_names_its_item(stage: Stage, kind: str) -> None:
+    values = {
+        "mood": "good", "interval": "P1D", "inet": "10.0.0.1/32", "macaddr": "08:00:2b:01:02:03",
+        "int4range": "[1,5)", "short": "a/b", "date": "2024-01-01", "numeric": 1.5,
+    }  # fmt: skip
+    key = values[kind]
+    things = made(stage, f"id {kind} PRIMARY KEY, name text")
+    others = made(stage, f'id serial PRIMARY KEY, thing {kind} REFERENCES "{things.name}"')
+    assert things.add({"id": key, "name": "a"}) == [{"id": key, "name": "a"}]
+    path = f"{things.path}/{quote(str(key), safe='')}"
+    assert things.api.get(path).data["name"] == "a"
+    assert things.api.patch(path, {"name": "b"}).data == {"id": key, "name": "b"}
+    assert things.api.patch(things.path, {"keys": [key], "data": {"name": "c"}}).data == [{"id": key, "name": "c"}]
+    assert things.api.patch(things.path, [{"id": key, "name": "d"}]).data == [{"id": key, "name": "d"}]
+    (other,) = others.add({"thing": key})
+    assert other["thing"] == key
+    nested = {"thing": {"id": key, "name": "e"}}
+    assert others.api.patch(f"{others.path}/{other['id']}?fields=thing.*", nested).data == {"thing": nested["thing"]}
+    assert others.column("thing", "filter[thing][name]=e") == [key]
+    assert things.api.get(f"{things.path}/nothing").status in (400, 404)
+    assert others.api.delete(f"{others.path}/{other['id']}").status == 204
+    assert things.api.delete(path).status == 204
+
+
+SMALL = st.integers(-(2**31), 2**31 - 1)
+WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+
+
+@trying(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.none() | WORDS, max_size=5), st.lists(st.none() | SMALL, max_size=5))
+def test_every_list_comes_back(stage: Stage, words: list[str | None], numbers: list[int | None]) -> None:
+    if "lists" not in {record["collection"] for record in stage.admin.get("/collections").data}:
+        made(stage, "id serial PRIMARY KEY, words text[], numbers integer[]", name="lists")
+    lists = Table(stage.admin, "lists")
+    (made_now,) = lists.add({"words": words, "numbers": numbers})
+    assert (made_now["words"], made_now["numbers"]) == (words, numbers)
+    assert lists.api.get(f"{lists.path}/{made_now['id']}").data == made_now
