@@ -75,6 +75,12 @@ def forbidden() -> Refused:
     return Refused(Problem("FORBIDDEN", "You don't have permission to access this."))
 
 
+def fixed_structure(collection: str) -> Refused:
+    """Return the refusal to change a system collection; nobody but administrators comes that far."""
+    reason = "The structure of system collections is fixed: only the service itself changes it"
+    return Refused(Problem("FORBIDDEN", f"{reason}.", {"reason": reason, "collection": collection}))
+
+
 def not_found(what: str = "item") -> Refused:
     return Refused(Problem("NOT_FOUND", f"There is no such {what}."))
 

@@ -65,7 +65,7 @@ def check_password(password: str, *, policy: str | None = None) -> None:
     if not 0 < len(password) <= LONGEST_PASSWORD:
         raise invalid_payload(f"A password has 1 to {LONGEST_PASSWORD} characters", field="password")
     if policy and not _follows(password, policy):
-        place = {"field": "password", "path": ["password"], "type": "regex"}
+        place = {"field": "password", "path": ["password"], "type": "regex", "valid": policy}
         raise Refused(Problem("FAILED_VALIDATION", "The password does not follow the password policy.", place))
 
 

@@ -11,7 +11,7 @@ from cms.auth.accounts import check_email
 from cms.auth.letters import REGISTRATION, Letter, mark_of
 from cms.auth.links import Link
 from cms.auth.sessions import in_transaction
-from cms.auth.tokens import invalid_token
+from cms.auth.tokens import invalid_token, used_link
 from cms.errors import Refused, forbidden
 from cms.query.validation import Given, failures, parse_rule
 from cms.store.database import Transaction
@@ -89,7 +89,9 @@ def verify(store: Store, link: Link, *, token: str, caller: Caller) -> None:
     def work(transaction: Transaction) -> None:
         found = transaction.execute(statement("lock_account"), (user,))
         _, email, status, password, unverified = found[0] if found else (None,) * 5
-        if not unverified or status != "draft" or mark != mark_of(email, password):
+        if found and (not unverified or mark != mark_of(email, password)):
+            raise used_link()
+        if status != "draft":
             raise invalid_token()
         users = _recorder(store, transaction, user, caller)
         before = users.before([user])

@@ -9,7 +9,7 @@ from cms.auth import letters
 from cms.auth.letters import RESET, Letter, mark_of
 from cms.auth.links import Link
 from cms.auth.sessions import end_sessions, in_transaction
-from cms.auth.tokens import invalid_token
+from cms.auth.tokens import invalid_token, used_link
 from cms.store.database import Transaction
 from cms.store.recording import recorder
 from cms.store.statements import statement
@@ -42,7 +42,9 @@ def set_password(store: Store, link: Link, *, token: str, password: str, status:
     def work(transaction: Transaction) -> None:
         found = transaction.execute(statement("lock_account"), (user,))
         _, email, current, old, _ = found[0] if found else (None,) * 5
-        if current != status or mark != mark_of(email, old):
+        if found and mark != mark_of(email, old):
+            raise used_link()
+        if current != status:
             raise invalid_token()
         catalogue = store.snapshots.current().catalogue
         users = recorder(transaction, catalogue, "system_users", user=user, caller=caller)

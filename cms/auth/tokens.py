@@ -41,6 +41,12 @@ def invalid_token() -> Refused:
     return Refused(Problem("INVALID_TOKEN", "The access token is not valid."))
 
 
+def used_link() -> Refused:
+    """Return the refusal of a link that was right once: it dies with what it was made for."""
+    sentence = "The link was used already, or the account has changed since."
+    return Refused(Problem("INVALID_TOKEN", sentence, {"reason": "used"}))
+
+
 def letter_token(purpose: str, *, user: str, mark: str, secret: str, life: timedelta) -> str:
     """Return a signed token for a link in a letter.
 

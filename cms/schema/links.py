@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cms.errors import Refused, forbidden, invalid_payload
+from cms.errors import Refused, fixed_structure, invalid_payload
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.names import fault_of_collection_name, fault_of_name
 from cms.schema.settings import RELATION_KEYS, RELATION_META, RELATION_SCHEMA, Settings, parse_settings, strange_keys
@@ -140,7 +140,7 @@ def own_collection(catalogue: Catalogue, name: str) -> Collection:
     """Return the table that gets a relation; raises `Refused` FORBIDDEN for one of the system's."""
     found = _table(catalogue, name, "collection")
     if found.system:
-        raise forbidden()
+        raise fixed_structure(found.name)
     return found
 
 

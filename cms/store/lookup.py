@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from cms.access.structure import known_to
-from cms.errors import forbidden, invalid_payload, not_found
+from cms.errors import fixed_structure, forbidden, invalid_payload, not_found
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.store.store import Scene
 
@@ -41,7 +41,7 @@ def alterable(catalogue: Catalogue, name: str) -> Collection:
     """Return a collection whose structure may change: the system's never does."""
     found = known(catalogue, name)
     if found.system:
-        raise forbidden()
+        raise fixed_structure(name)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
+from cms.errors import Problem, Refused, invalid_payload, not_found
 from cms.schema import ddl
 from cms.schema.definitions import KEY_TYPES, FieldDefinition
 from cms.schema.links import (
@@ -34,7 +34,7 @@ from cms.store.copies import prune_copied
 from cms.store.database import Transaction
 from cms.store.fields import add_column, insert_field_record
 from cms.store.indexes import add_index
-from cms.store.lookup import alterable, known, seen, seen_field, structure_of
+from cms.store.lookup import alterable, seen, seen_field, structure_of
 from cms.store.once import Once
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
@@ -114,8 +114,7 @@ def _known(catalogue: Catalogue, collection: str, field: str) -> Relation:
 
 def _own(catalogue: Catalogue, collection: str, field: str) -> Relation:
     found = _known(catalogue, collection, field)
-    if known(catalogue, found.many_collection).system:
-        raise forbidden()
+    alterable(catalogue, found.many_collection)
     return found
 
 

@@ -302,5 +302,8 @@ def test_fields_of_system_collections_are_described_and_never_change(admin: Clie
         admin.patch("/fields/system_users/email", {"meta": {"note": "x"}}),
         admin.patch("/fields/system_users", [{"field": "email", "meta": {"note": "x"}}]),
         admin.delete("/fields/system_users/email"),
+        admin.patch("/collections/system_users", {"meta": {"note": "x"}}),
+        admin.delete("/collections/system_users"),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert (answer.errors[0]["collection"], "is fixed" in answer.errors[0]["reason"]) == ("system_users", True)

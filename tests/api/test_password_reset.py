@@ -60,7 +60,9 @@ def test_a_link_works_once(stage: Stage, client: Client, letters: Outbox) -> Non
     client.post(REQUEST, {"email": email})
     assert reset(client, first).status == 204
     for token in (first, letters.token):
-        assert outcome(reset(client, token, "a third")) == (401, ["INVALID_TOKEN"])
+        answer = reset(client, token, "a third")
+        assert outcome(answer) == (401, ["INVALID_TOKEN"])
+        assert (answer.errors[0]["reason"], "used already" in answer.errors[0]["message"]) == ("used", True)
     assert login(client, email, NEW).status == 200
 
 
@@ -196,6 +198,7 @@ def test_a_password_follows_the_policy_and_one_that_cannot_be_read_lets_none_thr
     try:
         answer = reset(client, letters.token, "short")
         assert (answer.status, answer.errors[0]["field"], answer.errors[0]["type"]) == (422, "password", "regex")
+        assert answer.errors[0]["valid"] == policy
         assert reset(client, letters.token, "long enough").status == (204 if "8" in policy else 422)
     finally:
         stage.execute("UPDATE system_settings SET auth_password_policy = NULL")

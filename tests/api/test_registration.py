@@ -56,7 +56,8 @@ def test_the_link_works_once(stage: Stage, letters: Outbox) -> None:
     register(stage, "bea@example.com")
     assert stage.anonymous.get(VERIFY, token=letters.token).status == 200
     stage.execute("UPDATE system_users SET status = 'draft' WHERE email = 'bea@example.com'")
-    assert outcome(stage.anonymous.get(VERIFY, token=letters.token)) == (401, ["INVALID_TOKEN"])
+    again = stage.anonymous.get(VERIFY, token=letters.token)
+    assert (outcome(again), again.errors[0]["reason"]) == ((401, ["INVALID_TOKEN"]), "used")
 
 
 def test_to_ask_where_the_link_leads_opens_nothing(stage: Stage, letters: Outbox) -> None:

@@ -352,7 +352,7 @@ def test_items_may_point_to_system_collections_which_stay_as_they_are(library: C
     library.post("/fields/articles", {"field": "owner", "type": "uuid"})
     owner = {"collection": "articles", "field": "owner", "related_collection": "system_users"}
     refused = library.post("/relations", {**owner, "meta": {"one_field": "articles"}})
-    assert (refused.status, refused.codes) == (403, ["FORBIDDEN"])
+    assert (refused.status, refused.codes, "reason" in refused.errors[0]) == (403, ["FORBIDDEN"], True)
     assert relate(library, owner)["schema"]["foreign_key_table"] == "system_users"
     for answer in (
         library.post("/relations", {**TO_AUTHOR, "collection": "system_users", "field": "role"}),
@@ -362,6 +362,7 @@ def test_items_may_point_to_system_collections_which_stay_as_they_are(library: C
         library.delete("/relations/system_roles/users"),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
+        assert "is fixed" in answer.errors[0]["reason"]
 
 
 def test_unknown_relations_are_not_found(admin: Client) -> None:
