@@ -117,17 +117,22 @@ def alias(level: int) -> str:
 
 TRUE, FALSE = text("TRUE"), text("FALSE")
 
+MAX_JOINED = 12
+"""How many sub-selects PostgreSQL may join in one plan: planning takes ten seconds for ninety."""
 
-def predicate(said: Predicate, level: int) -> Fragment:
+
+def predicate(said: Predicate, level: int, *, apart: bool = False) -> Fragment:
+    """Print a condition; its sub-selects are planned `apart` from each other where they are many."""
+    apart = apart or joined(said) > MAX_JOINED
     match said:
         case All(items):
-            return together(items, level, " AND ", TRUE)
+            return together([predicate(item, level, apart=apart) for item in items], " AND ", TRUE)
         case AnyOf(items):
-            return together(items, level, " OR ", FALSE)
+            return together([predicate(item, level) for item in items], " OR ", FALSE)
         case Check():
             return check(said, level)
         case Exists():
-            return exists(said, level)
+            return fill("({0}) IS TRUE", exists(said, level)) if apart else exists(said, level)
         case Hit():
             return hit(said, level)
         case Held():
@@ -136,11 +141,21 @@ def predicate(said: Predicate, level: int) -> Fragment:
             assert_never(never)
 
 
-def together(items: tuple[Predicate, ...], level: int, word: str, nothing: Fragment) -> Fragment:
+def joined(said: Predicate) -> int:
+    """Return how many sub-selects PostgreSQL would join with the rows that the condition is about."""
+    match said:
+        case All(items):
+            return sum(map(joined, items))
+        case Exists(step, where):
+            rules = (rule for rule in (step.when, step.allowed, where) if rule is not None)
+            return 1 + sum(map(joined, rules))
+        case _:
+            return 0
+
+
+def together(items: list[Fragment], word: str, nothing: Fragment) -> Fragment:
     """An empty AND is TRUE, an empty OR is FALSE: a rule that says nothing shows nothing."""
-    if not items:
-        return nothing
-    return concat("(", join(word, (predicate(item, level) for item in items)), ")")
+    return concat("(", join(word, items), ")") if items else nothing
 
 
 def check(said: Check, level: int) -> Fragment:
