@@ -83,6 +83,7 @@ class Config:
     query_limit_max: int | None
     max_payload_size: int
     max_relational_depth: int
+    max_nested_rows: int
     db_statement_timeout: timedelta
     send_timeout: timedelta
     log_level: str

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cms.query.nesting import Level, nesting_of
 from cms.query.resolved import Output, ReadPlan, Shown, paths_of
 from cms.query.select import select
 from cms.schema.model import Field, Version
@@ -31,6 +32,8 @@ class Statement:
     fields: tuple[Field | None, ...] = ()
     searches: bool = False
     """Whether the best plan hangs on the word that is searched."""
+    nesting: Level | None = None
+    """The lists of the answer, where its items hold any."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The columns of an item in which nothing is nested."""
     _behind: int = field(init=False, compare=False, repr=False)
@@ -72,12 +75,24 @@ class Statement:
         return item
 
 
-def finish(plan: ReadPlan, touched: frozenset[str] = frozenset(), *, searches: bool = False) -> Statement:
-    """Print a plan and number its parameters."""
+def finish(
+    plan: ReadPlan, touched: frozenset[str] = frozenset(), *, searches: bool = False, single: bool = False
+) -> Statement:
+    """Print a plan and number its parameters; with `single` it is of one item."""
     text, values = select(plan).numbered()
     paths = paths_of(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
     fields = tuple(_field(item) for item in plan.outputs)
-    return Statement(text, values, paths, plan.counts, plan.grouping is not None, touched, fields, searches)
+    return Statement(
+        text,
+        values,
+        paths,
+        plan.counts,
+        plan.grouping is not None,
+        touched,
+        fields,
+        searches,
+        nesting_of(plan, single=single),
+    )
 
 
 def _field(item: Output) -> Field | None:

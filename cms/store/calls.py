@@ -29,11 +29,12 @@ from cms.store.database import Transaction
 from cms.store.direct import Short
 from cms.store.judging import Judge
 from cms.store.nested import write_tree
-from cms.store.reads import Item, parse_key
+from cms.store.nesting import Asked
+from cms.store.reads import Item, parse_key, statement_for
 from cms.store.removal import delete_rows
 from cms.store.rows import Session, lock_rows
 from cms.store.store import Caller, Job, Scene, Store
-from cms.store.within import find
+from cms.store.within import fetch_within, find
 
 _EVERY_ROW = Page(default=None)
 
@@ -324,7 +325,9 @@ def _written(session: Session, call: Call, drafter: Drafter, root: Batch) -> Wri
     picks = (*said.query.picks, _key_pick(root.collection))
     only = Test("_in", (Slot(len(said.literals)),))
     query = Query(picks=picks, deep=said.query.deep, unshown=said.query.unshown, only=only)
-    items = _find(session, root.collection, query, (*said.literals, tuple(keys)))
+    found = statement_for(session.store, session.scene, name, query)
+    asked = Asked(found, (*said.literals, tuple(keys)), top=len(keys))
+    items = found.items(fetch_within(session.store, session.transaction, session.scene, asked))
     by_key = {str(item.pop(KEY)): item for item in items}
     if len(by_key) < len(keys) and policy.admin:  # a trigger of the table may have moved or removed them
         raise not_found()

@@ -94,6 +94,12 @@ class Database:
         """Run one statement where writes go, and so after all of them."""
         return self._fetch(self._open()[1], text, values)
 
+    def run_primary(self, fragment: Fragment) -> list[Row]:
+        """Run one statement where writes go, without a plan that is kept."""
+        text, values = fragment.numbered()
+        with border(), _borrowed(self._open()[1]) as connection:
+            return connection.wire.run(text, values, prepare=False)
+
     def stream(self, text: str, values: Sequence[object], *, rows: int) -> Iterator[list[Row]]:
         """Run one reading statement and yield its rows in batches, never holding more than one of them."""
         with (

@@ -20,6 +20,7 @@ from cms.query.ast import Filter, Query, Said
 from cms.query.bind import Context, bound
 from cms.query.drafts import Batch
 from cms.query.expressions import predicate
+from cms.query.nesting import nesting_of
 from cms.query.plan import plan, resolved
 from cms.query.resolved import All, Predicate, ReadPlan
 from cms.query.select import top_outputs
@@ -35,6 +36,8 @@ _NEVER = Statement("", (), (), ())
 """Stands in the cache for writes of a shape that takes a transaction."""
 
 EVERY_ROW = All(())
+_MANY = 1_000
+"""How many items a statement for several of them is taken to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ def _printed(short: Short, shape: Shape) -> Statement:
     if not _is_readable(short, collection):
         return _NEVER
     found, after = _planned(short, collection), _resolved(short, collection, shape.terms.after)
-    if not _stands_alone(short, shape, found, after):
+    if not _stands_alone(short, shape, found, after) or _nests_much(short, shape, found):
         return _NEVER
     hidden = found.allowed != EVERY_ROW
     direct = replace(
@@ -175,6 +178,13 @@ def _planned(short: Short, collection: Collection) -> ReadPlan:
         page=store.page.usual,
     )
     return plan(guarded, catalogue)
+
+
+def _nests_much(short: Short, shape: Shape, found: ReadPlan) -> bool:
+    """Tell whether the answer needs the look at its lists that a read within a transaction takes."""
+    nesting = nesting_of(found, single=True)
+    items = 1 if shape.single else _MANY
+    return nesting is not None and nesting.max_rows * items > short.store.max_nested_rows
 
 
 def _stands_alone(short: Short, shape: Shape, found: ReadPlan, after: Predicate | None) -> bool:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cms.errors import invalid_query
-from cms.query.bind import Context, bound
 from cms.query.brackets import nested
 from cms.query.parse import Page
 from cms.query.statement import Statement
 from cms.store.database import Row
 from cms.store.formats import FORMATS, Item
+from cms.store.nesting import Asked, parameters, planner_of
 from cms.store.reads import Ask, prepared
 from cms.store.store import Identity, Scene, Store, check_version
 
@@ -38,8 +38,8 @@ def export(store: Store, identity: Identity, ask: Ask, *, form: str) -> Export:
 
     def work(scene: Scene) -> tuple[Iterator[list[Item]], list[str]]:
         statement, literals = prepared(store, scene, ask, below=_below(store.page, ask))
-        context = Context(literals, scene.actor.user, scene.actor.role)
-        batches = store.database.stream(statement.text, bound(statement.values, context), rows=BATCH)
+        values = parameters(store, scene, Asked(statement, literals, batch=BATCH), planner_of(store))
+        batches = store.database.stream(statement.text, values, rows=BATCH)
         keys = list(dict.fromkeys(path[0] for path in statement.paths))
         return _begun(_items(batches, statement, scene)), keys
 

@@ -10,7 +10,6 @@ from cms import jsontext
 from cms.access.guard import guard, readable
 from cms.errors import Problem, Refused, invalid_query, not_found
 from cms.query.ast import ONE_ROW, VERSION, And, At, Name, Pick, Query, Said, Slot, Test
-from cms.query.bind import Context, bound
 from cms.query.brackets import nested
 from cms.query.parse import Page, parse
 from cms.query.plan import plan
@@ -20,6 +19,7 @@ from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.payload import converter
 from cms.schema.types import MASK
+from cms.store.nesting import Asked, parameters, planner_of
 from cms.store.snapshot import Plan
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version
 
@@ -161,7 +161,8 @@ def statement_for(store: Store, scene: Scene, collection: str, query: Query, *, 
 
     def make() -> Statement:
         guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page)
-        return finish(plan(guarded, catalogue), guarded.touched, searches=query.search is not None)
+        single = query.only is not None and query.only.operator == "_eq"
+        return finish(plan(guarded, catalogue), guarded.touched, searches=query.search is not None, single=single)
 
     return scene.snapshot.plans.get((collection, query, policy, page), make)
 
@@ -245,9 +246,8 @@ def _narrowed(said: Said, only: Sequence[tuple[str, str]]) -> Said:
 
 
 def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object, ...]) -> list[Any]:
-    context = Context(literals, scene.actor.user, scene.actor.role)
     fetch = store.database.fetch_anew if found.searches else store.database.fetch
-    rows = fetch(found.text, bound(found.values, context))
+    rows = fetch(found.text, parameters(store, scene, Asked(found, literals), planner_of(store)))
     check_version(scene.snapshot, found.version(rows))
     return rows
 

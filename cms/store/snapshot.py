@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from cms.access.policy import Actor, Policy
+from cms.query.estimate import Estimate
 from cms.query.statement import Statement
 from cms.schema.build import build
 from cms.schema.model import Catalogue, Version
@@ -85,6 +86,8 @@ class Snapshot:
     plans: Bounded[Hashable, Statement] = field(
         default_factory=lambda: Bounded(PLANS_KEPT, room=PLANS_ROOM, weigh=lambda statement: len(statement.text))
     )
+    estimates: Bounded[Hashable, Estimate] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+    """What PostgreSQL expects of reads that could nest many rows."""
     kept: Bounded[Hashable, Any] = field(default_factory=lambda: Bounded(PLANS_KEPT))
     """What writes have found out of a collection: its rules, its duties, the readers of its items."""
 

@@ -116,6 +116,7 @@ class Store:
         self.database = Database(config)
         self.page = Page(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
+        self.max_nested_rows = config.max_nested_rows
         self._attempts = ATTEMPTS + config.database_pool_size  # each connection may hold a plan that is out of date
         self.snapshots = Snapshots(self.database.fetch)
         # A replica may lag: what is written is checked against the primary's own structure and rights.

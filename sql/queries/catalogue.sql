@@ -207,3 +207,19 @@ SELECT pg_advisory_xact_lock(hashtextextended('system_deadlocks', 0));
 SELECT structure, access
 FROM system_version
 FOR SHARE;
+
+-- name: find_statistics
+-- What PostgreSQL knows of tables: their rows and size, and whether it should look at them again (or for the first time).
+SELECT
+    n.nspname::text,
+    c.relname::text,
+    c.reltuples,
+    pg_relation_size(c.oid),
+    NOT EXISTS (SELECT FROM pg_stats AS s WHERE s.schemaname = n.nspname AND s.tablename = c.relname)
+        OR pg_stat_get_mod_since_analyze(c.oid) > 50 + 0.1 * greatest(c.reltuples, 0)
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relnamespace = current_schema()::regnamespace
+    AND c.relname = ANY ($1::text[])
+    AND c.relkind = 'r'
+    AND pg_relation_size(c.oid) > 0;

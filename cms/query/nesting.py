@@ -1,0 +1,89 @@
+"""How many rows the lists in an answer may come to: each holds a page for every row of the list around it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cms.query.ast import Slot
+from cms.query.resolved import Either, Opened, Output, Page, ReadPlan, Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A list of an answer with the lists in its items; `key` is the path to it from the list around it.
+
+    It holds `reach` rows at most (None is all of them), and where a request names a limit, the literal in that slot.
+    """
+
+    key: str
+    reach: int | None
+    limit: int | None = None
+    below: tuple[Level, ...] = ()
+    max_rows: float = field(init=False)
+    """The rows of all innermost lists, whatever the limits of a request: infinity where a list has no end."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_rows", _times(_size(self, None), _rows_below(self, None)))
+
+
+def nesting_of(plan: ReadPlan, *, single: bool = False) -> Level | None:
+    """Return the lists of a read, None where no item of it holds a list; with `single` it is of one item."""
+    below = tuple(_levels(plan.outputs, counted=False))
+    page = Page(1) if single else plan.page
+    return _level("", page, below) if below else None
+
+
+def nested_rows(level: Level, literals: Sequence[object], *, top: int | None = None) -> float:
+    """Return how many rows the innermost lists of one request may hold; `top` is the number of its items, if known."""
+    own = _size(level, literals) if top is None else top
+    return _times(own, _rows_below(level, literals))
+
+
+def longest_chain(level: Level) -> str:
+    """Return the path to the lists of which there may be most rows, `author.articles.comments`."""
+    if not level.below:
+        return level.key
+    inner = longest_chain(max(level.below, key=lambda each: each.max_rows))
+    return f"{level.key}.{inner}" if level.key else inner
+
+
+def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[Level]:
+    """Yield the lists of items; what is `counted` of rows in a list is looked at like a list without an end."""
+    for output in outputs:
+        if isinstance(output, Either):
+            yield from _levels(output.arms, counted=counted)
+        elif isinstance(output, Shown):
+            if counted and output.value.step:
+                yield Level(output.key, None)
+        elif output.step.link.to_many:
+            yield _level(output.key, output.plan.page, tuple(_levels(output.plan.outputs, counted=True)))
+        else:
+            yield from _through(output, counted=counted)
+
+
+def _through(opened: Opened, *, counted: bool) -> Iterator[Level]:
+    for level in _levels(opened.plan.outputs, counted=counted):
+        yield Level(f"{opened.key}.{level.key}", level.reach, level.limit, level.below)
+
+
+def _level(key: str, page: Page | None, below: tuple[Level, ...]) -> Level:
+    limit = page.limit.operand if page and page.limit else None
+    return Level(key, page.reach if page else None, limit.index if isinstance(limit, Slot) else None, below)
+
+
+def _size(level: Level, literals: Sequence[object] | None) -> float:
+    limit = literals[level.limit] if literals is not None and level.limit is not None else level.reach
+    return limit if isinstance(limit, int) else math.inf
+
+
+def _rows_below(level: Level, literals: Sequence[object] | None) -> float:
+    """Return the rows of the innermost lists for each row of this one; a row without lists counts itself."""
+    if not level.below:
+        return 1
+    return sum(_times(_size(each, literals), _rows_below(each, literals)) for each in level.below)
+
+
+def _times(one: float, other: float) -> float:
+    return one * other if one and other else 0  # infinity times zero is no number
