@@ -34,7 +34,7 @@ from cms.http.bodies import body_of, closing
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_of
 from cms.http.logs import start_logging
-from cms.http.middleware import Accounting, Identification
+from cms.http.middleware import Accounting, Identification, OwnEndpoints
 from cms.http.origins import Origins
 from cms.http.paths import Router
 from cms.http.request import Request
@@ -86,7 +86,7 @@ def create_app(config: Config) -> App:
     shown = Assets(store, library.contents.storages, config)
     origins, cookies, links = Origins.of(config), Cookies.of(config), Links.of(config, issuer.secret)
     identification = Identification(issuer.secret, origins=origins, hops=config.ip_trust_proxy)
-    middleware = [Accounting(), *cors_of(config), identification]
+    middleware = [Accounting(), *cors_of(config), identification, OwnEndpoints(store)]
     app = App(store, middleware, send_seconds=config.send_timeout.total_seconds(), closing=[shown.close])
     app.add_error_handler(Exception, problems.on_fault)
     app.add_error_handler(falcon.HTTPError, problems.on_http_error)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hmac
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import falcon
 
+from cms.access.endpoints import require_open
 from cms.auth.tokens import claims_of, invalid_token, session_of
 from cms.http.cookies import session_cookie
 from cms.http.logs import log_request, logs_requests
@@ -16,10 +18,14 @@ from cms.http.origins import SAFE_METHODS, Origins
 from cms.http.problems import with_search
 from cms.http.request import caller_of
 from cms.passwords import digest
+from cms.schema.build import is_system
 from cms.store.snapshot import Bounded
-from cms.store.store import ANONYMOUS, Identity
+from cms.store.store import ANONYMOUS, Identity, Store
 
 TOKENS_KEPT = 5_000
+
+_OF_ITEMS = ("/items/", "/utils/")
+"""How templates of paths begin whose `{collection}` is one of people's own."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
@@ -66,6 +72,20 @@ class Identification:
     def _verified(self, token: str) -> tuple[Identity, float]:
         claims = claims_of(token, secret=self._secret)
         return Identity(user=claims["id"], session=claims["session"]), float(claims["exp"])
+
+
+class OwnEndpoints:
+    """Keep system collections out of the paths that name any collection of items."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def process_resource(
+        self, request: falcon.Request, response: falcon.Response, resource: object, params: Mapping[str, str]
+    ) -> None:
+        name, template = params.get("collection", ""), request.uri_template or ""
+        if is_system(name) and template.startswith(_OF_ITEMS) and request.method != "OPTIONS":
+            self._store.at_rest(request.context.identity, lambda scene: require_open(name, scene.actor.policy))
 
 
 class Accounting:

@@ -43,6 +43,23 @@ SYSTEM_COLLECTIONS = frozenset(
 )
 """The collections that the service lists."""
 
+ENDPOINTS: Mapping[str, str] = MappingProxyType(
+    {
+        "system_activity": "/activity",
+        "system_collections": "/collections",
+        "system_fields": "/fields",
+        "system_files": "/files",
+        "system_folders": "/folders",
+        "system_permissions": "/permissions",
+        "system_relations": "/relations",
+        "system_revisions": "/revisions",
+        "system_roles": "/roles",
+        "system_settings": "/settings",
+        "system_users": "/users",
+    }
+)
+"""Where the system collections are reached, which /items never shows."""
+
 WRITABLE = frozenset({"system_permissions", "system_roles", "system_settings", "system_users"})
 """System collections whose items are written as any others, under the eyes of their keepers."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cms import jsontext
+from cms.access.endpoints import require_open
 from cms.errors import Refused, invalid_payload
 from cms.query.operations import Operation, Results, parse_operations, placed
 from cms.query.parse import parse
@@ -117,6 +118,7 @@ def _done(batch: _Batch, operation: Operation, results: Results) -> object:
 
 
 def _call(batch: _Batch, collection: str, aim: Aim, shape: Mapping[str, object] | None = None) -> Call:
+    require_open(collection, batch.scene.actor.policy)
     ask = collection, parse(shape or {}, batch.store.page)
     return call_on(batch.store, batch.scene, batch.identity.caller, ask, aim)
 
@@ -129,6 +131,7 @@ def _create(batch: _Batch, operation: Operation) -> object:
 
 
 def _read(batch: _Batch, operation: Operation) -> object:
+    require_open(operation.collection, batch.scene.actor.policy)
     params = operation.said.get("query", {})
     if not isinstance(params, dict):
         raise invalid_payload("query must be an object", field="query")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from urllib.parse import unquote
 
+from cms.access.endpoints import require_open
 from cms.access.guard import view_of
-from cms.access.policy import EVERYTHING_GRANTED, Grant
+from cms.access.policy import ADMIN, EVERYTHING_GRANTED, Grant
 from cms.access.rules import settled
 from cms.access.structure import ACTIONS
 from cms.access.views import View
@@ -16,10 +17,14 @@ from cms.query.bind import Context, bound
 from cms.query.expressions import predicate
 from cms.query.plan import resolved
 from cms.schema.model import Catalogue, Collection
+from cms.schema.system import ENDPOINTS
 from cms.store.reads import Ask, keyed, parse_key, prepared
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, require_admin
 
-_PREFIX = "/items/"
+_STRUCTURE = frozenset({"system_collections", "system_fields", "system_relations"})
+"""Collections whose endpoints answer from the catalogue, without a statement."""
+
+_OWN_PATHS = {path: name for name, path in ENDPOINTS.items() if name not in _STRUCTURE}
 PUBLIC = "public"
 
 Json = dict[str, object]
@@ -28,7 +33,7 @@ Json = dict[str, object]
 def explain(store: Store, identity: Identity, path: str, *, user: str | None = None) -> Json:
     """Return `statement`, `parameters`, `plan` and `rules` of the read at a path such as /items/articles?limit=5.
 
-    The path of one item, /items/articles/1, is taken as well.
+    The path of one item, /items/articles/1, is taken as well, and so are those of system collections, as /users.
 
     Nothing is executed. For administrators, who may ask how it is for another `user`, or for "public". Raises
     `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
@@ -87,11 +92,17 @@ def _told(grant: Grant, collection: Collection, catalogue: Catalogue, context: C
 
 
 def _ask(path: str) -> tuple[Ask, str | None]:
+    """Return the read at a path, and the key where it names one; a system collection has a path of its own."""
     bare, _, query_string = path.partition("?")
-    names = [unquote(name) for name in bare.removeprefix(_PREFIX).split("/")]
-    if not bare.startswith(_PREFIX) or not all(names) or len(names) > 2:
+    root, *names = [unquote(name) for name in bare.removeprefix("/").split("/")]
+    if root == "items" and names:
+        collection = names.pop(0)
+        require_open(collection, ADMIN)
+    else:
+        collection = _OWN_PATHS.get(f"/{root}", "")
+    if not bare.startswith("/") or not collection or not all(names) or len(names) > 1:
         raise invalid_query('path is the path of items, such as "/items/articles?limit=5"', parameter="path")
-    return Ask(names[0], query_string), names[1] if len(names) == 2 else None
+    return Ask(collection, query_string), names[0] if names else None
 
 
 def _caller(store: Store, user: str) -> Identity:

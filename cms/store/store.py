@@ -205,7 +205,7 @@ class Store:
         there, and tells every process when the transaction commits. One that is given up for a deadlock with
         writes of items is done again.
         """
-        self.checking(identity, lambda scene: require_admin(scene.actor))
+        self._looking(identity, lambda scene: require_admin(scene.actor), self._primary, self.database.fetch_primary)
         for _ in range(ATTEMPTS):
             try:
                 with self.database.transaction() as transaction:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cms.schema.system import ENDPOINTS
 from cms.store.database import Transaction
 from tests.client import Client
 from tests.things import Json, field
@@ -55,7 +56,8 @@ def item(admin: Client, path: str, fields: str) -> Any:
 
 
 def count(admin: Client, collection: str) -> int:
-    found: int = admin.get(f"/items/{collection}?aggregate[count]=*").data[0]["count"]
+    path = ENDPOINTS.get(collection, f"/items/{collection}")
+    found: int = admin.get(f"{path}?aggregate[count]=*").data[0]["count"]
     return found
 
 

@@ -113,9 +113,9 @@ def test_a_right_that_is_revoked_is_gone_for_every_process(processes: list[Proce
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         for _ in range(ROUNDS):
             connection.execute("UPDATE system_roles SET admin_access = FALSE")
-            assert statuses(processes, "/items/system_activity") == {403}
+            assert statuses(processes, "/activity") == {403}
             connection.execute("UPDATE system_roles SET admin_access = TRUE")
-            assert statuses(processes, "/items/system_activity") == {200}
+            assert statuses(processes, "/activity") == {200}
 
 
 def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(processes: list[Process]) -> None:
@@ -156,8 +156,8 @@ def test_long_statements_are_kept_up_to_a_length_in_all(
     monkeypatch.setattr(snapshot, "PLANS_ROOM", 20_000)
     client = make_client().bearing(admin_token)
     for number in range(20):
-        assert client.get(f"/items/system_users?fields=*.*&alias[a{number}]=id").status == 200
-        assert client.get(f"/items/system_roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
+        assert client.get(f"/users?fields=*.*&alias[a{number}]=id").status == 200
+        assert client.get(f"/roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
     current = client.app.store.snapshots.current()
     for kept in (current.said._entries.values(), [(found,) for found in current.plans._entries.values()]):
         assert 0 < sum(len(found[0].text) for found in kept) <= 20_000
@@ -169,9 +169,6 @@ def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
     monkeypatch.setattr(snapshot, "PLANS_KEPT", 20)
     client = make_client().bearing(admin_token)
     for number in range(100):
-        assert (
-            client.get(f"/items/system_roles?filter[name]={number}&fields=a{number}&alias[a{number}]=name").status
-            == 200
-        )
+        assert client.get(f"/roles?filter[name]={number}&fields=a{number}&alias[a{number}]=name").status == 200
     current = client.app.store.snapshots.current()
     assert len(current.said) == len(current.plans) == 20

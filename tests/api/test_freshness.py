@@ -55,18 +55,18 @@ def test_a_dropped_collection_is_gone_everywhere(api: Client, other: Client) -> 
 
 
 def test_a_suspended_user_is_stopped_at_the_next_request(other: Client, dsn: str) -> None:
-    assert other.get("/items/system_activity").status == 200
+    assert other.get("/activity").status == 200
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("UPDATE system_users SET status = 'suspended'")
-    answer = other.get("/items/system_activity")
+    answer = other.get("/activity")
     assert (answer.status, answer.codes) == (401, ["INVALID_TOKEN"])
 
 
 def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(other: Client, dsn: str) -> None:
-    assert other.get("/items/system_activity").status == 200
+    assert other.get("/activity").status == 200
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("UPDATE system_roles SET admin_access = FALSE, app_access = FALSE")
-    assert other.get("/items/system_activity").status == 403
+    assert other.get("/activity").status == 403
     assert other.get("/collections").status == 403
 
 

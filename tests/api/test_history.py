@@ -20,16 +20,12 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
 
 
 def acts(admin: Client, collection: str) -> list[Json]:
-    found: list[Json] = admin.get(
-        "/items/system_activity", **{"filter[collection]": collection, "sort": "id", "limit": -1}
-    ).data
+    found: list[Json] = admin.get("/activity", **{"filter[collection]": collection, "sort": "id", "limit": -1}).data
     return found
 
 
 def revisions(admin: Client, collection: str) -> list[Json]:
-    found: list[Json] = admin.get(
-        "/items/system_revisions", **{"filter[collection]": collection, "sort": "id", "limit": -1}
-    ).data
+    found: list[Json] = admin.get("/revisions", **{"filter[collection]": collection, "sort": "id", "limit": -1}).data
     return found
 
 

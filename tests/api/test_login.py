@@ -106,7 +106,7 @@ def test_a_user_without_an_admin_role_gets_nothing_yet(anonymous: Client, dsn: s
     ann = anonymous.login("ann@example.com", "secret-of-ann")
     for path in (
         "/collections",
-        "/items/system_users",
+        "/users",
         "/items/nowhere",
         "/fields",
         "/relations",

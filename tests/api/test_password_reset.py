@@ -80,7 +80,7 @@ def test_a_new_password_ends_all_sessions_at_once(stage: Stage, client: Client, 
     assert bearing.get("/permissions/me").status == 200
     client.post(REQUEST, {"email": email})
     reset(client, letters.token)
-    assert outcome(bearing.get("/items/system_users")) == (401, ["INVALID_TOKEN"])
+    assert outcome(bearing.get("/users")) == (401, ["INVALID_TOKEN"])
     assert client.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 401
 
 

@@ -44,7 +44,7 @@ def test_contents_hold_the_fields_that_the_caller_may_read(stage: Stage, things:
     assert whole["delta"] == {"title": "two", "note": "stingray"}
 
 
-@pytest.mark.parametrize("path", ["/revisions", "/items/system_revisions", "/items/{name}/1/revisions", "/activity"])
+@pytest.mark.parametrize("path", ["/revisions", "/items/{name}/1/revisions", "/activity"])
 def test_no_way_to_the_history_shows_what_is_hidden(stage: Stage, things: Table, path: str) -> None:
     things.add({"title": "seen", "note": "swordfish"}, {"title": "unseen-title", "note": "swordfish"})
     caller = member(stage, may(things.name, "id", "title", permissions={"id": 1}), *HISTORY)
@@ -270,7 +270,7 @@ def test_the_answers_hold_whole_numbers_and_json_as_they_were(stage: Stage, admi
 def test_explain_tells_the_rules_on_the_items(stage: Stage, admin: Client, things: Table) -> None:
     caller = member(stage, may(things.name, "id", permissions=PUBLISHED), *HISTORY)
     user = caller.get("/users/me").data["id"]
-    told = admin.get("/utils/explain", path="/items/system_revisions", user=user).data["rules"]
+    told = admin.get("/utils/explain", path="/revisions", user=user).data["rules"]
     assert [(found["collection"], found["rule"]) for found in told] == [
         ("system_revisions", None),
         (things.name, PUBLISHED),
@@ -344,7 +344,7 @@ def test_a_page_looks_up_only_the_items_of_its_rows(stage: Stage, things: Table,
     stage.execute("ANALYZE")
     user = str(uuid4())
     member_of(stage, new_role(stage, may(things.name, permissions=PUBLISHED), *others, *HISTORY), id=user)
-    for path in ("/items/system_revisions?limit=5&sort=-id", "/items/system_activity?limit=5&sort=-timestamp"):
+    for path in ("/revisions?limit=5&sort=-id", "/activity?limit=5&sort=-timestamp"):
         plan = json.dumps(things.api.get("/utils/explain", path=path, user=user).data["plan"])
         assert f'"Relation Name": "{things.name}"' in plan
         assert "hashed" not in plan

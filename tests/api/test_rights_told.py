@@ -66,15 +66,15 @@ def test_app_access_brings_the_reads_that_an_app_needs_and_no_more(stage: Stage,
     caller, other = member_of(stage, role), member_of(stage, role)
     me = caller.get("/users/me").data
     assert me["role"] == role
-    assert [user["id"] for user in caller.get("/items/system_users").data] == [me["id"]]
-    assert caller.get(f"/items/system_users/{other.get('/users/me').data['id']}").status == 404
-    (mine,) = caller.get("/items/system_roles").data
+    assert [user["id"] for user in caller.get("/users").data] == [me["id"]]
+    assert caller.get(f"/users/{other.get('/users/me').data['id']}").status == 404
+    (mine,) = caller.get("/roles").data
     assert mine["id"] == role
     assert "ip_access" not in mine
-    assert [row["collection"] for row in caller.get("/items/system_permissions").data] == [notes.name]
-    assert "project_name" in caller.get("/items/system_settings").data
-    assert caller.get("/items/system_settings", fields="auth_login_attempts").status == 403
-    assert caller.get("/items/system_activity").status == 403
+    assert [row["collection"] for row in caller.get("/permissions").data] == [notes.name]
+    assert "project_name" in caller.get("/settings").data
+    assert caller.get("/settings", fields="auth_login_attempts").status == 403
+    assert caller.get("/activity").status == 403
 
 
 def test_structure_is_told_as_far_as_permissions_speak_of_it(stage: Stage, notes: Table, admin: Client) -> None:

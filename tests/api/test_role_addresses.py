@@ -38,7 +38,7 @@ def token_of(client: Client) -> str:
 
 
 def calling(client: Client, token: str, ip: str) -> Answer:
-    return client.bearing(token).send("GET", "/items/system_users", **{"X-Forwarded-For": ip})
+    return client.bearing(token).send("GET", "/users", **{"X-Forwarded-For": ip})
 
 
 @pytest.mark.parametrize(

@@ -142,10 +142,10 @@ def test_the_version_is_told_to_administrators_only(api: Client, anonymous: Clie
 
 
 def test_a_restart_of_the_database_is_not_noticed_by_clients(api: Client, dsn: str) -> None:
-    assert api.get("/items/system_roles").status == 200
+    assert api.get("/roles").status == 200
     assert api.post("/collections", {"collection": "before"}).status == 200
     end_connections(dsn)
-    assert api.get("/items/system_roles").status == 200
+    assert api.get("/roles").status == 200
     assert api.post("/collections", {"collection": "after"}).status == 200
 
 
@@ -189,7 +189,7 @@ def test_options_lists_what_a_route_takes(anonymous: Client) -> None:
     assert set(answer.headers["allow"].split(", ")) == {"DELETE", "GET", "HEAD", "PATCH", "POST", "QUERY", "SEARCH"}
 
 
-@pytest.mark.parametrize("path", ["/server/ping", "/server/info", "/items/system_roles", "/users/me", "/collections"])
+@pytest.mark.parametrize("path", ["/server/ping", "/server/info", "/roles", "/users/me", "/collections"])
 def test_head_is_answered_as_get_without_the_body(api: Client, path: str) -> None:
     head, get = api.send("HEAD", path), api.get(path)
     assert (head.status, head.text) == (200, "")
@@ -326,7 +326,7 @@ def test_two_applications_live_in_one_process(config: Config, make_client: Calla
 
 
 def test_it_runs_under_a_prefix_of_another_application(api: Client) -> None:
-    answer = api._client.simulate_get("/items/system_roles", root_path="/cms")
+    answer = api._client.simulate_get("/roles", root_path="/cms")
     assert answer.status_code == 403  # no token: simulate_get bypasses the client's own header
 
 

@@ -158,7 +158,7 @@ def test_the_factor_goes_with_a_code_of_it_and_takes_its_recovery_codes_along(st
 
 def test_the_secret_is_shown_to_nobody(stage: Stage) -> None:
     email = person(stage, tfa_secret=SECRET)
-    found = stage.admin.get(f'/items/system_users?filter={{"email":{{"_eq":"{email}"}}}}').data
+    found = stage.admin.get(f'/users?filter={{"email":{{"_eq":"{email}"}}}}').data
     assert found[0]["tfa_secret"] == "**********"
     assert {"tfa_step", "failed_logins", "login_after", "unverified"} & found[0].keys() == set()
 
@@ -168,17 +168,17 @@ def test_a_role_that_asks_for_a_second_factor_lets_its_users_do_nothing_but_set_
     email = person(stage, role=role)
     user = logged_in(stage, email)
     assert user.get("/users/me").data["email"] == email
-    for path in ("/items/system_users", "/collections", "/permissions/me"):
+    for path in ("/users", "/collections", "/permissions/me"):
         assert outcome(user.get(path)) == (403, ["FORBIDDEN"]), path
     secret = user.post(f"{TFA}/generate", {"password": PASSWORD}).data["secret"]
     assert user.post(f"{TFA}/enable", {"secret": secret, "otp": code(secret)}).status == 204
-    assert user.get("/items/system_users").status == 200
+    assert user.get("/users").status == 200
 
 
 def test_a_parent_role_may_ask_for_it_too(stage: Stage) -> None:
     parent = new_role(stage, enforce_tfa=True)
     user = logged_in(stage, person(stage, role=new_role(stage, may("system_users"), parent=parent)))
-    assert outcome(user.get("/items/system_users")) == (403, ["FORBIDDEN"])
+    assert outcome(user.get("/users")) == (403, ["FORBIDDEN"])
 
 
 def test_an_administrator_without_it_cannot_change_the_structure(stage: Stage) -> None:

@@ -292,7 +292,7 @@ def look(stage: Stage, user: str) -> None:
     for path in ("/server/health", "/server/info", "/server/ping", "/collections", "/fields", "/permissions/me"):
         admin.get(path)
         stage.anonymous.get(path)
-    admin.get("/utils/explain?path=/items/system_users")
+    admin.get("/utils/explain?path=/users")
     admin.get(f"/utils/explain?user={user}&path=/items/safes")
     admin.get(f"/permissions/explain?user={user}&collection=safes&action=read")
 

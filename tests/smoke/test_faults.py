@@ -74,7 +74,7 @@ def furnish(dsn: str, folder: Path, token: str) -> Shared:
     admin = Client(app, token)
     make_relations(admin)
     made = [post["id"] for post in Table(admin, "posts").add({"title": "new"}, {"title": "new"})]
-    role = Table(admin, "system_roles").get().data[0]["id"]
+    role = admin.get("/roles").data[0]["id"]
     admin.close()
     return Shared(made, role)
 

@@ -71,7 +71,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def assert_one_statement(stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     """Read a path with its counts, and assert that it was one statement, the first time as well as again."""
-    assert stage.admin.get("/items/system_roles").status == 200  # the caller is known, and the structure
+    assert stage.admin.get("/roles").status == 200  # the caller is known, and the structure
     for _ in range(2):
         with counted(monkeypatch) as seen:
             assert stage.admin.get(path).status == 200

@@ -230,7 +230,7 @@ def test_system_collections_are_listed_and_readable_and_stay_as_they_are(api: Cl
     for name in (f"system_{word}" for word in documented.split()):
         assert listed[name]["meta"]["system"] is True
         assert listed[name]["meta"]["singleton"] is (name == "system_settings")
-        assert api.get(f"/items/{name}").status == 200
+        assert api.get(f"/items/{name}").status == 403
         assert api.get(f"/fields/{name}").data
         for answer in (
             api.patch(f"/collections/{name}", {"meta": {"note": "x"}}),
@@ -246,7 +246,7 @@ def test_system_collections_are_listed_and_readable_and_stay_as_they_are(api: Cl
 def test_tables_that_the_service_keeps_for_itself_are_never_seen(api: Client) -> None:
     for name in ("system_sessions", "system_version", "system_migrations", "system_activity_default"):
         assert api.get(f"/collections/{name}").status == 404
-        assert api.get(f"/items/{name}").status == 404
+        assert api.get(f"/items/{name}").status == 403
         assert api.delete(f"/collections/{name}").status == 404
     assert "failed_logins" not in fields(api, "system_users")
 

@@ -1,0 +1,107 @@
+"""System collections are reached by their own endpoints, and by no path that names any collection of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cms.schema.system import ENDPOINTS, SYSTEM_COLLECTIONS
+from tests.client import Answer, Client
+from tests.members import may, member
+from tests.things import Stage
+
+HIDDEN = "You don't have permission to access this."
+NAMES = (*sorted(SYSTEM_COLLECTIONS), "system_sessions", "system_nowhere", "system_")
+
+
+@pytest.fixture(scope="module")
+def mighty(stage: Stage) -> Client:
+    actions = ("read", "create", "update", "delete", "share")
+    return member(stage, *(may(name, action=action) for name in sorted(SYSTEM_COLLECTIONS) for action in actions))
+
+
+def calls(caller: Client, name: str) -> Iterator[Answer]:
+    """Every call that names a collection in its path."""
+    for path in (f"/items/{name}", f"/items/{name}/1", f"/items/{name}/1/revisions", f"/items/{name}/1/revisions/1"):
+        yield caller.get(path)
+        yield caller.send("HEAD", path)
+    yield caller.get(f"/items/{name}", export="csv")
+    yield caller.get(f"/items/{name}?nonsense[")
+    yield caller.search(f"/items/{name}", {})
+    bodies: list[object] = [{}, [], [{"id": 1}], {"keys": [1], "data": {}}, {"query": {}, "data": {}}]
+    for body in bodies:
+        yield caller.post(f"/items/{name}", body)
+        yield caller.patch(f"/items/{name}", body)
+        yield caller.delete(f"/items/{name}", body)
+    yield caller.patch(f"/items/{name}/1", {})
+    yield caller.delete(f"/items/{name}/1")
+    yield caller.post(f"/utils/sort/{name}", {"item": 1, "to": 2})
+    yield caller.send("POST", f"/utils/import/{name}", raw=b"id\n1\n", **{"Content-Type": "text/csv"})
+
+
+def operations(name: str) -> list[dict[str, object]]:
+    said: list[dict[str, object]] = [
+        {"method": "read"},
+        {"method": "read", "key": 1},
+        {"method": "create", "data": {}},
+        {"method": "update", "data": {}},
+        {"method": "update", "key": 1, "data": {}},
+        {"method": "update", "query": {}, "data": {}},
+        {"method": "delete", "key": 1},
+        {"method": "delete", "query": {}},
+    ]
+    return [{"collection": name, **operation} for operation in said]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_path_of_items_reaches_a_system_collection(stage: Stage, mighty: Client, name: str) -> None:
+    for caller in (mighty, stage.anonymous):
+        for answer in calls(caller, name):
+            assert answer.status == 403
+            assert not answer.text or [(one["code"], one["message"]) for one in answer.errors] == [
+                ("FORBIDDEN", HIDDEN)
+            ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_administrators_are_told_why(stage: Stage, name: str) -> None:
+    for answer in calls(stage.admin, name):
+        assert answer.status == 403
+        assert not answer.text or "System collections are reached by their own endpoints only" in answer.text
+    (fault,) = stage.admin.get(f"/items/{name}").errors
+    assert (f'"{name}" is at {ENDPOINTS.get(name)}' in fault["message"]) is (name in ENDPOINTS)
+
+
+@pytest.mark.parametrize("name", ["system_users", "system_settings", "system_nowhere"])
+def test_no_operation_of_a_batch_does(stage: Stage, mighty: Client, name: str) -> None:
+    for operation in operations(name):
+        told = mighty.post("/batch", {"operations": [operation]})
+        assert (told.status, [(one["code"], one["message"]) for one in told.errors]) == (403, [("FORBIDDEN", HIDDEN)])
+        told = stage.admin.post("/batch", {"operations": [operation]})
+        assert told.status == 403
+        assert "their own endpoints" in told.errors[0]["message"]
+        assert told.errors[0]["operation"] == 0
+
+
+def test_whoever_has_no_right_to_call_is_told_that_first(stage: Stage) -> None:
+    assert stage.anonymous.bearing("nonsense").get("/items/system_users").codes == ["INVALID_TOKEN"]
+
+
+def test_a_preflight_and_the_list_of_methods_name_no_collection(stage: Stage) -> None:
+    assert stage.anonymous.send("OPTIONS", "/items/system_users").status == 200
+
+
+def test_own_endpoints_stay(stage: Stage, mighty: Client) -> None:
+    for path in ENDPOINTS.values():
+        assert stage.admin.get(path).status == 200
+        assert mighty.get(path).status == 200
+
+
+def test_an_explanation_takes_the_paths_that_a_read_has(stage: Stage) -> None:
+    admin = stage.admin
+    for path in ("/users?limit=1", "/roles", "/activity", "/revisions/1", "/settings", "/files"):
+        assert admin.get("/utils/explain", path=path).data["statement"]
+    assert admin.get("/utils/explain", path="/items/system_users").codes == ["FORBIDDEN"]
+    for path in ("/fields", "/users/1/2", "users", "/nowhere", "/items", "/"):
+        assert admin.get("/utils/explain", path=path).codes == ["INVALID_QUERY"]
