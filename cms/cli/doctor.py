@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from cms.cli.session import NoDatabase, expected, present_database, sentence_of, settings
+from cms.cli.session import NoDatabase, expected, running_database, sentence_of, settings
 from cms.config import Config, ConfigError
 from cms.errors import Refused
 from cms.jobs.upkeep import look
@@ -63,7 +63,7 @@ def findings() -> Iterator[Finding]:
     yield _secret(config)
     yield from _disk(config)
     try:
-        with present_database(config) as dsn:
+        with running_database(config) as dsn:
             yield from _database(dsn, config)
     except NoDatabase as fault:
         yield Finding(WARNING, f"database: {fault}")

@@ -16,7 +16,7 @@ from types import FrameType
 import click
 
 from cms.cli.background import Background, start_module
-from cms.cli.session import database, expected, say
+from cms.cli.session import DatabaseLost, expected, kept_database, say
 from cms.cli.setup import prepare
 from cms.config import Config, ConfigError, secret_of
 from cms.server import FAULT, READY
@@ -35,13 +35,13 @@ def serve(config: Config) -> int:
     """Run the service until SIGTERM, SIGINT or a fault, stop all that was started, return the exit code."""
     stop = Stop()
     try:
-        with _bound(config) as listener, database(config) as dsn:
+        with _bound(config) as listener, kept_database(config) as dsn:
             if not stop.asked:
                 secret_of(config)  # one fault here is better than one in each worker
                 prepare(dsn, config=config)
             return 0 if stop.asked else _run(config, dsn=dsn, listener=listener, stop=stop)
     except Exception as fault:
-        if stop.asked and expected(fault):
+        if stop.asked and expected(fault) and not isinstance(fault, DatabaseLost):
             return 0  # a terminal's Ctrl-C also ended the program that made the database
         raise
 

@@ -19,11 +19,15 @@ _TOLD = 500
 
 
 class Service:
-    """A service at an address; what it refuses ends the command with what it said."""
+    """A service at an address; what it refuses ends the command with what it said.
 
-    def __init__(self, session: requests.Session, url: str) -> None:
+    `signed_here` says that the session's token was made with the settings of this folder.
+    """
+
+    def __init__(self, session: requests.Session, url: str, *, signed_here: bool) -> None:
         self._session = session
         self._url = url.rstrip("/")
+        self._signed_here = signed_here
 
     def has(self, collection: str) -> bool:
         return self._answer("GET", f"/collections/{collection}", seconds=CONNECT_SECONDS).status_code == 200
@@ -52,7 +56,7 @@ class Service:
 
     def _answer(self, method: str, path: str, *, seconds: int | None = None, **said: object) -> requests.Response:
         try:
-            return self._session.request(
+            answer = self._session.request(
                 method,
                 self._url + path,
                 timeout=(CONNECT_SECONDS, seconds),
@@ -64,6 +68,12 @@ class Service:
             raise click.ClickException(f"Nothing answers at {self._url}. Start the service first: make run") from None
         except requests.RequestException as fault:
             raise click.ClickException(f"{method} {self._url}{path} failed: {fault}") from None
+        if answer.status_code == 401 and self._signed_here:
+            raise click.ClickException(
+                f"The service at {self._url} does not know the token that was made here. Its SECRET is not the one of "
+                "this folder, or it serves another database: run this with its settings, or give a token with --token."
+            )
+        return answer
 
 
 @contextmanager
@@ -74,7 +84,7 @@ def service(config: Config, *, url: str | None, token: str | None) -> Iterator[S
         # other would replace the token.
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token or _own_token(config)}"
-        yield Service(session, url or config.public_url)
+        yield Service(session, url or config.public_url, signed_here=not token)
 
 
 def _own_token(config: Config) -> str:

@@ -16,6 +16,10 @@ class NoDatabase(Exception):
     """A command that works on data found none."""
 
 
+class DatabaseLost(Exception):
+    """The embedded server ended by itself and cannot be started again."""
+
+
 def settings() -> Config:
     """Return the settings of the environment and of the current folder; raises `ConfigError`."""
     return load(os.environ, folder=Path.cwd())
@@ -34,16 +38,55 @@ def database(config: Config) -> Iterator[str]:
 
 
 @contextmanager
+def kept_database(config: Config) -> Iterator[str]:
+    """Yield the address of the database, for what runs for long: an embedded server that ends is started again.
+
+    When it cannot be, this process is sent SIGTERM, and the context ends with `DatabaseLost`.
+    """
+    if config.database_url:
+        yield config.database_url
+        return
+    from cms.cli.watch import Watch
+    from cms.store.embedded import start
+
+    with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded, Watch(embedded):
+        yield embedded.dsn
+
+
+@contextmanager
+def running_database(config: Config) -> Iterator[str]:
+    """Yield the address of the database that a service uses; starts none and raises `NoDatabase` instead."""
+    if config.database_url:
+        yield config.database_url
+        return
+    from cms.store.embedded import address_of_running
+
+    require_database(config)
+    address = address_of_running(config.data_dir)
+    if address is None:
+        raise NoDatabase(
+            f"The server of the database in {config.data_dir} is not running, so there is no more to tell. "
+            "Start the service, and look again while it runs."
+        )
+    yield address
+
+
+@contextmanager
 def present_database(config: Config) -> Iterator[str]:
     """Yield the address of a database that is there already; raises `NoDatabase` rather than make one."""
+    require_database(config)
+    with database(config) as dsn:
+        yield dsn
+
+
+def require_database(config: Config) -> None:
+    """Raise `NoDatabase` where the embedded server would make a new database."""
     from cms.store.embedded import has_data
 
     if not config.database_url and not has_data(config.data_dir):
         raise NoDatabase(
             f"There is no database in {config.data_dir} yet. Start the service first: `cms serve`, or `make run`."
         )
-    with database(config) as dsn:
-        yield dsn
 
 
 def say(sentence: str) -> None:
@@ -68,7 +111,7 @@ def expected(fault: Exception) -> bool:
     from cms.store.embedded import EmbeddedError
     from cms.store.migrate import MigrationError
 
-    return isinstance(fault, ConfigError | Refused | EmbeddedError | MigrationError | NoDatabase | Stale)
+    return isinstance(fault, ConfigError | Refused | EmbeddedError | MigrationError | NoDatabase | DatabaseLost | Stale)
 
 
 def sentence_of(fault: Exception) -> str:

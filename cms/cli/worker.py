@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from cms.cli.session import present_database, say
+from cms.cli.session import kept_database, require_database, say
 from cms.config import Config
 from cms.http.logs import start_logging
 from cms.jobs.worker import work
@@ -15,7 +15,8 @@ from cms.tasks import tasks_of
 
 def run_worker(config: Config, *, line: int | None = None) -> None:
     """Run background jobs until SIGTERM, SIGINT, or the end of `line`, a pipe whose other end `cms serve` holds."""
-    with present_database(config) as dsn:
+    require_database(config)
+    with kept_database(config) as dsn:
         # Its jobs run in threads, each of which may need a connection; one more gives back stalled jobs.
         ours = replace(config, database_url=dsn, database_pool_size=config.worker_concurrency + 1)
         start_logging(ours)

@@ -15,10 +15,15 @@ from cms.store.health import told
 
 log = logging.getLogger("cms")
 
+RETRY_AFTER_SECONDS = "2"
+"""About as long as a database server needs that is started again."""
+
 
 def answer(response: falcon.Response, status: int, problems: Iterable[Problem]) -> None:
-    """Write problems as the body of an error."""
+    """Write problems as the body of an error; a 503 tells when to try again."""
     response.status = status
+    if status == 503:
+        response.set_header("Retry-After", RETRY_AFTER_SECONDS)
     response.content_type = falcon.MEDIA_JSON
     response.data = jsontext.dumps({"errors": [_entry(problem) for problem in problems]})
 

@@ -8,6 +8,7 @@ import falcon
 
 from cms.errors import Refused
 from cms.http.media import send
+from cms.http.problems import RETRY_AFTER_SECONDS
 from cms.store.explain import explain
 from cms.store.health import health, info, public
 from cms.store.store import ANONYMOUS, Store, require_admin
@@ -32,6 +33,8 @@ class Health:
         found = health(self._store)
         well = found["status"] == "ok"
         response.status = falcon.HTTP_200 if well else falcon.HTTP_503
+        if not well:
+            response.set_header("Retry-After", RETRY_AFTER_SECONDS)
         send(response, found if well and self._by_admin(request) else public(found))
 
     def _by_admin(self, request: falcon.Request) -> bool:

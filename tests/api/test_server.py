@@ -46,11 +46,13 @@ def test_without_a_database_the_answer_is_503_and_names_it(homeless: Client) -> 
     answer = homeless.get("/items/anything")
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     assert answer.errors[0]["service"] == "database"
+    assert int(answer.headers["retry-after"]) > 0
 
 
 def test_health_without_a_database_is_503_with_the_reason(homeless: Client) -> None:
     answer = homeless.get("/server/health")
     assert answer.status == 503
+    assert int(answer.headers["retry-after"]) > 0
     assert answer.body["data"] == {"status": "error", "reason": "The database is not available. It does not answer."}
 
 

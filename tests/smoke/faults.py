@@ -49,7 +49,7 @@ class Shared:
 
 
 class Writer:
-    """One client, which hears successes, nothing at all, or 503; whatever else it hears is wrong."""
+    """One client, which hears successes, nothing at all, or 503 with a time to try again; all else is wrong."""
 
     def __init__(self, url: str, token: str, shared: Shared, seed: int) -> None:
         self.ledger = Ledger()
@@ -91,7 +91,7 @@ class Writer:
             return None
         if answer.status_code not in (200, 204):
             self.ledger.unheard += 1
-            if answer.status_code != 503:
+            if answer.status_code != 503 or "Retry-After" not in answer.headers:
                 self.ledger.wrong.append(f"{method} {path}: {answer.status_code} {answer.text}")
             return None
         self.ledger.answered += 1

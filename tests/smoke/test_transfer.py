@@ -25,8 +25,8 @@ class Shop:
     service: Service
     token: str
 
-    def run(self, *words: str, fed: str | None = None) -> CompletedProcess[str]:
-        environ = {"PORT": str(self.service.port)}
+    def run(self, *words: str, fed: str | None = None, **more: str) -> CompletedProcess[str]:
+        environ = {"PORT": str(self.service.port), **more}
         if fed is not None:
             return command_fed(self.service.folder, *words, fed=fed, **environ)
         return command_apart(self.service.folder, *words, **environ)
@@ -111,3 +111,18 @@ def test_a_body_without_a_length_is_received_as_well_up_to_the_limit(shop: Shop)
 def _joined(header: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
     yield header
     yield from lines
+
+
+@pytest.mark.parametrize("words", [("demo",), ("export", "things")])
+def test_a_command_with_another_secret_than_the_service_says_so(shop: Shop, words: tuple[str, ...]) -> None:
+    refused = shop.run(*words, SECRET="another-secret-" * 3)
+    assert refused.returncode == 1
+    assert "Its SECRET is not the one of this folder" in refused.stderr
+    assert "INVALID_TOKEN" not in refused.stderr
+    assert refused.stdout == ""
+
+
+def test_a_token_that_was_given_and_is_refused_is_told_as_the_service_tells_it(shop: Shop) -> None:
+    refused = shop.run("export", "things", "--token", "nonsense")
+    assert refused.returncode == 1
+    assert "SECRET" not in refused.stderr

@@ -2,17 +2,26 @@
 
 It is the server's parent, outlives whoever started it, and stops the server when the last user is gone
 without a word (SIGKILL, a crash): the kernel drops that user's lock, for which the keeper waits.
+When the server itself is killed, the keeper ends what that one leaves behind, so that it can be started again at once.
 A terminal's Ctrl-C and a hang-up reach neither it nor the server.
 """
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from threading import Thread
+
+PR_SET_CHILD_SUBREAPER = 36
+PATIENCE_SECONDS = 5.0
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
@@ -27,12 +36,15 @@ def main(arguments: list[str]) -> None:
     lock, shared, early_log, ids, scratch, *command = arguments
     if os.fork():
         return
+    adopt_orphans()
     server = start(command, int(lock), early_log=early_log, ids=ids)
     detach()
     Thread(target=stop_when_unused, args=(server, shared), daemon=True).start()
     server.wait()
+    end_orphans()
     if scratch != "-":
         clear(scratch)
+    os.close(int(lock))  # not before: the next server may have a folder of the same name
 
 
 def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subprocess.Popen[bytes]:
@@ -40,7 +52,7 @@ def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subproc
     for number in SIGNALS:  # a server born deaf, by a starter in the background, misses an early request to stop
         signal.signal(number, signal.SIG_DFL)
     with open(early_log, "xb") as output:
-        server = subprocess.Popen(
+        return subprocess.Popen(
             command,
             cwd="/",
             stdin=subprocess.DEVNULL,
@@ -51,8 +63,6 @@ def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subproc
             group=group,
             extra_groups=None if user is None else [],
         )
-    os.close(lock)
-    return server
 
 
 def detach() -> None:
@@ -68,6 +78,37 @@ def stop_when_unused(server: subprocess.Popen[bytes], shared: str) -> None:
     """Hold the users' lock alone once the last user is gone: a newcomer waits for the server's end."""
     fcntl.flock(os.open(shared, os.O_RDWR | os.O_NOFOLLOW), fcntl.LOCK_EX)
     server.send_signal(signal.SIGINT)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of the server's processes when the server dies; elsewhere than on Linux nobody can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_orphans() -> None:
+    """End the processes of a server that was killed: one that runs a long statement does not notice.
+
+    As long as one of them lives, PostgreSQL does not start on the same data.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    with suppress(ChildProcessError):
+        while True:
+            for orphan in children():
+                with suppress(ProcessLookupError):
+                    os.kill(orphan, signal.SIGQUIT if time.monotonic() < deadline else signal.SIGKILL)
+            time.sleep(0.01)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+
+
+def children() -> Iterator[int]:
+    """Yield the processes that are this one's, by their parent in /proc."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                yield int(stat.parent.name)
 
 
 def clear(folder: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -14,11 +15,32 @@ from cms.store.embedded import locks, server
 from cms.store.embedded.binaries import find_binaries, reachable
 from cms.store.embedded.cluster import initialise, version_of
 from cms.store.embedded.error import EmbeddedError
-from cms.store.embedded.places import Place, choose_place, shelter
+from cms.store.embedded.places import Place, choose_place, existing_place, shelter
+from cms.store.embedded.postmaster import read_postmaster
 
 DATABASE = "cms"
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Starts a server as `start` was asked to."""
+
+    binaries: Path | None
+    announce: Callable[[str], None]
+    settings: Mapping[str, str]
+
+    def __call__(self, place: Place) -> None:
+        """Start the server of a place, whose data is made when there is none."""
+        wanted = version_of(place.cluster)
+        named = find_binaries(self.binaries, wanted=wanted)
+        beside = shelter(place.home, place.account)
+        binaries = reachable(named, place.account, beside=beside, announce=self.announce)
+        if wanted is None:
+            self.announce(f"A new database is made in {place.cluster}.")
+            initialise(place, binaries, durable=self.settings.get("fsync") != "off")
+        server.launch(place, binaries, settings=self.settings)
 
 
 class Embedded:
@@ -29,13 +51,14 @@ class Embedded:
     that replaces this one by exec does not.
     """
 
-    __slots__ = ("_lock", "_pid", "_place", "cluster", "dsn", "version")
+    __slots__ = ("_launch", "_lock", "_pid", "_place", "cluster", "dsn", "version")
 
-    def __init__(self, place: Place, *, dsn: str, version: int, lock: int) -> None:
+    def __init__(self, place: Place, *, dsn: str, version: int, lock: int, launch: Launch) -> None:
         self.dsn = dsn
         self.version = version
         self.cluster = place.cluster
         self._place = place
+        self._launch = launch
         self._lock: int | None = lock
         self._pid = os.getpid()
 
@@ -48,8 +71,32 @@ class Embedded:
             with locks.exclusively(self._place.locks / "start"):
                 if locks.is_last(lock):
                     server.stop(self._place)
+        except FileNotFoundError:
+            _log.warning("%s is gone; its server ends by itself.", self._place.locks)
         finally:
             locks.release(lock)
+
+    def await_end(self) -> None:
+        """Return when the server has ended, by whomever it was ended."""
+        try:
+            locks.await_release(self._place.locks / "server")
+        except FileNotFoundError:
+            return  # its folder is gone, and with it whatever could be served
+
+    def restart(self) -> None:
+        """Start a server that has ended again, over the same data and at the same address; raises `EmbeddedError`."""
+        try:
+            with locks.exclusively(self._place.locks / "start"):
+                postmaster = server.await_server(self._place, self._start_again, announce=self._launch.announce)
+        except (OSError, psycopg.Error) as error:
+            raise EmbeddedError(f"The database server of {self.cluster} cannot be started. {error}") from error
+        if postmaster.conninfo(DATABASE) != self.dsn:
+            raise EmbeddedError(f"The database server of {self.cluster} has another address than before.")
+
+    def _start_again(self) -> None:
+        if version_of(self.cluster) is None:
+            raise EmbeddedError(f"{self.cluster} holds no database any more. Restore it from a backup.")
+        self._launch(self._place)
 
     def __enter__(self) -> Embedded:
         return self
@@ -80,12 +127,7 @@ def start(
         with locks.exclusively(place.locks / "start"):
             lock = locks.share(place.locks / "users")
             try:
-                return _join(
-                    place,
-                    lock,
-                    launch=lambda: _launch(place, binaries, announce=announce, settings=settings),
-                    announce=announce,
-                )
+                return _join(place, lock, launch=Launch(binaries, announce, settings))
             except BaseException:
                 locks.release(lock)
                 raise
@@ -93,19 +135,25 @@ def start(
         raise EmbeddedError(f"The database server of {data} cannot be started. {error}") from error
 
 
-def _join(place: Place, lock: int, *, launch: Callable[[], None], announce: Callable[[str], None]) -> Embedded:
-    postmaster = server.await_server(place, launch, announce=announce)
+def address_of_running(data: Path) -> str | None:
+    """Return the `dsn` of the server of the folder `data` when it runs, else None; starts and makes nothing.
+
+    Raises `EmbeddedError` when this account cannot tell.
+    """
+    try:
+        place = existing_place(data)
+        if place is None or not server.is_running(place):
+            return None
+        postmaster = read_postmaster(place.cluster)
+    except OSError as error:
+        raise EmbeddedError(f"Whether the database server of {data} runs cannot be told. {error}") from error
+    return postmaster.conninfo(DATABASE) if postmaster else None
+
+
+def _join(place: Place, lock: int, *, launch: Launch) -> Embedded:
+    postmaster = server.await_server(place, lambda: launch(place), announce=launch.announce)
     version = version_of(place.cluster)
     if version is None:
         raise EmbeddedError(f"{place.cluster} has lost its PG_VERSION. Restore it from a backup.")
-    return Embedded(place, dsn=server.ensure_database(postmaster, DATABASE), version=version, lock=lock)
-
-
-def _launch(place: Place, named: Path | None, *, announce: Callable[[str], None], settings: Mapping[str, str]) -> None:
-    wanted = version_of(place.cluster)
-    found = find_binaries(named, wanted=wanted)
-    binaries = reachable(found, place.account, beside=shelter(place.home, place.account), announce=announce)
-    if wanted is None:
-        announce(f"A new database is made in {place.cluster}.")
-        initialise(place, binaries, durable=settings.get("fsync") != "off")
-    server.launch(place, binaries, settings=settings)
+    dsn = server.ensure_database(postmaster, DATABASE)
+    return Embedded(place, dsn=dsn, version=version, lock=lock, launch=launch)

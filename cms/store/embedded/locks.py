@@ -53,6 +53,11 @@ def is_held(path: Path) -> bool:
         release(lock)
 
 
+def await_release(path: Path) -> None:
+    """Return as soon as nobody holds the lock alone."""
+    release(share(path))
+
+
 def is_last(lock: int) -> bool:
     """Tell whether nobody else shares this lock, and hold it alone when that is so.
 

@@ -68,6 +68,17 @@ def has_data(data: Path) -> bool:
     return has_cluster(shelter(home, account_for_new_data()) / name_after(home))
 
 
+def existing_place(data: Path) -> Place | None:
+    """Return the place of the server for `data`, None when there is no data yet; makes nothing."""
+    home = data.resolve()
+    if has_cluster(home):
+        return Place(home, server_account(home / "postgres"))
+    if os.geteuid():
+        return None
+    refuge = shelter(home, account_for_new_data()) / name_after(home)
+    return Place(refuge, server_account(refuge / "postgres")) if has_cluster(refuge) else None
+
+
 def has_cluster(home: Path) -> bool:
     return (home / "postgres" / "PG_VERSION").exists()
 

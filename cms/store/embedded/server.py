@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
 
-from cms.store.embedded.accounts import can_enter, plain_environment, run_as
+from cms.store.embedded.accounts import Account, can_enter, plain_environment, run_as
 from cms.store.embedded.binaries import Binaries
 from cms.store.embedded.error import EmbeddedError
 from cms.store.embedded.locks import hold, is_held
@@ -23,6 +26,8 @@ KEEPER = Path(__file__).with_name("keeper.py")
 
 # A socket's path with its closing NUL has 108 bytes on Linux and 104 on macOS.
 LONGEST_SOCKET = 103
+
+SOCKET_FILES = (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock")
 
 PAUSE_SECONDS = 0.01
 
@@ -67,6 +72,9 @@ def launch(place: Place, binaries: Binaries, *, settings: Mapping[str, str]) -> 
     """Start the server under a keeper; returns as soon as it is a process."""
     _clear_leftovers(place.cluster)
     sockets = _socket_folder(place)
+    if sockets != place.cluster:
+        for name in SOCKET_FILES:
+            (sockets / name).unlink(missing_ok=True)
     lock = hold(place.locks / "server")
     try:
         command = [*_keeper(place, lock, sockets=sockets), binaries.folder / "postgres", "-D", place.cluster]
@@ -152,22 +160,34 @@ def _clear_leftovers(cluster: Path) -> None:
         raise EmbeddedError(
             f"{cluster} is served by process {postmaster.pid}, which was not started here. Stop it first."
         )
-    for name in ("postmaster.pid", f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock"):
+    for name in ("postmaster.pid", *SOCKET_FILES):
         (cluster / name).unlink(missing_ok=True)
 
 
 def _socket_folder(place: Place) -> Path:
     """Return the folder of the socket: the cluster, or a private temporary one when that has no address.
 
-    That is so when its path is too long, or holds the comma that separates hosts.
+    That is so when its path is too long, or holds the comma that separates hosts. Its name belongs to the cluster, so
+    that a server that is started again has the same address.
     """
     path = place.cluster / f".s.PGSQL.{PORT}"
     if len(os.fsencode(path)) <= LONGEST_SOCKET and "," not in str(path):
         return place.cluster
-    folder = Path(tempfile.mkdtemp(prefix="cms-", dir=_temporary(place)))
-    if not place.account.is_ours:
-        os.chown(folder, place.account.uid, place.account.gid)
+    name = hashlib.sha256(os.fsencode(place.cluster)).hexdigest()[:8]
+    folder = _temporary(place) / f"cms-{name}"
+    _private_folder(folder, place.account)
     return folder
+
+
+def _private_folder(folder: Path, account: Account) -> None:
+    """Make a folder that only the account may enter; one that a killed server has left is used again."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        if not account.is_ours:
+            os.chown(folder, account.uid, account.gid)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != account.uid or status.st_mode & 0o077:
+        raise EmbeddedError(f"{folder} is in the way of the database's socket. Remove it.")
 
 
 def _temporary(place: Place) -> Path:

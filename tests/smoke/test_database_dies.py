@@ -1,0 +1,99 @@
+"""The embedded server dies under `cms serve`: it is started again, and nothing that was acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import requests
+
+from cms.auth import accounts
+from cms.store.embedded import address_of_running
+from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check
+from tests.smoke.running import PATIENCE_SECONDS, Service, command, new_folder, processes_of, serving
+from tests.smoke.test_faults import SECRET, SETTINGS, furnish
+from tests.store.embedded.servers import kill, postmaster
+
+pytestmark = pytest.mark.slow
+
+TIMES = 3
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with new_folder() as folder:
+        yield folder
+
+
+def test_a_killed_database_server_is_started_again_and_no_write_is_lost(folder: Path) -> None:
+    data = folder / "data"
+    with serving(folder, **SETTINGS) as service:
+        dsn = address_of_running(data)
+        assert dsn
+        token = accounts.admin_token(dsn, secret=SECRET, life=timedelta(hours=1))
+        shared = furnish(dsn, folder, token)
+        url = f"http://127.0.0.1:{service.port}"
+        writers = [Writer(url, token, shared, seed=number) for number in range(WRITERS)]
+        with busy(writers):
+            for number in range(TIMES):
+                await_answers(writers, 20)
+                kill(postmaster(data))
+                await_times(service, "The database server answers again.", number + 1)
+            await_answers(writers, 20)
+        check(dsn, writers)
+        service.process.terminate()
+        assert service.ended() == 0
+    assert processes_of(folder) == []
+
+
+def await_times(service: Service, words: str, times: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while service.said().count(words) < times:
+        assert time.monotonic() < deadline, service.said()
+        time.sleep(0.05)
+
+
+def test_a_request_meanwhile_waits_or_is_told_when_to_try_again(folder: Path) -> None:
+    with serving(folder) as service:
+        number = postmaster(folder / "data")
+        os.kill(number, signal.SIGSTOP)  # it can neither answer nor be missed
+        answer = requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=PATIENCE_SECONDS)
+        assert answer.status_code == 503
+        assert int(answer.headers["Retry-After"]) > 0
+        kill(number)
+        service.await_words("The database server answers again.")
+        assert requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=PATIENCE_SECONDS).ok
+
+
+def test_a_database_server_that_cannot_start_again_ends_the_service_with_the_reason(folder: Path) -> None:
+    with serving(folder) as service:
+        number = postmaster(folder / "data")
+        data = (folder / "data" / "postgres").rename(folder / "data" / "elsewhere")
+        kill(number)
+        assert service.ended() == 1
+        last = service.said().splitlines()[-1]
+        assert last.startswith("Error: The database server ended by itself and cannot be started again. ")
+        assert "holds no database any more" in last
+        assert "Traceback" not in service.said()
+    assert processes_of(folder) == []
+    assert not (folder / "data" / "postgres").exists()
+    data.rename(folder / "data" / "postgres")
+
+
+def test_the_doctor_looks_at_the_database_of_the_service_and_starts_none(folder: Path) -> None:
+    with serving(folder):
+        looked = command(folder, "doctor")
+        assert looked.returncode == 0
+        assert "ok       migrations: all applied" in looked.stdout
+        assert address_of_running(folder / "data")
+    stopped = command(folder, "doctor")
+    assert stopped.returncode == 0
+    assert "warning  database: The server of the database in " in stopped.stdout
+    assert "is not running" in stopped.stdout
+    assert "migrations" not in stopped.stdout
+    assert not (folder / "data" / "postgres" / "postmaster.pid").exists()

@@ -1,0 +1,92 @@
+"""A server that ended by itself is started again for those who use it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from cms.store.embedded import EmbeddedError, address_of_running, start
+from tests.store.embedded.servers import FAST, eventually, gone, kill, moved, postmaster, running, started, words
+from tests.store.embedded.test_paths import LONG
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", ["data", LONG])
+def test_a_killed_server_is_started_again_at_the_same_address(name: str, folder: Path, cluster: Path) -> None:
+    with moved(cluster, folder / name) as data, start(data, settings=FAST) as server:
+        for _ in range(3):
+            before = started(server.dsn)
+            kill(postmaster(data))
+            server.await_end()
+            server.restart()
+            assert words(server.dsn) == ["still here"]
+            assert started(server.dsn) != before
+
+
+def test_a_statement_that_runs_on_does_not_hold_up_the_next_server(data: Path) -> None:
+    with start(data, settings=FAST) as server:
+        thread = threading.Thread(target=sleep_long, args=(server.dsn,))
+        thread.start()
+        eventually(lambda: asleep(server.dsn))
+        killed_at = time.monotonic()
+        kill(postmaster(data))
+        server.await_end()
+        server.restart()
+        assert time.monotonic() - killed_at < 30
+        thread.join()
+
+
+def sleep_long(dsn: str) -> None:
+    with suppress(psycopg.OperationalError), psycopg.connect(dsn, autocommit=True) as session:
+        session.execute("SELECT pg_sleep(60)")
+
+
+def asleep(dsn: str) -> bool:
+    with psycopg.connect(dsn) as session:
+        sql = "SELECT FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' AND state = 'active'"
+        return session.execute(sql).rowcount == 1
+
+
+def test_data_that_is_gone_is_told_and_not_made_anew(data: Path, cluster: Path) -> None:
+    with start(data, settings=FAST) as server:
+        kill(postmaster(data))
+        server.await_end()
+        (data / "postgres").rename(data / "elsewhere")
+        try:
+            with pytest.raises(EmbeddedError, match="holds no database any more"):
+                server.restart()
+            assert not (data / "postgres").exists()
+        finally:
+            (data / "elsewhere").rename(data / "postgres")
+
+
+def test_a_folder_that_is_gone_is_told_and_left_without_a_fault(folder: Path) -> None:
+    data = folder / "short-lived"
+    with start(data, settings=FAST) as server:
+        number = postmaster(data)
+        shutil.rmtree(data)
+        kill(number)
+        server.await_end()
+        with pytest.raises(EmbeddedError, match="cannot be started"):
+            server.restart()
+    eventually(lambda: gone(number))
+
+
+def test_the_address_of_a_server_is_told_only_while_it_runs(data: Path) -> None:
+    assert address_of_running(data) is None
+    with start(data, settings=FAST) as server:
+        assert address_of_running(data) == server.dsn
+    assert address_of_running(data) is None
+    assert not running(data)
+
+
+def test_asking_for_the_address_makes_nothing(folder: Path) -> None:
+    assert address_of_running(folder / "nothing") is None
+    assert list(folder.iterdir()) == []
