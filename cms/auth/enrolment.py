@@ -10,6 +10,7 @@ from cms.auth.person import note
 from cms.auth.sessions import invalid_credentials
 from cms.errors import invalid_payload
 from cms.store.database import Transaction
+from cms.store.once import Once
 from cms.store.statements import statement
 from cms.store.store import Identity, Job, Scene, Store
 
@@ -32,7 +33,7 @@ def generate(store: Store, identity: Identity, *, password: str) -> Offer:
     return Offer(secret, factors.otpauth_url(secret, account=email, issuer=project))
 
 
-def enable(store: Store, identity: Identity, *, secret: str, code: str) -> None:
+def enable(store: Store, identity: Identity, *, secret: str, code: str, once: Once | None = None) -> None:
     """Make a secret the second factor; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
 
     def work(transaction: Transaction, scene: Scene) -> None:
@@ -40,11 +41,13 @@ def enable(store: Store, identity: Identity, *, secret: str, code: str) -> None:
         factors.enable(transaction, user, secret=secret, code=code)
         note(transaction, "update", user=user, caller=identity.caller)
 
-    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)), once=once)
 
 
-def disable(store: Store, identity: Identity, *, code: str) -> None:
+def disable(store: Store, identity: Identity, *, code: str, once: Once | None = None) -> None:
     """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP."""
+    if store.kept(identity, once):
+        return  # the code is worth nothing any more
     account = account_of(store, store.checking(identity, _user))
     _require_factor(account)
     check_factor(store, account, code, caller=identity.caller)
@@ -53,7 +56,7 @@ def disable(store: Store, identity: Identity, *, code: str) -> None:
         factors.disable(transaction, account.id)
         note(transaction, "update", user=account.id, caller=identity.caller)
 
-    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)), once=once)
 
 
 def recovery_codes(store: Store, identity: Identity, *, password: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cms.auth import letters
 from cms.auth.accounts import check_email
@@ -10,6 +11,7 @@ from cms.auth.letters import INVITATION, Letter, mark_of
 from cms.auth.links import Link
 from cms.errors import Problem, Refused, invalid_payload
 from cms.store.database import Transaction
+from cms.store.once import Once
 from cms.store.recording import recorder
 from cms.store.statements import statement
 from cms.store.store import Identity, Job, Scene, Store, require_admin
@@ -17,15 +19,23 @@ from cms.store.store import Identity, Job, Scene, Store, require_admin
 MOST_INVITED = 1_000
 
 
-def invite(
-    store: Store, link: Link, identity: Identity, *, emails: Sequence[str], role: str, url: str | None = None
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """Whom to invite, to which role, and where the link of the letter leads, when it is not the usual place."""
+
+    emails: Sequence[str]
+    role: str
+    url: str | None = None
+
+
+def invite(store: Store, link: Link, identity: Identity, invitation: Invitation, *, once: Once | None = None) -> None:
     """Make invited users of a role and send each a link, all or none; who is invited already is invited again.
 
     Raises `Refused`: FORBIDDEN, INVALID_PAYLOAD, INVALID_FOREIGN_KEY for no such role, RECORD_NOT_UNIQUE for
     addresses that belong to accounts.
     """
-    address = link.address(url)
+    address = link.address(invitation.url)
+    emails = invitation.emails
 
     def work(transaction: Transaction, scene: Scene) -> None:
         require_admin(scene.actor)
@@ -33,7 +43,7 @@ def invite(
         catalogue, who = scene.snapshot.catalogue, scene.actor.user
         users = recorder(transaction, catalogue, "system_users", user=who, caller=identity.caller)
         before = users.before([user for (user,) in transaction.execute(statement("find_invited"), (wanted,))])
-        made = transaction.execute(statement("invite_users"), (wanted, role))
+        made = transaction.execute(statement("invite_users"), (wanted, invitation.role))
         users.created([user for user, _, _ in made if user not in before])
         users.changed(before)
         _refuse_taken(emails, {str(email).lower() for _, email, _ in made})
@@ -41,7 +51,7 @@ def invite(
             target = link.to(address, user=user, mark=mark_of(email, password))
             letters.send(transaction, Letter(email, INVITATION, {"url": target, "email": email}))
 
-    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)), once=once)
 
 
 def _wanted(emails: Sequence[str]) -> list[str]:

@@ -10,11 +10,12 @@ from cms.auth import letters
 from cms.auth.accounts import check_email
 from cms.auth.letters import REGISTRATION, Letter, mark_of
 from cms.auth.links import Link
-from cms.auth.sessions import in_transaction
+from cms.auth.sessions import in_transaction, once_for
 from cms.auth.tokens import invalid_token, used_link
 from cms.errors import Refused, forbidden
 from cms.query.validation import Given, failures, parse_rule
 from cms.store.database import Transaction
+from cms.store.once import Once
 from cms.store.recording import Recorder, recorder
 from cms.store.statements import statement
 from cms.store.store import Caller, Store
@@ -42,7 +43,7 @@ class Terms:
     policy: str | None
 
 
-def register(store: Store, link: Link, form: Form, *, caller: Caller) -> None:
+def register(store: Store, link: Link, form: Form, *, caller: Caller, once: Once | None = None) -> None:
     """Make a user, and send the link that opens the account where the settings ask for it.
 
     For an address that has an account the same is done and nothing comes of it. Of two registrations of one address
@@ -72,7 +73,7 @@ def register(store: Store, link: Link, form: Form, *, caller: Caller) -> None:
             target = link.to(address, user=user, mark=mark_of(form.email, password))
             letters.send(transaction, Letter(to, REGISTRATION, {"url": target, "email": form.email}))
 
-    in_transaction(store, work)
+    in_transaction(store, once_for(caller, once, work))
 
 
 def _password_before(store: Store, form: Form) -> str | None:

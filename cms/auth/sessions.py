@@ -16,8 +16,9 @@ from cms.config import Config, secret_of
 from cms.errors import Problem, Refused
 from cms.store.border import Deadlock
 from cms.store.database import Transaction
+from cms.store.once import Once, done_once, take_turn
 from cms.store.statements import statement
-from cms.store.store import Caller, Identity, Store
+from cms.store.store import ANONYMOUS, Caller, Identity, Store
 
 ATTEMPTS = 3
 
@@ -141,6 +142,17 @@ def in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
             continue
     with store.database.transaction() as transaction:
         return work(transaction)
+
+
+def once_for(caller: Caller, once: Once | None, work: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
+    """Return the work of somebody who needs no credentials for it, done once with an Idempotency-Key."""
+    name = ANONYMOUS.calling_from(caller).name
+
+    def done(transaction: Transaction) -> None:
+        take_turn(transaction, name, once)
+        done_once(transaction, name, once, lambda: work(transaction))
+
+    return done
 
 
 def _found(transaction: Transaction, issuer: Issuer, token: str) -> tuple[str, Mode, str | None]:

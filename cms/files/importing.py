@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from cms.errors import Refused, invalid_payload, unavailable
@@ -26,6 +27,9 @@ def import_url(library: Library, ask: Ask, payload: Mapping[str, object]) -> byt
         raise invalid_payload('"url" must be a text', field="url")
     if not isinstance(said, Mapping):
         raise invalid_payload('"data" must be an object', field="data")
+    kept = library.store.kept(ask.identity, ask.once)
+    if kept is not None:
+        return cast(bytes | None, kept.answer)
     limits = Limits(library.import_seconds, library.contents.most)
     try:
         with fetch(Outgoing(url), library.reach, limits=limits) as answer:

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 import falcon
 
 from cms.auth import invitations, registration, renewal
+from cms.auth.invitations import Invitation
 from cms.auth.links import Link
+from cms.auth.renewal import Choice
 from cms.errors import invalid_payload, invalid_query
-from cms.http.media import fields, optional_text, send, text_of
+from cms.http.media import fields, once_of, optional_text, send, text_of
 from cms.store.store import Store
 
 
@@ -33,38 +35,27 @@ class RequestReset(_ByLetter):
 
 
 class Reset(_ByLetter):
-    status = "active"
-
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, most=self._most)
-        renewal.set_password(
-            self._store,
-            self._link,
-            token=text_of(payload, "token"),
-            password=text_of(payload, "password"),
-            status=self.status,
-            caller=request.context.caller,
-        )
+        choice = _choice(fields(request, most=self._most), status="active")
+        renewal.set_password(self._store, self._link, choice, caller=request.context.caller)
         response.status = falcon.HTTP_204
 
 
-class AcceptInvite(Reset):
-    """An invitation is accepted by choosing a password."""
-
-    status = "invited"
+class AcceptInvite(_ByLetter):
+    def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
+        """Accept an invitation by choosing a password."""
+        choice = _choice(fields(request, most=self._most), status="invited")
+        renewal.set_password(self._store, self._link, choice, caller=request.context.caller, once=once_of(request))
+        response.status = falcon.HTTP_204
 
 
 class Invite(_ByLetter):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
-        invitations.invite(
-            self._store,
-            self._link,
-            request.context.identity,
-            emails=_emails(payload),
-            role=_role(payload),
-            url=optional_text(payload, self._link.named),
-        )
+        url = optional_text(payload, self._link.named)
+        invitation = Invitation(_emails(payload), _role(payload), url)
+        once = once_of(request)
+        invitations.invite(self._store, self._link, request.context.identity, invitation, once=once)
         response.status = falcon.HTTP_204
 
 
@@ -78,7 +69,7 @@ class Register(_ByLetter):
             optional_text(payload, "last_name"),
             optional_text(payload, self._link.named),
         )
-        registration.register(self._store, self._link, form, caller=request.context.caller)
+        registration.register(self._store, self._link, form, caller=request.context.caller, once=once_of(request))
         response.status = falcon.HTTP_204
 
 
@@ -97,6 +88,10 @@ class VerifyEmail:
 
     def on_head(self, request: falcon.Request, response: falcon.Response) -> None:
         """Open nothing: programs that look into mail ask where a link leads."""
+
+
+def _choice(payload: Mapping[str, object], *, status: str) -> Choice:
+    return Choice(text_of(payload, "token"), text_of(payload, "password"), status)
 
 
 def _emails(payload: Mapping[str, object]) -> list[str]:

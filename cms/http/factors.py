@@ -7,7 +7,7 @@ from dataclasses import replace
 import falcon
 
 from cms.auth import enrolment
-from cms.http.media import fields, send, text_of
+from cms.http.media import fields, once_of, send, text_of
 from cms.store.store import Identity, Store
 
 
@@ -31,14 +31,14 @@ class Enable(_Own):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
         secret, code = text_of(payload, "secret"), text_of(payload, "otp")
-        enrolment.enable(self._store, _enrolling(request), secret=secret, code=code)
+        enrolment.enable(self._store, _enrolling(request), secret=secret, code=code, once=once_of(request))
         response.status = falcon.HTTP_204
 
 
 class Disable(_Own):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         code = text_of(fields(request, most=self._most), "otp")
-        enrolment.disable(self._store, _enrolling(request), code=code)
+        enrolment.disable(self._store, _enrolling(request), code=code, once=once_of(request))
         response.status = falcon.HTTP_204
 
 

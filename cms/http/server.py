@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 import falcon
 
 from cms.errors import Refused
-from cms.http.media import send
+from cms.http.media import once_of, send
 from cms.http.problems import RETRY_AFTER_SECONDS
 from cms.store.explain import explain
 from cms.store.health import health, info, public
@@ -80,5 +80,5 @@ class ClearCache:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Forget the structure, in every process, after changes made behind the service's back."""
-        self._store.forget(request.context.identity)
+        self._store.forget(request.context.identity, once=once_of(request))
         response.status = falcon.HTTP_204

@@ -36,15 +36,30 @@ def done_once(transaction: Transaction, caller: str, once: Once | None, work: Ca
     """
     if once is None:
         return work()
-    kept = transaction.execute(statement("find_idempotent_answer"), (caller, once.key))
-    if not kept:
-        answer = work()
-        raw = answer if isinstance(answer, bytes | None) else jsontext.dumps(answer)
-        values = (caller, once.key, once.request, raw, not isinstance(answer, bytes | None))
-        transaction.execute(statement("keep_idempotent_answer"), values)
-        return answer
-    request, raw, is_record = kept[0]
+    kept = kept_answer(transaction, caller, once)
+    if kept is not None:
+        return cast(T, kept.answer)
+    answer = work()
+    raw = answer if isinstance(answer, bytes | None) else jsontext.dumps(answer)
+    values = (caller, once.key, once.request, raw, not isinstance(answer, bytes | None))
+    transaction.execute(statement("keep_idempotent_answer"), values)
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The answer of a call that was done before."""
+
+    answer: object
+
+
+def kept_answer(transaction: Transaction, caller: str, once: Once) -> Kept | None:
+    """Return the answer that is kept of a call; raises `Refused` as `done_once` does."""
+    rows = transaction.execute(statement("find_idempotent_answer"), (caller, once.key))
+    if not rows:
+        return None
+    request, raw, is_record = rows[0]
     if request != once.request:
         reason = "The Idempotency-Key came with another request before"
         raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
-    return cast(T, jsontext.ready(raw) if is_record else raw)
+    return Kept(jsontext.ready(raw) if is_record else raw)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from cms import jsontext, passwords
 from cms.access.addresses import networks_of, require_admission
@@ -17,7 +17,7 @@ from cms.query.parse import Page
 from cms.schema.model import Version
 from cms.store.border import Deadlock, Misfit, Stale, Unforeseen
 from cms.store.database import Database, Row, Transaction
-from cms.store.once import Once, done_once, take_turn
+from cms.store.once import Kept, Once, done_once, kept_answer, take_turn
 from cms.store.snapshot import Snapshot, Snapshots, load_within
 from cms.store.statements import statement
 
@@ -210,6 +210,9 @@ class Store:
             try:
                 with self.database.transaction() as transaction:
                     take_turn(transaction, identity.name, once)
+                    kept = kept_answer(transaction, identity.name, once) if once else None
+                    if kept:
+                        return cast(T, kept.answer)
                     scene = _first_in_line(transaction, identity)
                     return done_once(transaction, identity.name, once, lambda: work(transaction, scene))  # noqa: B023
             except Deadlock:
@@ -226,9 +229,20 @@ class Store:
         """Do what goes before a write, by what the primary holds: a replica may not know of it yet."""
         return self._looking(identity, _compared(work), self._primary, self.database.fetch_primary)
 
-    def forget(self, identity: Identity) -> None:
+    def kept(self, identity: Identity, once: Once | None) -> Kept | None:
+        """Return the answer of a call that was done before, for calls that must not even be prepared a second time."""
+        if once is None:
+            return None
+
+        def find(transaction: Transaction) -> Kept | None:
+            take_turn(transaction, identity.name, once)
+            return kept_answer(transaction, identity.name, once)
+
+        return self.writing(identity, lambda scene: Job(find))
+
+    def forget(self, identity: Identity, *, once: Once | None = None) -> None:
         """Have every process load the structure again, for changes made behind the service's back."""
-        self.restructuring(identity, lambda transaction, scene: None)
+        self.restructuring(identity, lambda transaction, scene: None, once=once)
 
     def close(self) -> None:
         self.database.close()

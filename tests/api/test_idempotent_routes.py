@@ -1,0 +1,219 @@
+"""Every POST that changes something is done once with an Idempotency-Key (decisions, section 5)."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from falcon.inspect import inspect_routes
+
+from cms.config import Config
+from tests.api.test_tfa import SECRET, code
+from tests.client import Answer, Client
+from tests.files.forms import BOUNDARY, House, form, house
+from tests.files.sources import Source, source
+from tests.members import new_role
+from tests.people import PASSWORD, Outbox, login, outbox, person
+from tests.things import field, table
+
+WITHOUT = {
+    "/users/me/tfa/generate": "it changes nothing",
+    "/users/me/tfa/recovery-codes": "its answer holds secrets, which are stored nowhere",
+}
+"""Routes that heed no key, and why; those under /auth besides."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A call that changes something."""
+
+    path: str
+    body: object = None
+    client: Client | None = None
+    raw: bytes | None = None
+    media: str = "application/json"
+
+
+@dataclass(frozen=True)
+class Scene:
+    house: House
+    letters: Outbox
+    server: Source
+
+    @property
+    def admin(self) -> Client:
+        return self.house.admin
+
+
+@pytest.fixture(scope="module")
+def scene(
+    settings: Config, tmp_path_factory: pytest.TempPathFactory, make_database: Callable[..., str], template: str
+) -> Iterator[Scene]:
+    allowed = (ipaddress.ip_network("127.0.0.1"),)
+    with ExitStack() as stack:
+        letters, server = stack.enter_context(outbox()), stack.enter_context(source())
+        folder = tmp_path_factory.mktemp("files")
+        made = house(settings, folder, make_database, template, import_ip_allow_list=allowed)
+        yield Scene(stack.enter_context(made), letters, server)
+
+
+def items(scene: Scene) -> Example:
+    return Example(table(scene.admin, field("name", "string")).path, {"name": "a"})
+
+
+def collections(scene: Scene) -> Example:
+    return Example("/collections", {"collection": "made_once", "schema": {}})
+
+
+def fields(scene: Scene) -> Example:
+    return Example(f"/fields/{table(scene.admin).name}", {"field": "name", "type": "string"})
+
+
+def relations(scene: Scene) -> Example:
+    things = table(scene.admin, field("other", "integer"))
+    return Example("/relations", {"collection": things.name, "field": "other", "related_collection": things.name})
+
+
+def batch(scene: Scene) -> Example:
+    things = table(scene.admin, field("name", "string"))
+    return Example("/batch", {"operations": [{"method": "create", "collection": things.name, "data": {"name": "a"}}]})
+
+
+def sort(scene: Scene) -> Example:
+    things = table(scene.admin, field("place", "integer"), sort_field="place")
+    things.add({}, {}, {})
+    return Example(f"/utils/sort/{things.name}", {"item": 1, "to": 2})
+
+
+def importing(scene: Scene) -> Example:
+    things = table(scene.admin, field("name", "string"))
+    return Example(f"/utils/import/{things.name}", raw=b"name\na\n", media="text/csv")
+
+
+def revert(scene: Scene) -> Example:
+    things = table(scene.admin, field("name", "string"))
+    things.add({"name": "a"})
+    things.api.patch(f"{things.path}/1", {"name": "b"})
+    return Example(f"/utils/revert/{things.api.get(f'{things.path}/1/revisions?sort=id').data[0]['id']}")
+
+
+def comment(path: str) -> Callable[[Scene], Example]:
+    def make(scene: Scene) -> Example:
+        things = table(scene.admin)
+        things.add({})
+        return Example(path, {"collection": things.name, "item": 1, "comment": "Once."})
+
+    return make
+
+
+def upload(scene: Scene) -> Example:
+    raw = form(("title", "Once"), ("file", "some text", "a.txt"))
+    return Example("/files", raw=raw, media=f'multipart/form-data; boundary="{BOUNDARY}"')
+
+
+def from_elsewhere(scene: Scene) -> Example:
+    return Example("/files/import", {"url": scene.server.page("/once.txt", b"text")})
+
+
+def permission(scene: Scene) -> Example:
+    body = {
+        "role": new_role(scene.house.stage),
+        "collection": table(scene.admin).name,
+        "action": "read",
+        "fields": ["*"],
+    }
+    return Example("/permissions", body)
+
+
+def invite(scene: Scene) -> Example:
+    return Example("/users/invite", {"email": "invited@example.com", "role": new_role(scene.house.stage)})
+
+
+def accept(scene: Scene) -> Example:
+    role = new_role(scene.house.stage)
+    assert scene.admin.post("/users/invite", {"email": "accepts@example.com", "role": role}).status == 204
+    return Example(
+        "/users/invite/accept", {"token": scene.letters.token, "password": PASSWORD}, scene.house.stage.anonymous
+    )
+
+
+def register(scene: Scene) -> Example:
+    scene.admin.patch("/settings", {"public_registration": True})
+    return Example("/users/register", {"email": "new@example.com", "password": PASSWORD}, scene.house.stage.anonymous)
+
+
+def second_factor(call: str) -> Callable[[Scene], Example]:
+    def make(scene: Scene) -> Example:
+        anonymous, held = scene.house.stage.anonymous, SECRET if call == "disable" else None
+        otp = {"otp": code(steps=-1)} if held else {}
+        answer = login(anonymous, person(scene.house.stage, tfa_secret=held), **otp)
+        user = anonymous.bearing(answer.data["access_token"])
+        return Example(f"/users/me/tfa/{call}", {"secret": SECRET, "otp": code()}, user)
+
+    return make
+
+
+EXAMPLES: dict[str, Callable[[Scene], Example]] = {
+    "/activity/comment": comment("/activity/comment"),
+    "/batch": batch,
+    "/collections": collections,
+    "/comments": comment("/comments"),
+    "/fields/{collection}": fields,
+    "/files": upload,
+    "/files/import": from_elsewhere,
+    "/folders": lambda scene: Example("/folders", {"name": "once"}),
+    "/items/{collection}": items,
+    "/permissions": permission,
+    "/relations": relations,
+    "/roles": lambda scene: Example("/roles", {"name": "once"}),
+    "/users": lambda scene: Example("/users", {"email": "once@example.com"}),
+    "/users/invite": invite,
+    "/users/invite/accept": accept,
+    "/users/me/tfa/disable": second_factor("disable"),
+    "/users/me/tfa/enable": second_factor("enable"),
+    "/users/register": register,
+    "/utils/cache/clear": lambda scene: Example("/utils/cache/clear"),
+    "/utils/import/{collection}": importing,
+    "/utils/revert/{revision}": revert,
+    "/utils/sort/{collection}": sort,
+}
+
+
+def test_every_route_that_takes_post_is_here(scene: Scene) -> None:
+    routes = inspect_routes(scene.house.stage.anonymous.app)
+    posting = {
+        route.path
+        for route in routes
+        if any(method.method == "POST" and not method.internal for method in route.methods)
+    }
+    assert {path for path in posting if not path.startswith("/auth")} == EXAMPLES.keys() | WITHOUT.keys()
+
+
+@pytest.mark.parametrize("route", EXAMPLES)
+def test_a_call_that_comes_again_is_done_once(scene: Scene, route: str) -> None:
+    example = EXAMPLES[route](scene)
+
+    def call(path: str = example.path) -> Answer:
+        headers = {"Idempotency-Key": f"once {route}", "Content-Type": example.media}
+        return (example.client or scene.admin).send("POST", path, example.body, raw=example.raw, **headers)
+
+    first = call()
+    assert first.status in (200, 204), first.text
+    before = _traces(scene)
+    again = call()
+    assert (again.status, again.content) == (first.status, first.content)
+    assert _traces(scene) == before
+    assert call(f"{example.path}?another=request").codes == ["UNPROCESSABLE_CONTENT"]
+    assert _traces(scene) == before
+
+
+def _traces(scene: Scene) -> Any:
+    """Return what every call leaves something of: the history, letters, files, the counter of the structure."""
+    count = scene.house.stage.value(
+        "SELECT (SELECT count(*) FROM system_activity) + (SELECT structure FROM system_version)"
+    )
+    return count, len(scene.letters.letters), len(scene.house.contents()), len(scene.server.seen)
