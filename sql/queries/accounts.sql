@@ -226,6 +226,13 @@ WHERE system_users.status = 'draft'
   AND system_users.unverified
 RETURNING id::text, email, password;
 
+-- name: forget_failures
+-- Users whom an administrator has made active: the count of failed logins starts anew.
+UPDATE system_users
+SET failed_logins = 0, login_after = NULL
+WHERE id = ANY ($1::uuid[])
+  AND (failed_logins > 0 OR login_after IS NOT NULL);
+
 -- name: settle_registrations
 -- Accounts whose status an administrator has set: no link opens them any more, and nobody registers over them.
 UPDATE system_users

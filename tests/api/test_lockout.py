@@ -52,6 +52,30 @@ def test_an_administrator_sets_the_user_active_again(stage: Stage) -> None:
     assert of_user(stage, email, "failed_logins") == 0
 
 
+@pytest.mark.parametrize("by_array", [True, False], ids=["array", "key"])
+def test_who_is_made_active_again_starts_with_no_failures(stage: Stage, *, by_array: bool) -> None:
+    """One more wrong password would suspend the user at once, if those from before still counted."""
+    email = person(stage)
+    for _ in range(3):
+        login(stage.anonymous, email, "wrong")
+    key = of_user(stage, email, "id")
+    if by_array:
+        assert stage.admin.patch("/users", [{"id": str(key), "status": "active"}]).status == 200
+    else:
+        assert stage.admin.patch(f"/users/{key}", {"status": "active"}).status == 200
+    assert of_user(stage, email, "failed_logins") == 0
+    assert [outcome(login(stage.anonymous, email, "wrong")) for _ in range(2)] == [REFUSED] * 2
+    assert of_user(stage, email, "status") == "active"
+    assert login(stage.anonymous, email).status == 200
+
+
+def test_other_changes_of_a_user_leave_the_count_as_it_is(stage: Stage) -> None:
+    email = person(stage)
+    login(stage.anonymous, email, "wrong")
+    assert stage.admin.patch(f"/users/{of_user(stage, email, 'id')}", {"title": "Dr"}).status == 200
+    assert of_user(stage, email, "failed_logins") == 1
+
+
 def test_a_login_forgets_the_failures_before_it(stage: Stage) -> None:
     email = person(stage)
     for _ in range(3):

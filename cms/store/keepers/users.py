@@ -52,7 +52,8 @@ def _before(fetch: Fetch, scene: Scene, drafts: Sequence[Draft], gone: Sequence[
 
 def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
     """A new password or address, and the end of being active, end the sessions that were opened before, except the
-    caller's own: who is active again later begins with a login. A status that was set is no registration's any more.
+    caller's own: who is active again later begins with a login, and without the failed ones from before. A status that
+    was set is no registration's any more.
     """
     changed = [str(draft.key) for draft in drafts if not draft.new and _ends_sessions(draft)]
     if changed:
@@ -60,6 +61,9 @@ def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
     settled = [str(draft.key) for draft in drafts if "status" in draft.sent]
     if settled:
         fetch(statement("settle_registrations"), (settled,))
+    opened = [str(draft.key) for draft in drafts if draft.sent.get("status") == "active" and not draft.new]
+    if opened:
+        fetch(statement("forget_failures"), (opened,))
     keep_an_admin(fetch)
 
 
