@@ -19,7 +19,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
         send(job, config, database)
 
     def maintain(_job: Job) -> None:
-        keep_up(config.database_url or "", retention=config.activity_retention)
+        keep_up(config.database_url or "", retention=config.activity_retention, access_life=config.access_token_ttl)
         delete_finished(database)
 
     return (

@@ -74,7 +74,7 @@ def opened(transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, c
     """
     session = str(uuid.uuid4())
     token, expires = tokens.session_token(session, secret=issuer.secret), datetime.now(UTC) + issuer.life_of(mode)
-    transaction.execute(statement("end_expired_sessions_of"), (user,))
+    transaction.execute(statement("end_expired_sessions_of"), (user, issuer.access_life))
     transaction.execute(
         statement("open_session"),
         (session, user, passwords.digest(token), mode, expires, caller.ip, caller.user_agent, caller.origin),
@@ -106,12 +106,15 @@ def refresh(store: Store, issuer: Issuer, *, token: str, caller: Caller) -> Open
 
 
 def logout(store: Store, *, token: str, caller: Caller, everywhere: bool = False) -> None:
-    """End the session of a token, or all of its user's; raises `Refused` INVALID_CREDENTIALS when it is of none."""
+    """End the session of a token, or all of its user's; raises `Refused` INVALID_CREDENTIALS when it is of none.
+
+    The access token of the one session lives to its end; with `everywhere` those of all end at once.
+    """
     session = tokens.session_of(token)
 
     def work(transaction: Transaction) -> None:
         found = transaction.execute(statement("lock_session"), (session,))
-        if not found or found[0][0] != passwords.digest(token):
+        if not found or found[0][0] != passwords.digest(token) or not found[0][2]:
             raise invalid_credentials()
         user = found[0][3]
         if everywhere:

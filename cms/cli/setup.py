@@ -30,7 +30,7 @@ def bootstrap(config: Config) -> None:
 
 def maintain(config: Config) -> None:
     with present_database(config) as dsn:
-        done = keep_up(dsn, retention=config.activity_retention)
+        done = keep_up(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
         swept = _swept(dsn, config)
     for name in done.dropped:
         say(f"Dropped {name}.")
@@ -62,7 +62,7 @@ def _swept(dsn: str, config: Config) -> Swept:
 def prepare(dsn: str, *, config: Config) -> None:
     """Migrate, tidy up and see to the first admin; a password that had to be made up is printed, this once."""
     apply_migrations(dsn)
-    keep_up(dsn, retention=config.activity_retention)
+    keep_up(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
     password = first_admin(dsn, email=config.admin_email, password=config.admin_password)
     if password is not None:
         say(f"The first admin is {config.admin_email} with the password {password} (it is not shown again).")

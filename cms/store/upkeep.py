@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from types import MappingProxyType
 
 from cms.store.database import direct_transaction
@@ -24,14 +25,15 @@ class Upkeep:
     deleted: int = 0
 
 
-def keep_up(dsn: str, *, retention: str | None) -> Upkeep:
+def keep_up(dsn: str, *, retention: str | None, access_life: timedelta) -> Upkeep:
     """Delete expired sessions and idempotent answers, make the partitions of the coming months, drop those too old.
 
     `retention` is a number and one of d, w, mo, y; a month is dropped once all of it is older. Without it history
-    is kept. To do it again does nothing, and any number of processes may do it at once.
+    is kept. Sessions stay for `access_life` after their end: an access token may still name them. To do it again does
+    nothing, and any number of processes may do it at once.
     """
     with direct_transaction(dsn) as transaction:
-        sessions = transaction.execute(statement("end_expired_sessions"))[0][0]
+        sessions = transaction.execute(statement("end_expired_sessions"), (access_life,))[0][0]
         answers = transaction.execute(statement("end_expired_answers"))[0][0]
         made = transaction.execute(statement("make_partitions"), (MONTHS_AHEAD,))[0][0]
         if retention is None:

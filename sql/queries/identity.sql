@@ -4,7 +4,8 @@
 -- a second factor that the user does not have.
 -- An access token names its session, which must be there: a changed password deletes it and, because it changes
 -- system_users, moves the access counter as well, so that callers who were found before are looked up again.
--- Logout and the end of old sessions move no counter: that would have every process load everything again.
+-- A logout leaves the session there until its access token has ended, and moves no counter: that would have every
+-- process load everything again.
 -- Roles add up along their parents; who has no role holds what the Public role holds.
 WITH RECURSIVE caller AS (
     SELECT users.id, users.role, users.tfa_secret

@@ -98,16 +98,16 @@ WHERE id = $1::uuid
 RETURNING id::text;
 
 -- name: end_expired_sessions_of
--- At a login, so that nobody's sessions pile up.
+-- At a login, so that nobody's sessions pile up. Not before their access tokens have ended, which name them.
 DELETE FROM system_sessions
 WHERE "user" = $1::uuid
-  AND expires < now();
+  AND expires < now() - $2::interval;
 
 -- name: end_expired_sessions
--- Those of users who never came back; returns how many.
+-- Those of users who never came back, once their access tokens have ended as well; returns how many.
 WITH ended AS (
     DELETE FROM system_sessions
-    WHERE expires < now()
+    WHERE expires < now() - $1::interval
     RETURNING id
 )
 SELECT count(*)
@@ -132,8 +132,10 @@ SET token = $2::text, expires = $3::timestamptz
 WHERE id = $1::uuid;
 
 -- name: end_session
--- Logout: an access token lives on until its end, which is near.
-DELETE FROM system_sessions
+-- Logout: nothing renews the session any more. It stays for the access token that names it, which lives to its end
+-- in every process alike.
+UPDATE system_sessions
+SET expires = now()
 WHERE id = $1::uuid;
 
 -- name: end_stolen_session

@@ -196,7 +196,7 @@ def test_a_login_clears_the_expired_sessions_of_its_user_and_the_next_start_all(
 
 EXPIRED_SESSIONS = """
     INSERT INTO system_sessions ("user", token, expires)
-    SELECT id, 'digest', now() - interval '1 minute' FROM system_users
+    SELECT id, 'digest', now() - interval '1 hour' FROM system_users
 """
 HOW_MANY_EXPIRED = """
     SELECT email, count(*) FROM system_sessions JOIN system_users ON system_users.id = "user"

@@ -12,6 +12,7 @@ from tests.client import Answer, Client
 from tests.people import OWN_ORIGIN, PASSWORD, login, of_user, outcome, person
 from tests.things import Stage
 
+REFUSED = (401, ["INVALID_CREDENTIALS"])
 SESSION = "cms_session_token"
 REFRESH = "cms_refresh_token"
 
@@ -189,6 +190,27 @@ def test_of_two_refreshes_at_once_at_most_one_succeeds_and_the_session_ends(stag
     assert sorted(answer.status for answer in answers) == [200, 401]
     renewed = next(answer for answer in answers if answer.status == 200).data["refresh_token"]
     assert client.post("/auth/refresh", {"refresh_token": renewed}).status == 401
+
+
+def test_an_access_token_lives_on_after_the_logout_in_every_process_alike(
+    make_client: Callable[..., Client], admin_token: str
+) -> None:
+    seen, unseen, admin = make_client(), make_client(), make_client().bearing(admin_token)
+    assert admin.post("/users", {"email": "ann@example.com", "password": PASSWORD, "status": "active"}).status == 200
+    tokens = login(seen, "ann@example.com").data
+    assert seen.bearing(tokens["access_token"]).get("/users/me").status == 200
+    assert seen.post("/auth/logout", {"refresh_token": tokens["refresh_token"]}).status == 204
+    for _ in range(2):
+        for client in (seen, unseen):
+            assert client.bearing(tokens["access_token"]).get("/users/me").status == 200
+            assert outcome(client.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]})) == REFUSED
+            assert outcome(client.post("/auth/logout", {"refresh_token": tokens["refresh_token"]})) == REFUSED
+        login(unseen, "ann@example.com")  # what it sweeps away is older
+        admin.patch("/settings", {"project_name": "so that all processes look again"})
+    key = admin.get("/users", **{"filter[email]": "ann@example.com"}).data[0]["id"]
+    assert admin.patch(f"/users/{key}", {"password": "another one than before"}).status == 200
+    for client in (seen, unseen):
+        assert outcome(client.bearing(tokens["access_token"]).get("/users/me")) == (401, ["INVALID_TOKEN"])
 
 
 def test_logout_everywhere_ends_all_sessions_of_the_user_and_of_nobody_else(stage: Stage) -> None:
