@@ -78,6 +78,8 @@ class Snapshot:
 
     version: Version
     catalogue: Catalogue
+    mark: str
+    """That of the structure: see `cms.store.watch`."""
     actors: Bounded[Hashable, Actor] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
     policies: Bounded[str, Policy] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
     said: Bounded[Hashable, Plan] = field(
@@ -100,6 +102,11 @@ class Snapshots:
         self._current: Snapshot | None = None
         self._lock = threading.Lock()
 
+    @property
+    def loaded(self) -> Snapshot | None:
+        """The snapshot at hand, none before the first use."""
+        return self._current
+
     def current(self) -> Snapshot:
         """Return the snapshot at hand; whoever uses it compares the counters of the answer with its version."""
         return self._current or self.renew(None)
@@ -119,7 +126,7 @@ class Snapshots:
         now = Version(*self._fetch(statement("find_version"))[0]) if before else None
         if before is None or now is None or now == before.version or now.structure != before.version.structure:
             return None
-        return Snapshot(now, before.catalogue)
+        return Snapshot(now, before.catalogue, before.mark)
 
 
 def load_within(transaction: Transaction) -> Snapshot:
@@ -128,6 +135,6 @@ def load_within(transaction: Transaction) -> Snapshot:
 
 
 def _snapshot(row: Row) -> Snapshot:
-    structure, access, *lists = row
+    structure, access, mark, *lists = row
     loaded: dict[str, Any] = {key: orjson.loads(raw) for key, raw in zip(_LISTS, lists, strict=True)}
-    return Snapshot(Version(structure, access), build({"structure": structure, **loaded}))
+    return Snapshot(Version(structure, access), build({"structure": structure, **loaded}), mark)

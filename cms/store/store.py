@@ -20,6 +20,7 @@ from cms.store.database import Database, Row, Transaction
 from cms.store.once import Kept, Once, done_once, kept_answer, take_turn
 from cms.store.snapshot import Snapshot, Snapshots, load_within
 from cms.store.statements import statement
+from cms.store.watch import Watch
 
 ATTEMPTS = 5
 ATTEMPTS_AT_EASE = 2
@@ -122,6 +123,8 @@ class Store:
         # A replica may lag: what is written is checked against the primary's own structure and rights.
         replica = config.database_read_url
         self._primary = Snapshots(self.database.fetch_primary) if replica else self.snapshots
+        sources = (self._primary, self.database.fetch_primary), (self.snapshots, self.database.fetch)
+        self._watch = Watch(self.database, sources)
 
     def reading(self, identity: Identity, work: Callable[[Scene], T]) -> T:
         """Do the work of a read, again where structure or rights had moved on."""
@@ -158,6 +161,7 @@ class Store:
         plan. They never go back, so one look is enough, after the work was undone: what they are now they were all
         along. From the attempt `at_ease` on the work holds them itself.
         """
+        self._watch.look()
         before: _Fault | None = None
         deadlocked = False
         for number in range(self._attempts):

@@ -182,6 +182,7 @@ checks AS (  -- of tables, and of the domains that their columns are of
 SELECT
     version.structure,
     version.access,
+    system_mark() AS mark,
     coalesce((SELECT json_agg(tables) FROM tables), '[]')::text AS tables,
     coalesce((SELECT json_agg(columns ORDER BY table_name, position) FROM columns), '[]')::text AS columns,
     coalesce((SELECT json_agg(keys ORDER BY name) FROM keys), '[]')::text AS keys,
@@ -196,6 +197,11 @@ FROM system_version AS version;
 -- name: find_version
 -- The counters of freshness, for answers that need no other statement.
 SELECT structure, access
+FROM system_version;
+
+-- name: find_mark
+-- The counter of structure, and the mark of the structure that there is at this moment.
+SELECT structure, system_mark() AS mark
 FROM system_version;
 
 -- name: wait_for_others

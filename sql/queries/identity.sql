@@ -83,3 +83,10 @@ WHERE sessions.id = $1::uuid
 -- Takes the row lock that lets one change of structure run at a time, and tells every process of it.
 UPDATE system_version
 SET structure = structure + 1;
+
+-- name: move_structure_from
+-- The same, where the counter still stands at $1 and nobody is about to move it; whoever is has no need of this.
+UPDATE system_version
+SET structure = structure + 1
+WHERE id = (SELECT id FROM system_version WHERE structure = $1::bigint FOR NO KEY UPDATE SKIP LOCKED)
+RETURNING structure;
