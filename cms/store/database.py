@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -23,7 +24,7 @@ from cms.config import Config, ConfigError
 from cms.errors import unavailable
 from cms.fragment import Fragment
 from cms.store.border import border
-from cms.store.wire import Connection, Wire
+from cms.store.wire import Connection, Epoch, Wire
 from cms.store.wire import Row as Row
 
 _BORROW_SECONDS = 5.0
@@ -79,6 +80,7 @@ class Database:
         self._timeout = config.db_statement_timeout
         self._prepare = config.database_prepare
         self._lock = threading.Lock()
+        self._epoch = Epoch()
         self._pools: tuple[ConnectionPool[Connection], ConnectionPool[Connection]] | None = None
 
     def fetch(self, text: str, values: Sequence[object] = ()) -> list[Row]:
@@ -143,8 +145,12 @@ class Database:
                 options=_options(self._write_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
-            _configure(connection)
+            _configure(connection, epoch=self._epoch)
             yield Transaction(connection, prepare=False)
+
+    def give_up_statements(self) -> None:
+        """Have every connection give up what it has prepared, when it is used again."""
+        self._epoch.end()
 
     def close(self) -> None:
         """Close the connections; a later use opens them again."""
@@ -173,19 +179,19 @@ class Database:
                 "connect_timeout": _CONNECT_SECONDS,
                 "options": _options(dsn, session_options(self._timeout, read_only=read_only)),
             },
-            configure=_configure,
+            configure=partial(_configure, epoch=self._epoch),
             reconnect_timeout=_RECONNECT_SECONDS,
             reconnect_failed=_connect_again,
             open=True,
         )
 
 
-def _configure(connection: Connection) -> None:
+def _configure(connection: Connection, *, epoch: Epoch) -> None:
     # What psycopg prepares itself it gives up after a DROP or a ROLLBACK, and with it everything that is prepared.
     connection.prepare_threshold = None
     for kind in ("json", "jsonb"):
         connection.adapters.register_loader(kind, _ReadyJson)
-    connection.wire = Wire(connection)
+    connection.wire = Wire(connection, epoch)
 
 
 def _connect_again(pool: ConnectionPool[Any]) -> None:
@@ -277,5 +283,5 @@ def direct_transaction(dsn: str) -> Iterator[Transaction]:
         ) as connection,
         connection.transaction(),  # begun here: what goes straight to libpq begins none by itself
     ):
-        _configure(connection)
+        _configure(connection, epoch=Epoch())
         yield Transaction(connection, prepare=False)

@@ -119,10 +119,11 @@ class Store:
         self.depth = config.max_relational_depth
         self.max_nested_rows = config.max_nested_rows
         self._attempts = ATTEMPTS + config.database_pool_size  # each connection may hold a plan that is out of date
-        self.snapshots = Snapshots(self.database.fetch)
+        moved = self.database.give_up_statements
+        self.snapshots = Snapshots(self.database.fetch, moved=moved)
         # A replica may lag: what is written is checked against the primary's own structure and rights.
         replica = config.database_read_url
-        self._primary = Snapshots(self.database.fetch_primary) if replica else self.snapshots
+        self._primary = Snapshots(self.database.fetch_primary, moved=moved) if replica else self.snapshots
         sources = (self._primary, self.database.fetch_primary), (self.snapshots, self.database.fetch)
         self._watch = Watch(self.database, sources)
 

@@ -7,17 +7,21 @@ short statements of this service that costs more than PostgreSQL itself.
 from __future__ import annotations
 
 import select
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
 from psycopg.adapt import Transformer
-from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
 
 from cms.query.arrays import array
 
 STATEMENTS_KEPT = 500
+
+_PLANS_LOST = (b"0A000", b"26000")
+"""FEATURE NOT SUPPORTED, when a column has another type than its plan took it for; INVALID SQL STATEMENT NAME."""
 
 Row = tuple[Any, ...]
 
@@ -28,14 +32,30 @@ class Connection(psycopg.Connection[Row]):
     wire: Wire
 
 
-class Wire:
-    """Runs statements on one connection, which one thread at a time has."""
+class Epoch:
+    """Moves on with the structure: of what was prepared before, most is never used again."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self) -> None:
+        self.number = 0
+
+    def end(self) -> None:
+        self.number += 1
+
+
+class Wire:
+    """Runs statements on one connection, which one thread at a time has.
+
+    It gives up what it has prepared at its first use in another epoch: a plan holds up to a megabyte of the server's
+    memory. Beyond `STATEMENTS_KEPT` those used longest ago go.
+    """
+
+    def __init__(self, connection: Connection, epoch: Epoch) -> None:
         self._connection = connection
         self._reader = Transformer(connection)
-        self._names: dict[str, bytes] = {}
+        self._names: OrderedDict[str, bytes] = OrderedDict()
         self._made = 0
+        self._epoch = epoch
+        self._prepared_in: int | None = epoch.number
 
     def run(
         self, text: str, values: Sequence[object], *, prepare: bool, meanwhile: Callable[[], None] | None = None
@@ -46,7 +66,7 @@ class Wire:
         """
         parameters: list[Any] = [_text(value) for value in values]
         pgconn = self._connection.pgconn
-        name = (self._names.get(text) or self._prepare(text)) if prepare else None
+        name = self._name(text) if prepare else None
         if meanwhile:
             if name:
                 pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
@@ -61,7 +81,8 @@ class Wire:
             self._reader.set_pgresult(result)
             return self._reader.load_rows(0, result.ntuples, tuple)
         if result.status != ExecStatus.COMMAND_OK:
-            self._names.pop(text, None)  # its plan may be what is wrong: a column has another type than it had
+            if result.error_field(DiagnosticField.SQLSTATE) in _PLANS_LOST:
+                self._prepared_in = None
             raise self._error(result)
         return []
 
@@ -91,19 +112,39 @@ class Wire:
             if any(found & ~select.POLLOUT for _, found in poll.poll()):
                 pgconn.consume_input()
 
+    def _name(self, text: str) -> bytes:
+        """Return the name of a statement, which is prepared when it is not."""
+        if self._prepared_in != self._epoch.number:
+            self._start_over()
+        name = self._names.get(text)
+        if name is None:
+            return self._prepare(text)
+        self._names.move_to_end(text)
+        return name
+
     def _prepare(self, text: str) -> bytes:
-        if len(self._names) >= STATEMENTS_KEPT:
-            self._forget(next(iter(self._names)))
         self._made += 1
         name = b"s%d" % self._made
         result = self._connection.pgconn.prepare(name, text.encode())
         if result.status != ExecStatus.COMMAND_OK:
             raise self._error(result)
         self._names[text] = name
+        if len(self._names) > STATEMENTS_KEPT:
+            self._make_room()
         return name
 
-    def _forget(self, text: str) -> None:
-        self._connection.pgconn.exec_(b"DEALLOCATE " + self._names.pop(text))
+    def _start_over(self) -> None:
+        if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
+            return  # where nothing can be given up, nor done
+        self._prepared_in = self._epoch.number
+        self._names.clear()
+        self._connection.pgconn.exec_(b"DEALLOCATE ALL")
+
+    def _make_room(self) -> None:
+        """Give up a sixteenth of the statements at once: each time takes a round trip."""
+        number = max(STATEMENTS_KEPT // 16, 1)
+        oldest = [self._names.popitem(last=False)[1] for _ in range(number)]
+        self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in oldest))
 
     def _error(self, result: PGresult) -> psycopg.Error:
         if self._connection.pgconn.status != ConnStatus.OK and result.error_field(DiagnosticField.SQLSTATE) is None:

@@ -159,8 +159,10 @@ def test_long_statements_are_kept_up_to_a_length_in_all(
         assert client.get(f"/users?fields=*.*&alias[a{number}]=id").status == 200
         assert client.get(f"/roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
     current = client.app.store.snapshots.current()
-    for kept in (current.said._entries.values(), [(found,) for found in current.plans._entries.values()]):
-        assert 0 < sum(len(found[0].text) for found in kept) <= 20_000
+    said = [len(entry.value[0].text) for entry in current.said._entries.values()]
+    plans = [len(entry.value.text) for entry in current.plans._entries.values()]
+    assert 0 < sum(said) <= 20_000
+    assert 0 < sum(plans) <= 20_000
 
 
 def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
@@ -171,4 +173,5 @@ def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
     for number in range(100):
         assert client.get(f"/roles?filter[name]={number}&fields=a{number}&alias[a{number}]=name").status == 200
     current = client.app.store.snapshots.current()
-    assert len(current.said) == len(current.plans) == 20
+    assert 18 <= len(current.said) <= 20
+    assert 18 <= len(current.plans) <= 20

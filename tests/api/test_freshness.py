@@ -98,3 +98,21 @@ def test_a_column_dropped_behind_the_services_back_is_found_by_the_statement_tha
         connection.execute("ALTER TABLE things DROP COLUMN name")
         connection.execute("INSERT INTO things DEFAULT VALUES")
     assert api.get("/items/things").data == [{"id": 1}]
+
+
+def test_a_change_of_structure_leaves_no_statement_of_the_one_before(
+    make_client: Callable[..., Client], admin_token: str
+) -> None:
+    """Each holds a plan in the server's memory, on every connection of every process."""
+    client = make_client(database_pool_size=1).bearing(admin_token)
+    client.post("/collections", TABLE)
+    for number in range(10):
+        client.post("/fields/things", {"field": f"f{number}", "type": "string"})
+        assert client.get("/items/things").status == client.post("/items/things", {}).status == 200
+        client.delete(f"/fields/things/f{number}")
+    assert client.get("/items/things").status == client.post("/items/things", {}).status == 200
+    database = client.app.store.database
+    for fetch in (database.fetch, database.fetch_primary):
+        statements = [text for (text,) in fetch("SELECT statement FROM pg_prepared_statements")]
+        assert len(statements) < 10
+        assert not any('"f1"' in text for text in statements)

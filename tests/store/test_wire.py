@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import psycopg
@@ -13,6 +14,7 @@ from cms.config import Config
 from cms.errors import Refused
 from cms.fragment import text
 from cms.store import wire
+from cms.store.border import Unforeseen
 from cms.store.database import Database, Transaction
 
 ASK = "SELECT $1::text, $2::integer[], $3::bytea, $4::boolean, NULL"
@@ -30,6 +32,13 @@ def prepared(database: Database) -> list[str]:
         return [
             name for (name,) in transaction.execute("SELECT name FROM pg_prepared_statements ORDER BY prepare_time")
         ]
+
+
+def fail_and_go_on(database: Database, transaction: Transaction) -> None:
+    with suppress(Refused):
+        transaction.execute("SELECT 'x'::integer")
+    database.give_up_statements()
+    transaction.execute("SELECT 1")
 
 
 def end_and_ask(transaction: Transaction) -> None:
@@ -79,6 +88,57 @@ def test_no_more_is_prepared_than_is_kept(database: Database, monkeypatch: pytes
         assert database.fetch_primary(f"SELECT {number}") == [(number,)]
     assert len(prepared(database)) == 5
     assert database.fetch_primary("SELECT 0") == [(0,)]
+
+
+def test_what_is_used_stays_prepared(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wire, "STATEMENTS_KEPT", 5)
+    database.fetch_primary("SELECT 'used'")
+    first = prepared(database)[0]
+    for number in range(20):
+        database.fetch_primary(f"SELECT {number}")
+        database.fetch_primary("SELECT 'used'")
+    assert first in prepared(database)
+
+
+def test_statements_of_a_structure_that_is_gone_are_given_up(database: Database) -> None:
+    for number in range(20):
+        database.fetch_primary(f"SELECT {number}")
+    assert len(prepared(database)) == 21
+    database.give_up_statements()
+    assert len(prepared(database)) == 1
+    assert database.fetch_primary("SELECT 7") == [(7,)]
+    with database.transaction() as transaction:
+        database.give_up_statements()
+        assert transaction.execute("SELECT 8") == [(8,)]
+    assert len(prepared(database)) == 2
+
+
+def test_a_statement_that_fails_stays_prepared_and_is_not_prepared_again(database: Database) -> None:
+    with database.transaction() as transaction:
+        transaction.execute("CREATE TABLE things (a integer UNIQUE)")
+    for _ in range(20):
+        with suppress(Refused):
+            database.fetch_primary("INSERT INTO things VALUES (1)")
+        with suppress(Refused), database.transaction() as transaction:
+            transaction.execute("INSERT INTO things VALUES ($1::integer)", (1,))
+    assert len(prepared(database)) < 10
+
+
+def test_what_fails_while_statements_are_given_up_is_told_as_it_is(database: Database) -> None:
+    """Where a transaction has failed nothing is prepared, nor given up; the next one starts over."""
+    with pytest.raises(Unforeseen, match="aborted"), database.transaction() as transaction:
+        fail_and_go_on(database, transaction)
+    assert database.fetch_primary("SELECT 1") == [(1,)]
+    assert len(prepared(database)) == 2
+
+
+def test_statements_that_somebody_else_has_given_up_are_prepared_again(database: Database) -> None:
+    assert database.fetch_primary("SELECT 1") == [(1,)]
+    with database.transaction() as transaction:
+        transaction.connection.execute("DEALLOCATE ALL")
+    with suppress(Refused, Unforeseen):
+        database.fetch_primary("SELECT 1")
+    assert database.fetch_primary("SELECT 1") == [(1,)]
 
 
 def test_a_lost_connection_is_told_and_replaced(database: Database) -> None:
