@@ -446,6 +446,15 @@ COMMENT ON COLUMN system_revisions.data IS 'The whole row after the write, witho
 COMMENT ON COLUMN system_revisions.delta IS 'What the write changed, without secrets';
 COMMENT ON COLUMN system_revisions.parent IS 'The revision of the write that this one was nested in';
 
+CREATE TABLE system_dropped_collections (
+    collection text NOT NULL,
+    last_activity bigint NOT NULL,
+    last_revision bigint NOT NULL,
+    CONSTRAINT system_dropped_collections_pkey PRIMARY KEY (collection)
+);
+
+COMMENT ON TABLE system_dropped_collections IS 'Collections that are gone and have left a history: up to these ids it is of items that no table has any more';
+
 -- Rules of permissions look at the items that revisions hold, as rows of the items' table.
 CREATE FUNCTION system_held(kind anyelement, held json, names text[]) RETURNS SETOF anyelement
     LANGUAGE plpgsql STABLE ROWS 1 COST 5000 AS $$

@@ -9,6 +9,8 @@ from cms.access.views import View
 from cms.query.ast import EVERYTHING, Filter, Members, OfItem, Or, both
 
 HISTORY = frozenset({"system_activity", "system_revisions"})
+STRUCTURE = frozenset({"system_collections", "system_fields", "system_relations"})
+"""Collections whose history only administrators see: they alone change what is in them."""
 
 _CONTENTS = ("data", "delta")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from cms.access.names import Sight, Walker
-from cms.access.past import HISTORY, narrowed
+from cms.access.past import HISTORY, STRUCTURE, narrowed
 from cms.access.policy import Grant, Policy
 from cms.access.views import View, view_of
 from cms.errors import Refused
@@ -54,10 +54,10 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
 
 
 def _items_of(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
-    """Yield what a caller sees of each collection that is not itself the history."""
+    """Yield what a caller sees of each collection whose items have a history for others than administrators."""
     sight = sight_of(policy, catalogue)
     for name, action in policy.grants:
-        found = sight(name) if action == "read" and name not in HISTORY else None
+        found = sight(name) if action == "read" and name not in HISTORY | STRUCTURE else None
         if found:
             yield found
 

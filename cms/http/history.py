@@ -11,9 +11,9 @@ from cms.store import comments, history
 from cms.store.reads import Ask, read_one
 from cms.store.store import Store
 
-Only = tuple[tuple[str, str], ...]
+Only = tuple[tuple[str, str, str], ...]
 
-COMMENTS: Only = (("action", "comment"),)
+COMMENTS: Only = (("action", "_eq", "comment"),)
 
 
 class Listing:

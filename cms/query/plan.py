@@ -164,10 +164,12 @@ class _Planner:
 
     def _of_item(self, name: str, rule: Filter, history: Collection) -> Predicate:
         """Resolve what a row of the history must tell of; a revision also holds the item as it was."""
+        target, link = self.catalogue.collections[name], item_link(self.catalogue, history, name)
         told = self._at(Name("collection"), Test("_eq", (Fixed(name),)), history)
+        if last := target.last_of_others.get(history.name):  # of items that had this name and key before
+            told = All((told, self._at(Name("id"), Test("_gt", (Fixed(last),)), history)))
         if rule == EVERYTHING:
             return told
-        target, link = self.catalogue.collections[name], item_link(self.catalogue, history, name)
         assert link, "the guard names collections with a key only"
         where = self.predicate(rule, target)
         found = [told, Exists(Step(link), where, by_row=True)]

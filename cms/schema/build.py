@@ -49,6 +49,9 @@ def build(loaded: Row) -> Catalogue:
         )
         for name in sorted({*tables, *metas})
     }
+    for row in loaded["dropped"]:
+        if row["collection"] in collections:
+            collections[row["collection"]] = _following(collections[row["collection"]], row)
     constraints = {(key.table, key.column): key for key in _constraints(loaded["keys"])}
     relations = _relations(loaded["relations"], constraints, collections)
     return Catalogue.of(
@@ -187,6 +190,12 @@ def _collection(
         does_more=bool(table and table["does_more"]),
         checks=checks,
     )
+
+
+def _following(collection: Collection, dropped: Row) -> Collection:
+    """Return a collection whose name was another one's before."""
+    last = {"system_activity": dropped["last_activity"], "system_revisions": dropped["last_revision"]}
+    return replace(collection, last_of_others=last)
 
 
 def _stand_in_key(name: str, table: Row | None, columns: Mapping[str, Column]) -> str | None:

@@ -152,6 +152,8 @@ class Collection:
     system: bool = False
     does_more: bool = False
     """Whether the database does more at a write than what it says: by triggers, by keys that it carries on."""
+    last_of_others: Mapping[str, int] = field(default_factory=dict)
+    """Up to which ids activity and revisions tell of a collection that had its name before."""
     checks: Mapping[str, Check] = field(default_factory=dict)
     """The checks of the table by their names."""
 

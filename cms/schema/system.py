@@ -65,6 +65,7 @@ WRITABLE = frozenset({"system_permissions", "system_roles", "system_settings", "
 
 UNLISTED_TABLES = frozenset(
     {
+        "system_dropped_collections",
         "system_idempotency",
         "system_migrations",
         "system_queue",

@@ -28,6 +28,7 @@ from cms.store.once import Once
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
+from cms.store.structure_history import COLLECTIONS, Named, restructure
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _RECORD_KEYS = ("collection", "meta", "schema")
@@ -72,7 +73,7 @@ def create_collection(
         keep_indexes(transaction, after.collections[definition.name], after.extensions)
         return collection_record(after.collections[definition.name])
 
-    return store.restructuring(identity, work, once=once)
+    return restructure(store, identity, work, lambda record: [_named(record["collection"])], once=once)
 
 
 def update_collections(
@@ -92,7 +93,7 @@ def update_collections(
             keep_indexes(transaction, after.collections[name], after.extensions)
         return [collection_record(after.collections[name]) for name in names]
 
-    return store.restructuring(identity, work)
+    return restructure(store, identity, work, lambda _: [_named(name) for name, _ in changes])
 
 
 def delete_collection(store: Store, identity: Identity, name: str) -> None:
@@ -106,7 +107,11 @@ def delete_collection(store: Store, identity: Identity, name: str) -> None:
         metadata.forget_collection(transaction, name, catalogue=scene.snapshot.catalogue)
         prune_copied(transaction)
 
-    store.restructuring(identity, work)
+    restructure(store, identity, work, lambda _: [_named(name)])
+
+
+def _named(name: object) -> Named:
+    return Named((COLLECTIONS, str(name)))
 
 
 def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:

@@ -22,6 +22,7 @@ from cms.store.lookup import alterable, known_field, require_table, seen, seen_f
 from cms.store.once import Once
 from cms.store.snapshot import load_within
 from cms.store.store import Identity, Scene, Store
+from cms.store.structure_history import FIELDS, Named, restructure
 
 
 def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
@@ -60,7 +61,7 @@ def create_field(
         insert_field_record(transaction, collection, item)
         return _after(transaction, [(item.name, item.name)], before=owner)[0]
 
-    return store.restructuring(identity, work, once=once)
+    return restructure(store, identity, work, lambda record: [_named(collection, record["field"])], once=once)
 
 
 def update_fields(
@@ -74,7 +75,11 @@ def update_fields(
         names = [(change[0], _update(transaction, owner, change, catalogue=catalogue)) for change in changes]
         return _after(transaction, names, before=owner)
 
-    return store.restructuring(identity, work)
+    def named(records: Sequence[Record]) -> list[Named]:
+        pairs = zip(records, changes, strict=True)
+        return [_named(collection, record["field"], former=former) for record, (former, _) in pairs]
+
+    return restructure(store, identity, work, named)
 
 
 def delete_field(store: Store, identity: Identity, collection: str, field: str) -> None:
@@ -91,7 +96,11 @@ def delete_field(store: Store, identity: Identity, collection: str, field: str) 
         metadata.forget_field(transaction, collection, field, catalogue=scene.snapshot.catalogue)
         prune_copied(transaction)
 
-    store.restructuring(identity, work)
+    restructure(store, identity, work, lambda _: [_named(collection, field)])
+
+
+def _named(collection: str, field: object, *, former: str | None = None) -> Named:
+    return Named((FIELDS, collection, str(field)), former)
 
 
 def add_column(transaction: Transaction, collection: str, item: FieldDefinition) -> None:

@@ -47,16 +47,20 @@ def _of_item(store: Store, identity: Identity, ask: tuple[str, str], *, key: str
     """Narrow a read of revisions to an item; of one that is not there, for who sees every item of the collection."""
     name, query_string = ask
 
-    def work(scene: Scene) -> str:
+    def work(scene: Scene) -> tuple[tuple[str, str, str], ...]:
         collection = readable(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
         found = parse_key(collection, key) if collection.primary_key else ""
         view = view_of(name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
         assert view, "the collection can be read"
         if not found or (view.rule != EVERYTHING and not _is_there(store, scene, collection, found)):
             raise not_found()
-        return found
+        last = collection.last_of_others.get(REVISIONS)
+        own = (
+            (("id", "_gt", str(last)),) if last and scene.actor.policy.admin else ()
+        )  # others see no older ones anyway
+        return ("collection", "_eq", name), ("item", "_eq", found), *own
 
-    return Ask(REVISIONS, query_string, only=(("collection", name), ("item", store.reading(identity, work))))
+    return Ask(REVISIONS, query_string, only=store.reading(identity, work))
 
 
 def _is_there(store: Store, scene: Scene, collection: Collection, key: str) -> bool:
@@ -71,7 +75,7 @@ def _former(store: Store, scene: Scene, revision: str) -> tuple[Collection, str,
     rows = _by_key(store, scene, catalogue.collections[REVISIONS], ("collection", "item", "data"), key=key)
     collection = catalogue.collections.get(rows[0]["collection"]) if rows else None
     data: Any = jsontext.stored(jsontext.dumps(rows[0]["data"])) if rows else None
-    if collection is None or not isinstance(data, dict):
+    if collection is None or not isinstance(data, dict) or int(key) <= collection.last_of_others.get(REVISIONS, 0):
         raise not_found("revision")
     payload = {name: value for name, value in data.items() if _goes_back(collection, collection.fields.get(name))}
     return collection, rows[0]["item"], payload

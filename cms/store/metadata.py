@@ -81,8 +81,7 @@ def forget_collection(transaction: Transaction, collection: str, *, catalogue: C
         "forget_collection_permissions",
         "forget_collection_presets",
         "forget_collection_shares",
-        "forget_collection_revisions",
-        "forget_collection_activity",
+        "part_from_history",
         "forget_collection_record",
     ):
         transaction.execute(statement(step), (collection,))

@@ -30,13 +30,13 @@ Item = dict[str, Any]
 class Ask:
     """A read as it came: the raw query string, or the parameters of a SEARCH body.
 
-    `only` are fields and the values that they must have, whatever else is asked.
+    `only` are tests of fields that rows must pass, whatever else is asked: a field, an operator and a value.
     """
 
     collection: str
     query_string: str = ""
     params: Mapping[str, object] | None = None
-    only: tuple[tuple[str, str], ...] = ()
+    only: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +235,15 @@ def prepared(
     return found, shape.filled(literals)
 
 
-def _narrowed(said: Said, only: Sequence[tuple[str, str]]) -> Said:
-    """Let a query speak of rows with these values only."""
+def _narrowed(said: Said, only: Sequence[tuple[str, str, str]]) -> Said:
+    """Let a query speak only of rows that pass these tests."""
     if not only:
         return said
-    slots = (Slot(len(said.literals) + n) for n in range(len(only)))
-    tests = tuple(At(Name(name), Test("_eq", (slot,))) for (name, _), slot in zip(only, slots, strict=True))
+    tests = tuple(
+        At(Name(name), Test(operator, (Slot(len(said.literals) + n),))) for n, (name, operator, _) in enumerate(only)
+    )
     query = replace(said.query, within=And(tests))
-    return Said(query, (*said.literals, *(value for _, value in only)))
+    return Said(query, (*said.literals, *(value for _, _, value in only)))
 
 
 def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object, ...]) -> list[Any]:

@@ -39,6 +39,7 @@ from cms.store.once import Once
 from cms.store.snapshot import load_within
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
+from cms.store.structure_history import RELATIONS, Named, restructure
 
 _RECORD: Mapping[str, Setting] = {**RELATION_META, "one_collection": Setting(TYPES["text"].parse, "text")}
 
@@ -78,7 +79,7 @@ def create_relation(
         _relate(transaction, definition, catalogue)
         return _after(transaction, definition.collection, definition.field)
 
-    return store.restructuring(identity, work, once=once)
+    return restructure(store, identity, work, _named, once=once)
 
 
 def update_relation(store: Store, identity: Identity, place: tuple[str, str], payload: Mapping[str, object]) -> Record:
@@ -90,19 +91,25 @@ def update_relation(store: Store, identity: Identity, place: tuple[str, str], pa
         _update(transaction, found, payload, scene.snapshot.catalogue)
         return _after(transaction, found.many_collection, found.many_field)
 
-    return store.restructuring(identity, work)
+    return restructure(store, identity, work, _named)
 
 
 def delete_relation(store: Store, identity: Identity, place: tuple[str, str]) -> None:
     """Forget the relation at (collection, field); its foreign key and its junction table remain."""
 
-    def work(transaction: Transaction, scene: Scene) -> None:
+    def work(transaction: Transaction, scene: Scene) -> Record:
         found = _own(scene.snapshot.catalogue, *place)
         _forget_list(transaction, found, scene.snapshot.catalogue)
         transaction.execute(statement("drop_relation"), (found.many_collection, found.many_field))
         prune_copied(transaction)
+        return relation_record(found)
 
-    store.restructuring(identity, work)
+    restructure(store, identity, work, _named)
+
+
+def _named(record: Record) -> list[Named]:
+    """Return the place of a record, which names the many side whatever the call named."""
+    return [Named((RELATIONS, str(record["collection"]), str(record["field"])))]
 
 
 def _known(catalogue: Catalogue, collection: str, field: str) -> Relation:

@@ -23,7 +23,18 @@ ACTORS_KEPT = 5_000
 PLANS_ROOM = 8_000_000
 """How many characters kept statements may have in all; one that opens everything is as long as hundreds."""
 
-_LISTS = ("tables", "columns", "keys", "indexes", "checks", "collections", "fields", "relations", "extensions")
+_LISTS = (
+    "tables",
+    "columns",
+    "keys",
+    "indexes",
+    "checks",
+    "collections",
+    "fields",
+    "relations",
+    "extensions",
+    "dropped",
+)
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

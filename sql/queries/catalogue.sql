@@ -191,7 +191,8 @@ SELECT
     coalesce((SELECT json_agg(c ORDER BY collection) FROM system_collections AS c), '[]')::text AS collections,
     coalesce((SELECT json_agg(f ORDER BY sort, id) FROM system_fields AS f), '[]')::text AS fields,
     coalesce((SELECT json_agg(r ORDER BY id) FROM system_relations AS r), '[]')::text AS relations,
-    coalesce((SELECT json_agg(extname ORDER BY extname) FROM pg_extension), '[]')::text AS extensions
+    coalesce((SELECT json_agg(extname ORDER BY extname) FROM pg_extension), '[]')::text AS extensions,
+    coalesce((SELECT json_agg(d) FROM system_dropped_collections AS d), '[]')::text AS dropped
 FROM system_version AS version;
 
 -- name: find_version

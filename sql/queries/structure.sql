@@ -48,15 +48,18 @@ WHERE collection = $1::text;
 DELETE FROM system_shares
 WHERE collection = $1::text;
 
--- name: forget_collection_revisions
--- Earlier states of the collection's items.
-DELETE FROM system_revisions
-WHERE collection = $1::text;
-
--- name: forget_collection_activity
--- What happened to the collection's items.
-DELETE FROM system_activity
-WHERE collection = $1::text;
+-- name: part_from_history
+-- What has happened so far to items of a collection of this name is no history of the items of a later one.
+INSERT INTO system_dropped_collections (collection, last_activity, last_revision)
+SELECT
+    $1::text,
+    coalesce(pg_sequence_last_value('system_activity_id_seq'), 0),
+    coalesce(pg_sequence_last_value('system_revisions_id_seq'), 0)
+WHERE EXISTS (SELECT FROM system_activity WHERE collection = $1::text)
+ON CONFLICT (collection) DO UPDATE
+SET
+    last_activity = excluded.last_activity,
+    last_revision = excluded.last_revision;
 
 -- name: forget_collection_record
 -- What was said about the collection itself.
@@ -140,6 +143,9 @@ WITH kept AS (
     FROM system_revisions AS revision
     CROSS JOIN LATERAL (VALUES ('data', revision.data), ('delta', revision.delta)) AS side (name, held)
     WHERE revision.collection = $1::text
+      AND revision.id > coalesce(
+          (SELECT last_revision FROM system_dropped_collections WHERE collection = $1::text), 0
+      )
       AND json_typeof(side.held) = 'object'
       AND side.held::jsonb ? $2::text
     GROUP BY revision.id, revision.created
@@ -305,3 +311,42 @@ WHERE con.confrelid = to_regclass(quote_ident($1::text))
   AND source.relnamespace = current_schema()::regnamespace
   AND con.contype = 'f'
   AND con.conparentid = 0;
+
+-- name: note_structure
+-- What has been done to the structure, by one author ($1 to $4), in this order; without data it left no revision.
+WITH rows AS (
+    SELECT
+        told.*,
+        nextval('system_activity_id_seq') AS activity,
+        nextval('system_revisions_id_seq') AS revision
+    FROM unnest($5::text[], $6::text[], $7::text[], $8::json[], $9::json[], $10::bigint[])
+        WITH ORDINALITY AS told (action, collection, item, data, delta, parent, number)
+    ORDER BY told.number
+),
+activities AS (
+    INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item)
+    SELECT activity, action, $1::uuid, $2::text, $3::text, $4::text, collection, item
+    FROM rows
+),
+revisions AS (
+    INSERT INTO system_revisions (id, activity, collection, item, data, delta, parent)
+    SELECT revision, activity, collection, item, data, delta, parent
+    FROM rows
+    WHERE data IS NOT NULL
+)
+SELECT CASE WHEN data IS NOT NULL THEN revision END
+FROM rows
+ORDER BY number;
+
+-- name: rename_in_history
+-- The history of a field, and of its relation, follows its name; `$1` and `$2` are before and after.
+WITH acts AS (
+    UPDATE system_activity
+    SET item = $2::text
+    WHERE collection IN ('system_fields', 'system_relations')
+      AND item = $1::text
+)
+UPDATE system_revisions
+SET item = $2::text
+WHERE collection IN ('system_fields', 'system_relations')
+  AND item = $1::text;

@@ -179,7 +179,7 @@ def test_a_deleted_collection_takes_everything_that_speaks_of_it_along(api: Clie
     assert api.get("/relations/articles/author").status == 404
     assert api.get("/fields/articles/author").data["schema"]["foreign_key_table"] is None
     with psycopg.connect(dsn) as connection:
-        for table in ("collections", "fields", "permissions", "presets", "shares", "activity", "revisions"):
+        for table in ("collections", "fields", "permissions", "presets", "shares"):
             found = connection.execute(
                 psycopg.sql.SQL("SELECT count(*) FROM {} WHERE collection = 'authors'").format(
                     psycopg.sql.Identifier(f"system_{table}")

@@ -54,7 +54,10 @@ def write(connection: Connection, when: datetime) -> None:
 
 
 def moments(connection: Connection) -> list[datetime]:
-    rows = connection.execute('SELECT "timestamp" FROM system_activity UNION ALL SELECT created FROM system_revisions')
+    rows = connection.execute(
+        "SELECT timestamp FROM system_activity WHERE collection = 'x'"
+        " UNION ALL SELECT created FROM system_revisions WHERE collection = 'x'"
+    )
     return sorted(found for (found,) in rows)
 
 

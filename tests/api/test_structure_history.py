@@ -1,0 +1,213 @@
+"""Changes of the structure are in the history; that of a dropped collection stays for administrators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client import Client
+from tests.members import may, member
+from tests.things import Json, Stage, Table, field, table
+
+HISTORY = may("system_revisions"), may("system_activity")
+
+
+def past(admin: Client, of: str, item: str) -> list[Json]:
+    """Return the revisions of a record of the structure, with their acts."""
+    asked = {"filter[collection]": f"system_{of}", "filter[item]": item, "sort": "id", "fields": "*,activity.*"}
+    found: list[Json] = admin.get("/revisions", **asked).data
+    return found
+
+
+def acts(admin: Client, of: str, item: str) -> list[str]:
+    asked = {"filter[collection]": f"system_{of}", "filter[item]": item, "sort": "id", "fields": "action"}
+    return [act["action"] for act in admin.get("/activity", **asked).data]
+
+
+def test_a_collection_is_made_changed_and_dropped(admin: Client) -> None:
+    things = table(admin, field("title", "string"), note="first")
+    record = admin.get(f"/collections/{things.name}").data
+    me = admin.get("/users/me").data["id"]
+    admin.patch(f"/collections/{things.name}", {"meta": {"note": "second"}, "schema": {"comment": "said"}})
+    changed = admin.get(f"/collections/{things.name}").data
+    fields = [admin.get(f"/fields/{things.name}/{name}").data for name in ("id", "title")]
+    assert admin.delete(f"/collections/{things.name}").status == 204
+    first, second, last = past(admin, "collections", things.name)
+    assert (first["data"], first["delta"], first["activity"]["action"]) == (record, record, "create")
+    assert (first["activity"]["user"], first["activity"]["ip"], first["parent"]) == (me, "127.0.0.1", None)
+    assert second["data"] == changed
+    assert second["delta"] == {"meta": {"note": "second"}, "schema": {"comment": "said"}}
+    assert (last["data"], last["delta"], last["activity"]["action"]) == (changed, None, "delete")
+    for kept in fields:
+        made, gone = past(admin, "fields", f"{things.name}.{kept['field']}")
+        assert (made["data"], gone["data"]) == (kept, kept)
+        assert (made["parent"], gone["parent"]) == (first["id"], last["id"])
+        assert (made["activity"]["action"], gone["activity"]["action"]) == ("create", "delete")
+
+
+def test_fields_are_made_changed_renamed_and_deleted(admin: Client) -> None:
+    things = table(admin)
+    made = admin.post(f"/fields/{things.name}", field("title", "string", max_length=20)).data
+    admin.patch(f"/fields/{things.name}/title", {"meta": {"note": "said"}, "schema": {"max_length": 40}})
+    admin.patch(f"/fields/{things.name}/title", {"field": "name"})
+    admin.patch(f"/fields/{things.name}", [{"field": "name", "meta": {"width": "half"}}])
+    last = admin.get(f"/fields/{things.name}/name").data
+    admin.delete(f"/fields/{things.name}/name")
+    assert past(admin, "fields", f"{things.name}.title") == []
+    revisions = past(admin, "fields", f"{things.name}.name")
+    assert [found["activity"]["action"] for found in revisions] == ["create", "update", "update", "update", "delete"]
+    assert revisions[0]["data"] == made
+    assert revisions[1]["delta"] == {
+        "meta": {"note": "said"},
+        "schema": {"max_length": 40, "data_type": "character varying(40)"},
+    }
+    assert revisions[2]["delta"]["field"] == "name"
+    assert revisions[3]["delta"] == {"meta": {"width": "half"}}
+    assert revisions[4]["data"] == last
+    assert {found["activity"]["item"] for found in revisions} == {f"{things.name}.name"}
+
+
+def test_relations_are_made_changed_and_deleted_with_what_they_bring(admin: Client) -> None:
+    one, many = table(admin), table(admin, field("up", "integer"))
+    body = {"collection": many.name, "field": "up", "related_collection": one.name, "meta": {"one_field": "list"}}
+    made = admin.post("/relations", body).data
+    admin.patch(f"/relations/{one.name}/list", {"meta": {"one_deselect_action": "delete"}})
+    assert admin.delete(f"/relations/{one.name}/list").status == 204
+    first, second, last = past(admin, "relations", f"{many.name}.up")
+    assert first["data"] == made
+    assert second["delta"] == {"meta": {"one_deselect_action": "delete"}}
+    assert last["activity"]["action"] == "delete"
+    created, deleted = past(admin, "fields", f"{one.name}.list")
+    assert (created["parent"], deleted["parent"]) == (first["id"], last["id"])
+
+
+def test_a_field_takes_its_relation_along(admin: Client) -> None:
+    one, many = table(admin), table(admin, field("up", "integer"))
+    body = {"collection": many.name, "field": "up", "related_collection": one.name, "meta": {"one_field": "list"}}
+    assert admin.post("/relations", body).status == 200
+    admin.patch(f"/fields/{many.name}/up", {"field": "above"})
+    renamed = past(admin, "fields", f"{many.name}.above")[-1]
+    relation = past(admin, "relations", f"{many.name}.above")
+    assert [found["activity"]["action"] for found in relation] == ["create", "update"]
+    assert relation[1]["parent"] == renamed["id"]
+    admin.delete(f"/fields/{many.name}/above")
+    gone = past(admin, "fields", f"{many.name}.above")[-1]
+    for found in (past(admin, "relations", f"{many.name}.above")[-1], past(admin, "fields", f"{one.name}.list")[-1]):
+        assert (found["activity"]["action"], found["parent"]) == ("delete", gone["id"])
+
+
+def test_a_junction_comes_with_all_its_parts(admin: Client) -> None:
+    one, other = table(admin), table(admin)
+    junction = f"{one.name}_{other.name}"
+    body = {
+        "collection": one.name,
+        "field": "others",
+        "related_collection": other.name,
+        "meta": {"junction_collection": junction},
+    }
+    answer = admin.post("/relations", body)
+    assert answer.status == 200, answer.text
+    (root,) = past(admin, "relations", f"{junction}.{answer.data['field']}")
+    (made,) = past(admin, "collections", junction)
+    (alias,) = past(admin, "fields", f"{one.name}.others")
+    assert root["data"] == answer.data
+    assert made["parent"] == alias["parent"] == root["id"]
+
+
+def test_what_changes_nothing_leaves_the_act_and_what_is_refused_nothing(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("title", "string"), note="same")
+    admin.patch(f"/collections/{things.name}", {"meta": {"note": "same"}})
+    assert acts(admin, "collections", things.name) == ["create", "update"]
+    assert len(past(admin, "collections", things.name)) == 1
+    count = "SELECT count(*) FROM system_activity"
+    before = stage.value(count)
+    assert admin.post("/collections", {"collection": things.name, "schema": {}}).status == 400
+    assert admin.patch(f"/fields/{things.name}/title", {"type": "integer", "schema": {"max_length": 5}}).status == 400
+    assert admin.delete("/collections/nowhere").status == 404
+    stage.execute(f"CREATE TABLE behind_{things.name} (id int PRIMARY KEY)")
+    assert stage.value(count) == before
+
+
+def test_a_secret_is_in_no_record(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("pin", "string", special="conceal", default_value="swordfish"))
+    (made,) = past(admin, "fields", f"{things.name}.pin")
+    assert made["data"]["schema"]["default_value"] == "**********"
+    assert "swordfish" not in stage.value("SELECT string_agg(concat(data, delta), ' ') FROM system_revisions")
+
+
+def test_only_administrators_see_the_history_of_the_structure(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("title", "string"))
+    rights = [may(f"system_{name}") for name in ("collections", "fields", "relations")]
+    caller = member(stage, may(things.name), *rights, *HISTORY)
+    for path in ("/activity", "/revisions"):
+        assert {found["collection"] for found in caller.get(f"{path}?limit=-1").data} <= {things.name}
+    (made,) = past(admin, "collections", things.name)
+    assert caller.get(f"/revisions/{made['id']}").status == 404
+    assert admin.post(f"/utils/revert/{made['id']}").status == 403
+    assert things.api.get(f"/activity/{made['activity']['id']}").status == 200
+
+
+def again(admin: Client, things: Table, *fields: Json) -> Table:
+    """Make a collection of the name of one that has been dropped."""
+    assert admin.delete(f"/collections/{things.name}").status == 204
+    body = {"collection": things.name, "schema": {}, "fields": list(fields)}
+    assert admin.post("/collections", body).status == 200
+    return things
+
+
+def test_the_history_of_a_dropped_collection_stays_for_administrators(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("title", "string"))
+    things.add({"title": "old"})
+    admin.post("/comments", {"collection": things.name, "item": 1, "comment": "older"})
+    reader = member(stage, may(things.name), *HISTORY)
+    asked = {"filter[collection]": things.name, "sort": "id", "meta": "*"}
+    assert len(reader.get("/revisions", **asked).data) == 1
+    assert admin.delete(f"/collections/{things.name}").status == 204
+    caller = member(stage, *HISTORY)
+    for path, count in (("/revisions", 1), ("/activity", 2)):
+        assert caller.get(path, **asked).data == []
+        assert len(admin.get(path, **asked).data) == count
+    assert admin.get(f"/items/{things.name}/1/revisions").status == 404
+
+
+@pytest.mark.parametrize("rule", [{}, {"permissions": {"title": {"_nnull": True}}}])
+def test_it_is_none_of_the_next_collection_of_the_name(stage: Stage, admin: Client, rule: Any) -> None:
+    things = table(admin, field("title", "string"))
+    things.add({"title": "old"})
+    admin.post("/comments", {"collection": things.name, "item": 1, "comment": "older"})
+    (former,) = things.api.get(f"{things.path}/1/revisions").data
+    again(admin, things, field("title", "string")).add({"title": "new"})
+    reader = member(stage, may(things.name, **rule), *HISTORY)
+    asked = {"filter[collection]": things.name, "sort": "id", "meta": "*"}
+    shown = reader.get("/revisions", **asked)
+    assert [found["data"]["title"] for found in shown.data] == ["new"]
+    assert shown.body["meta"] == {"total_count": 1, "filter_count": 1}
+    assert [found["action"] for found in reader.get("/activity", **asked).data] == ["create"]
+    assert reader.get(f"/revisions/{former['id']}").status == 404
+    for caller in (admin, reader):
+        answer = caller.get(f"{things.path}/1/revisions?meta=*")
+        assert [found["data"]["title"] for found in answer.data] == ["new"]
+        assert answer.body["meta"] == {"total_count": 1, "filter_count": 1}
+        assert caller.get(f"{things.path}/1/revisions/{former['id']}").status == 404
+        assert caller.post(f"/utils/revert/{former['id']}").status == 404
+    assert [found["data"]["title"] for found in admin.get("/revisions", **asked).data] == ["old", "new"]
+
+
+def test_changes_of_its_fields_leave_the_older_history_alone(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("title", "string"))
+    things.add({"title": "old"})
+    again(admin, things, field("title", "string")).add({"title": "new"})
+    admin.patch(f"/fields/{things.name}/title", {"field": "name"})
+    found = admin.get("/revisions", **{"filter[collection]": things.name, "sort": "id", "fields": "data"}).data
+    assert [revision["data"] for revision in found] == [{"id": 1, "title": "old"}, {"id": 1, "name": "new"}]
+
+
+def test_a_table_dropped_behind_the_service_leaves_nothing_to_the_next_either(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("title", "string"))
+    things.add({"title": "old"})
+    stage.execute(f"DROP TABLE {things.name}; DELETE FROM system_collections WHERE collection = '{things.name}'")
+    body = {"collection": things.name, "schema": {}, "fields": [field("title", "string")]}
+    assert admin.post("/collections", body).status == 200
+    things.add({"title": "new"})
+    assert [found["data"]["title"] for found in admin.get(f"{things.path}/1/revisions").data] == ["new"]
