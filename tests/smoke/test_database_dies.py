@@ -62,10 +62,12 @@ def test_a_request_meanwhile_waits_or_is_told_when_to_try_again(folder: Path) ->
     with serving(folder) as service:
         number = postmaster(folder / "data")
         os.kill(number, signal.SIGSTOP)  # it can neither answer nor be missed
-        answer = requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=PATIENCE_SECONDS)
+        try:
+            answer = requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=PATIENCE_SECONDS)
+        finally:
+            kill(number)
         assert answer.status_code == 503
         assert int(answer.headers["Retry-After"]) > 0
-        kill(number)
         service.await_words("The database server answers again.")
         assert requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=PATIENCE_SECONDS).ok
 
