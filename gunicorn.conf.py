@@ -1,9 +1,13 @@
 """Run the service under a gunicorn of your own, with a DATABASE_URL: `gunicorn 'cms.app:create_wsgi()'`."""
 
 import os
+import sys
 from pathlib import Path
 
-from cms.config import load
+from cms.config import ConfigError, load
 from cms.server import settings
 
-globals().update(settings(load(os.environ, folder=Path.cwd())))
+try:
+    globals().update(settings(load(os.environ, folder=Path.cwd())))
+except ConfigError as fault:
+    sys.exit(f"Error: {fault}")  # gunicorn would print a traceback

@@ -14,7 +14,8 @@ from typing import Any
 
 from cms import dotenv
 from cms.locations import Location, completed, lacking, options_of
-from cms.settings import MOST_WORKERS_UNASKED, SETTINGS, Setting
+from cms.settings import LONG_TEXT, MOST_WORKERS_UNASKED, SETTINGS, Setting
+from cms.unbuilt import unbuilt
 
 Network = IPv4Network | IPv6Network
 Sources = tuple[Mapping[str, str], ...]
@@ -113,6 +114,7 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
+    problems.extend(problem for source in sources for problem in unbuilt(source))
     found = [_location(name, sources, folder, problems) for name in values["storage_locations"] or ()]
     if not problems:
         problems.extend(_contradictions(values))
@@ -252,8 +254,11 @@ def secret_of(config: Config) -> str:
         kept = _kept(path).strip()
     except (OSError, ValueError) as fault:
         raise ConfigError(f"SECRET is not set, and none can be kept in {path}: {_reason(fault)}.") from fault
-    if not kept:
-        raise ConfigError(f"SECRET is not set, and {path} is empty: set one, or remove that file.")
+    try:
+        LONG_TEXT.parse(kept)
+    except ValueError:
+        sentence = f"SECRET is not set, and {path} does not hold {LONG_TEXT.takes}: set one, or remove that file."
+        raise ConfigError(sentence) from None
     return kept
 
 

@@ -171,6 +171,7 @@ def _hops(text: str) -> int:
 
 
 TEXT = Kind("a text", str)
+LONG_TEXT = Kind("a text of 32 characters or more", _matched("(?s).{32,}"))
 HOST = Kind("a host name or an IP address", _host)
 ADDRESS = Kind("an address such as https://cms.example.com or https://example.com/cms", _web_address)
 EMAIL = Kind("an e-mail address", _matched(r"[^\s@]+@[^\s@]+"))
@@ -241,8 +242,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("PUBLIC_URL", ADDRESS, "its address as clients see it", unset="http://HOST:PORT"),
     Setting(
         "SECRET",
-        TEXT,
-        "signs tokens; the same on every machine, 32 characters or more",
+        LONG_TEXT,
+        "signs tokens; the same on every machine",
         unset="a random one, kept in DATA_DIR/secret",
         mask=hide,
     ),

@@ -92,11 +92,13 @@ def maintain() -> None:
 
 @cms.command()
 def config() -> None:
-    """Print the settings in effect, with secrets masked."""
+    """Print the settings in effect, with secrets masked, and what is not built yet."""
     from cms.config import effective
+    from cms.unbuilt import UNBUILT
 
     for name, value in effective(settings()):
         click.echo(f"{name}={value}")
+    click.echo(f"# Not built yet, and refused: {', '.join(UNBUILT)}")
 
 
 @cms.command()

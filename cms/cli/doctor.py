@@ -21,7 +21,6 @@ from cms.store.migrate import OLDEST_SERVER, MigrationError, pending
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 
-SECRET_CHARACTERS = 32
 SCARCE_BYTES = 1024**3
 NO_BYTES = 100 * 1024**2
 QUEUE_CONNECTIONS = 4  # of a worker, beside those of its jobs
@@ -74,11 +73,6 @@ def findings() -> Iterator[Finding]:
 
 
 def _secret(config: Config) -> Finding:
-    if config.secret and len(config.secret) < SECRET_CHARACTERS:
-        return Finding(
-            WARNING,
-            f"SECRET: shorter than {SECRET_CHARACTERS} characters, it can be guessed; set a longer one",
-        )
     if config.secret:
         return Finding(OK, "SECRET: set")
     place = config.data_dir / "secret"

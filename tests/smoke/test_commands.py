@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cms.store.embedded import Embedded, start
-from tests.smoke.running import PATIENCE_SECONDS, command, command_apart, free_port, new_folder
+from tests.smoke.running import PATIENCE_SECONDS, command, command_apart, environment, free_port, new_folder
 
 pytestmark = pytest.mark.slow
 
@@ -173,9 +176,11 @@ def test_a_password_that_is_not_given_is_asked_for(ready: Path) -> None:
 
 
 def test_config_prints_what_is_in_effect_and_no_secret(folder: Path) -> None:
-    shown = command(folder, "config", SECRET="hunter2", DATABASE_URL="postgresql://u:hunter2@h/d", WEB_THREADS="9")
+    secret = "hunter2" * 5
+    shown = command(folder, "config", SECRET=secret, DATABASE_URL="postgresql://u:hunter2@h/d", WEB_THREADS="9")
     assert shown.returncode == 0
     assert "WEB_THREADS=9\n" in shown.stdout
+    assert "# Not built yet, and refused: REDIS, " in shown.stdout
     assert "hunter2" not in shown.stdout
 
 
@@ -186,6 +191,31 @@ def test_wrong_settings_are_all_told_by_every_command(folder: Path) -> None:
         "PORT",
         "LOG_STYLE",
     ]
+
+
+@pytest.mark.parametrize("words", [("serve",), ("worker",), ("bootstrap",), ("user", "token", *USER)])
+def test_a_setting_that_is_not_safe_or_not_built_stops_every_command(folder: Path, words: tuple[str, ...]) -> None:
+    refused = command(folder, *words, SECRET="y" * 31, REDIS="redis://127.0.0.1")
+    assert refused.returncode == 1
+    assert refused.stdout.splitlines() == [
+        "Error: SECRET takes a text of 32 characters or more.",
+        "REDIS is not built yet (rate limits shared by several machines): remove it.",
+    ]
+
+
+def test_a_gunicorn_of_your_own_tells_wrong_settings_in_sentences(folder: Path) -> None:
+    script = Path(__file__).parents[2] / "gunicorn.conf.py"
+    refused = subprocess.run(
+        [sys.executable, "-m", "gunicorn", "-c", str(script), "cms.app:create_wsgi()"],
+        cwd=folder,
+        env=environment(folder, free_port(), SECRET="short", PYTHONPATH=os.pathsep.join(filter(None, sys.path))),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert refused.stderr == "Error: SECRET takes a text of 32 characters or more.\n"
 
 
 def test_a_sound_installation_is_told_so(ready: Path) -> None:
@@ -210,7 +240,6 @@ def test_a_sound_installation_is_told_so(ready: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "told"),
     [
-        ("SECRET", "short", "warning  SECRET: shorter than 32"),
         ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2019 of "),
     ],
 )

@@ -18,6 +18,7 @@ from cms.settings import MASK, SETTINGS, Setting
 
 DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
 MINUTE = timedelta(minutes=1)
+SECRET = "only-for-tests-" * 3
 
 
 def problems_of(environ: dict[str, str], folder: Path) -> tuple[str, ...]:
@@ -226,7 +227,7 @@ def test_a_dotenv_that_cannot_be_read_stops_the_start(tmp_path: Path) -> None:
 
 
 def test_the_environment_wins_over_dotenv(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("PORT=1\nHOST=localhost\nSECRET=one\nADMIN_PASSWORD=one\n")
+    (tmp_path / ".env").write_text(f"PORT=1\nHOST=localhost\nSECRET={SECRET}\nADMIN_PASSWORD=one\n")
     (tmp_path / "kept").write_text("two")
     config = load({"PORT": "2", "SECRET": "", "ADMIN_PASSWORD_FILE": "kept"}, folder=tmp_path)
     assert (config.port, config.host, config.secret, config.admin_password) == (2, "localhost", None, "two")
@@ -251,7 +252,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 
 
 SPREAD = {
-    "SECRET": "hunter2",
+    "SECRET": f"hunter2{SECRET}",
     "ADMIN_PASSWORD": "hunter2",
     "DATABASE_URL": "postgresql://u:hunter2@h/d?sslpassword=hunter2&connect_timeout=3",
     "DATABASE_READ_URL": "host=h password = 'hun\\'ter2 hunter2' dbname=d",
@@ -348,7 +349,7 @@ def config_in(folder: Path, **environ: Any) -> Config:
 
 
 def test_a_secret_that_is_set_is_used_and_not_kept(tmp_path: Path) -> None:
-    assert secret_of(config_in(tmp_path, SECRET="set")) == "set"
+    assert secret_of(config_in(tmp_path, SECRET=SECRET)) == SECRET
     assert not (tmp_path / "data").exists()
 
 
@@ -367,12 +368,29 @@ def test_all_who_make_the_secret_at_once_agree(tmp_path: Path) -> None:
             assert len(set(pool.map(secret_of, [config] * 8))) == 1
 
 
-def test_an_empty_secret_file_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["", "\n", "short\n", "x" * 31])
+def test_a_secret_file_without_a_long_secret_is_refused(content: str, tmp_path: Path) -> None:
     config = config_in(tmp_path)
     config.data_dir.mkdir()
-    (config.data_dir / "secret").write_text("\n")
-    with pytest.raises(ConfigError, match="is empty"):
+    (config.data_dir / "secret").write_text(content)
+    with pytest.raises(ConfigError, match="does not hold a text of 32 characters or more"):
         secret_of(config)
+
+
+@pytest.mark.parametrize("name", ["SECRET", "SECRET_FILE"])
+@pytest.mark.parametrize("written", ["environment", ".env"])
+def test_a_short_secret_stops_the_start_wherever_it_comes_from(name: str, written: str, tmp_path: Path) -> None:
+    def problems(secret: str) -> tuple[str, ...]:
+        (tmp_path / "kept").write_text(f"{secret}\n")
+        value = "kept" if name == "SECRET_FILE" else secret
+        if written == "environment":
+            return problems_of({name: value, "PORT": "x"}, tmp_path)
+        (tmp_path / ".env").write_text(f"{name}={value}\n")
+        return problems_of({"PORT": "x"}, tmp_path)
+
+    port = "PORT takes a whole number from 1 to 65535, not 'x'."
+    assert problems("y" * 31) == (port, "SECRET takes a text of 32 characters or more.")
+    assert problems("y" * 32) == (port,)
 
 
 def test_a_data_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
