@@ -1,8 +1,9 @@
-"""The printer of manual sorting: items change places, and nothing else of them changes."""
+"""The printer of manual sorting: items change places, and nothing else of them changes; the history tells it."""
 
 from __future__ import annotations
 
-from cms.fragment import Fragment, fill, name, param, text
+from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, text
+from cms.query.recorded import History, delta_of, recorded, told
 from cms.query.write import cast_of
 from cms.schema.model import Collection, Field
 
@@ -22,23 +23,29 @@ def is_muddled(collection: Collection, sort: Field, low: str, high: str) -> Frag
     return fill(shape, name(collection.name), name(sort.name), param(low, "bigint"), param(high, "bigint"))
 
 
-def number(collection: Collection, sort: Field) -> Fragment:
+def number(collection: Collection, sort: Field, *, author: Fragment) -> Fragment:
     """Print the numbering of all items from 1, in the order that they have; those without a place come last."""
-    shape = (
-        "UPDATE {0} AS t SET {2} = r.n FROM"
-        " (SELECT {1}, row_number() OVER (ORDER BY {2}, {1}) AS n FROM {0}) AS r"
-        " WHERE t.{1} = r.{1} AND t.{2} IS DISTINCT FROM r.n"
+    ranks = "SELECT {1} AS k, row_number() OVER (ORDER BY {2}, {1}) AS n FROM {0}"
+    ranked = fill(ranks, name(collection.name), _key(collection), name(sort.name))
+    old = fill(
+        "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS place FROM {0} AS t0 JOIN ({3}) AS r ON r.k = t0.{1}"
+        " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY t0.{1} FOR NO KEY UPDATE OF t0",
+        name(collection.name),
+        _key(collection),
+        name(sort.name),
+        ranked,
     )
-    return fill(shape, name(collection.name), _key(collection), name(sort.name))
+    return _placed(collection, sort, old, text("NULL::bigint"), author)
 
 
-def move(collection: Collection, sort: Field, key: str, source: str, target: str) -> Fragment:
-    """Print the move of an item to another place; those between close up behind it."""
+def move(collection: Collection, sort: Field, *, key: str, way: tuple[str, str], author: Fragment) -> Fragment:
+    """Print the move of an item from one place to another; those between close up behind it, as part of the move."""
+    source, target = way
     down = int(source) < int(target)
-    shape = "UPDATE {0} SET {2} = CASE WHEN {1} = {3} THEN {4} ELSE {2} {5} END WHERE {2} BETWEEN {6} AND {7}"
     low, high = (source, target) if down else (target, source)
-    return fill(
-        shape,
+    old = fill(
+        "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS place FROM {0} AS t0"
+        " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY t0.{1} FOR NO KEY UPDATE",
         name(collection.name),
         _key(collection),
         name(sort.name),
@@ -48,6 +55,27 @@ def move(collection: Collection, sort: Field, key: str, source: str, target: str
         param(low, "bigint"),
         param(high, "bigint"),
     )
+    shape = "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE m.item = {0}::text) END"
+    parent = fill(shape, _given(collection, key)) if collection.accountability == "all" else text("NULL::bigint")
+    return _placed(collection, sort, old, parent, author)
+
+
+def _placed(collection: Collection, sort: Field, old: Fragment, parent: Fragment, author: Fragment) -> Fragment:
+    """Print the change of the rows of `old` to their places, with its history."""
+    has_revisions = collection.accountability == "all"
+    moved = fill(
+        "UPDATE {0} AS t0 SET {1} = old.place FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
+        name(collection.name),
+        name(sort.name),
+        _key(collection),
+        commas(recorded(collection)),
+        concat(", ", delta_of([sort]), " AS delta") if has_revisions else EMPTY,
+    )
+    rows = fill("SELECT moved.*, {0} AS parent FROM moved", parent)
+    history = History("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
+    steps = [("old", old), ("moved", moved), ("rows", rows), *told(collection, history, act=None, author=author)]
+    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in steps)
+    return fill("WITH {0} SELECT count(*) FROM rows", queries)
 
 
 def _key(collection: Collection) -> Fragment:

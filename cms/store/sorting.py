@@ -6,12 +6,14 @@ from collections.abc import Mapping
 
 from cms.access.guard import writable
 from cms.errors import Problem, Refused, invalid_payload, not_found
+from cms.fragment import Fragment, commas, param
 from cms.query import locks, manual
 from cms.schema.model import Collection, Field
 from cms.store.database import Transaction
 from cms.store.judging import Judge
 from cms.store.once import Once
 from cms.store.reads import parse_key
+from cms.store.rows import author
 from cms.store.store import Identity, Job, Scene, Store
 
 _WHOLE = frozenset({"integer", "bigInteger"})
@@ -35,7 +37,8 @@ def move_item(
         sort, keys = _sort_field(collection), _keys(collection, payload)
         judge = Judge(store, scene, transaction.execute)
         judge.permit_column(collection, keys, sort.name, transaction.execute)
-        _move(transaction, collection, sort, *keys)
+        who = zip(author(scene, identity.caller), ("uuid", "text", "text", "text"), strict=True)
+        _move(transaction, collection, sort, keys, author=commas(param(value, cast) for value, cast in who))
 
     store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)), once=once)
 
@@ -62,16 +65,19 @@ def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, s
     return parse_key(collection, payload["item"]), parse_key(collection, payload["to"])
 
 
-def _move(transaction: Transaction, collection: Collection, sort: Field, item: str, to: str) -> None:
+def _move(
+    transaction: Transaction, collection: Collection, sort: Field, keys: tuple[str, str], *, author: Fragment
+) -> None:
     """Move one item at a time in a collection; items that cannot be told apart by their place are numbered first."""
+    item, to = keys
     transaction.run(locks.lock_of(collection))
     source, target = (_place(transaction, collection, sort, key) for key in (item, to))
     low, high = sorted((source or "0", target or "0"), key=int)
     if transaction.run(manual.is_muddled(collection, sort, low, high))[0][0]:
-        transaction.run(manual.number(collection, sort))
+        transaction.run(manual.number(collection, sort, author=author))
         source, target = (_place(transaction, collection, sort, key) for key in (item, to))
     if source is not None and target is not None and source != target:
-        transaction.run(manual.move(collection, sort, item, source, target))
+        transaction.run(manual.move(collection, sort, key=item, way=(source, target), author=author))
 
 
 def _place(transaction: Transaction, collection: Collection, sort: Field, key: str) -> str | None:

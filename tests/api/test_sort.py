@@ -11,7 +11,7 @@ import pytest
 
 from tests.client import Client
 from tests.members import may, member
-from tests.things import Stage, Table, field, table
+from tests.things import Json, Stage, Table, field, table
 
 
 def make(api: Client, places: list[int | None], kind: str = "integer") -> Table:
@@ -59,6 +59,45 @@ def test_only_what_lies_between_is_written(stage: Stage, admin: Client) -> None:
     assert move(things, 2, 3) == 204
     after = stage.value(f"SELECT array_agg(xmin::text ORDER BY id) FROM {things.name}")
     assert [number for number, (old, new) in enumerate(zip(before, after, strict=True), 1) if old != new] == [2, 3]
+
+
+def history(things: Table) -> list[Json]:
+    """Return what has been changed of items, after they were made."""
+    asked = {"filter[collection]": things.name, "filter[activity][action]": "update", "sort": "item"}
+    found: list[Json] = things.api.get("/revisions", **asked, fields="*,activity.*").data
+    return found
+
+
+def test_every_item_that_moves_is_in_the_history_as_part_of_the_move(admin: Client) -> None:
+    things, me = make(admin, [1, 2, 3, 4, 5]), admin.get("/users/me").data["id"]
+    assert move(things, 4, 2) == 204
+    found = {entry["item"]: entry for entry in history(things)}
+    assert {key: entry["delta"] for key, entry in found.items()} == {
+        "2": {"sort": 3},
+        "3": {"sort": 4},
+        "4": {"sort": 2},
+    }
+    assert found["4"]["data"] == {"id": 4, "sort": 2, "title": None}
+    assert (found["4"]["activity"]["user"], found["4"]["activity"]["ip"]) == (me, "127.0.0.1")
+    assert [found[key]["parent"] for key in "234"] == [found["4"]["id"], found["4"]["id"], None]
+
+
+def test_items_that_are_numbered_first_are_in_the_history(admin: Client) -> None:
+    things = make(admin, [None, None, 7])
+    assert move(things, 3, 2) == 204
+    deltas = [(entry["item"], entry["delta"]["sort"]) for entry in history(things)]
+    assert deltas == [("1", 2), ("1", 1), ("2", 3), ("2", 2), ("3", 1), ("3", 3)]
+
+
+@pytest.mark.parametrize(("accountability", "told"), [("activity", 2), (None, 0)])
+def test_a_collection_says_whether_moves_are_told(admin: Client, accountability: str | None, told: int) -> None:
+    fields = field("sort", "integer"), field("title", "string")
+    things = table(admin, *fields, sort_field="sort", accountability=accountability)
+    things.add({"sort": 1}, {"sort": 2})
+    assert move(things, 2, 1) == 204
+    asked = {"filter[collection]": things.name, "filter[action]": "update"}
+    assert len(admin.get("/activity", **asked).data) == told
+    assert history(things) == []
 
 
 def test_many_moves_are_those_of_a_list(admin: Client) -> None:
