@@ -11,7 +11,7 @@ import logging
 import socket
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,15 +26,20 @@ _ABORT = struct.pack("ii", 1, 0)
 class Sending:
     """The body of an answer in pieces, each of which its client must take in time."""
 
-    __slots__ = ("_answer", "_body", "_connection", "_waits")
+    __slots__ = ("_body", "_environ", "_waits")
 
-    def __init__(self, body: Iterable[bytes], connection: socket.socket, answer: str) -> None:
+    def __init__(self, body: Iterable[bytes], environ: Mapping[str, Any]) -> None:
         self._body = body
-        self._connection = connection
-        self._answer = answer
+        self._environ = environ
         self._waits = False
 
     def __iter__(self) -> Iterator[bytes]:
+        if isinstance(self._body, list) and all(len(chunk) <= PIECE for chunk in self._body):
+            self._waits = True  # nothing but the sending takes time, or fails
+            return iter(self._body)
+        return self._pieces()
+
+    def _pieces(self) -> Iterator[bytes]:
         for chunk in self._body:
             for start in range(0, len(chunk) or 1, PIECE):
                 self._waits = True
@@ -57,17 +62,20 @@ class Sending:
 
         The server then sees a client that has gone, and not a fault that it would log with a traceback.
         """
-        log.warning("%s was cut off: its client did not take it in time", self._answer)
+        method = self._environ["REQUEST_METHOD"]
+        path = self._environ.get("PATH_INFO", "")
+        log.warning("The answer to %s %s was cut off: its client did not take it in time", method, path)
+        connection = self._environ["gunicorn.socket"]
         with suppress(OSError):
-            self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
-            self._connection.shutdown(socket.SHUT_RDWR)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT)
+            connection.shutdown(socket.SHUT_RDWR)
         raise BrokenPipeError(errno.EPIPE, "the client did not take its answer in time")
 
 
-def sent(body: Iterable[bytes], environ: dict[str, Any], seconds: float) -> Iterable[bytes]:
+def sent(body: Iterable[bytes], environ: Mapping[str, Any], seconds: float) -> Iterable[bytes]:
     """Return the body of an answer, bounded in time where the server shows its socket, as gunicorn does."""
     connection = environ.get("gunicorn.socket")
     if connection is None:
         return body
     connection.settimeout(seconds)  # the server sets it anew for the next request
-    return Sending(body, connection, f"The answer to {environ['REQUEST_METHOD']} {environ.get('PATH_INFO', '')}")
+    return Sending(body, environ)

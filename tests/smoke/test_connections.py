@@ -294,6 +294,18 @@ def taken(connection: socket.socket) -> int:
     return size
 
 
+def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(hurried: tuple[Service, str]) -> None:
+    service, key = hurried
+    before = service.said()
+    with begun(hurried, "/items/long?limit=20") as connection:
+        connection.sendall(head("GET", "/items/long?limit=20", key) * 200)  # short answers, but many
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while "was cut off" not in service.said().removeprefix(before):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert "Traceback" not in service.said().removeprefix(before)
+
+
 def test_a_client_that_takes_next_to_nothing_is_cut_off_as_well(hurried: tuple[Service, str]) -> None:
     service, _ = hurried
     before = service.said()
