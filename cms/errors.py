@@ -62,6 +62,21 @@ class Refused(Exception):
         return STATUS[self.problems[0].code]
 
 
+MAX_TOLD = 100
+"""How many problems of one query an answer holds."""
+
+
+def together(problems: Iterable[Problem]) -> Refused:
+    """Return one refusal with each of the problems once, the first of many."""
+    different: list[Problem] = []
+    for problem in problems:
+        if problem not in different:
+            different.append(problem)
+        if len(different) == MAX_TOLD:
+            break
+    return Refused(different)
+
+
 def invalid_query(reason: str, **place: object) -> Refused:
     return Refused(Problem("INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, **place}))
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from calendar import monthrange
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Refused, invalid_query
+from cms.errors import Problem, Refused, invalid_query, together
 from cms.query.ast import Current, Fixed, Now, Operand, Slot
 
 
@@ -31,8 +31,20 @@ class Context:
 
 
 def bound(values: Sequence[object], context: Context) -> list[object]:
-    """Return the parameters of one request; raises `Refused` INVALID_QUERY for a literal of the wrong type."""
-    return [_fill(value, context) if isinstance(value, Bind) else value for value in values]
+    """Return the parameters of one request; raises `Refused` INVALID_QUERY with all literals of the wrong type."""
+    try:
+        return [_fill(value, context) if isinstance(value, Bind) else value for value in values]
+    except Refused:
+        raise together(_problems(values, context)) from None
+
+
+def _problems(values: Sequence[object], context: Context) -> Iterator[Problem]:
+    for value in values:
+        try:
+            if isinstance(value, Bind):
+                _fill(value, context)
+        except Refused as refused:
+            yield from refused.problems
 
 
 def _fill(bind: Bind, context: Context) -> object:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Refused, invalid_query
+from cms.errors import Problem, Refused, invalid_query, together
 from cms.query.ast import EVERYTHING, And, At, Current, Filter, Name, Operand, Or, Some, Test
 from cms.query.brackets import listed
-from cms.query.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS
+from cms.query.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS, TooMuch
 from cms.query.literals import Literals, variable
 from cms.query.operators import NEGATED, OPERATORS, Operator, Takes
 from cms.regex import compile_regex
@@ -74,12 +75,13 @@ class _Parser:
         self._count(path)
         if not isinstance(value, Mapping):
             raise _wrong(path, "a filter is an object")
-        items = tuple(self._entry(str(key), inner, (*path, str(key))) for key, inner in value.items())
+        entries = ((str(key), inner) for key, inner in value.items())
+        items = _each(partial(self._entry, key, inner, (*path, key)) for key, inner in entries)
         return items[0] if len(items) == 1 else And(items) if items else EVERYTHING
 
     def _entry(self, key: str, value: object, path: Path) -> Filter:
         if key in ("_and", "_or"):
-            items = tuple(self.group(item, (*path, str(n))) for n, item in enumerate(_items(value, path)))
+            items = _each(partial(self.group, item, (*path, str(n))) for n, item in enumerate(_items(value, path)))
             return And(items) if key == "_and" else Or(items)
         if key in ("_some", "_none"):
             return Some(self.group(value, path), negated=key == "_none")
@@ -154,6 +156,22 @@ class _Parser:
         self.literals.tally.add(1, "nodes of filters", most=MAX_FILTER_NODES, parameter=path[0])
         if len(path) > MAX_FILTER_DEPTH:
             raise _wrong(path[:1], f"it is nested deeper than {MAX_FILTER_DEPTH}")
+
+
+def _each(parts: Iterable[Callable[[], Filter]]) -> tuple[Filter, ...]:
+    """Parse the parts of a group; what is wrong with several of them is told together."""
+    items: list[Filter] = []
+    problems: list[Problem] = []
+    for part in parts:
+        try:
+            items.append(part())
+        except TooMuch:
+            raise
+        except Refused as refused:
+            problems.extend(refused.problems)
+    if problems:
+        raise together(problems)
+    return tuple(items)
 
 
 def _items(value: object, path: Path) -> Sequence[object]:

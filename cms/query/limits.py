@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from cms.errors import invalid_query
+from cms.errors import Refused, invalid_query
 
 MAX_QUERY_PARAMETERS = 5_000
 MAX_BRACKETS = 60
@@ -23,6 +23,10 @@ MAX_SEARCH_LENGTH = 1_000
 MAX_OFFSET = 2**62
 
 
+class TooMuch(Refused):
+    """More than one request may ask for; nothing else of it is looked at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tally:
     """What one request has asked for so far, at all its levels together."""
@@ -30,7 +34,7 @@ class Tally:
     _counted: Counter[str] = field(default_factory=Counter)
 
     def add(self, number: int, what: str, *, most: int, parameter: str) -> None:
-        """Count more of something; raises `Refused` INVALID_QUERY when it is more than one request may ask for."""
+        """Count more of something; raises `TooMuch` INVALID_QUERY when it is more than one request may ask for."""
         self._counted[what] += number
         if self._counted[what] > most:
-            raise invalid_query(f"It asks for more than {most} {what}", parameter=parameter)
+            raise TooMuch(invalid_query(f"It asks for more than {most} {what}", parameter=parameter).problems)

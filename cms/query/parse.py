@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
 
-from cms.errors import Problem, Refused, invalid_query
+from cms.errors import Problem, Refused, invalid_query, together
 from cms.query import limits
-from cms.query.ast import EVERYTHING, KEY, STAR, Aggregate, Name, Pick, Query, Said, Slot, Term, Window
-from cms.query.brackets import listed, nested
-from cms.query.filters import decoded, parse_filter, parse_name
+from cms.query.ast import EVERYTHING, KEY, STAR, Aggregate, Filter, Name, Pick, Query, Said, Slot, Term, Window
+from cms.query.brackets import nested
+from cms.query.filters import parse_filter, parse_name
+from cms.query.limits import TooMuch
 from cms.query.literals import Literals
-
-AGGREGATES = (
-    "count",
-    "countDistinct",
-    "countAll",
-    "sum",
-    "sumDistinct",
-    "avg",
-    "avgDistinct",
-    "min",
-    "max",
+from cms.query.parameters import (
+    AGGREGATES,
+    Params,
+    Path,
+    counts_of,
+    group_of,
+    integer_of,
+    names_of,
+    paths_of,
+    term_of,
 )
+
+__all__ = ["AGGREGATES", "DEEP_PARAMETERS", "PARAMETERS", "Page", "parse", "parse_query_string"]
+
 PARAMETERS = frozenset(
     {
         "fields",
@@ -45,15 +50,14 @@ DEEP_PARAMETERS = tuple(
     f"_{name}"
     for name in ("filter", "sort", "limit", "offset", "page", "search", "aggregate", "groupBy", "group", "alias")
 )
-COUNTS = ("total_count", "filter_count")
-
 _ROUND = (1, 2, 5, *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)))
 
-_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
-Params = Mapping[str, object]
-Path = tuple[str, ...]
+_WINDOW = {"limit": -1, "offset": 0, "page": 1}
+"""The parameters of a page, each with the least that it takes."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,23 @@ def parse(params: Params, page: Page, *, below: Page | None = None) -> Said:
     known one raises `Refused` INVALID_QUERY.
     """
     literals = Literals()
-    query = _Parser(literals, page, below or page).query(params, _paths(params), _group(params, "deep"))
+    try:
+        query = _Parser(literals, page, below or page).query(params, paths_of(params), group_of(params, "deep"))
+    except TooMuch:
+        raise
+    except Refused as refused:
+        raise _whole_refusal(params, page, first=refused) from None
     return Said(query, tuple(literals.values))
+
+
+def _whole_refusal(params: Params, page: Page, *, first: Refused) -> Refused:
+    """Return everything that is wrong with parameters: they are read again, each by itself."""
+    problems: list[Problem] = []
+    collector = _Collector(Literals(), page, page, problems)
+    whole: list[Path] = [("*",)]
+    paths = collector.tried(lambda: paths_of(params), whole)
+    collector.query(params, paths, collector.tried(lambda: group_of(params, "deep"), {}))
+    return together(problems or first.problems)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +114,7 @@ class _Parser:
     def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
         aggregates, groups, aliases = self._aggregates(params), self._groups(params), self._aliases(params)
-        said, heads = params.get("filter"), {head for path in paths for head in (path[0], path[0].partition(":")[0])}
+        heads = {head for path in paths for head in (path[0], path[0].partition(":")[0])}
         picks = self._picks(paths, deep, aliases)
         unnamed = {name: self._pick(name, [], deep, aliases) for name in (*deep, *aliases) if name not in heads}
         shapes = not aggregates and not groups
@@ -106,14 +125,21 @@ class _Parser:
                 *map(_unlisted, unnamed.values()),
                 *(() if shapes else (pick for pick in picks if pick.key != STAR.key)),
             ),
-            filter=EVERYTHING if said is None else parse_filter(said, self.literals),
+            filter=self._filter(params),
             sort=self._sort(params, aggregated=not shapes),
             window=self._window(params),
             search=self._search(params),
             aggregates=aggregates,
             groups=groups,
-            counts=_counts(params),
+            counts=self._counts(params),
         )
+
+    def _filter(self, params: Params) -> Filter:
+        value = params.get("filter")
+        return EVERYTHING if value is None else parse_filter(value, self.literals)
+
+    def _counts(self, params: Params) -> tuple[str, ...]:
+        return counts_of(params)
 
     def _picks(self, paths: list[Path], deep: Params, aliases: Mapping[str, str]) -> tuple[Pick, ...]:
         heads: dict[str, list[Path]] = {}
@@ -154,9 +180,9 @@ class _Parser:
         return replace(self, page=self.below).query(params, paths, deeper)
 
     def _window(self, params: Params) -> Window | None:
-        limit = _integer(params, "limit", least=-1)
-        offset = _integer(params, "offset", least=0)
-        number = _integer(params, "page", least=1)
+        limit = integer_of(params, "limit", least=-1)
+        offset = integer_of(params, "offset", least=0)
+        number = integer_of(params, "page", least=1)
         size = self._size(limit)
         if offset is None:
             offset = _start(number or 1, size)
@@ -186,7 +212,7 @@ class _Parser:
 
     def _aliases(self, params: Params) -> Mapping[str, str]:
         found: dict[str, str] = {}
-        for alias, field in _group(params, "alias").items():
+        for alias, field in group_of(params, "alias").items():
             if not isinstance(field, str) or not _ALIAS.fullmatch(alias):
                 raise invalid_query(f"alias[{alias}] must be a plain name that stands for a field", parameter="alias")
             found[alias] = field
@@ -195,23 +221,77 @@ class _Parser:
 
     def _aggregates(self, params: Params) -> tuple[Aggregate, ...]:
         found: list[Aggregate] = []
-        for function, fields in _group(params, "aggregate").items():
+        for function, fields in group_of(params, "aggregate").items():
             if function not in AGGREGATES:
                 fault = f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}'
                 raise invalid_query(fault, parameter="aggregate")
-            found += [Aggregate(function, Name(name)) for name in _names({"aggregate": fields}, "aggregate") or ["*"]]
+            found += [Aggregate(function, Name(name)) for name in names_of({"aggregate": fields}, "aggregate") or ["*"]]
         self.literals.tally.add(len(found), "aggregates", most=limits.MAX_AGGREGATES, parameter="aggregate")
         return tuple(dict.fromkeys(found))
 
     def _groups(self, params: Params) -> tuple[Name, ...]:
-        names = dict.fromkeys([*_names(params, "groupBy"), *_names(params, "group")])
+        names = dict.fromkeys([*names_of(params, "groupBy"), *names_of(params, "group")])
         self.literals.tally.add(len(names), "fields to group by", most=limits.MAX_GROUPS, parameter="groupBy")
         return tuple(parse_name(name) for name in names)
 
     def _sort(self, params: Params, *, aggregated: bool) -> tuple[Term, ...]:
-        names = _names(params, "sort")
+        names = names_of(params, "sort")
         self.literals.tally.add(len(names), "terms of a sort", most=limits.MAX_SORT_TERMS, parameter="sort")
-        return tuple(_term(name, aggregated=aggregated) for name in names)
+        return tuple(term_of(name, aggregated=aggregated) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Collector(_Parser):
+    """Reads every parameter, whatever is wrong with the others, and keeps the problems of all."""
+
+    problems: list[Problem]
+
+    def tried(self, work: Callable[[], T], instead: T) -> T:
+        """Return what the work does; where it is refused keep the problems, and return something harmless."""
+        try:
+            return work()
+        except Refused as refused:
+            self.problems.extend(refused.problems)
+            return instead
+
+    def _filter(self, params: Params) -> Filter:
+        everything: Filter = EVERYTHING
+        return self.tried(lambda: _Parser._filter(self, params), everything)
+
+    def _counts(self, params: Params) -> tuple[str, ...]:
+        return self.tried(lambda: counts_of(params), ())
+
+    def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Mapping[str, str]) -> Pick:
+        return self.tried(lambda: _Parser._pick(self, head, rests, deep, aliases), STAR)
+
+    def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
+        inner = replace(self, problems=[])
+        try:
+            _Parser._deeper(inner, segment, deep, paths)
+        finally:
+            self.problems.extend(_placed(problem, segment) for problem in inner.problems)
+        return Query()
+
+    def _window(self, params: Params) -> Window | None:
+        before = len(self.problems)
+        for name, least in _WINDOW.items():
+            self.tried(partial(integer_of, params, name, least=least), None)
+        return None if len(self.problems) > before else self.tried(lambda: _Parser._window(self, params), None)
+
+    def _search(self, params: Params) -> Slot | None:
+        return self.tried(lambda: _Parser._search(self, params), None)
+
+    def _aliases(self, params: Params) -> Mapping[str, str]:
+        return self.tried(lambda: _Parser._aliases(self, params), {})
+
+    def _aggregates(self, params: Params) -> tuple[Aggregate, ...]:
+        return self.tried(lambda: _Parser._aggregates(self, params), ())
+
+    def _groups(self, params: Params) -> tuple[Name, ...]:
+        return self.tried(lambda: _Parser._groups(self, params), ())
+
+    def _sort(self, params: Params, *, aggregated: bool) -> tuple[Term, ...]:
+        return self.tried(lambda: _Parser._sort(self, params, aggregated=aggregated), ())
 
 
 def _unlisted(pick: Pick) -> Pick:
@@ -247,72 +327,3 @@ def _start(page: int, size: int | None) -> int:
     if size is None:
         return 0 if page == 1 else limits.MAX_OFFSET
     return (page - 1) * size
-
-
-def _paths(params: Params) -> list[Path]:
-    paths = [tuple(name.split(".")) for name in _names(params, "fields")] or [("*",)]
-    if len(paths) > limits.MAX_FIELDS:
-        raise invalid_query(f"It asks for more than {limits.MAX_FIELDS} fields", parameter="fields")
-    if max(map(len, paths)) > limits.MAX_PATH_STEPS:
-        raise invalid_query(f"fields holds a path of more than {limits.MAX_PATH_STEPS} steps", parameter="fields")
-    return list(dict.fromkeys(paths))
-
-
-def _names(params: Params, parameter: str) -> list[str]:
-    """Return names given as a comma list, repeated, by `[]`, or as a JSON array."""
-    said = listed(params.get(parameter))
-    if said is None or said == "":
-        return []
-    found = [said] if isinstance(said, str) else said
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
-        raise invalid_query(f"{parameter} is a list of names", parameter=parameter)
-    return [name for item in found for name in _split(item, parameter)]
-
-
-def _split(item: str, parameter: str) -> list[str]:
-    names = [name.strip() for name in item.split(",")]
-    if not all(names):
-        raise invalid_query(f"{parameter} holds an empty name", parameter=parameter)
-    return names
-
-
-def _group(params: Params, parameter: str) -> Params:
-    said = decoded(params.get(parameter), parameter)
-    if said is None:
-        return {}
-    if not isinstance(said, Mapping):
-        raise invalid_query(f"{parameter} is a group of names and values", parameter=parameter)
-    return said
-
-
-def _term(text: str, *, aggregated: bool) -> Term:
-    descending, name = text.startswith("-"), text.removeprefix("-")
-    function, _, field = name.partition(".")
-    if aggregated and function in AGGREGATES:
-        return Term((), descending, Aggregate(function, Name(field or "*")))
-    return Term(tuple(parse_name(step) for step in name.split(".")), descending)
-
-
-def _integer(params: Params, parameter: str, *, least: int) -> int | None:
-    said = params.get(parameter)
-    if said is None or said == "":
-        return None
-    if isinstance(said, str) and _INTEGER.fullmatch(said):
-        said = int(said)
-    if isinstance(said, bool) or not isinstance(said, int) or not least <= said <= limits.MAX_OFFSET:
-        raise invalid_query(f"{parameter} is a whole number, {least} or more", parameter=parameter)
-    return said
-
-
-def _counts(params: Params) -> tuple[str, ...]:
-    said = dict.fromkeys(_names(params, "meta"))
-    if "*" in said:
-        return COUNTS
-    _refuse_unknown(said)
-    return tuple(name for name in COUNTS if name in said)
-
-
-def _refuse_unknown(said: Iterable[str]) -> None:
-    unknown = [name for name in said if name not in COUNTS]
-    if unknown:
-        raise invalid_query(f"meta takes {', '.join(COUNTS)} or *", parameter="meta")

@@ -8,10 +8,12 @@ from typing import Any
 
 from cms import jsontext
 from cms.access.guard import guard, readable
-from cms.errors import Problem, Refused, invalid_query, not_found
+from cms.errors import STATUS, Problem, Refused, invalid_query, not_found
 from cms.query.ast import ONE_ROW, VERSION, And, At, Name, Pick, Query, Said, Slot, Test
+from cms.query.bind import Context, bound
 from cms.query.brackets import nested
 from cms.query.parse import Page, parse
+from cms.query.parts import refusal_of_all
 from cms.query.plan import plan
 from cms.query.shapes import shape_of
 from cms.query.statement import Statement, finish
@@ -209,7 +211,7 @@ def prepared(
     the lists in the items, when it is not the store's.
     """
 
-    def make(params: Mapping[str, object]) -> Plan:
+    def asked(params: Mapping[str, object]) -> Said:
         said = _narrowed(parse(params, store.page, below=below), ask.only)
         query = said.query
         if keyed:
@@ -218,21 +220,42 @@ def prepared(
             query = replace(query, window=ONE_ROW)  # it is one item, whatever page was asked for
             if versioned and not (query.aggregates or query.groups):
                 query = _with_version(query, scene, ask.collection)
-        return statement_for(store, scene, ask.collection, query, below=below), said.literals
+        return Said(query, said.literals)
+
+    def make(params: Mapping[str, object]) -> Plan:
+        said = asked(params)
+        return statement_for(store, scene, ask.collection, said.query, below=below), said.literals
+
+    def made(params: Mapping[str, object]) -> Plan:
+        said = asked(params)
+        try:
+            return statement_for(store, scene, ask.collection, said.query, below=below), said.literals
+        except Refused as refused:
+            raise _refusal_of_all(store, scene, ask.collection, said, first=refused) from None
 
     if ask.params is not None:
-        return make(ask.params)
+        return made(ask.params)
     if ask.only:
-        return make(nested(ask.query_string))
+        return made(nested(ask.query_string))
     shape = shape_of(ask.query_string)
     key = (ask.collection, shape.text, keyed, versioned, below, scene.actor.policy)
     try:
         found, literals = scene.snapshot.said.get(key, lambda: make(shape.params()))
     except Refused:
-        if not shape.operands:
-            raise
-        return make(nested(ask.query_string))  # to refuse what was said, not what is left of it
+        return made(nested(ask.query_string))  # to refuse what was said, not what is left of it
     return found, shape.filled(literals)
+
+
+def _refusal_of_all(store: Store, scene: Scene, collection: str, said: Said, *, first: Refused) -> Refused:
+    """Return the refusal with what else is wrong with the query and its literals."""
+    catalogue, policy = scene.snapshot.catalogue, scene.actor.policy
+    context = Context((*said.literals, None), scene.actor.user, scene.actor.role)
+
+    def attempt(part: Query) -> None:
+        guarded = guard(part, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=store.page.usual)
+        bound(finish(plan(guarded, catalogue), guarded.touched).values, context)
+
+    return first if first.status != STATUS["INVALID_QUERY"] else refusal_of_all(said.query, attempt, first=first)
 
 
 def _narrowed(said: Said, only: Sequence[tuple[str, str, str]]) -> Said:

@@ -117,7 +117,7 @@ def test_a_wrong_limit_offset_or_page_is_refused(books: Table, parameter: str, v
 
 def test_page_zero_and_a_page_out_of_range_are_refused(books: Table) -> None:
     for query_string in ("page=0", "offset=-1", f"page={2**62}&limit={2**62}", "limit[a]=1", "limit=1&limit=2"):
-        assert books.ask(query_string).codes == ["INVALID_QUERY"], query_string
+        assert set(books.ask(query_string).codes) == {"INVALID_QUERY"}, query_string
 
 
 def test_nobody_who_says_nothing_gets_more_than_a_hundred(admin: Client) -> None:
