@@ -140,15 +140,18 @@ class _Failures:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, str]] = {}
+        self._lock = threading.Lock()
 
     def get(self, name: str) -> str | None:
         end, reason = self._known.get(name, (0.0, ""))
         return reason if time.monotonic() < end else None
 
     def put(self, name: str, reason: str) -> None:
-        if len(self._known) >= FAILURES_KEPT:
-            self._known = {}
-        self._known[name] = time.monotonic() + FAILURE_SECONDS, reason
+        with self._lock:
+            self._known.pop(name, None)
+            while len(self._known) >= FAILURES_KEPT:
+                del self._known[next(iter(self._known))]  # the one that ends first: all last equally long
+            self._known[name] = time.monotonic() + FAILURE_SECONDS, reason
 
 
 def _asked(child: subprocess.Popen[bytes], job: bytes, *, patience: float) -> dict[str, str] | None:

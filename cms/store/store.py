@@ -92,7 +92,7 @@ class Scene:
 class Job(Generic[T]):
     """What a write comes to: work in a transaction, or one statement that does as well.
 
-    `at_once` checks the counters itself.
+    `at_once` checks the counters itself. Once it has written it refuses nothing: what is refused may be done again.
     """
 
     within: Callable[[Transaction], T]
