@@ -75,7 +75,7 @@ class Sending:
 def sent(body: Iterable[bytes], environ: Mapping[str, Any], seconds: float) -> Iterable[bytes]:
     """Return the body of an answer, bounded in time where the server shows its socket, as gunicorn does."""
     connection = environ.get("gunicorn.socket")
-    if connection is None:
-        return body
+    if connection is None or not environ.get("SERVER_PROTOCOL", "").startswith("HTTP/1"):
+        return body  # the streams of HTTP/2 share one socket
     connection.settimeout(seconds)  # the server sets it anew for the next request
     return Sending(body, environ)
