@@ -116,9 +116,9 @@ def test_a_child_has_no_secret_in_its_environment(make: Make, source: Path, monk
 def test_of_too_many_failures_the_oldest_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workshops, "FAILURES_KEPT", 2)
     failures = workshops._Failures()
-    for name in ("a", "b", "a", "c"):
+    for name in ("a", "b", "c", "b", "d"):
         failures.put(name, "too large")
-    assert [failures.get(name) for name in ("a", "b", "c")] == ["too large", None, "too large"]
+    assert [failures.get(name) for name in ("a", "b", "c", "d")] == [None, "too large", None, "too large"]
 
 
 def test_a_machine_works_on_so_many_at_a_time(make: Make, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
