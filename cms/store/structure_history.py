@@ -1,17 +1,19 @@
 """The history of the structure: records of collections, fields and relations as a change finds and as it leaves them.
 
 The records before and after are compared, whatever changed them: a field that goes takes relations along, a junction
-brings fields. What is not named by the call is part of what is.
+brings fields, and permissions follow. What is not named by the call is part of what is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cms import jsontext
+from cms.fragment import fill
 from cms.query.arrays import array
+from cms.query.recorded import whole_row
 from cms.schema.build import is_system
 from cms.schema.model import Catalogue, Field, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
@@ -24,9 +26,16 @@ from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
 
 COLLECTIONS, FIELDS, RELATIONS = "system_collections", "system_fields", "system_relations"
+PERMISSIONS = "system_permissions"
 
 Place = tuple[str, ...]
-"""Where a record is: its system collection, and the names of what it is of: a collection, and a field of it."""
+"""Where a record is: its system collection, the collection that it is of, and in that the field, or its own key."""
+
+Source = Record | Field | Relation
+Sources = dict[Place, Source]
+
+Author = tuple[str | None, ...]
+"""User, address, user agent and origin."""
 
 T = TypeVar("T")
 
@@ -54,6 +63,11 @@ class Act:
         return "delete" if self.after is None else "update"
 
     @property
+    def item(self) -> str:
+        """The name under which the history has it."""
+        return self.place[-1] if self.place[0] == PERMISSIONS else ".".join(self.place[1:])
+
+    @property
     def data(self) -> Record | None:
         """What the revision holds: the record, of a deletion the last one; None where nothing changed."""
         if self.before == self.after:
@@ -66,7 +80,10 @@ class Act:
         if self.before is None or self.after is None:
             return self.after
         changed = {name: value for name, value in self.after.items() if self.before[name] != value}
-        return {name: _members(self.before[name], value) for name, value in changed.items()}
+        return {
+            name: _members(self.before[name], value) if name in ("meta", "schema") else value
+            for name, value in changed.items()
+        }
 
 
 def restructure(
@@ -83,33 +100,42 @@ def restructure(
     """
 
     def recorded(transaction: Transaction, scene: Scene) -> T:
+        permissions = _permissions(transaction, scene.snapshot.catalogue)
         result = work(transaction, scene)
-        _write_down(transaction, scene, identity, list(dict.fromkeys(named(result))))
+        records = list(dict.fromkeys(named(result)))
+        renamed = _renamed(transaction, records)
+        before = _records(scene.snapshot.catalogue, renamed) | permissions
+        catalogue = load_within(transaction).catalogue
+        after = _records(catalogue, {}) | _permissions(transaction, catalogue)
+        _write_down(transaction, author(scene, identity.caller), records, before, after)
         return result
 
     return store.restructuring(identity, recorded, once=once)
 
 
-def _write_down(transaction: Transaction, scene: Scene, identity: Identity, named: list[Named]) -> None:
+def _renamed(transaction: Transaction, named: Iterable[Named]) -> dict[tuple[str, str], str]:
+    """Return the new names of fields by their places, once the history has followed them."""
     renamed = {(one.place[1], one.former): one.place[2] for one in named if one.former and one.former != one.place[2]}
-    before = _records(scene.snapshot.catalogue, renamed)
-    after = _records(load_within(transaction).catalogue, {})
     for (collection, former), name in renamed.items():
         transaction.execute(statement("rename_in_history"), (f"{collection}.{former}", f"{collection}.{name}"))
+    return renamed
+
+
+def _write_down(transaction: Transaction, who: Author, named: list[Named], before: Sources, after: Sources) -> None:
     roots = [_act(one.place, before, after) for one in named]
-    written = _note(transaction, scene, identity, [(act, None) for act in roots])
+    written = _note(transaction, who, [(act, None) for act in roots])
     parents = {act.place[1]: revision for act, revision in zip(roots, written, strict=True)}
     first = next((revision for revision in written if revision is not None), None)
     known = {one.place for one in named}
     places = sorted(place for place in before.keys() | after.keys() if place not in known)
     others = [_act(place, before, after) for place in places if before.get(place) != after.get(place)]
     changed = [act for act in others if act.data is not None]
-    _note(transaction, scene, identity, [(act, parents.get(act.place[1]) or first) for act in changed])
+    _note(transaction, who, [(act, parents.get(act.place[1]) or first) for act in changed])
 
 
-def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> dict[Place, Record | Field | Relation]:
+def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> Sources:
     """Return everything that a record is made of, of fields that were renamed at their new places."""
-    found: dict[Place, Record | Field | Relation] = {}
+    found: Sources = {}
     for collection in catalogue.collections.values():
         if not collection.system:
             found[COLLECTIONS, collection.name] = collection_record(collection)
@@ -123,13 +149,23 @@ def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> di
     return found
 
 
-def _act(
-    place: Place, before: Mapping[Place, Record | Field | Relation], after: Mapping[Place, Record | Field | Relation]
-) -> Act:
+def _permissions(transaction: Transaction, catalogue: Catalogue) -> Sources:
+    """Return all permissions: a change of the structure may take any of them along, or rewrite its rules."""
+    shape = "SELECT t0.id::text, t0.collection, {0}::text FROM system_permissions AS t0"
+    rows = transaction.run(fill(shape, whole_row(catalogue.collections[PERMISSIONS])))
+    return {(PERMISSIONS, collection, key): _object(content) for key, collection, content in rows}
+
+
+def _object(content: str) -> Record:
+    record: Any = jsontext.stored(content)
+    return dict(record)
+
+
+def _act(place: Place, before: Sources, after: Sources) -> Act:
     return Act(place, _record(before.get(place)), _record(after.get(place)))
 
 
-def _record(source: Record | Field | Relation | None) -> Record | None:
+def _record(source: Source | None) -> Record | None:
     match source:
         case Field():
             return _without_secret(source, field_record(source))
@@ -153,21 +189,19 @@ def _members(before: object, after: object) -> object:
     return {name: value for name, value in after.items() if name not in before or before[name] != value}
 
 
-def _note(
-    transaction: Transaction, scene: Scene, identity: Identity, acts: Sequence[tuple[Act, int | None]]
-) -> list[int | None]:
+def _note(transaction: Transaction, who: Author, acts: Sequence[tuple[Act, int | None]]) -> list[int | None]:
     """Write acts down, each with the revision that it is part of, and return their own revisions."""
     if not acts:
         return []
     columns = (
         array([act.action for act, _ in acts]),
         array([act.place[0] for act, _ in acts]),
-        array([".".join(act.place[1:]) for act, _ in acts]),
+        array([act.item for act, _ in acts]),
         array([_json(act.data) for act, _ in acts]),
         array([_json(act.delta) if act.data else None for act, _ in acts]),
         array([None if parent is None else str(parent) for _, parent in acts]),
     )
-    rows = transaction.execute(statement("note_structure"), (*author(scene, identity.caller), *columns))
+    rows = transaction.execute(statement("note_structure"), (*who, *columns))
     return [revision for (revision,) in rows]
 
 

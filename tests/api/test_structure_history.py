@@ -97,6 +97,24 @@ def test_a_field_takes_its_relation_along(admin: Client) -> None:
         assert (found["activity"]["action"], found["parent"]) == ("delete", gone["id"])
 
 
+def test_permissions_follow_and_go_as_part_of_it(admin: Client) -> None:
+    things = table(admin, field("title", "string"), field("note", "string"))
+    role = admin.post("/roles", {"name": "Readers"}).data["id"]
+    rule = {"title": {"_eq": "x"}}
+    sent = {"role": role, "collection": things.name, "action": "read", "fields": ["title", "note"], "permissions": rule}
+    permission = str(admin.post("/permissions", sent).data["id"])
+    admin.patch(f"/fields/{things.name}/title", {"field": "name"})
+    admin.delete(f"/fields/{things.name}/note")
+    last = admin.get(f"/permissions/{permission}").data
+    admin.delete(f"/collections/{things.name}")
+    _, renamed, shortened, gone = past(admin, "permissions", permission)
+    assert renamed["delta"] == {"fields": ["name", "note"], "permissions": {"name": {"_eq": "x"}}}
+    assert renamed["parent"] == past(admin, "fields", f"{things.name}.name")[1]["id"]
+    assert (shortened["delta"], shortened["data"]) == ({"fields": ["name"]}, last)
+    assert (gone["activity"]["action"], gone["data"]) == ("delete", last)
+    assert gone["parent"] == past(admin, "collections", things.name)[-1]["id"]
+
+
 def test_a_junction_comes_with_all_its_parts(admin: Client) -> None:
     one, other = table(admin), table(admin)
     junction = f"{one.name}_{other.name}"
