@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from cms.access.policy import ALL_FIELDS, Grant
+from cms.query.ast import And, At, Filter, Fixed, Name, Or, Test
 from cms.query.filters import parse_filter
 from cms.query.literals import Constants
 
@@ -41,17 +42,76 @@ EVERYBODYS = Grant("system_settings", "read", frozenset(PUBLIC_SETTINGS))
 """What everybody may know of the settings."""
 
 
-def app_grants(collections: Iterable[str]) -> list[Grant]:
-    """Return the grants of app access for a caller who has rights on these collections."""
-    listed = tuple(collections)
-    structure = (
-        ("system_collections", {"collection": {"_in": [*listed]}}),
-        ("system_fields", {"collection": {"_in": [*listed]}}),
-        ("system_relations", {"many_collection": {"_in": [*listed]}, "one_collection": {"_in": [*listed]}}),
+_OF_COLLECTIONS = (
+    "collection",
+    "icon",
+    "color",
+    "note",
+    "hidden",
+    "singleton",
+    "translations",
+    "accountability",
+    "sort",
+    "collapse",
+    "versioning",
+)
+_OF_FIELDS = (
+    "id",
+    "collection",
+    "field",
+    "special",
+    "interface",
+    "display",
+    "readonly",
+    "hidden",
+    "sort",
+    "width",
+    "translations",
+    "note",
+    "required",
+    "searchable",
+)
+_OF_RELATIONS = ("id", "many_collection", "many_field", "one_collection", "one_deselect_action")
+"""What the rows of the structure show that names nothing else; /collections, /fields and /relations tell the rest."""
+
+
+def app_grants(grants: Iterable[Grant]) -> list[Grant]:
+    """Return the grants of app access for a caller who has these rights: of the structure what they name."""
+    fields: dict[str, set[str]] = {}
+    for grant in grants:
+        if grant.fault is None:
+            fields.setdefault(grant.collection, set()).update(grant.fields)
+    of_fields = _either(_fields_of("collection", "field", fields))
+    of_relations = And(
+        (_either(_fields_of("many_collection", "many_field", fields)), _one_of("one_collection", fields))
     )
-    found = [_read(name, rule, fields) for name, rule, fields in _READS]
-    found += [_read(name, rule, (ALL_FIELDS,)) for name, rule in structure]
-    return found
+    return [
+        *(_read(name, rule, names) for name, rule, names in _READS),
+        _structure("system_collections", _one_of("collection", fields), _OF_COLLECTIONS),
+        _structure("system_fields", of_fields, _OF_FIELDS),
+        _structure("system_relations", of_relations, _OF_RELATIONS),
+    ]
+
+
+def _fields_of(owner: str, field: str, fields: Mapping[str, set[str]]) -> Iterator[Filter]:
+    """Yield what the rows fulfil that speak of these fields; `owner` and `field` are the columns that name them."""
+    whole = [collection for collection, names in fields.items() if ALL_FIELDS in names]
+    yield _one_of(owner, whole)
+    for collection, names in fields.items():
+        if ALL_FIELDS not in names:
+            yield And((_one_of(owner, [collection]), _one_of(field, sorted(names))))
+
+
+def _one_of(column: str, values: Iterable[str]) -> Filter:
+    return At(Name(column), Test("_in", (Fixed(tuple(values)),)))
+
+
+def _either(rules: Iterable[Filter]) -> Filter:
+    return Or(tuple(rules))
+
+
+def _structure(collection: str, rule: Filter, fields: tuple[str, ...]) -> Grant:
+    return Grant(collection, "read", frozenset(fields), rule=rule, said="what permissions name")
 
 
 def _read(collection: str, said: Mapping[str, object], fields: tuple[str, ...]) -> Grant:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cms.access.policy import Policy
+from cms.access.redaction import Redaction
 from cms.errors import forbidden
 from cms.schema.model import Catalogue, Collection, Kind, Relation
 
@@ -22,8 +23,9 @@ def known_to(policy: Policy, catalogue: Catalogue) -> Catalogue:
         raise forbidden()
     found = {name: _narrowed(item, policy) for name, item in catalogue.collections.items() if speaks_of(policy, name)}
     found |= {name: catalogue.collections[name] for name in _folders(found, catalogue)}
-    relations = tuple(relation for relation in catalogue.relations if _is_known(relation, found))
-    ordered = {name: found[name] for name in catalogue.collections if name in found}
+    redaction = Redaction(catalogue, found)
+    relations = tuple(redaction.relation(relation) for relation in catalogue.relations if _is_known(relation, found))
+    ordered = {name: redaction.collection(found[name]) for name in catalogue.collections if name in found}
     return Catalogue.of(catalogue.structure, ordered, relations, extensions=catalogue.extensions)
 
 

@@ -29,6 +29,23 @@ class Change:
         return (collection, field) == (self.collection, self.before)
 
 
+def placeholders(template: str) -> list[str]:
+    """Return the paths that a template shows, `author.name` of `{{author.name}}`."""
+    return _PLACEHOLDER.findall(template)
+
+
+def filled(template: str, shows: Callable[[str], bool]) -> str:
+    """Return a template without the placeholders whose path is not to be shown."""
+    return _PLACEHOLDER.sub(lambda placeholder: placeholder[0] if shows(placeholder[1]) else "", template)
+
+
+def step_of(key: str, collection: str | None, catalogue: Catalogue) -> tuple[str, str | None]:
+    """Return the field that a step of a path names, and the collection that it leads to, if any."""
+    call = _CALL.fullmatch(key)
+    field, _, scope = (call[2] if call else key).partition(":")
+    return field, scope or _target(catalogue, collection, field)
+
+
 Follow = Callable[[object, str | None, Change], object]
 """How a stored value that speaks of a collection follows a change; returns it unchanged when it has no part in it."""
 

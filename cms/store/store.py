@@ -316,8 +316,7 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     def policy() -> Policy:
         found = jsontext.stored(permissions)
         grants = [grant_of(row) for row in found] if isinstance(found, list) else []
-        listed = dict.fromkeys(grant.collection for grant in grants)
-        return policy_of(name, [*grants, *(app_grants(listed) if app else ()), EVERYBODYS], app=app)
+        return policy_of(name, [*grants, *(app_grants(grants) if app else ()), EVERYBODYS], app=app)
 
     name = ",".join(roles) or "public"
     held = ADMIN if admin else snapshot.policies.get(name, policy)
