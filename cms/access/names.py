@@ -167,15 +167,15 @@ class Walker:
         return found
 
     def _pick(self, pick: Pick, view: View, level: int) -> Pick:
-        found = self._field(view, pick.name.bare)
+        found = self._field(view, view.own_name(pick.name))
         if pick.name.function:
             return self._function(pick, found, view)
         link = link_of(self.catalogue, view.collection, pick.name.field)
         if pick.nested is None and not (link and link.to_many):
-            astray = ":" in pick.name.field and (link is None or not self._goes(link, view))
+            astray = pick.name.field != found.name and (link is None or not self._goes(link, view))
             if found.column is None or astray:
                 raise self._unknown(view, pick.name.field)
-            return replace(pick, name=self._named(replace(pick.name, field=pick.name.bare), view))
+            return replace(pick, name=self._named(replace(pick.name, field=found.name), view))
         if link is None:
             raise self._unknown(view, found.name, because="it leads to no other collection")
         name, target = self._through(pick.name, link, view)
@@ -221,7 +221,7 @@ class Walker:
 
     def _at(self, said: At, view: View, level: int) -> Filter:
         name, inner = said.name, said.inner
-        found = self._field(view, name.bare)
+        found = self._field(view, view.own_name(name))
         link = link_of(self.catalogue, view.collection, name.field)
         if link is None or name.function or not leads_on(inner):
             return At(self._tested(name, view), self._own(inner, found))
@@ -300,7 +300,8 @@ class Walker:
 
     def _named(self, name: Name, view: View) -> Name:
         """Return a name with the rule under which its field is there."""
-        return replace(name, when=view.mask(name.bare), members=view.members.get(name.bare))
+        own = view.own_name(name)
+        return replace(name, when=view.mask(own), members=view.members.get(own))
 
     def _comparable(self, name: Name, view: View) -> Name:
         found = self._field(view, name.field)

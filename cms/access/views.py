@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cms.access.policy import Grant
-from cms.query.ast import EVERYTHING, Filter, Members, Or
+from cms.query.ast import EVERYTHING, Filter, Members, Name, Or
 from cms.schema.model import Collection
 
 
@@ -32,6 +32,10 @@ class View:
     def mask(self, field: str) -> Filter | None:
         """Return in which rows the field is there."""
         return None if self.masks is None else self.masks[field]
+
+    def own_name(self, name: Name) -> str:
+        """Return the field of a name. A column whose own name holds a colon names no collection that it leads to."""
+        return name.field if name.field in self.collection.fields else name.bare
 
 
 def view_of(collection: Collection, grants: tuple[Grant, ...]) -> View:

@@ -14,9 +14,11 @@ from cms.cli.session import NoDatabase, expected, running_database, sentence_of,
 from cms.config import Config, ConfigError
 from cms.errors import Refused
 from cms.jobs.upkeep import look
+from cms.schema.unmet import unmet
 from cms.store.database import direct_transaction
 from cms.store.diagnosis import Server, examine
 from cms.store.migrate import OLDEST_SERVER, MigrationError, pending
+from cms.store.snapshot import load_within
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
@@ -113,6 +115,7 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
     yield migrations
     if migrations.level == OK:
         yield _jobs(dsn)
+        yield from _structure(dsn)
     yield from (_extension(name, server) for name in EXTENSIONS)
     yield _connections(server, config)
     if config.database_read_url:
@@ -151,6 +154,14 @@ def _jobs(dsn: str) -> Finding:
     if queue.workers or not queue.due:
         return Finding(OK, f"jobs: {queue.due} wait, {queue.workers} workers{failed}")
     return Finding(WARNING, f"jobs: {queue.due} wait and no worker runs; start `cms worker`, or `cms serve`{failed}")
+
+
+def _structure(dsn: str) -> Iterator[Finding]:
+    with direct_transaction(dsn) as transaction:
+        sentences = list(unmet(load_within(transaction).catalogue))
+    if not sentences:
+        yield Finding(OK, "structure: what collections and relations name is there")
+    yield from (Finding(WARNING, sentence) for sentence in sentences)
 
 
 def _extension(name: str, server: Server) -> Finding:

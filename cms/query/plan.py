@@ -93,7 +93,9 @@ class _Planner:
     def _outputs(self, picks: tuple[Pick, ...], collection: Collection) -> tuple[Output, ...]:
         keys = dict.fromkeys(pick.key for pick in picks)
         alike = {key: [self._output(pick, collection) for pick in picks if pick.key == key] for key in keys}
-        fields = {pick.key: collection.fields.get(pick.name.bare) for pick in picks}
+        fields = {
+            pick.key: collection.fields.get(pick.name.field, collection.fields.get(pick.name.bare)) for pick in picks
+        }
         return tuple(_either(found, fields[key]) for key, found in alike.items())
 
     def _output(self, pick: Pick, collection: Collection) -> Output:

@@ -17,8 +17,9 @@ from cms.schema.system import (
     SINGLETONS,
     SPECIALS,
     SYSTEM_COLLECTIONS,
+    UNLISTED_TABLES,
 )
-from cms.schema.types import type_of
+from cms.schema.types import Family, type_of
 
 Row = Mapping[str, Any]
 
@@ -54,13 +55,14 @@ def build(loaded: Row) -> Catalogue:
             collections[row["collection"]] = _following(collections[row["collection"]], row)
     constraints = {(key.table, key.column): key for key in _constraints(loaded["keys"])}
     relations = _relations(loaded["relations"], constraints, collections)
-    return Catalogue.of(
+    catalogue = Catalogue.of(
         loaded["structure"],
         collections,
         tuple(relations),
         extensions=frozenset(loaded["extensions"]),
         actions=_actions(_constraints(key for key in loaded["keys"] if key["is_plain"]), collections),
     )
+    return replace(catalogue, reserved=tuple(sorted(filter(_is_reserved, (row["name"] for row in loaded["tables"])))))
 
 
 def is_system(collection: str) -> bool:
@@ -69,6 +71,10 @@ def is_system(collection: str) -> bool:
 
 def _is_shown(table: str) -> bool:
     return not table.startswith((SYSTEM_PREFIX, QUEUE_PREFIX)) or table in SYSTEM_COLLECTIONS
+
+
+def _is_reserved(table: str) -> bool:
+    return is_system(table) and table not in SYSTEM_COLLECTIONS and table not in UNLISTED_TABLES
 
 
 def _by(rows: Iterable[Row], key: str) -> defaultdict[str, list[Row]]:
@@ -178,7 +184,7 @@ def _collection(
     checks: Mapping[str, Check],
 ) -> Collection:
     fields = {found.name: found for found in _fields(name, columns, metas)}
-    keys = [column.name for column in columns.values() if column.primary_key]
+    keys = [found.name for found in fields.values() if found.column and found.column.primary_key and _names_rows(found)]
     return Collection(
         name=name,
         kind=Kind.FOLDER if table is None else Kind.VIEW if table["is_view"] else Kind.TABLE,
@@ -196,6 +202,12 @@ def _following(collection: Collection, dropped: Row) -> Collection:
     """Return a collection whose name was another one's before."""
     last = {"system_activity": dropped["last_activity"], "system_revisions": dropped["last_revision"]}
     return replace(collection, last_of_others=last)
+
+
+def _names_rows(field: Field) -> bool:
+    """Tell whether a primary key can stand in a path and in a list of keys; one of json or of an array cannot."""
+    is_array = field.column is not None and field.column.base_type.startswith("_")
+    return field.type.family is not Family.JSON and not is_array
 
 
 def _stand_in_key(name: str, table: Row | None, columns: Mapping[str, Column]) -> str | None:

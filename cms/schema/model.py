@@ -258,6 +258,8 @@ class Catalogue:
     by_one: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
     actions: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
     """The foreign keys to a collection by which a deletion changes or deletes other rows that have a history."""
+    reserved: tuple[str, ...] = ()
+    """Tables of others that are no collections, because their names are kept for the service's own."""
 
     @classmethod
     def of(

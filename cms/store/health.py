@@ -54,7 +54,10 @@ def info(store: Store, identity: Identity) -> dict[str, object]:
             "project_color": color,
             "default_language": language,
         }
-        versions = {"version": version("cms"), "database": server} if scene.actor.policy.admin else {}
-        return {"project": project, **versions}
+        if not scene.actor.policy.admin:
+            return {"project": project}
+        reserved = scene.snapshot.catalogue.reserved
+        told = {"reserved_tables": list(reserved)} if reserved else {}
+        return {"project": project, "version": version("cms"), "database": server, **told}
 
     return store.at_rest(identity, work)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from cms.schema.build import build
 from cms.schema.model import Catalogue, Version
 from cms.store.database import Row, Transaction
 from cms.store.statements import statement
+
+log = logging.getLogger("cms.store")
 
 PLANS_KEPT = 2_000
 ACTORS_KEPT = 5_000
@@ -167,6 +170,7 @@ class Snapshots:
                 return before
             current = self._with_other_rights(before) or self._loaded()
             self._current = current
+            _warn_of_reserved(current, before)
             if before and before.version.structure != current.version.structure:
                 self._moved()
             return current
@@ -180,6 +184,15 @@ class Snapshots:
         if before is None or now is None or now == before.version or now.structure != before.version.structure:
             return None
         return Snapshot(now, before.catalogue, before.mark)
+
+
+def _warn_of_reserved(current: Snapshot, before: Snapshot | None) -> None:
+    """Log once which tables are no collections though somebody has made them."""
+    for table in current.catalogue.reserved:
+        if before is None or table not in before.catalogue.reserved:
+            log.warning(
+                'the table "%s" is no collection: names that start with "system_" are the service\'s own', table
+            )
 
 
 def load_within(transaction: Transaction) -> Snapshot:

@@ -251,3 +251,42 @@ def test_every_list_comes_back(stage: Stage, words: list[str | None], numbers: l
     (made_now,) = lists.add({"words": words, "numbers": numbers})
     assert (made_now["words"], made_now["numbers"]) == (words, numbers)
     assert lists.api.get(f"{lists.path}/{made_now['id']}").data == made_now
+
+
+ODD = ["a.b", "a:b", "count(x)", "_eq", "c,d", " space", "*", "-x", 'Say "x"', "%s $1 {0}", "UPPER", "ü" * 31]
+
+
+def test_columns_of_any_name_are_shown_under_a_star_and_alone_by_an_alias(stage: Stage) -> None:
+    columns = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}" text' for name in ODD)
+    things = made(stage, f"id serial PRIMARY KEY, {columns}")
+    item = {"id": 1, **{name: f"of {name}" for name in ODD}}
+    assert things.add({name: item[name] for name in ODD}) == [item]
+    for query in ({}, {"fields": ["*"]}, {"fields": ["*.*"]}, {"search": "of UPPER"}):
+        assert things.api.search(things.path, query).data == [item]
+    for name in ODD:
+        assert things.api.patch(f"{things.path}/1", {name: "new"}).data == {**item, name: "new"}
+        item[name] = "new"
+        assert things.api.get(f"/fields/{things.name}/{quote(name, safe='')}").data["field"] == name
+    for name in set(ODD) - {"count(x)"}:  # which is the count of x
+        alone = things.api.search(things.path, {"alias": {"alone": name}, "fields": ["alone"]})
+        assert alone.data == [{"alone": "new"}]
+    for name in set(ODD) - {"count(x)", "_eq"}:
+        assert things.api.search(things.path, {"filter": {name: {"_eq": "new"}}}).data == [item]
+    for form in ("json", "csv"):
+        copy = made(stage, f"id serial PRIMARY KEY, {columns}")
+        assert send(copy, things.get(export=form).content, form=form).status == 200
+        assert copy.get().data == [item]
+
+
+def test_a_table_named_like_the_services_own_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    stage.execute("CREATE TABLE system_shop (id serial PRIMARY KEY)")
+    for _ in range(2):
+        assert stage.admin.get("/server/info").data["reserved_tables"] == ["system_shop"]
+    assert "reserved_tables" not in stage.anonymous.get("/server/info").data
+    assert stage.admin.get("/items/system_shop").status == 403
+    lines = [record.getMessage() for record in caplog.records if record.name == "cms.store"]
+    assert [line for line in lines if "system_shop" in line] == [
+        'the table "system_shop" is no collection: names that start with "system_" are the service\'s own'
+    ]
+    stage.execute("DROP TABLE system_shop")
+    assert "reserved_tables" not in stage.admin.get("/server/info").data

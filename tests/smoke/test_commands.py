@@ -256,6 +256,17 @@ def test_migrations_that_wait_are_told(folder: Path, server: Embedded) -> None:
     assert "warning  extension pg_trgm: " in waiting.stdout
 
 
+def test_names_that_lead_to_nothing_are_told(folder: Path, server: Embedded) -> None:
+    address = database(server, "unmet")
+    assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
+    assert "ok       structure: " in command(folder, "doctor", DATABASE_URL=address).stdout
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE TABLE system_shop (id integer)")
+    warned = command(folder, "doctor", DATABASE_URL=address)
+    assert warned.returncode == 0
+    assert "warning  table system_shop: no collection" in warned.stdout
+
+
 def test_jobs_that_nobody_runs_are_told(folder: Path, server: Embedded) -> None:
     address = database(server, "forgotten")
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
