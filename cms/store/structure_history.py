@@ -107,6 +107,7 @@ def restructure(
         before = _records(scene.snapshot.catalogue, renamed) | permissions
         catalogue = load_within(transaction).catalogue
         after = _records(catalogue, {}) | _permissions(transaction, catalogue)
+        _mask_defaults(transaction, before, after)
         _write_down(transaction, author(scene, identity.caller), records, before, after)
         return result
 
@@ -119,6 +120,14 @@ def _renamed(transaction: Transaction, named: Iterable[Named]) -> dict[tuple[str
     for (collection, former), name in renamed.items():
         transaction.execute(statement("rename_in_history"), (f"{collection}.{former}", f"{collection}.{name}"))
     return renamed
+
+
+def _mask_defaults(transaction: Transaction, before: Sources, after: Sources) -> None:
+    """Let older revisions of fields that have become secrets tell their defaults no longer."""
+    for place, field in after.items():
+        former = before.get(place)
+        if isinstance(field, Field) and field.secret and isinstance(former, Field) and not former.secret:
+            transaction.execute(statement("mask_default_in_history"), (".".join(place[1:]), MASK))
 
 
 def _write_down(transaction: Transaction, who: Author, named: list[Named], before: Sources, after: Sources) -> None:

@@ -350,3 +350,16 @@ UPDATE system_revisions
 SET item = $2::text
 WHERE collection IN ('system_fields', 'system_relations')
   AND item = $1::text;
+
+-- name: mask_default_in_history
+-- A field has become a secret, and so has its default in the revisions of its record.
+UPDATE system_revisions
+SET
+    data = CASE WHEN data #>> '{schema,default_value}' IS NULL THEN data
+        ELSE jsonb_set(data::jsonb, '{schema,default_value}', to_jsonb($2::text))::json
+    END,
+    delta = CASE WHEN delta #>> '{schema,default_value}' IS NULL THEN delta
+        ELSE jsonb_set(delta::jsonb, '{schema,default_value}', to_jsonb($2::text))::json
+    END
+WHERE collection = 'system_fields'
+  AND item = $1::text;

@@ -154,6 +154,18 @@ def test_a_secret_is_in_no_record(stage: Stage, admin: Client) -> None:
     assert "swordfish" not in stage.value("SELECT string_agg(concat(data, delta), ' ') FROM system_revisions")
 
 
+def test_a_default_is_hidden_when_its_field_becomes_a_secret(stage: Stage, admin: Client) -> None:
+    things = table(admin, field("pin", "string", default_value="stingray"))
+    admin.patch(f"/fields/{things.name}/pin", {"schema": {"default_value": "sturgeon"}})
+    admin.patch(f"/fields/{things.name}/pin", {"meta": {"special": ["conceal"]}})
+    made, changed, hidden = past(admin, "fields", f"{things.name}.pin")
+    assert made["data"]["schema"]["default_value"] == changed["delta"]["schema"]["default_value"] == "**********"
+    assert hidden["delta"]["meta"] == {"special": ["conceal"]}
+    text = stage.value("SELECT string_agg(concat(data, delta), ' ') FROM system_revisions")
+    assert "stingray" not in text
+    assert "sturgeon" not in text
+
+
 def test_only_administrators_see_the_history_of_the_structure(stage: Stage, admin: Client) -> None:
     things = table(admin, field("title", "string"))
     rights = [may(f"system_{name}") for name in ("collections", "fields", "relations")]
