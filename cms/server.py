@@ -15,6 +15,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
 from cms.config import Config, ConfigError, load
+from cms.webworker import follow_arbiter
 
 READY = "ready"
 FAULT = "fault "
@@ -28,6 +29,7 @@ def settings(config: Config) -> dict[str, object]:
         "workers": config.web_concurrency,
         "threads": config.web_threads,
         "worker_class": "cms.webworker.Worker",
+        "post_fork": follow_arbiter,
         "keepalive": 5,
         "graceful_timeout": 8,  # containers are killed 10 seconds after they were asked to stop
         "limit_request_line": 8190,  # filters are long, and this is the most that gunicorn bounds

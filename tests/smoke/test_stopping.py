@@ -71,7 +71,7 @@ def test_connections_that_come_while_the_service_stops_are_refused_or_answered(i
 
 
 def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or_answered() -> None:
-    with gunicorn() as (server, port), socket.create_connection(("127.0.0.1", port)) as idle:
+    with gunicorn(ROOT / "gunicorn.conf.py") as (server, port), socket.create_connection(("127.0.0.1", port)) as idle:
         idle.sendall(PING + b"\r\n")
         idle.recv(1000)
         require_refused_or_answered(knock_until_refused(port, server.terminate))
@@ -81,13 +81,13 @@ def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or
 
 
 @contextmanager
-def gunicorn() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run a gunicorn with the settings of the repository, over a database that is not asked for anything."""
+def gunicorn(script: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """Run a gunicorn with the settings of a script, over a database that is not asked for anything."""
     port = free_port()
     with new_folder() as folder:
         settings = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "SECRET": "only-for-tests-" * 3}
         server = subprocess.Popen(
-            [sys.executable, "-m", "gunicorn", "-c", str(ROOT / "gunicorn.conf.py"), "cms.app:create_wsgi()"],
+            [sys.executable, "-m", "gunicorn", "-c", str(script), "cms.app:create_wsgi()"],
             cwd=folder,
             env=environment(folder, port, PYTHONPATH=os.pathsep.join(filter(None, sys.path)), **settings),
         )
@@ -100,6 +100,31 @@ def gunicorn() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         finally:
             server.kill()
             server.wait(PATIENCE_SECONDS)
+
+
+STOPPED_AT_ONCE = """
+import os, signal
+exec(open({ours!r}).read())
+follow = post_fork
+def post_fork(arbiter, worker):
+    if worker.age == 1:
+        open({first!r}, "w").write(str(os.getpid()))
+        os.kill(os.getpid(), signal.SIGTERM)
+    follow(arbiter, worker)
+"""
+
+
+def test_a_web_worker_that_is_stopped_before_it_handles_signals_ends(tmp_path: Path) -> None:
+    script = tmp_path / "conf.py"
+    first = tmp_path / "first"
+    script.write_text(STOPPED_AT_ONCE.format(ours=str(ROOT / "gunicorn.conf.py"), first=str(first)))
+    with gunicorn(script) as (server, _port):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while psutil.pid_exists(int(first.read_text())):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        server.terminate()
+        assert server.wait(PATIENCE_SECONDS) == 0
 
 
 def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answered(installed: Path) -> None:
