@@ -52,10 +52,10 @@ class AcceptInvite(_ByLetter):
 class Invite(_ByLetter):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
+        identity = request.context.identity  # who may not call at all is told nothing of the body
         url = optional_text(payload, self._link.named)
         invitation = Invitation(_emails(payload), _role(payload), url)
-        once = once_of(request)
-        invitations.invite(self._store, self._link, request.context.identity, invitation, once=once)
+        invitations.invite(self._store, self._link, identity, invitation, once=once_of(request))
         response.status = falcon.HTTP_204
 
 
