@@ -63,6 +63,7 @@ def denied(caller: Client, things: Table, files: House, file: str, folder: str) 
     """Return every kind of write, each of which the caller may not do."""
     name, path = things.name, things.path
     batch = {"operations": [{"method": "create", "collection": name, "data": {"code": "x"}}]}
+    revision = files.admin.get(f"{path}/1/revisions").data[0]["id"]
     return [
         lambda: caller.post(path, {"title": "x", "code": "secret"}),
         lambda: caller.post(path, [{"title": "x"}] * 3),
@@ -77,7 +78,7 @@ def denied(caller: Client, things: Table, files: House, file: str, folder: str) 
         lambda: caller.post("/batch", batch),
         lambda: caller.send("POST", "/batch", batch, **{"Idempotency-Key": "denied"}),
         lambda: caller.post(f"/utils/sort/{name}", {"item": 1, "to": 2}),
-        lambda: caller.post("/utils/revert/1"),
+        lambda: caller.post(f"/utils/revert/{revision}"),
         lambda: caller.post("/comments", {"collection": "system_roles", "item": ANYBODY, "comment": "x"}),
         lambda: caller.post("/activity/comment", {"collection": "nowhere", "item": 1, "comment": "x"}),
         lambda: caller.post("/users", {"email": "x@example.com", "password": "secret"}),
