@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import TypeVar
 
 STATUS: Mapping[str, int] = MappingProxyType(
     {
@@ -75,6 +76,30 @@ def together(problems: Iterable[Problem]) -> Refused:
         if len(different) == MAX_TOLD:
             break
     return Refused(different)
+
+
+def numbered(problems: Iterable[Problem], index: int, *, of: int) -> list[Problem]:
+    """Return problems with the place of the record that they are of, where there are several records."""
+    if of == 1:
+        return list(problems)
+    return [replace(problem, extensions={**problem.extensions, "index": index}) for problem in problems]
+
+
+T = TypeVar("T")
+
+
+def collected(problems: list[Problem], work: Callable[[], T]) -> T | None:
+    """Return what the work does, or None once what is wrong with the request has been added to `problems`.
+
+    That the caller may not do it, or that there is nothing to do it to, ends the request at once.
+    """
+    try:
+        return work()
+    except Refused as refused:
+        if refused.status not in (STATUS["INVALID_PAYLOAD"], STATUS["UNPROCESSABLE_CONTENT"]):
+            raise
+        problems.extend(refused.problems)
+        return None
 
 
 def invalid_query(reason: str, **place: object) -> Refused:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -74,13 +74,20 @@ def _faults(said: object, ids: set[str]) -> Iterator[tuple[str | None, str]]:
     if not isinstance(said, Mapping):
         yield None, "An operation must be an object"
         return
-    method, takes = said.get("method"), _TAKES.get(str(said.get("method")))
+    method = said.get("method")
+    takes = _TAKES.get(str(method))
     if takes is None:
         yield "method", f'"method" must be one of {", ".join(_TAKES)}'
-        return
     if not isinstance(said.get("collection"), str):
         yield "collection", '"collection" must be a text'
-    for name in said.keys() - takes - _COMMON:
+    if "id" in said:
+        yield from _faults_of_id(said["id"], ids)
+    if takes is not None:
+        yield from _faults_of_method(said, str(method), takes)
+
+
+def _faults_of_method(said: Mapping[str, object], method: str, takes: Set[str]) -> Iterator[tuple[str | None, str]]:
+    for name in sorted(said.keys() - takes - _COMMON):
         yield name, f'The method {method} does not take "{name}"'
     if "data" in takes and "data" not in said:
         yield "data", '"data" is missing'
@@ -89,8 +96,6 @@ def _faults(said: object, ids: set[str]) -> Iterator[tuple[str | None, str]]:
         yield "key", "It takes one of key, keys and query"
     if "if_match" in said and not ("key" in said and isinstance(said["if_match"], str)):
         yield "if_match", '"if_match" must be a text, beside the "key" of one item'
-    if "id" in said:
-        yield from _faults_of_id(said["id"], ids)
 
 
 def _faults_of_id(said: object, ids: set[str]) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import Problem, Refused, invalid_payload, shown
 from cms.schema import names
 from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.settings import (
@@ -93,7 +93,7 @@ def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
     problems = strange_keys(payload, COLLECTION_KEYS)
     name = payload.get("collection")
     if fault := names.fault_of_collection_name(name):
-        problems.append(_problem("collection", fault))
+        problems.append(_problem("collection", fault, name))
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
     schema = payload.get("schema")
     settings = None if schema is None else parse_settings(schema, COLLECTION_SCHEMA, "schema", problems)
@@ -144,18 +144,26 @@ def _field(payload: object, place: str, problems: list[Problem]) -> FieldDefinit
     problems.extend(strange_keys(payload, FIELD_KEYS, place))
     name, type_name = payload.get("field"), payload.get("type")
     if fault := names.fault_of_name(name):
-        problems.append(_problem(f"{place}field", fault))
+        problems.append(_problem(f"{place}field", fault, name))
     type_name = "datetime" if type_name == "dateTime" else type_name
     if not isinstance(type_name, str) or type_name not in TYPES or type_name == "unknown":
         takes = ", ".join(known for known in TYPES if known != "unknown")
-        problems.append(_problem(f"{place}type", f"it must be one of {takes}"))
+        problems.append(_problem(f"{place}type", f"it must be one of {takes}", type_name))
     meta = parse_settings(payload.get("meta"), FIELD_META, f"{place}meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{place}schema", problems)
     if len(problems) > before:
         return None
     found = FieldDefinition(str(name), str(type_name), meta, schema)
-    problems.extend(_problem(f"{place}{where}", why) for where, why in _misfits(found))
+    problems.extend(_problem(f"{place}{where}", why, _sent(found, where)) for where, why in _misfits(found))
     return replace(found, meta=_marked(found))
+
+
+def _sent(found: FieldDefinition, place: str) -> object:
+    """Return what a definition says at a place such as `type` or `schema.max_length`."""
+    if place == "type":
+        return found.type_name
+    group, _, key = place.partition(".")
+    return (found.meta if group == "meta" else found.schema).get(key)
 
 
 def _misfits(found: FieldDefinition) -> list[tuple[str, str]]:
@@ -247,8 +255,10 @@ def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...
     return (FieldDefinition("id", "integer", Settings(readonly="true", hidden="true"), schema), *fields)
 
 
-def _problem(place: str, reason: str) -> Problem:
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place})
+def _problem(place: str, reason: str, sent: object = None) -> Problem:
+    value = {} if sent is None else {"value": shown(sent)}
+    extensions = {"reason": reason, "field": place, **value}
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", extensions)
 
 
 def _raise(problems: list[Problem]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cms.errors import Refused, fixed_structure, invalid_payload
+from cms.errors import Problem, Refused, collected, fixed_structure, invalid_payload, shown
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.schema.names import fault_of_collection_name, fault_of_name
 from cms.schema.settings import RELATION_KEYS, RELATION_META, RELATION_SCHEMA, Settings, parse_settings, strange_keys
@@ -45,13 +45,13 @@ def parse_relation(payload: Mapping[str, object], catalogue: Catalogue) -> Relat
     problems = strange_keys(payload, RELATION_KEYS)
     meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), RELATION_SCHEMA, "schema", problems)
-    if problems:
+    collection = collected(problems, lambda: _name(payload, "collection"))
+    field = collected(problems, lambda: _name(payload, "field"))
+    related = collected(problems, lambda: _related(payload))
+    junction = collected(problems, lambda: _junction(payload))
+    if problems or collection is None or field is None:
         raise Refused(problems)
-    collection, field = _name(payload, "collection"), _name(payload, "field")
-    related = payload.get("related_collection")
-    if related is not None and not isinstance(related, str):
-        raise invalid_payload("related_collection: it must be a name or null", field="related_collection")
-    wanted, junction = RelationDefinition(collection, field, related, meta, schema), _junction(payload)
+    wanted = RelationDefinition(collection, field, related, meta, schema)
     if junction is not None and junction != collection:
         return _many_to_many(wanted, junction, catalogue)
     return _many_to_one(wanted, catalogue)
@@ -60,8 +60,16 @@ def parse_relation(payload: Mapping[str, object], catalogue: Catalogue) -> Relat
 def _name(payload: Mapping[str, object], key: str) -> str:
     found = payload.get(key)
     if not isinstance(found, str):
-        raise invalid_payload(f"{key}: it must be a name", field=key)
+        raise invalid_payload(f"{key}: it must be a name", field=key, value=shown(found))
     return found
+
+
+def _related(payload: Mapping[str, object]) -> str | None:
+    related = payload.get("related_collection")
+    if related is not None and not isinstance(related, str):
+        reason = "related_collection: it must be a name or null"
+        raise invalid_payload(reason, field="related_collection", value=shown(related))
+    return related
 
 
 def _junction(payload: Mapping[str, object]) -> str | None:
@@ -75,14 +83,20 @@ def _junction(payload: Mapping[str, object]) -> str | None:
 def _many_to_one(found: RelationDefinition, catalogue: Catalogue) -> RelationDefinition:
     owner = own_collection(catalogue, found.collection)
     field = owner.fields.get(found.field)
+    related = found.related
+    problems: list[Problem] = []
     if field is None or field.column is None:
-        raise invalid_payload(f'"{owner.name}" has no column "{found.field}"', field="field")
-    if found.related is None:
-        _check_any(found, catalogue)
+        reason = f'"{owner.name}" has no column "{found.field}"'
+        problems += invalid_payload(reason, field="field", value=found.field).problems
     else:
-        target_of(catalogue, found.related)
-    check_named(found.meta, owner)
-    check_actions(found.schema, field)
+        collected(problems, lambda: check_actions(found.schema, field))
+    if related is None:
+        collected(problems, lambda: _check_any(found, catalogue))
+    else:
+        collected(problems, lambda: target_of(catalogue, related))
+    collected(problems, lambda: check_named(found.meta, owner))
+    if problems:
+        raise Refused(problems)
     return found
 
 
@@ -95,12 +109,25 @@ def check_actions(schema: Settings, field: Field) -> None:
 
 def check_named(meta: Settings, owner: Collection) -> None:
     """Raise `Refused` when a setting names what is no column of the many side, and cannot become one."""
-    for key in ("junction_field", "sort_field", "one_collection_field"):
-        fault = _fault_of_named(key, meta.get(key), owner)
-        if fault:
-            raise invalid_payload(f"meta.{key}: {fault}", field=f"meta.{key}")
-    if meta.get("one_field") is not None and (fault := fault_of_name(meta["one_field"])):
-        raise invalid_payload(f"meta.one_field: {fault}", field="meta.one_field")
+    faults = {
+        key: _fault_of_named(key, meta.get(key), owner)
+        for key in ("junction_field", "sort_field", "one_collection_field")
+    }
+    if meta.get("one_field") is not None:
+        faults["one_field"] = fault_of_name(meta["one_field"])
+    _refuse({f"meta.{key}": (fault, meta.get(key)) for key, fault in faults.items()})
+
+
+def _refuse(faults: Mapping[str, tuple[str | None, object]]) -> None:
+    """Raise `Refused` with all faults that there are, each with what was sent there."""
+    problems = [
+        problem
+        for place, (fault, sent) in faults.items()
+        if fault
+        for problem in invalid_payload(f"{place}: {fault}", field=place, value=shown(sent)).problems
+    ]
+    if problems:
+        raise Refused(problems)
 
 
 def _fault_of_named(key: str, named: object, owner: Collection | None) -> str | None:
@@ -155,7 +182,7 @@ def target_of(catalogue: Catalogue, name: str, place: str = "related_collection"
 def _table(catalogue: Catalogue, name: str, place: str) -> Collection:
     found = catalogue.collections.get(name)
     if found is None or found.kind is not Kind.TABLE:
-        raise invalid_payload(f'{place}: there is no table "{name}"', field=place)
+        raise invalid_payload(f'{place}: there is no table "{name}"', field=place, value=name)
     return found
 
 
@@ -168,17 +195,18 @@ def _many_to_many(wanted: RelationDefinition, junction: str, catalogue: Catalogu
     if owner.primary_key is None:
         raise invalid_payload(f'collection: "{owner.name}" has no primary key', field="collection")
     if wanted.field in owner.fields:
-        raise invalid_payload(f'There is a field "{wanted.field}" already', field="field")
+        raise invalid_payload(f'There is a field "{wanted.field}" already', field="field", value=wanted.field)
     near, far = _columns_of_junction(owner.name, target.name, meta)
-    faults = {
-        "field": fault_of_name(wanted.field),
-        "meta.junction_collection": _fault_of_junction(junction, catalogue),
-        "meta.junction_field": fault_of_name(far) or ("it names both sides" if near == far else None),
-        "meta.sort_field": _fault_of_named("sort_field", meta.get("sort_field"), catalogue.collections.get(junction)),
-    }
-    for place, fault in faults.items():
-        if fault:
-            raise invalid_payload(f"{place}: {fault}", field=place)
+    sort = meta.get("sort_field")
+    rows = catalogue.collections.get(junction)
+    _refuse(
+        {
+            "field": (fault_of_name(wanted.field), wanted.field),
+            "meta.junction_collection": (_fault_of_junction(junction, catalogue), junction),
+            "meta.junction_field": (fault_of_name(far) or ("it names both sides" if near == far else None), far),
+            "meta.sort_field": (_fault_of_named("sort_field", sort, rows), sort),
+        }
+    )
     return JunctionDefinition(owner.name, wanted.field, related, junction, near, far, meta, wanted.schema)
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NoReturn
 
-from cms.errors import Problem
+from cms.errors import Problem, shown
 from cms.schema.types import TYPES
 
 Parse = Callable[[object], object]
@@ -264,7 +264,8 @@ def _parsed(
             raise ValueError("it must not be null")
         yield key, None if value is None else setting.parse(value)
     except ValueError as error:
-        problems.append(_problem(f"{place}.{key}", str(error)))
+        problem = _problem(f"{place}.{key}", str(error))
+        problems.append(replace(problem, extensions={**problem.extensions, "value": shown(value)}))
 
 
 def _problem(place: str, reason: str) -> Problem:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 
-from cms.errors import Refused, invalid_payload
+from cms.errors import Problem, Refused, collected, invalid_payload, shown
 from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.build import ALIAS_SPECIALS
@@ -15,7 +16,7 @@ from cms.schema.names import fault_of_name
 from cms.schema.settings import COLUMN_SCHEMA, FIELD_KEYS, FIELD_META, Settings, parse_settings, strange_keys
 from cms.schema.types import TYPES, Family
 from cms.store import metadata
-from cms.store.border import nulls_told
+from cms.store.border import Clash, nulls_told
 from cms.store.database import Transaction
 from cms.store.indexes import add_index
 from cms.store.lookup import require_table
@@ -29,13 +30,12 @@ _KEPT = frozenset({Family.GEOMETRY, Family.HASH, Family.ALIAS, Family.CSV})
 
 def alter(transaction: Transaction, owner: Collection, field: Field, payload: Mapping[str, object]) -> None:
     """Change what the payload says of a field; raises `Refused` for what cannot be without losing data."""
-    problems = strange_keys(payload, FIELD_KEYS)
-    meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
-    schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
-    if problems:
+    problems: list[Problem] = []
+    wanted, meta, schema = _settings_of(field, payload, problems)
+    said = collected(problems, lambda: _fitting_special(_special(meta, field), field, wanted))
+    problems += _faults_of_fixed(owner, field, schema, wanted)
+    if problems or said is None:
         raise Refused(problems)
-    wanted = _type_of(payload, field)
-    said = _fitting_special(_special(meta, field), field, wanted)
     if field.column and owner.kind is Kind.TABLE:
         _alter_column(transaction, field, field.column, wanted=wanted, schema=schema)
     elif wanted != field.type_name or not _changes_nothing(field, schema):
@@ -43,6 +43,27 @@ def alter(transaction: Transaction, owner: Collection, field: Field, payload: Ma
     if payload.get("meta") is not None or said:  # null is what GET answers for a field that nobody spoke of
         keys = {"collection": owner.name, "field": field.name}
         metadata.save(transaction, "system_fields", keys, given=said, known=FIELD_META)
+
+
+def faults_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:
+    """Return what is wrong with a change by itself, whatever the field holds."""
+    problems: list[Problem] = []
+    with suppress(Refused):
+        _settings_of(field, payload, problems)
+    return problems
+
+
+def _settings_of(
+    field: Field, payload: Mapping[str, object], problems: list[Problem]
+) -> tuple[str, Settings, Settings]:
+    """Return the type, `meta` and `schema` of a change; raises `Refused` with what cannot be read of them."""
+    problems += strange_keys(payload, FIELD_KEYS)
+    wanted = collected(problems, lambda: _type_of(payload, field))
+    meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
+    schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
+    if problems or wanted is None:
+        raise Refused(problems)
+    return wanted, meta, schema
 
 
 def rename(transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue) -> None:
@@ -62,9 +83,9 @@ def _type_of(payload: Mapping[str, object], field: Field) -> str:
     wanted = payload.get("type", field.type_name)
     wanted = "datetime" if wanted == "dateTime" else wanted
     if not isinstance(wanted, str) or wanted not in TYPES:
-        raise invalid_payload(f"type: it must be one of {', '.join(TYPES)}", field="type")
+        raise invalid_payload(f"type: it must be one of {', '.join(TYPES)}", field="type", value=shown(wanted))
     if wanted != field.type_name and (wanted == "unknown" or _KEPT & {TYPES[wanted].family, field.type.family}):
-        raise invalid_payload(f"type: {field.type_name} cannot become {wanted}", field="type")
+        raise invalid_payload(f"type: {field.type_name} cannot become {wanted}", field="type", value=wanted)
     return wanted
 
 
@@ -98,10 +119,15 @@ def _fitting_special(meta: Settings, field: Field, wanted: str) -> Settings:
         meta = Settings({**meta, "special": special or None})
     before, length = list(field.special), {"max_length": field.column.max_length if field.column else None}
     old = faults_of_special(field.type_name, before) + faults_of_hash(field.type_name, before, length)
-    for place, reason in faults_of_special(wanted, special) + faults_of_hash(wanted, special, length):
-        if (place, reason) not in old:  # what was there before is sent back with a record
-            raise invalid_payload(f"{place}: {reason}", field=place)
+    faults = faults_of_special(wanted, special) + faults_of_hash(wanted, special, length)
+    new = [fault for fault in faults if fault not in old]  # what was there before is sent back with a record
+    if new:
+        raise Refused(_problem(place, reason) for place, reason in new)
     return meta
+
+
+def _problem(place: str, reason: str) -> Problem:
+    return invalid_payload(f"{place}: {reason}", field=place).problems[0]
 
 
 def _present(field: Field, column: Column) -> dict[str, object]:
@@ -122,8 +148,7 @@ def _present(field: Field, column: Column) -> dict[str, object]:
 
 def _alter_column(transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: Settings) -> None:
     present = _present(field, column)
-    changed = Settings({key: value for key, value in schema.items() if value != present[key]})
-    _refuse_fixed(field, column, changed, wanted)
+    changed = _changed(field, column, schema)
     whole = Settings({**present, **changed})
     if wanted != field.type_name:
         whole.update(_fitting(wanted, schema))
@@ -139,30 +164,43 @@ def _alter_column(transaction: Transaction, field: Field, column: Column, *, wan
             change(transaction, field, column, changed[key])
 
 
-def _refuse_fixed(field: Field, column: Column, changed: Settings, wanted: str) -> None:
-    """Refuse with a reason what PostgreSQL would refuse with a syntax error, or do by halves."""
+def _changed(field: Field, column: Column, schema: Settings) -> Settings:
+    """Return the settings that are not what they are already."""
+    present = _present(field, column)
+    return Settings({key: value for key, value in schema.items() if value != present[key]})
+
+
+def _faults_of_fixed(owner: Collection, field: Field, schema: Settings, wanted: str) -> list[Problem]:
+    """Return what PostgreSQL would refuse with a syntax error, or do by halves."""
+    if not field.column or owner.kind is not Kind.TABLE:
+        return []
+    changed = _changed(field, field.column, schema)
+    faults = [*_fixed(field.column, changed, wanted), *_fixed_types(field, field.column, changed, wanted)]
+    return [_problem(place, reason) for place, reason in faults]
+
+
+def _fixed(column: Column, changed: Settings, wanted: str) -> Iterator[tuple[str, str]]:
     for key in _FIXED:
         if key in changed:
-            raise invalid_payload(f"schema.{key}: it is fixed when the field is made", field=f"schema.{key}")
-    for place, reason in faults_of_hash(wanted, None, changed):
-        raise invalid_payload(f"{place}: {reason}", field=place)
+            yield f"schema.{key}", "it is fixed when the field is made"
+    yield from faults_of_hash(wanted, None, changed)
     if changed.get("is_indexed") is False and (column.primary_key or changed.get("is_unique", column.unique)):
-        reason = "schema.is_indexed: what makes a field unique is an index"
-        raise invalid_payload(reason, field="schema.is_indexed")
+        yield "schema.is_indexed", "what makes a field unique is an index"
     if changed.get("max_length") is not None and wanted not in ("string", "hash"):
-        raise invalid_payload("schema.max_length: only strings have a length", field="schema.max_length")
+        yield "schema.max_length", "only strings have a length"
     if changed.get("is_nullable") and (column.primary_key or column.auto_increment):
-        raise invalid_payload("schema.is_nullable: a key is never null", field="schema.is_nullable")
+        yield "schema.is_nullable", "a key is never null"
     if "default_value" in changed and (column.generated or column.auto_increment):
-        reason = "schema.default_value: the database fills this field"
-        raise invalid_payload(reason, field="schema.default_value")
+        yield "schema.default_value", "the database fills this field"
+
+
+def _fixed_types(field: Field, column: Column, changed: Settings, wanted: str) -> Iterator[tuple[str, str]]:
     if wanted == field.type_name:
         return
     if column.generated or (column.auto_increment and wanted not in _COUNTING):
-        raise invalid_payload("type: the database fills this field", field="type")
-    if is_own_expression(field, column) and "default_value" not in changed:
-        reason = "type: the default is an expression of the database's; set another one as well"
-        raise invalid_payload(reason, field="type")
+        yield "type", "the database fills this field"
+    elif is_own_expression(field, column) and "default_value" not in changed:
+        yield "type", "the default is an expression of the database's; set another one as well"
 
 
 def _change_type(transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: Settings) -> None:
@@ -175,11 +213,20 @@ def _change_type(transaction: Transaction, field: Field, column: Column, *, want
         raise invalid_payload(f"{place}: {reason}", field=place)
     data_type = ddl.column_type(wanted, schema)
     transaction.define(ddl.lock(field.collection))
-    if transaction.run(ddl.losses(field.collection, column, data_type))[0][0]:
-        raise invalid_payload(f"Values of {field.name} would be lost as {data_type}", field="type")
+    if _would_lose(transaction, field, column, data_type):
+        reason = f'Values of "{field.name}" would be lost as {data_type}'
+        raise invalid_payload(reason, field="type", collection=field.collection, value=wanted)
     if wanted != field.type_name and column.default is not None and not column.auto_increment:
         transaction.define(ddl.alter_column(field.collection, field.name, text("DROP DEFAULT")))
     transaction.define(ddl.change_type(field.collection, field.name, data_type))
+
+
+def _would_lose(transaction: Transaction, field: Field, column: Column, data_type: str) -> bool:
+    """Tell whether a value would be another one, or none at all. Which it is nobody is told: nobody has sent it."""
+    try:
+        return bool(transaction.run(ddl.losses(field.collection, column, data_type))[0][0])
+    except Clash:
+        return True
 
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")

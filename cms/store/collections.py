@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import Problem, Refused, collected, invalid_payload, numbered
 from cms.schema import ddl
 from cms.schema.definitions import CollectionDefinition, parse_collection
 from cms.schema.model import Catalogue, Collection, Kind
@@ -83,6 +84,7 @@ def update_collections(
 
     def work(transaction: Transaction, scene: Scene) -> list[Record]:
         catalogue, names = scene.snapshot.catalogue, [name for name, _ in changes]
+        _check_changes(changes, catalogue)
         for name, payload in changes:
             _update(transaction, alterable(catalogue, name), payload, catalogue)
         after = load_within(transaction).catalogue
@@ -115,12 +117,18 @@ def _named(name: object) -> Named:
 
 
 def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
-    if definition.name in catalogue.collections:
-        raise invalid_payload(f'There is a collection "{definition.name}" already', field="collection")
-    for item in definition.fields:
-        require_geometry(item.type_name, catalogue)
+    problems: list[Problem] = []
+    name = definition.name
     columns = {item.name for item in definition.fields if not item.is_alias}
-    _check_named_fields(definition.meta, columns)
+    if name in catalogue.collections:
+        reason = f'There is a collection "{name}" already'
+        problems += invalid_payload(reason, field="collection", value=name).problems
+    for item in definition.fields:
+        collected(problems, partial(require_geometry, item.type_name, catalogue))
+    collected(problems, lambda: _check_named_fields(definition.meta, columns))
+    collected(problems, lambda: _check_group(definition.meta.get("group"), catalogue))
+    if problems:
+        raise Refused(problems)
 
 
 def _check_named_fields(meta: Settings, columns: set[str], *, known: Mapping[str, object] = _NOTHING) -> None:
@@ -132,7 +140,7 @@ def _check_named_fields(meta: Settings, columns: set[str], *, known: Mapping[str
             Problem(
                 "INVALID_PAYLOAD",
                 f"Invalid payload. meta.{key}: there is no such field.",
-                {"reason": "there is no such field", "field": f"meta.{key}"},
+                {"reason": "there is no such field", "field": f"meta.{key}", "value": given[key]},
             )
             for key in wrong
         )
@@ -146,13 +154,28 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
         complete_column(transaction, definition.name, item)
 
 
-def _update(transaction: Transaction, found: Collection, payload: Mapping[str, object], catalogue: Catalogue) -> None:
-    problems = strange_keys(payload, _RECORD_KEYS) + contradictions(payload, {"collection": (found.name,)})
-    meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
-    schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", problems)
+def _check_changes(changes: Sequence[tuple[str, Mapping[str, object]]], catalogue: Catalogue) -> None:
+    """Refuse what is wrong with any of several changes, before the first of them is made."""
+    problems: list[Problem] = []
+    for index, (name, payload) in enumerate(changes):
+        problems += numbered(_faults(alterable(catalogue, name), payload, catalogue), index, of=len(changes))
     if problems:
         raise Refused(problems)
-    _check_named_fields(meta, {field.name for field in found.columns}, known=found.meta or _NOTHING)
+
+
+def _faults(found: Collection, payload: Mapping[str, object], catalogue: Catalogue) -> list[Problem]:
+    problems = strange_keys(payload, _RECORD_KEYS) + contradictions(payload, {"collection": (found.name,)})
+    meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
+    parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", problems)
+    columns = {field.name for field in found.columns}
+    collected(problems, lambda: _check_named_fields(meta, columns, known=found.meta or _NOTHING))
+    collected(problems, lambda: _check_group(meta.get("group"), catalogue))
+    return problems
+
+
+def _update(transaction: Transaction, found: Collection, payload: Mapping[str, object], catalogue: Catalogue) -> None:
+    meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", [])
+    schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", [])
     if schema.get("comment", found.comment) != found.comment:
         require_table(found, "comment")
         transaction.define(ddl.comment_on_table(found.name, schema["comment"]))
@@ -170,11 +193,15 @@ def _save(transaction: Transaction, name: str, meta: Settings, catalogue: Catalo
 
 def _ensure_group(transaction: Transaction, name: str, catalogue: Catalogue) -> None:
     """A group is any collection of the user's; one that nobody spoke of yet gets its record."""
-    found = catalogue.collections.get(name)
-    if found is None or found.system:
-        raise invalid_payload(f'meta.group: there is no collection "{name}"', field="meta.group")
+    _check_group(name, catalogue)
     keys = {"collection": name}
     metadata.save(transaction, "system_collections", keys, given={}, known=COLLECTION_META)
+
+
+def _check_group(name: object, catalogue: Catalogue) -> None:
+    found = None if name is None else catalogue.collections.get(str(name))
+    if name is not None and (found is None or found.system):
+        raise invalid_payload(f'meta.group: there is no collection "{name}"', field="meta.group", value=name)
 
 
 def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from cms.errors import Refused, invalid_payload
+from cms.errors import Problem, Refused, collected, invalid_payload, numbered
 from cms.schema import ddl
 from cms.schema.definitions import FieldDefinition, parse_field
 from cms.schema.model import Catalogue, Collection, Field, Kind
@@ -13,7 +13,7 @@ from cms.schema.records import Record, field_record
 from cms.schema.settings import FIELD_META, contradictions
 from cms.schema.types import TYPES, Family
 from cms.store import metadata
-from cms.store.alterations import alter, rename
+from cms.store.alterations import alter, faults_of_change, rename
 from cms.store.border import nulls_told
 from cms.store.copies import prune_copied
 from cms.store.database import Transaction
@@ -51,9 +51,7 @@ def create_field(
 
     def work(transaction: Transaction, scene: Scene) -> Record:
         owner = alterable(scene.snapshot.catalogue, collection)
-        item = parse_field(payload)
-        _check_place(payload, collection)
-        _check_new(item, owner, scene.snapshot.catalogue)
+        item = _parsed(payload, owner, scene.snapshot.catalogue)
         if not item.is_alias:
             # What was said of a column that was dropped behind the service's back must not come back with its name.
             metadata.forget_former_field(transaction, collection, item.name, catalogue=scene.snapshot.catalogue)
@@ -72,6 +70,7 @@ def update_fields(
     def work(transaction: Transaction, scene: Scene) -> list[Record]:
         owner = alterable(scene.snapshot.catalogue, collection)
         catalogue = scene.snapshot.catalogue
+        _check_changes(owner, changes)
         names = [(change[0], _update(transaction, owner, change, catalogue=catalogue)) for change in changes]
         return _after(transaction, names, before=owner)
 
@@ -130,14 +129,37 @@ def require_geometry(type_name: str, catalogue: Catalogue) -> None:
         raise invalid_payload("Geometry fields need PostGIS in the database: CREATE EXTENSION postgis", field="type")
 
 
-def _check_place(payload: Mapping[str, object], collection: str) -> None:
-    if problems := contradictions(payload, {"collection": (collection,)}):
+def _parsed(payload: Mapping[str, object], owner: Collection, catalogue: Catalogue) -> FieldDefinition:
+    """Read the definition of a new field; raises `Refused` with all that is wrong with it."""
+    problems = contradictions(payload, {"collection": (owner.name,)})
+    item = collected(problems, lambda: parse_field(payload))
+    if item:
+        collected(problems, lambda: _check_new(item, owner, catalogue))
+    elif str(payload.get("field")) in owner.fields:
+        problems.append(_taken(payload["field"]))
+    if problems or item is None:
+        raise Refused(problems)
+    return item
+
+
+def _taken(name: object) -> Problem:
+    return invalid_payload(f'There is a field "{name}" already', field="field", value=name).problems[0]
+
+
+def _check_changes(owner: Collection, changes: Sequence[tuple[str, Mapping[str, object]]]) -> None:
+    """Refuse what is wrong with any of several changes, before the first of them is made."""
+    problems: list[Problem] = []
+    for index, (name, payload) in enumerate(changes):
+        faults = contradictions(payload, {"collection": (owner.name,)})
+        faults += faults_of_change(known_field(owner, name), payload)
+        problems += numbered(faults, index, of=len(changes))
+    if problems:
         raise Refused(problems)
 
 
 def _check_new(item: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:
     if item.name in owner.fields:
-        raise invalid_payload(f'There is a field "{item.name}" already', field="field")
+        raise Refused(_taken(item.name))
     if owner.kind is Kind.FOLDER:
         raise invalid_payload(f'"{owner.name}" is a folder and has no fields', collection=owner.name)
     if not item.is_alias:
@@ -157,7 +179,6 @@ def _update(
     """Change one field and return its name, which may be new."""
     name, payload = change
     found = known_field(owner, name)
-    _check_place(payload, owner.name)
     alter(transaction, owner, found, payload)
     new = payload.get("field", name)
     if new == name:

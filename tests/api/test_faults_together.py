@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.client import Client
+from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Stage, Table, field, table
 
@@ -92,3 +92,133 @@ def test_whoever_may_not_know_of_a_field_is_told_of_none(stage: Stage, things: T
         for name in ("price", "xrice")
     )
     assert (hidden.status, hidden.codes, hidden.text) == (403, ["FORBIDDEN"], missing.text)
+
+
+# Bodies
+
+
+def told(answer: Answer) -> list[tuple[object, ...]]:
+    """Return field, value and index of each problem."""
+    assert 400 <= answer.status < 500, answer.text
+    return [(error.get("field"), error.get("value"), error.get("index")) for error in answer.errors]
+
+
+def test_a_collection(admin: Client, things: Table) -> None:
+    meta = {"color": "red", "sort_field": "gone", "archive_field": "lost", "group": "nowhere"}
+    assert told(admin.patch(f"/collections/{things.name}", {"meta": meta})) == [
+        ("meta.color", "red", None),
+        ("meta.sort_field", "gone", None),
+        ("meta.archive_field", "lost", None),
+        ("meta.group", "nowhere", None),
+    ]
+    body = {"collection": things.name, "schema": {}, "meta": {"sort_field": "gone", "group": "nowhere"}}
+    assert told(admin.post("/collections", body)) == [
+        ("collection", things.name, None),
+        ("meta.sort_field", "gone", None),
+        ("meta.group", "nowhere", None),
+    ]
+    other = table(admin).name
+    changes = [{"collection": name, "meta": {"color": name}} for name in (things.name, other)]
+    assert told(admin.patch("/collections", changes)) == [
+        ("meta.color", things.name, 0),
+        ("meta.color", other, 1),
+    ]
+
+
+def test_a_field(admin: Client, things: Table) -> None:
+    path = f"/fields/{things.name}"
+    body = {"field": "name", "type": "integer", "collection": "other", "schema": {"max_length": 3}}
+    assert told(admin.post(path, body)) == [
+        ("collection", None, None),
+        ("schema.max_length", 3, None),
+        ("field", "name", None),
+    ]
+    change = {"type": "nope", "meta": {"width": "x"}, "schema": {"max_length": "y"}}
+    assert told(admin.patch(f"{path}/name", change)) == [
+        ("type", "nope", None),
+        ("meta.width", "x", None),
+        ("schema.max_length", "y", None),
+    ]
+    fixed = {"meta": {"special": ["nope"]}, "schema": {"is_primary_key": True, "has_auto_increment": True}}
+    assert [field for field, _, _ in told(admin.patch(f"{path}/name", fixed))] == [
+        "meta.special",
+        "schema.is_primary_key",
+        "schema.has_auto_increment",
+    ]
+    changes = [{"field": name, "meta": {"width": name}} for name in ("name", "price")]
+    assert told(admin.patch(path, changes)) == [("meta.width", "name", 0), ("meta.width", "price", 1)]
+
+
+def test_a_type_that_values_do_not_fit(admin: Client, things: Table) -> None:
+    for wanted in ("integer", "uuid", "date"):
+        (error,) = admin.patch(f"/fields/{things.name}/name", {"type": wanted}).errors
+        assert (error["code"], error["collection"], error["field"]) == ("INVALID_PAYLOAD", things.name, "type")
+        assert error["value"] == wanted
+        assert '"name" would be lost' in error["message"]
+
+
+def test_a_relation(admin: Client, things: Table) -> None:
+    body = {"collection": things.name, "field": "gone", "related_collection": "nowhere"}
+    assert told(admin.post("/relations", {**body, "meta": {"one_field": "1x", "one_collection_field": "lost"}})) == [
+        ("field", "gone", None),
+        ("related_collection", "nowhere", None),
+        ("meta.one_collection_field", "lost", None),
+        ("meta.one_field", "1x", None),
+    ]
+    assert told(admin.post("/relations", {"collection": 5, "field": 6, "related_collection": 7})) == [
+        ("collection", 5, None),
+        ("field", 6, None),
+        ("related_collection", 7, None),
+    ]
+
+
+def test_the_settings_and_roles(admin: Client) -> None:
+    ratios = [{"text": "x", "value": 1}, 5, {"text": "x", "value": -1}]
+    presets = [{"key": "!"}, {"key": "a", "nope": 1}]
+    answer = admin.patch(
+        "/settings", {"project_color": "red", "custom_aspect_ratios": ratios, "storage_asset_presets": presets}
+    )
+    assert [(error["path"], error["value"]) for error in answer.errors] == [
+        (["project_color"], "red"),
+        (["storage_asset_presets", 0, "key"], "!"),
+        (["storage_asset_presets", 1, "nope"], 1),
+        (["custom_aspect_ratios", 1], 5),
+        (["custom_aspect_ratios", 2], {"text": "x", "value": -1}),
+    ]
+    answer = admin.post("/roles", {"name": "x", "ip_access": ["10.0.0.1", "y", "z"]})
+    assert [(error["path"], error["value"]) for error in answer.errors] == [
+        (["ip_access", 1], "y"),
+        (["ip_access", 2], "z"),
+    ]
+
+
+def test_a_permission(admin: Client, things: Table) -> None:
+    unfit = {"fields": ["gone", "name"], "presets": {"lost": 1, "price": "x"}, "permissions": {"nowhere": 1}}
+    answer = admin.post("/permissions", {"collection": things.name, "action": "create", **unfit})
+    assert [error["code"] for error in answer.errors] == ["UNPROCESSABLE_CONTENT"] * 4
+    for name, error in zip(("gone", "lost", "price", "nowhere"), answer.errors, strict=True):
+        assert f'"{name}"' in error["message"]
+    wrong = {"collection": "nowhere", "action": "fly", "validation": {"_and": [{"a": {"_x": 1}}, {"b": {"_y": 1}}]}}
+    answer = admin.post("/permissions", wrong)
+    assert [(error["field"], error.get("valid")) for error in answer.errors] == [
+        ("collection", None),
+        ("action", ["read", "create", "update", "delete", "share"]),
+        ("validation", None),
+        ("validation", None),
+    ]
+
+
+def test_the_operations_of_a_batch(admin: Client, things: Table) -> None:
+    operations = [
+        {"method": "fly", "collection": 5, "id": "a.b"},
+        {"method": "delete", "collection": things.name, "zz": 1, "yy": 1},
+    ]
+    answer = admin.post("/batch", {"operations": operations})
+    assert [(error["operation"], error["field"]) for error in answer.errors] == [
+        (0, "method"),
+        (0, "collection"),
+        (0, "id"),
+        (1, "yy"),
+        (1, "zz"),
+        (1, "key"),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cms.errors import Problem, Refused
+from cms.errors import Problem, Refused, shown
 from cms.query.drafts import Draft
 from cms.schema.types import MASK
 from cms.store.store import Fetch, Scene
@@ -20,6 +20,22 @@ class Wrong(ValueError):
     def __init__(self, reason: str, *path: str | int) -> None:
         super().__init__(reason)
         self.path = path
+
+
+class Several(ValueError):
+    """More than one thing is wrong with a value."""
+
+    def __init__(self, faults: Sequence[ValueError]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.faults = tuple(faults)
+
+
+class NotOneOf(ValueError):
+    """A value that is none of some words."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__(f"it is one of {', '.join(words)}")
+        self.words = list(words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +61,51 @@ class Keeper:
 
     def problems(self, draft: Draft, scene: Scene, collection: str) -> list[Problem]:
         """Return what is wrong with the values of a row; null is left to what the column takes."""
-        found = []
+        found: list[Problem] = []
         for name, check in self.checks.items():
             kept = draft.sent.get(name) == MASK and name not in draft.values  # a secret, sent back as it was shown
             if draft.sent.get(name) is None or kept:
                 continue
             try:
                 check(draft.sent[name], scene)
-            except Wrong as wrong:
-                found.append(_problem(collection, name, wrong, *wrong.path))
             except ValueError as error:
-                found.append(_problem(collection, name, error))
+                told = not scene.snapshot.catalogue.collections[collection].holds_secrets
+                faults = error.faults if isinstance(error, Several) else (error,)
+                for fault in faults:
+                    sent = {"value": shown(_inside(draft.sent[name], fault))} if told else {}
+                    found.append(_problem(collection, name, fault, sent))
         return found
 
 
-def _problem(collection: str, name: str, error: ValueError, *path: str | int) -> Problem:
+def _inside(value: object, fault: ValueError) -> object:
+    """Return the value inside a value that a fault is about."""
+    for step in fault.path if isinstance(fault, Wrong) else ():
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int):
+            value = value[step]
+    return value
+
+
+def _problem(collection: str, name: str, error: ValueError, sent: Mapping[str, object]) -> Problem:
+    path = error.path if isinstance(error, Wrong) else ()
+    operand = {"valid": error.words} if isinstance(error, NotOneOf) else {}
     place = ".".join(map(str, (name, *path)))
     extensions = {"collection": collection, "field": name, "path": [name, *path], "type": "valid", "reason": str(error)}
-    return Problem("FAILED_VALIDATION", f'Validation failed for "{place}": {error}.', extensions)
+    message = f'Validation failed for "{place}": {error}.'
+    return Problem("FAILED_VALIDATION", message, {**extensions, **operand, **sent})
+
+
+def refuse_several(faults: Sequence[ValueError]) -> None:
+    """Raise what is wrong with a value, if anything is."""
+    if faults:
+        raise Several(faults)
+
+
+def reasons_of(refused: Refused) -> Several:
+    """Return what is wrong with a rule as what is wrong with the value that holds it."""
+    reasons = (problem.extensions.get("reason", problem.message) for problem in refused.problems)
+    return Several([ValueError(str(reason).removesuffix(".")) for reason in reasons])
 
 
 def unprocessable(reason: str) -> Refused:
@@ -75,6 +118,6 @@ def one_of(*words: str) -> Check:
 
     def check(value: object, scene: Scene) -> None:
         if value not in words:
-            raise ValueError(f"it is one of {', '.join(words)}")
+            raise NotOneOf(words)
 
     return check

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cms import jsontext
 from cms.access.policy import ALL_FIELDS, parse_permissions
@@ -13,7 +13,7 @@ from cms.query.drafts import Draft
 from cms.query.validation import parse_rule
 from cms.schema.model import Collection, Kind
 from cms.schema.payload import converter
-from cms.store.keepers.keeper import Keeper, one_of, unprocessable
+from cms.store.keepers.keeper import Keeper, one_of, reasons_of, unprocessable
 from cms.store.keepers.users import USERS
 from cms.store.statements import statement
 from cms.store.store import Fetch, Scene
@@ -34,14 +34,14 @@ def _check_rule(value: object, scene: Scene) -> None:
     try:
         parse_permissions(value)
     except Refused as refused:
-        raise ValueError(_reason(refused)) from None
+        raise reasons_of(refused) from None
 
 
 def _check_validation(value: object, scene: Scene) -> None:
     try:
         parse_rule(value)
     except Refused as refused:
-        raise ValueError(_reason(refused)) from None
+        raise reasons_of(refused) from None
 
 
 def _check_presets(value: object, scene: Scene) -> None:
@@ -60,24 +60,27 @@ def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
 
 
 def _fit(collection: Collection, scene: Scene, rule: object, fields: object, presets: object) -> None:
-    names = [*_listed(fields), *_listed(presets)]
-    for name in names:
-        if name != ALL_FIELDS and name not in collection.fields:
-            raise unprocessable(f'"{collection.name}" has no field "{name}"')
-    _fit_presets(collection, presets)
-    if rule is None:
-        return
-    try:
-        settled(parse_permissions(rule), collection, scene.snapshot.catalogue)
-    except Refused as refused:
-        raise unprocessable(_reason(refused)) from None
+    reasons = [
+        f'"{collection.name}" has no field "{name}"'
+        for name in dict.fromkeys([*_listed(fields), *_listed(presets)])
+        if name != ALL_FIELDS and name not in collection.fields
+    ]
+    reasons += _misfits(collection, presets)
+    if rule is not None:
+        try:
+            settled(parse_permissions(rule), collection, scene.snapshot.catalogue)
+        except Refused as refused:
+            reasons += map(str, reasons_of(refused).faults)
+    if reasons:
+        raise Refused(problem for reason in reasons for problem in unprocessable(reason).problems)
 
 
-def _fit_presets(collection: Collection, presets: object) -> None:
-    """Refuse values that their columns do not take; what a variable stands for is known when an item is written."""
+def _misfits(collection: Collection, presets: object) -> Iterator[str]:
+    """Tell values that their columns do not take; what a variable stands for is known when an item is written."""
     for name, value in presets.items() if isinstance(presets, dict) else ():
         if collection.name == "system_users" and name in USERS.unset:
-            raise unprocessable(f'No preset sets "{name}" of users')
+            yield f'No preset sets "{name}" of users'
+            continue
         found = collection.fields.get(name)
         varies = isinstance(value, str) and value.startswith("$")
         if found is None or found.column is None or value is None or varies:
@@ -85,15 +88,11 @@ def _fit_presets(collection: Collection, presets: object) -> None:
         try:
             converter(found)(value)
         except ValueError as error:
-            raise unprocessable(f'The preset of "{name}": {error}') from None
+            yield f'The preset of "{name}": {error}'
 
 
 def _listed(value: object) -> list[str]:
     return [str(name) for name in value] if isinstance(value, list | dict) else []
-
-
-def _reason(refused: Refused) -> str:
-    return str(refused.problems[0].extensions.get("reason", refused.problems[0].message)).removesuffix(".")
 
 
 PERMISSIONS = Keeper(

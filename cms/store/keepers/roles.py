@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cms.access.addresses import network
 from cms.query.drafts import Draft
-from cms.store.keepers.keeper import Keeper, Wrong, unprocessable
+from cms.store.keepers.keeper import Keeper, Wrong, refuse_several, unprocessable
 from cms.store.keepers.users import keep_an_admin
 from cms.store.statements import statement
 from cms.store.store import Fetch, Scene
@@ -20,11 +20,13 @@ def _check_name(value: object, scene: Scene) -> None:
 def _check_networks(value: object, scene: Scene) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of addresses and networks")
+    faults = []
     for place, entry in enumerate(value):
         try:
             network(entry)
         except ValueError:
-            raise Wrong("it is neither an address nor a network such as 10.0.0.0/8", place) from None
+            faults.append(Wrong("it is neither an address nor a network such as 10.0.0.0/8", place))
+    refuse_several(faults)
 
 
 def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from decimal import Decimal
 
 from cms.errors import Refused
 from cms.query.drafts import Draft
 from cms.query.validation import parse_rule
 from cms.regex import compile_regex
-from cms.store.keepers.keeper import Check, Keeper, Wrong, one_of
+from cms.store.keepers.keeper import Check, Keeper, Wrong, one_of, reasons_of, refuse_several
 from cms.store.keepers.roles import keep_registration_low
 from cms.store.store import Fetch, Scene
 from cms.transforms.wanted import PARAMETERS, parse_preset
@@ -47,23 +47,26 @@ def _check_filter(value: object, scene: Scene) -> None:
     try:
         parse_rule(value, parameter="public_registration_email_filter")
     except Refused as refused:
-        raise ValueError(refused.problems[0].message.removesuffix(".")) from None
+        raise reasons_of(refused) from None
 
 
 def _check_presets(value: object, scene: Scene) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of presets")
-    keys = set()
+    keys: set[object] = set()
+    faults = []
     for place, preset in enumerate(value):
-        if not isinstance(preset, Mapping):
-            raise Wrong("a preset is an object", place)
-        _check_preset(preset, place)
-        if preset["key"] in keys:
-            raise Wrong("there is a preset of this key already", place, "key")
-        keys.add(preset["key"])
+        try:
+            keys.add(_check_preset(preset, place, keys))
+        except Wrong as wrong:
+            faults.append(wrong)
+    refuse_several(faults)
 
 
-def _check_preset(preset: Mapping[str, object], place: int) -> None:
+def _check_preset(preset: object, place: int, keys: Set[object]) -> object:
+    """Return the key of a preset that can be used; raises `Wrong`."""
+    if not isinstance(preset, Mapping):
+        raise Wrong("a preset is an object", place)
     key = preset.get("key")
     if not isinstance(key, str) or not _KEY.fullmatch(key) or key.startswith("system-"):
         raise Wrong('it has letters, digits, "-" and "_", and does not begin with "system-"', place, "key")
@@ -74,15 +77,20 @@ def _check_preset(preset: Mapping[str, object], place: int) -> None:
     except Refused as refused:
         told = refused.problems[0].extensions
         raise Wrong(str(told["reason"]), place, str(told["parameter"])) from None
+    if key in keys:
+        raise Wrong("there is a preset of this key already", place, "key")
+    return key
 
 
 def _check_ratios(value: object, scene: Scene) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of ratios")
+    faults = []
     for place, ratio in enumerate(value):
         found = ratio.get("value") if isinstance(ratio, Mapping) and isinstance(ratio.get("text"), str) else None
         if isinstance(found, bool) or not isinstance(found, int | float | Decimal) or found <= 0:
-            raise Wrong("a ratio is an object with text and value, a number above 0", place)
+            faults.append(Wrong("a ratio is an object with text and value, a number above 0", place))
+    refuse_several(faults)
 
 
 def _after(fetch: Fetch, scene: Scene, drafts: Sequence[Draft]) -> None:
