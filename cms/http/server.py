@@ -42,7 +42,7 @@ class Health:
             identity = request.context.identity
             if identity == ANONYMOUS:
                 return False
-            self._store.reading(identity, lambda scene: require_admin(scene.actor))
+            self._store.at_rest(identity, lambda scene: require_admin(scene.actor))
         except Refused:
             return False
         return True

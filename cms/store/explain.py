@@ -38,7 +38,7 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
     Nothing is executed. For administrators, who may ask how it is for another `user`, or for "public". Raises
     `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
-    store.reading(identity, lambda scene: require_admin(scene.actor))
+    store.at_rest(identity, lambda scene: require_admin(scene.actor))
     ask, key = _ask(path)
     caller = identity if user is None else _caller(store, user)
 
@@ -52,7 +52,7 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
         rules = [told for view in views if view for told in _rules(view, scene.snapshot.catalogue, context)]
         return {"statement": statement.text, "parameters": values, "plan": rows[0][0], "rules": rules}
 
-    return store.reading(caller, work)
+    return store.at_rest(caller, work)
 
 
 def explain_rights(store: Store, identity: Identity, *, user: str, collection: str, action: str) -> list[Json]:
@@ -60,7 +60,7 @@ def explain_rights(store: Store, identity: Identity, *, user: str, collection: s
 
     One that cannot be applied comes with its `fault`. For administrators.
     """
-    store.reading(identity, lambda scene: require_admin(scene.actor))
+    store.at_rest(identity, lambda scene: require_admin(scene.actor))
     if action not in ACTIONS:
         raise invalid_query(f"action is one of {', '.join(ACTIONS)}", parameter="action")
 
@@ -73,7 +73,7 @@ def explain_rights(store: Store, identity: Identity, *, user: str, collection: s
         context = Context((), actor.user, actor.role)
         return [_told(grant, found, catalogue, context) for grant in held]
 
-    return store.reading(_caller(store, user), work)
+    return store.at_rest(_caller(store, user), work)
 
 
 def _told(grant: Grant, collection: Collection, catalogue: Catalogue, context: Context) -> Json:
@@ -108,7 +108,7 @@ def _ask(path: str) -> tuple[Ask, str | None]:
 def _caller(store: Store, user: str) -> Identity:
     try:
         found = ANONYMOUS if user == PUBLIC else Identity(user=str(uuid.UUID(user)), enrolling=True)
-        store.reading(found, lambda scene: None)
+        store.at_rest(found, lambda scene: None)
     except (ValueError, Refused):
         raise invalid_query(f'user is the id of an active user, or "{PUBLIC}"', parameter="user") from None
     return found

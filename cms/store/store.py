@@ -227,7 +227,7 @@ class Store:
         raise unavailable("database", "It is busy with the items of this collection")
 
     def at_rest(self, identity: Identity, work: Callable[[Scene], T]) -> T:
-        """Do a read that is answered from the catalogue alone, after a look at the counters."""
+        """Do a read whose statements, if it has any, do not tell the counters; then look at them."""
         return self.reading(identity, _compared(work))
 
     def checking(self, identity: Identity, work: Callable[[Scene], T]) -> T:
@@ -254,11 +254,12 @@ class Store:
 
 
 def _compared(work: Callable[[Scene], T]) -> Callable[[Scene], T]:
-    """Return work that runs no statement of its own, with a look at the counters before it."""
+    """Return work whose statements do not tell the counters, with a look at them after it."""
 
     def checked(scene: Scene) -> T:
+        done = work(scene)
         check_version(scene.snapshot, version_of(scene.fetch))
-        return work(scene)
+        return done
 
     return checked
 

@@ -70,6 +70,29 @@ def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(other: Clie
     assert other.get("/collections").status == 403
 
 
+EXPLAINED = "/permissions/explain?user=public&collection=things&action=read"
+
+
+@pytest.mark.parametrize("path", ["/utils/explain?path=/items/things", EXPLAINED, "/server/health", "/server/info"])
+def test_who_is_no_administrator_any_more_is_told_nothing_that_is_for_administrators(
+    api: Client, other: Client, dsn: str, path: str
+) -> None:
+    api.post("/collections", TABLE)
+    before = other.get(path)
+    assert before.status == 200
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("UPDATE system_roles SET admin_access = FALSE, app_access = FALSE")
+    after = other.get(path)
+    assert after.status == 403 or after.body["data"].keys() < before.body["data"].keys()
+
+
+def test_the_structure_is_explained_as_it_is_now(api: Client, other: Client) -> None:
+    api.post("/collections", TABLE)
+    assert other.get(EXPLAINED).data == []
+    api.delete("/collections/things")
+    assert other.get(EXPLAINED).status == 400
+
+
 def test_a_right_that_is_given_is_there_at_the_next_request(anonymous: Client, dsn: str) -> None:
     accounts.create_user(dsn, email="ann@example.com", password="secret-of-ann", role=None)
     ann = anonymous.login("ann@example.com", "secret-of-ann")
