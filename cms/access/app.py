@@ -13,8 +13,25 @@ _PERSON = {"user": {"_eq": "$CURRENT_USER"}}
 _TEAM = {"user": {"_null": True}, "role": {"_eq": "$CURRENT_ROLE"}}
 _EVERYBODY = {"user": {"_null": True}, "role": {"_null": True}}
 
+OWN_PROFILE = (
+    "first_name",
+    "last_name",
+    "password",
+    "language",
+    "appearance",
+    "avatar",
+    "tags",
+    "location",
+    "title",
+    "description",
+    "email_notifications",
+)
+"""What everybody with app access changes of the own account; the second factor has endpoints of its own."""
+
+_OWN = {"id": {"_eq": "$CURRENT_USER"}}
+
 _READS: tuple[tuple[str, Mapping[str, object], tuple[str, ...]], ...] = (
-    ("system_users", {"id": {"_eq": "$CURRENT_USER"}}, (ALL_FIELDS,)),
+    ("system_users", _OWN, (ALL_FIELDS,)),
     (
         "system_roles",
         {"id": {"_eq": "$CURRENT_ROLE"}},
@@ -86,7 +103,8 @@ def app_grants(grants: Iterable[Grant]) -> list[Grant]:
         (_either(_fields_of("many_collection", "many_field", fields)), _one_of("one_collection", fields))
     )
     return [
-        *(_read(name, rule, names) for name, rule, names in _READS),
+        *(_said(name, "read", rule, names) for name, rule, names in _READS),
+        _said("system_users", "update", _OWN, OWN_PROFILE),
         _structure("system_collections", _one_of("collection", fields), _OF_COLLECTIONS),
         _structure("system_fields", of_fields, _OF_FIELDS),
         _structure("system_relations", of_relations, _OF_RELATIONS),
@@ -114,5 +132,5 @@ def _structure(collection: str, rule: Filter, fields: tuple[str, ...]) -> Grant:
     return Grant(collection, "read", frozenset(fields), rule=rule, said="what permissions name")
 
 
-def _read(collection: str, said: Mapping[str, object], fields: tuple[str, ...]) -> Grant:
-    return Grant(collection, "read", frozenset(fields), rule=parse_filter(said, Constants()), said=said)
+def _said(collection: str, action: str, rule: Mapping[str, object], fields: tuple[str, ...]) -> Grant:
+    return Grant(collection, action, frozenset(fields), rule=parse_filter(rule, Constants()), said=rule)

@@ -15,9 +15,9 @@ from cms.http.cookies import Cookies, token_of
 from cms.http.media import body, fields, optional_text, send, send_written, text_of
 from cms.http.origins import Origins
 from cms.http.tags import send_one
-from cms.store.reads import read_me, user_of
+from cms.store.reads import read_me
 from cms.store.store import Store
-from cms.store.writes import update_one
+from cms.store.writes import update_me
 
 
 class Providers:
@@ -97,11 +97,11 @@ class Me:
         send_one(request, response, read_me(self._store, request.context.identity, request.query_string))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Change the own account, as far as the caller may change users."""
+        """Change the own account, as far as the caller may change users, and with app access the own profile."""
         payload, identity = body(request, most=self._most), request.context.identity
-        ask, key = ("system_users", request.query_string), user_of(self._store, identity)
         if_match = request.get_header("If-Match")
-        send_written(response, update_one(self._store, identity, ask, key=key, payload=payload, if_match=if_match))
+        found = update_me(self._store, identity, request.query_string, payload=payload, if_match=if_match)
+        send_written(response, found)
 
 
 def _mode(payload: Mapping[str, object]) -> Mode | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cms import jsontext
-from cms.access.guard import guard, readable
+from cms.access.guard import guard, readable, view_of
 from cms.errors import STATUS, Problem, Refused, invalid_query, not_found
 from cms.query.ast import ONE_ROW, VERSION, And, At, Name, Pick, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
@@ -23,7 +23,9 @@ from cms.schema.payload import converter
 from cms.schema.types import MASK
 from cms.store.nesting import Asked, parameters, planner_of
 from cms.store.snapshot import Plan
-from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version
+from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version, version_of
+
+USERS = "system_users"
 
 Item = dict[str, Any]
 
@@ -110,32 +112,41 @@ def _answer(items: list[Item]) -> Answer:
 def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     """Return the answer of GET /users/me; INVALID_CREDENTIALS without credentials.
 
-    Also a user may read it who still has to set up a second factor. Who may not read users, and asks for
-    nothing, is told the own id.
+    Also a user may read it who still has to set up a second factor. Who may not read users, or not this one, is told
+    the own id, whatever is asked for.
     """
-    if identity == ANONYMOUS:
-        raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
+    require_user(identity)
     identity = replace(identity, enrolling=True)
-    ask = Ask("system_users", query_string)
 
     def work(scene: Scene) -> Answer:
-        found, literals = prepared(store, scene, ask, keyed=True)
-        return _answer(found.items(_fetch(store, scene, found, (*literals, scene.actor.user))))
+        if view_of(USERS, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy) is None:
+            check_version(scene.snapshot, version_of(scene.fetch))
+            return _answer([_own_id(scene)])
+        return _answer(_me(store, scene, query_string) or _me_at_all(store, scene, query_string))
 
-    try:
-        return store.reading(identity, work)
-    except Refused as refused:
-        if query_string or refused.problems[0].code not in ("FORBIDDEN", "NOT_FOUND"):
-            raise
-        return Answer(jsontext.dumps({"data": {"id": user_of(store, identity)}}))
+    return store.reading(identity, work)
 
 
-def user_of(store: Store, identity: Identity) -> str:
-    """Return the id of the caller's user; raises `Refused` INVALID_CREDENTIALS without one."""
-    found = store.reading(identity, lambda scene: scene.actor.user)
-    if found is None:
+def _me(store: Store, scene: Scene, query_string: str) -> list[Item]:
+    found, literals = prepared(store, scene, Ask(USERS, query_string), keyed=True)
+    return found.items(_fetch(store, scene, found, (*literals, scene.actor.user)))
+
+
+def _me_at_all(store: Store, scene: Scene, query_string: str) -> list[Item]:
+    """Return the own id where a rule hides the user, and nothing where only the filter of the request does."""
+    if query_string and _me(store, scene, ""):
+        return []
+    return [_own_id(scene)]
+
+
+def _own_id(scene: Scene) -> Item:
+    return {"id": scene.actor.user}
+
+
+def require_user(identity: Identity) -> None:
+    """Raise `Refused` INVALID_CREDENTIALS for a caller without credentials."""
+    if identity == ANONYMOUS:
         raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
-    return found
 
 
 def keyed(scene: Scene, name: str) -> Collection:

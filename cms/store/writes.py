@@ -34,7 +34,7 @@ from cms.store.calls import (
 from cms.store.database import Transaction
 from cms.store.matching import check_match, check_singleton
 from cms.store.once import Once
-from cms.store.reads import parse_key
+from cms.store.reads import USERS, parse_key, require_user
 from cms.store.store import Identity, Job, Scene, Store
 
 _NOTHING_ASKED = Said(Query())
@@ -70,6 +70,19 @@ def update_one(
         return _shown(_matched(call, plan_change(call, found, payload), key=found, if_match=if_match), single=True)
 
     return _call(store, identity, ask, plan, aim=CHANGE)
+
+
+def update_me(
+    store: Store, identity: Identity, query_string: str, *, payload: object, if_match: str | None = None
+) -> bytes | None:
+    """Change the caller's own user; raises `Refused` INVALID_CREDENTIALS without credentials."""
+    require_user(identity)
+
+    def plan(call: Call) -> Job[bytes | None]:
+        key = str(call.scene.actor.user)
+        return _shown(_matched(call, plan_change(call, key, payload), key=key, if_match=if_match), single=True)
+
+    return _call(store, identity, (USERS, query_string), plan, aim=CHANGE)
 
 
 def restore(
