@@ -13,6 +13,7 @@ import falcon
 from cms.config import Config
 from cms.errors import Problem, Refused, not_found
 from cms.files.assets import Asset, Assets, Delivery
+from cms.files.names import clean_name
 from cms.http.conditions import Unsatisfiable, is_known, part_of
 from cms.store.store import ANONYMOUS, Identity
 
@@ -22,7 +23,7 @@ _NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
 class Download:
-    """A file's content; the name that may stand behind its id is for the reader of the address only."""
+    """A file's content, under the name that may stand behind its id in the path, else under its own."""
 
     def __init__(self, assets: Assets, config: Config) -> None:
         self._assets = assets
@@ -41,7 +42,8 @@ class Download:
         if delivery is None:
             response.status = falcon.HTTP_304
             return
-        _name(response, delivery, saved=_says_yes(request.params.get("download")))
+        saved = _says_yes(request.params.get("download"))
+        _name(response, delivery, clean_name(name) if name else delivery.filename, saved=saved)
         if self._sendfile and delivery.content.storage.folder is not None:
             self._leave_to_proxy(response, delivery)
         else:
@@ -77,10 +79,10 @@ def _describe(response: falcon.Response, asset: Asset) -> None:
     response.set_header("Content-Security-Policy", "default-src 'none'; sandbox")
 
 
-def _name(response: falcon.Response, delivery: Delivery, *, saved: bool) -> None:
+def _name(response: falcon.Response, delivery: Delivery, filename: str, *, saved: bool) -> None:
     response.content_type = delivery.media_type
     kind = "attachment" if saved or _ACTIVE.match(delivery.media_type) else "inline"
-    response.set_header("Content-Disposition", disposition(kind, delivery.filename))
+    response.set_header("Content-Disposition", disposition(kind, filename))
 
 
 def disposition(kind: str, filename: str) -> str:

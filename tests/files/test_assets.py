@@ -43,10 +43,11 @@ def test_a_file_is_sent_as_it_was_uploaded(files: House, text: str) -> None:
     assert said["vary"] == "Origin"
 
 
-def test_a_name_behind_the_id_is_for_the_reader_of_the_address(files: House, text: str) -> None:
-    found = get(files, f"{text}/evil.exe")
-    assert found.content == TEXT
-    assert "evil" not in found.headers["content-disposition"]
+def test_a_name_behind_the_id_changes_nothing_of_the_content(files: House, text: str) -> None:
+    bare, named = get(files, text), get(files, f"{text}/picture.png")
+    assert named.content == bare.content == TEXT
+    for header in ("content-type", "etag", "content-security-policy", "x-content-type-options"):
+        assert named.headers[header] == bare.headers[header]
 
 
 @pytest.mark.parametrize(
@@ -54,6 +55,22 @@ def test_a_name_behind_the_id_is_for_the_reader_of_the_address(files: House, tex
 )
 def test_a_file_is_saved_when_that_is_asked_for(files: House, text: str, query: str, kind: str) -> None:
     assert get(files, text + query).headers["content-disposition"].startswith(kind)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("", 'inline; filename="a.txt"'),
+        ("/report.txt", 'inline; filename="report.txt"'),
+        ("/report.txt?download", 'attachment; filename="report.txt"'),
+        ("/na%C3%AFve.txt", "inline; filename=\"naive.txt\"; filename*=UTF-8''na%C3%AFve.txt"),
+        ("/a%22b%0D%0AX-Evil:%201.txt", 'inline; filename="a_bX-Evil_ 1.txt"'),
+        ("/..%2F..%2Fpasswd", 'inline; filename="passwd"'),
+        ("/%00", 'inline; filename="file"'),
+    ],
+)
+def test_the_name_behind_the_id_names_the_download(files: House, path: str, said: str) -> None:
+    assert get(files, f"/assets/{files.add(b'x', 'a.txt')['id']}{path}").headers["content-disposition"] == said
 
 
 @pytest.mark.parametrize(
