@@ -85,6 +85,7 @@ class Config:
     max_payload_size: int
     max_relational_depth: int
     max_nested_rows: int
+    max_answer_size: int
     db_statement_timeout: timedelta
     send_timeout: timedelta
     log_level: str

@@ -110,6 +110,11 @@ def invalid_payload(reason: str, **place: object) -> Refused:
     return Refused(Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", {"reason": reason, **place}))
 
 
+def answer_too_large(max_bytes: int) -> Refused:
+    reason = f"The answer would be larger than {max_bytes} bytes: ask for fewer items or fields, or for an export"
+    return Refused(Problem("INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, "limit": max_bytes}))
+
+
 def forbidden() -> Refused:
     """One text for everything that is hidden or missing, so that neither can be told from the other."""
     return Refused(Problem("FORBIDDEN", "You don't have permission to access this."))

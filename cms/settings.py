@@ -359,6 +359,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),
     Setting("MAX_RELATIONAL_DEPTH", _whole(1, 100), "how deep a request may follow relations", "10"),
     Setting("MAX_NESTED_ROWS", _whole(1, 2**31 - 1), "rows that a read may nest in its lists of lists", "1000000"),
+    Setting("MAX_ANSWER_SIZE", SIZE, "the largest answer that is neither an export nor a file", "64mb"),
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
     Setting("SEND_TIMEOUT", SEND_TIME, "how long a client may take for 256 KB of its answer", "30s"),
     Setting(

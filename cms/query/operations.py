@@ -116,11 +116,19 @@ class Results:
 
     def __init__(self, room: int) -> None:
         self._room = room
-        self._found: dict[str, object] = {}
+        self._answers: dict[str, bytes] = {}
+        self._last: tuple[str, object] = ("", None)
 
-    def keep(self, operation: Operation, found: object) -> None:
+    def keep(self, operation: Operation, answer: bytes) -> None:
+        """Keep an answer as JSON: its values take many times the room."""
         if operation.id is not None:
-            self._found[operation.id] = jsontext.stored(jsontext.dumps(found))
+            self._answers[operation.id] = answer
+
+    def _value(self, operation: str) -> object:
+        """Return an answer that is referred to; the last one stays at hand."""
+        if self._last[0] != operation:
+            self._last = operation, jsontext.stored(self._answers[operation].decode())
+        return self._last[1]
 
     def filled(self, value: object, path: Path = ()) -> Any:
         """Return a value with what its references lead to in their place.
@@ -138,9 +146,9 @@ class Results:
 
     def _followed(self, reference: object, path: Path) -> object:
         operation, *steps = reference.split(".") if isinstance(reference, str) else [""]
-        if operation not in self._found:
+        if operation not in self._answers:
             raise _wrong("It must name an earlier operation: id.field, or id.0.field in an array", path)
-        found: Any = self._found[operation]
+        found: Any = self._value(operation)
         for step in steps:
             if isinstance(found, Mapping) and step in found:
                 found = found[step]

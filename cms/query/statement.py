@@ -9,6 +9,7 @@ from typing import Any
 from cms.query.nesting import Level, nesting_of
 from cms.query.resolved import Output, ReadPlan, Shown, paths_of
 from cms.query.select import select
+from cms.query.sizes import NO_SIZE, Size, size_of
 from cms.schema.model import Field, Version
 
 Row = Sequence[Any]
@@ -34,6 +35,7 @@ class Statement:
     """Whether the best plan hangs on the word that is searched."""
     nesting: Level | None = None
     """The lists of the answer, where its items hold any."""
+    size: Size = NO_SIZE
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The columns of an item in which nothing is nested."""
     _behind: int = field(init=False, compare=False, repr=False)
@@ -92,6 +94,7 @@ def finish(
         fields,
         searches,
         nesting_of(plan, single=single),
+        size_of(plan, single=single),
     )
 
 

@@ -9,9 +9,11 @@ from typing import Any
 from cms import jsontext
 from cms.access.endpoints import require_open
 from cms.errors import Refused, invalid_payload
+from cms.memory import note_use
 from cms.query.operations import Operation, Results, parse_operations, placed
 from cms.query.parse import parse
 from cms.schema.model import Collection
+from cms.store.allowance import Allowance
 from cms.store.calls import (
     CHANGE,
     CREATE,
@@ -49,6 +51,8 @@ def run_batch(store: Store, identity: Identity, payload: object, *, most: int, o
 
     def plan(scene: Scene) -> Job[bytes]:
         def within(transaction: Transaction) -> bytes:
+            allowance = Allowance(store.statement_timeout, store.max_answer_size)
+            transaction = replace(transaction, allowance=allowance)
             held = replace(scene, fetch=transaction.execute)
             return _run(_Batch(store, held, identity, transaction), operations, Results(most))
 
@@ -72,10 +76,20 @@ def _run(batch: _Batch, operations: Sequence[Operation], results: Results) -> by
     answers = []
     for place, operation in enumerate(operations):
         try:
-            answers.append(_done(batch, operation, results))
+            answers.append(_answered(batch, operation, results))
         except Refused as refused:
             raise Refused(placed(problem, place) for problem in refused.problems) from refused
     return jsontext.dumps({"data": answers})
+
+
+def _answered(batch: _Batch, operation: Operation, results: Results) -> object:
+    """Return the answer of an operation as ready JSON, which takes a fraction of the memory that its values take."""
+    answer = jsontext.dumps(_done(batch, operation, results))
+    note_use(len(answer))
+    assert batch.transaction.allowance
+    batch.transaction.allowance.take(len(answer))
+    results.keep(operation, answer)
+    return jsontext.ready(answer)
 
 
 def _hold(batch: _Batch, operations: Sequence[Operation]) -> None:
@@ -112,9 +126,7 @@ def _done(batch: _Batch, operation: Operation, results: Results) -> object:
     if "key" in said and (said["key"] is None or isinstance(said["key"], dict | list)):
         raise invalid_payload('"key" must be a primary key', field="key")
     operation = Operation(operation.method, operation.collection, operation.id, said)
-    found = _ACTIONS[operation.method](batch, operation)
-    results.keep(operation, found)
-    return found
+    return _ACTIONS[operation.method](batch, operation)
 
 
 def _call(batch: _Batch, collection: str, aim: Aim, shape: Mapping[str, object] | None = None) -> Call:

@@ -23,8 +23,10 @@ from cms import jsontext
 from cms.config import Config, ConfigError
 from cms.errors import unavailable
 from cms.fragment import Fragment
+from cms.store.allowance import Allowance
 from cms.store.border import border
-from cms.store.wire import Connection, Epoch, Wire
+from cms.store.statements import statement
+from cms.store.wire import Connection, Epoch, Portions, Wire
 from cms.store.wire import Row as Row
 
 _BORROW_SECONDS = 5.0
@@ -41,6 +43,8 @@ class Transaction:
     prepare: bool
     afterwards: list[Callable[[Database], None]] = field(default_factory=list)
     """What is to be done once it has committed."""
+    allowance: Allowance | None = None
+    """What a batch in it may use up."""
 
     def run(self, fragment: Fragment) -> list[Row]:
         """Run a statement and return its rows, none when it has no result."""
@@ -65,7 +69,19 @@ class Transaction:
     ) -> list[Row]:
         """Run a statement and return its rows; `meanwhile` is called while PostgreSQL works, if it comes to that."""
         with border():
+            self._limit_time()
             return self.connection.wire.run(text, values, prepare=self.prepare, meanwhile=meanwhile)
+
+    def read(self, text: str, values: Sequence[object], *, portions: Portions | None) -> list[Row]:
+        """Run a reading statement and return its rows, taken in portions where they may be too many."""
+        with border():
+            self._limit_time()
+            return self.connection.wire.read(text, values, prepare=self.prepare, portions=portions)
+
+    def _limit_time(self) -> None:
+        timeout = self.allowance.next_timeout() if self.allowance else None
+        if timeout:
+            self.connection.wire.run(statement("limit_time"), (timeout,), prepare=self.prepare)
 
 
 class Database:
@@ -83,14 +99,14 @@ class Database:
         self._epoch = Epoch()
         self._pools: tuple[ConnectionPool[Connection], ConnectionPool[Connection]] | None = None
 
-    def fetch(self, text: str, values: Sequence[object] = ()) -> list[Row]:
+    def fetch(self, text: str, values: Sequence[object] = (), *, portions: Portions | None = None) -> list[Row]:
         """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
-        return self._fetch(self._open()[0], text, values)
+        return self._fetch(self._open()[0], text, values, portions)
 
-    def fetch_anew(self, text: str, values: Sequence[object]) -> list[Row]:
+    def fetch_anew(self, text: str, values: Sequence[object], *, portions: Portions | None = None) -> list[Row]:
         """Run one reading statement with a plan for these very values, which one for all of them would not do."""
         with border(), _borrowed(self._open()[0]) as connection:
-            return connection.wire.run(text, values, prepare=False)
+            return connection.wire.read(text, values, prepare=False, portions=portions)
 
     def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement where writes go, and so after all of them."""
@@ -114,14 +130,20 @@ class Database:
             while batch := cursor.fetchmany(rows):
                 yield batch
 
-    def _fetch(self, pool: ConnectionPool[Connection], text: str, values: Sequence[object]) -> list[Row]:
+    def _fetch(
+        self,
+        pool: ConnectionPool[Connection],
+        text: str,
+        values: Sequence[object],
+        portions: Portions | None = None,
+    ) -> list[Row]:
         with border(), _borrowed(pool) as connection:
             try:
-                return connection.wire.run(text, values, prepare=self._prepare)
+                return connection.wire.read(text, values, prepare=self._prepare, portions=portions)
             except psycopg.errors.FeatureNotSupported:
                 # A column has another type than when this connection prepared the statement. What it finds without
                 # a plan tells whether the structure has moved.
-                return connection.wire.run(text, values, prepare=False)
+                return connection.wire.read(text, values, prepare=False, portions=portions)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -215,6 +237,8 @@ def _borrowed(pool: ConnectionPool[Connection]) -> Iterator[Connection]:
     try:
         yield connection
     finally:
+        if connection.wire.is_swollen:
+            connection.close()  # the pool makes another one when it is needed
         pool.putconn(connection)
 
 

@@ -24,6 +24,7 @@ from cms.query.nesting import nesting_of
 from cms.query.plan import plan, resolved
 from cms.query.resolved import All, Predicate, ReadPlan
 from cms.query.select import top_outputs
+from cms.query.sizes import size_of_written
 from cms.query.statement import Statement
 from cms.query.walk import Link
 from cms.query.write import Arguments, Direct
@@ -133,7 +134,7 @@ def _printed(short: Short, shape: Shape) -> Statement:
     if not _is_readable(short, collection):
         return _NEVER
     found, after = _planned(short, collection), _resolved(short, collection, shape.terms.after)
-    if not _stands_alone(short, shape, found, after) or _nests_much(short, shape, found):
+    if not _stands_alone(short, shape, found, after) or _is_much(short, shape, found):
         return _NEVER
     hidden = found.allowed != EVERY_ROW
     direct = replace(
@@ -180,11 +181,13 @@ def _planned(short: Short, collection: Collection) -> ReadPlan:
     return plan(guarded, catalogue)
 
 
-def _nests_much(short: Short, shape: Shape, found: ReadPlan) -> bool:
-    """Tell whether the answer needs the look at its lists that a read within a transaction takes."""
+def _is_much(short: Short, shape: Shape, found: ReadPlan) -> bool:
+    """Tell whether the answer may be one of those that a read within a transaction looks at before."""
     nesting = nesting_of(found, single=True)
     items = 1 if shape.single else _MANY
-    return nesting is not None and nesting.max_rows * items > short.store.max_nested_rows
+    if nesting is not None and nesting.max_rows * items > short.store.max_nested_rows:
+        return True
+    return size_of_written(found, items).whole > short.store.max_answer_size
 
 
 def _stands_alone(short: Short, shape: Shape, found: ReadPlan, after: Predicate | None) -> bool:

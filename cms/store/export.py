@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cms.errors import invalid_query
+from cms.memory import LARGE, note_use
 from cms.query.brackets import nested
 from cms.query.parse import Page
 from cms.query.statement import Statement
@@ -57,6 +58,8 @@ def _items(batches: Iterator[list[Row]], statement: Statement, scene: Scene) -> 
     for number, rows in enumerate(batches):
         if number == 0:
             check_version(scene.snapshot, statement.version(rows))
+        elif number == 1:
+            note_use(LARGE)
         yield statement.items(rows)
 
 

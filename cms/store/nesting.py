@@ -15,9 +15,11 @@ from cms.query.arrays import array
 from cms.query.bind import Context, bound
 from cms.query.estimate import Estimate, estimate_of
 from cms.query.nesting import Level, longest_chain, nested_rows
+from cms.query.sizes import WIDE
 from cms.query.statement import Statement
 from cms.store.statements import statement
 from cms.store.store import Fetch, Scene, Store
+from cms.store.wire import Portions
 
 SECONDS_KEPT = 60
 SMALL = 1_000_000
@@ -63,6 +65,22 @@ def parameters(store: Store, scene: Scene, asked: Asked, planner: Planner) -> li
     if nested_rows(nesting, asked.literals, top=_at_a_time(asked, nesting)) > store.max_nested_rows:
         _refuse_too_many(store, scene, asked, _estimator(asked.statement, values, planner))
     return values
+
+
+def may_be_much(store: Store, statement: Statement) -> bool:
+    """Tell whether a statement is to be looked at before it runs; most need not, whatever is in the tables."""
+    nesting = statement.nesting
+    size = statement.size
+    if nesting is not None and nesting.max_rows > store.max_nested_rows:
+        return True
+    return size.whole > store.max_answer_size or size.row > WIDE
+
+
+def portions_of(store: Store, asked: Asked, max_bytes: int) -> Portions | None:
+    """Return how the rows of a statement are to be taken; None where they cannot be too large."""
+    size = asked.statement.size
+    whole = size.whole if asked.top is None else size.row * asked.top
+    return None if whole <= max_bytes and size.row <= WIDE else Portions(size.portion, max_bytes, store.max_answer_size)
 
 
 def _at_a_time(asked: Asked, nesting: Level) -> int | None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cms import jsontext
 from cms.access.guard import guard, readable, view_of
 from cms.errors import STATUS, Problem, Refused, invalid_query, not_found
 from cms.query.ast import ONE_ROW, VERSION, And, At, Name, Pick, Query, Said, Slot, Test
@@ -21,7 +20,8 @@ from cms.schema.defaults import default_of, is_computed
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.payload import converter
 from cms.schema.types import MASK
-from cms.store.nesting import Asked, parameters, planner_of
+from cms.store.answers import body_of
+from cms.store.nesting import Asked, may_be_much, parameters, planner_of, portions_of
 from cms.store.snapshot import Plan
 from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version, version_of
 
@@ -65,7 +65,7 @@ def read_list(store: Store, identity: Identity, ask: Ask) -> Answer:
         data, version = shown(scene, ask.collection, found, rows), None
         if isinstance(data, dict) and VERSION in data:
             version = data.pop(VERSION) or NO_ROW
-        return Answer(jsontext.dumps({"data": data, **meta}), version)
+        return Answer(body_of({"data": data, **meta}, store.max_answer_size), version)
 
     return store.reading(identity, work)
 
@@ -82,7 +82,7 @@ def read_one(store: Store, identity: Identity, ask: Ask, *, key: str) -> Answer:
     """Return the answer of the read of one item; NOT_FOUND when there is none for this caller."""
 
     def work(scene: Scene) -> Answer:
-        return _answer(_rows(store, scene, ask, key))
+        return _answer(store, _rows(store, scene, ask, key))
 
     return store.reading(identity, work)
 
@@ -102,11 +102,11 @@ def _rows(store: Store, scene: Scene, ask: Ask, key: str) -> list[Item]:
     return found.items(_fetch(store, scene, found, (*literals, parsed_key)))
 
 
-def _answer(items: list[Item]) -> Answer:
+def _answer(store: Store, items: list[Item]) -> Answer:
     if not items:
         raise not_found()
     version = items[0].pop(VERSION, None)
-    return Answer(jsontext.dumps({"data": items[0]}), version)
+    return Answer(body_of({"data": items[0]}, store.max_answer_size), version)
 
 
 def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
@@ -121,8 +121,8 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     def work(scene: Scene) -> Answer:
         if view_of(USERS, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy) is None:
             check_version(scene.snapshot, version_of(scene.fetch))
-            return _answer([_own_id(scene)])
-        return _answer(_me(store, scene, query_string) or _me_at_all(store, scene, query_string))
+            return _answer(store, [_own_id(scene)])
+        return _answer(store, _me(store, scene, query_string) or _me_at_all(store, scene, query_string))
 
     return store.reading(identity, work)
 
@@ -282,7 +282,12 @@ def _narrowed(said: Said, only: Sequence[tuple[str, str, str]]) -> Said:
 
 def _fetch(store: Store, scene: Scene, found: Statement, literals: tuple[object, ...]) -> list[Any]:
     fetch = store.database.fetch_anew if found.searches else store.database.fetch
-    rows = fetch(found.text, parameters(store, scene, Asked(found, literals), planner_of(store)))
+    if may_be_much(store, found):
+        asked = Asked(found, literals)
+        values = parameters(store, scene, asked, planner_of(store))
+        rows = fetch(found.text, values, portions=portions_of(store, asked, store.max_answer_size))
+    else:
+        rows = fetch(found.text, bound(found.values, Context(literals, scene.actor.user, scene.actor.role)))
     check_version(scene.snapshot, found.version(rows))
     return rows
 

@@ -118,6 +118,8 @@ class Store:
         self.page = Page(config.query_limit_default, config.query_limit_max)
         self.depth = config.max_relational_depth
         self.max_nested_rows = config.max_nested_rows
+        self.max_answer_size = config.max_answer_size
+        self.statement_timeout = config.db_statement_timeout
         self._attempts = ATTEMPTS + config.database_pool_size  # each connection may hold a plan that is out of date
         moved = self.database.give_up_statements
         self.snapshots = Snapshots(self.database.fetch, moved=moved)

@@ -9,21 +9,43 @@ from __future__ import annotations
 import select
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 
+from cms import jsontext
+from cms.errors import Refused, answer_too_large
+from cms.memory import note_use
 from cms.query.arrays import array
 
 STATEMENTS_KEPT = 500
 
 _PLANS_LOST = (b"0A000", b"26000")
 """FEATURE NOT SUPPORTED, when a column has another type than its plan took it for; INVALID SQL STATEMENT NAME."""
+SWELLING = 4 * 2**20
+"""Bytes of a row that leave a connection swollen."""
+
+_ROWS = (ExecStatus.TUPLES_OK, ExecStatus.TUPLES_CHUNK, ExecStatus.SINGLE_TUPLE)
+_HAS_PORTIONS = psycopg.capabilities.has_stream_chunked()
+"""Whether libpq hands out rows in portions: before its version 17 it knows one row at a time, and all of them."""
 
 Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Portions:
+    """How an answer is taken that may be too large: so many rows at a time, until they are `max_bytes` together.
+
+    `limit` is how large an answer may be, which is more where others were taken before.
+    """
+
+    rows: int
+    max_bytes: int
+    limit: int
 
 
 class Connection(psycopg.Connection[Row]):
@@ -56,6 +78,8 @@ class Wire:
         self._made = 0
         self._epoch = epoch
         self._prepared_in: int | None = epoch.number
+        self.is_swollen = False
+        """Whether libpq keeps room for a row so long that the connection is better closed."""
 
     def run(
         self, text: str, values: Sequence[object], *, prepare: bool, meanwhile: Callable[[], None] | None = None
@@ -81,10 +105,66 @@ class Wire:
             self._reader.set_pgresult(result)
             return self._reader.load_rows(0, result.ntuples, tuple)
         if result.status != ExecStatus.COMMAND_OK:
-            if result.error_field(DiagnosticField.SQLSTATE) in _PLANS_LOST:
-                self._prepared_in = None
-            raise self._error(result)
+            raise self._failure(result)
         return []
+
+    def read(
+        self, text: str, values: Sequence[object], *, prepare: bool, portions: Portions | None = None
+    ) -> list[Row]:
+        """Run a statement and return its rows, taken in portions where they may be too many."""
+        if portions is None:
+            return self.run(text, values, prepare=prepare)
+        return self._run_in_portions(text, values, portions, prepare=prepare)
+
+    def _run_in_portions(self, text: str, values: Sequence[object], portions: Portions, *, prepare: bool) -> list[Row]:
+        """Run a statement as `run` does; raises `Refused` INVALID_QUERY once its rows are too large.
+
+        What is left of them is not even made.
+        """
+        parameters: list[Any] = [_text(value) for value in values]
+        pgconn = self._connection.pgconn
+        if prepare:
+            pgconn.send_query_prepared(self._name(text), parameters, None, Format.BINARY)
+        else:
+            pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+        _set_portion(pgconn, portions.rows)
+        self._pass(select.POLLIN | select.POLLOUT, pgconn.flush)
+        results = self._results()
+        try:
+            return self._gathered(results, portions)
+        except Refused:
+            pgconn.get_cancel().cancel()
+            raise
+        finally:
+            for _ in results:  # libpq wants them taken to their end
+                pass
+
+    def _gathered(self, results: Iterator[PGresult], portions: Portions) -> list[Row]:
+        rows: list[Row] = []
+        size = 0
+        for result in results:
+            if result.status not in _ROWS:
+                raise self._failure(result)
+            portion = []
+            if portions.rows == 1:
+                size += self._width(result)
+            if size <= portions.max_bytes:
+                self._reader.set_pgresult(result)
+                portion = self._reader.load_rows(0, result.ntuples, tuple)
+            if portions.rows > 1:
+                size += len(jsontext.dumps(portion))
+            if size > portions.max_bytes:
+                note_use(size)
+                raise answer_too_large(portions.limit)
+            rows += portion
+        return rows
+
+    def _width(self, result: PGresult) -> int:
+        """Return the bytes of one row, without making all of its values at once."""
+        columns = range(result.nfields) if result.ntuples else ()
+        width = sum(len(result.get_value(0, column) or b"") for column in columns)
+        self.is_swollen |= width > SWELLING
+        return width
 
     def _awaited(self, meanwhile: Callable[[], None]) -> PGresult:
         """Return the result of what was sent, once something else is done."""
@@ -146,10 +226,23 @@ class Wire:
         oldest = [self._names.popitem(last=False)[1] for _ in range(number)]
         self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in oldest))
 
+    def _failure(self, result: PGresult) -> psycopg.Error:
+        """Return the error of a statement, whose plan may be what is wrong."""
+        if result.error_field(DiagnosticField.SQLSTATE) in _PLANS_LOST:
+            self._prepared_in = None
+        return self._error(result)
+
     def _error(self, result: PGresult) -> psycopg.Error:
         if self._connection.pgconn.status != ConnStatus.OK and result.error_field(DiagnosticField.SQLSTATE) is None:
             return psycopg.OperationalError("the connection is lost")
         return psycopg.errors.error_from_result(result, encoding="utf-8")
+
+
+def _set_portion(pgconn: PGconn, rows: int) -> None:
+    if _HAS_PORTIONS:
+        pgconn.set_chunked_rows_mode(rows)
+    else:
+        pgconn.set_single_row_mode()
 
 
 def _text(value: object) -> bytes | None:

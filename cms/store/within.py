@@ -5,7 +5,7 @@ from __future__ import annotations
 from cms.errors import not_found
 from cms.query.ast import VERSION, Query
 from cms.store.database import Row, Transaction
-from cms.store.nesting import Asked, Planner, parameters
+from cms.store.nesting import Asked, Planner, parameters, portions_of
 from cms.store.reads import Ask, Item, keyed, parse_key, prepared, shown, statement_for
 from cms.store.store import Scene, Store
 
@@ -41,4 +41,7 @@ def read(store: Store, transaction: Transaction, scene: Scene, ask: Ask, *, key:
 def fetch_within(store: Store, transaction: Transaction, scene: Scene, asked: Asked) -> list[Row]:
     """Run a statement within a transaction and return its rows."""
     planner = Planner(transaction.execute, transaction.run)
-    return transaction.execute(asked.statement.text, parameters(store, scene, asked, planner))
+    allowance = transaction.allowance
+    values = parameters(store, scene, asked, planner)
+    portions = portions_of(store, asked, allowance.bytes_left if allowance else store.max_answer_size)
+    return transaction.read(asked.statement.text, values, portions=portions)

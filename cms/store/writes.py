@@ -13,6 +13,7 @@ from cms import jsontext
 from cms.errors import invalid_payload
 from cms.query.ast import Query, Said
 from cms.query.parse import parse_query_string
+from cms.store.answers import body_of
 from cms.store.calls import (
     CHANGE,
     CREATE,
@@ -34,7 +35,7 @@ from cms.store.calls import (
 from cms.store.database import Transaction
 from cms.store.matching import check_match, check_singleton
 from cms.store.once import Once
-from cms.store.reads import USERS, parse_key, require_user
+from cms.store.reads import USERS, Item, parse_key, require_user
 from cms.store.store import Identity, Job, Scene, Store
 
 _NOTHING_ASKED = Said(Query())
@@ -49,7 +50,7 @@ def create(
     several = isinstance(payload, list)
 
     def plan(call: Call) -> Job[bytes | None]:
-        return _shown(plan_new(call, payload if isinstance(payload, list) else [payload]), single=not several)
+        return _shown(call, plan_new(call, payload if isinstance(payload, list) else [payload]), single=not several)
 
     return _call(store, identity, ask, plan, aim=CREATE, once=once)
 
@@ -67,7 +68,9 @@ def update_one(
 
     def plan(call: Call) -> Job[bytes | None]:
         found = parse_key(call.collection, key)
-        return _shown(_matched(call, plan_change(call, found, payload), key=found, if_match=if_match), single=True)
+        return _shown(
+            call, _matched(call, plan_change(call, found, payload), key=found, if_match=if_match), single=True
+        )
 
     return _call(store, identity, ask, plan, aim=CHANGE)
 
@@ -80,7 +83,7 @@ def update_me(
 
     def plan(call: Call) -> Job[bytes | None]:
         key = str(call.scene.actor.user)
-        return _shown(_matched(call, plan_change(call, key, payload), key=key, if_match=if_match), single=True)
+        return _shown(call, _matched(call, plan_change(call, key, payload), key=key, if_match=if_match), single=True)
 
     return _call(store, identity, (USERS, query_string), plan, aim=CHANGE)
 
@@ -99,7 +102,7 @@ def restore(
     def plan(call: Call) -> Job[bytes | None]:
         found = parse_key(call.collection, key)
         job = plan_singleton(call, payload) if call.collection.singleton else plan_change(call, found, payload)
-        return _shown(job, single=True)
+        return _shown(call, job, single=True)
 
     return _call(store, identity, ask, plan, aim=RESTORE, once=once)
 
@@ -114,12 +117,12 @@ def update_many(
 
     def plan(call: Call) -> Job[bytes | None]:
         if call.collection.singleton:
-            return _shown(_singleton(call, payload, if_match), single=True)
+            return _shown(call, _singleton(call, payload, if_match), single=True)
         if isinstance(payload, list):
-            return _shown(plan_each(call, payload), single=False)
+            return _shown(call, plan_each(call, payload), single=False)
         if not isinstance(payload, Mapping) or "data" not in payload:
             raise invalid_payload("The body must be an array of items with their keys, or hold data with keys or query")
-        return _shown(plan_named(call, payload), single=False)
+        return _shown(call, plan_named(call, payload), single=False)
 
     return _call(store, identity, ask, plan, aim=PUT)
 
@@ -159,14 +162,22 @@ def _call(
     return store.writing(identity, planned, once=once)
 
 
-def _shown(job: Job[Written], *, single: bool) -> Job[bytes | None]:
+def _shown(call: Call, job: Job[Written], *, single: bool) -> Job[bytes | None]:
     """Return the job with its items as the body of an answer; None is no body at all."""
 
-    def show(found: Written) -> bytes | None:
-        return None if found is None else jsontext.dumps({"data": found[0] if single else found})
+    def answer(found: list[Item]) -> dict[str, object]:
+        return {"data": found[0] if single else found}
+
+    def within(transaction: Transaction) -> bytes | None:
+        found = job.within(transaction)
+        return None if found is None else body_of(answer(found), call.store.max_answer_size)
+
+    def run(at_once: Callable[[], Written]) -> bytes | None:
+        found = at_once()  # it is done by now, and has been planned for answers of a fitting size only
+        return None if found is None else jsontext.dumps(answer(found))
 
     at_once = job.at_once
-    return Job(lambda transaction: show(job.within(transaction)), at_once and (lambda: show(at_once())))
+    return Job(within, at_once and (lambda: run(at_once)))
 
 
 def _singleton(call: Call, payload: object, if_match: str | None) -> Job[Written]:

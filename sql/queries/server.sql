@@ -16,3 +16,7 @@ SELECT system_make_partitions($1::integer);
 -- Activity and revisions of months that ended before so long ago are no longer kept.
 SELECT dropped, deleted
 FROM system_prune_history($1::interval);
+
+-- name: limit_time
+-- The statements of the rest of this transaction may take so many milliseconds each.
+SELECT set_config('statement_timeout', $1::text, TRUE);

@@ -19,7 +19,7 @@ from cms.query.statement import Statement, finish
 from cms.schema.model import Catalogue
 from cms.store.database import Row
 from cms.store.snapshot import Snapshots
-from cms.store.wire import Wire
+from cms.store.wire import Portions, Wire
 from tests.things import Stage
 
 USER = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
@@ -59,13 +59,22 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Yield the statements that are sent to the database, by whatever connection."""
     seen: list[str] = []
     run = Wire.run
+    read = Wire.read
 
     def spy(wire: Wire, text: str, values: Sequence[object], *, prepare: bool) -> list[Row]:
         seen.append(text)
         return run(wire, text, values, prepare=prepare)
 
+    def spy_read(
+        wire: Wire, text: str, values: Sequence[object], *, prepare: bool, portions: Portions | None = None
+    ) -> list[Row]:
+        if portions:  # others come by `run`
+            seen.append(text)
+        return read(wire, text, values, prepare=prepare, portions=portions)
+
     with monkeypatch.context() as patch:
         patch.setattr(Wire, "run", spy)
+        patch.setattr(Wire, "read", spy_read)
         yield seen
 
 

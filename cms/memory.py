@@ -1,0 +1,64 @@
+"""Memory that large requests have used goes back to the system, which the C library by itself does not see to."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import threading
+import time
+
+LARGE = 2**20
+"""Bytes of a body, an answer or a result after which it is worth while."""
+_SOON, _LATER = 1.0, 9.0
+"""Seconds to wait: until an answer is sent, and until it is sent to a slow client."""
+
+
+def _trim_of_library() -> ctypes._NamedFuncPointer | None:
+    """Return glibc's malloc_trim; other C libraries have none."""
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+
+
+class _Trimmer:
+    """The thread of a process that gives memory back; the allocator is one for all applications in it."""
+
+    def __init__(self) -> None:
+        self._trim = _trim_of_library()
+        self._wanted = threading.Event()
+        self._lock = threading.Lock()
+        self._process = 0
+
+    def want(self) -> None:
+        if self._trim is None or self._wanted.is_set():
+            return
+        self._wanted.set()
+        if self._process != os.getpid():  # no thread lives on behind a fork
+            self._start()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._process != os.getpid():
+                self._process = os.getpid()
+                threading.Thread(target=self._run, name="memory", daemon=True).start()
+
+    def _run(self) -> None:
+        assert self._trim
+        while self._wanted.wait():
+            time.sleep(_SOON)
+            self._wanted.clear()
+            gc.collect()
+            self._trim(0)
+            if not self._wanted.wait(_LATER):
+                self._trim(0)
+
+
+_TRIMMER = _Trimmer()
+
+
+def note_use(size: int) -> None:
+    """Note that a request has held so many bytes at a time; after many of them memory is given back soon."""
+    if size >= LARGE:
+        _TRIMMER.want()

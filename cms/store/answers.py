@@ -1,0 +1,18 @@
+"""The bodies of answers, none of which is larger than MAX_ANSWER_SIZE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cms import jsontext
+from cms.errors import answer_too_large
+from cms.memory import note_use
+
+
+def body_of(answer: Mapping[str, object], max_bytes: int) -> bytes:
+    """Return an answer as JSON; raises `Refused` INVALID_QUERY for one that is too large."""
+    body = jsontext.dumps(answer)
+    note_use(len(body))
+    if len(body) > max_bytes:
+        raise answer_too_large(max_bytes)
+    return body

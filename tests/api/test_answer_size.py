@@ -1,0 +1,147 @@
+"""How large an answer may be, and how long a batch may take: past it nothing is done, and little is held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from cms.config import Config
+from cms.store.database import Row
+from cms.store.wire import Portions, Wire
+from tests.api.nesting import make_relations
+from tests.client import Answer, Client
+from tests.things import Stage, Table, field, staged, table
+
+LIMIT = 100_000
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Any, template: str) -> Iterator[Stage]:
+    """An application whose answers hold a hundred thousand bytes at most."""
+    with staged(replace(settings, max_answer_size=LIMIT), make_database, template) as found:
+        make_relations(found.admin)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def notes(admin: Client) -> Table:
+    """Ten notes of which each holds nine thousand bytes of text, and as many of JSON."""
+    found = table(admin, field("title", "string"), field("text", "text"), field("any", "json"))
+    for _ in range(10):
+        found.add({"title": "old", "text": "x" * 9_000, "any": ["y" * 8_998]})
+    return found
+
+
+def is_too_large(answer: Answer) -> bool:
+    (fault,) = answer.errors
+    assert (answer.status, fault["code"]) == (400, "INVALID_QUERY"), answer.text
+    return bool(fault["limit"] == LIMIT)
+
+
+def copies(number: int) -> str:
+    """Return parameters that ask for one field under many names."""
+    names = [f"t{n}" for n in range(number)]
+    return "fields=" + ",".join(names) + "".join(f"&alias[{name}]=text" for name in names)
+
+
+def test_a_list_may_be_so_large_and_no_larger(notes: Table) -> None:
+    assert len(notes.get(fields="title,text").data) == 10
+    assert len(notes.get(fields="title,text,any", limit=5).data) == 5
+    for query in ("fields=title,text,any", "fields=*&limit=-1", "fields=any,text&sort=-title&search=1", copies(10)):
+        if "search" in query:
+            assert notes.ask(query).status == 200
+        else:
+            assert is_too_large(notes.ask(query))
+    assert is_too_large(notes.api.search(notes.path, {"fields": ["text", "any"], "limit": 10}))
+    assert len(notes.get(fields="title").data) == 10
+
+
+def test_one_item_may_be_so_large_and_no_larger(notes: Table) -> None:
+    assert len(notes.api.get(f"{notes.path}/1?{copies(10)}").data) == 10
+    assert is_too_large(notes.api.get(f"{notes.path}/1?{copies(12)}"))
+
+
+def test_many_short_rows_are_too_large_together(admin: Client, stage: Stage) -> None:
+    short = table(admin, field("n", "integer"))
+    stage.execute(f"INSERT INTO {short.name} (n) SELECT n FROM generate_series(1, 20000) AS n")
+    assert is_too_large(short.get(limit=-1))
+    assert len(short.get(limit=1000).data) == 1000
+
+
+def test_lists_in_items_are_counted(admin: Client) -> None:
+    people = Table(admin, "people")
+    (ann,) = people.add({"name": "Ann", "posts": [{"title": "x" * 200} for _ in range(480)]})
+    assert is_too_large(people.ask(f"fields=posts.title&filter[id]={ann['id']}&deep[posts][_limit]=-1"))
+    assert is_too_large(people.api.get(f"/items/people/{ann['id']}?fields=posts.*&deep[posts][_limit]=-1"))
+
+
+def test_exports_are_as_large_as_they_are(notes: Table) -> None:
+    assert len(notes.ask("export=json&fields=*").content) > LIMIT
+
+
+def test_a_write_whose_answer_would_be_too_large_is_not_done(notes: Table) -> None:
+    before = notes.column("title", "fields=title&sort=id")
+    large = copies(12)
+    assert is_too_large(notes.api.patch(f"{notes.path}/1?{large}", {"title": "changed"}))
+    assert is_too_large(notes.api.patch(f"{notes.path}?fields=*", {"query": {}, "data": {"title": "changed"}}))
+    assert is_too_large(notes.api.post(f"{notes.path}?{large}", {"title": "new", "text": "x" * 9_000}))
+    assert notes.column("title", "fields=title&sort=id") == before
+
+
+def test_all_answers_of_a_batch_are_one(notes: Table) -> None:
+    read = {"method": "read", "collection": notes.name, "query": {"fields": "text", "limit": 5}}
+    create = {"method": "create", "collection": notes.name, "data": {"title": "new"}}
+    assert len(notes.api.post("/batch", {"operations": [read, read]}).data) == 2
+    answer = notes.api.post("/batch", {"operations": [create, read, read, read]})
+    assert is_too_large(answer)
+    assert answer.errors[0]["operation"] == 3
+    assert "new" not in notes.column("title", "fields=title")
+
+
+def test_the_database_goes_on_after_an_answer_that_was_given_up(notes: Table) -> None:
+    for _ in range(10):
+        assert is_too_large(notes.ask("fields=*&limit=-1"))
+        assert len(notes.get(fields="title").data) == 10
+
+
+@pytest.mark.parametrize(
+    ("path", "portions"),
+    [
+        ("posts?fields=title,author.name,tags.tags_id.name&limit=25", 0),
+        ("posts?fields=title&limit=1000", 0),
+        ("posts?fields=title&limit=-1", 1),
+        ("things?fields=title,text&limit=25", 0),
+        ("things?fields=title,text&limit=100", 1),
+    ],
+)
+def test_only_what_may_be_too_large_is_taken_in_portions(
+    make_client: Any, notes: Table, stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str, portions: int
+) -> None:
+    api = make_client(database_url=stage.dsn).bearing(stage.admin._token)
+    taken: list[Portions] = []
+    take = Wire._run_in_portions
+
+    def spy(wire: Wire, text: str, values: list[object], portions: Portions, *, prepare: bool) -> list[Row]:
+        taken.append(portions)
+        return take(wire, text, values, portions, prepare=prepare)
+
+    monkeypatch.setattr(Wire, "_run_in_portions", spy)
+    assert api.get(f"/items/{path}".replace("things", notes.name)).status == 200
+    assert len(taken) == portions
+
+
+def test_a_batch_takes_no_longer_than_one_statement_may(make_client: Any, stage: Stage, admin: Client) -> None:
+    things = table(admin, field("n", "integer"))
+    stage.execute("CREATE VIEW slow AS SELECT 1 AS id, pg_sleep(0.4)::text AS slept")
+    api = make_client(database_url=stage.dsn, db_statement_timeout=timedelta(seconds=1)).bearing(stage.admin._token)
+    create = {"method": "create", "collection": things.name, "data": {"n": 1}}
+    read = {"method": "read", "collection": "slow", "query": {"fields": "slept"}}
+    assert api.post("/batch", {"operations": [read]}).status == 200
+    answer = api.post("/batch", {"operations": [create, *[read] * 4]})
+    assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
+    assert things.get().data == []
+    assert api.post("/batch", {"operations": [create, read]}).status == 200

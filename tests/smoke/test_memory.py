@@ -1,0 +1,79 @@
+"""A web worker that has answered much holds no more memory afterwards than before."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+import pytest
+import requests
+
+from tests.smoke.running import PATIENCE_SECONDS, new_folder, serving
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory goes back with glibc only"),
+]
+
+PASSWORD = re.compile(r"The first admin is (\S+) with the password (\S+) ")
+MORE = 45_000_000
+"""Bytes that a worker may hold more than before: less than the answers come to."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A running service with one long text in it, and its web worker."""
+
+    url: str
+    headers: dict[str, str]
+    worker: psutil.Process
+
+    def send(self, method: str, path: str, body: object = None) -> requests.Response:
+        timeout = 2 * PATIENCE_SECONDS
+        return requests.request(method, self.url + path, json=body, headers=self.headers, timeout=timeout)
+
+    def memory(self) -> int:
+        return int(self.worker.memory_info().rss)
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    with new_folder() as folder, serving(folder) as service:
+        told = PASSWORD.search(service.said())
+        assert told
+        url = f"http://127.0.0.1:{service.port}"
+        login = requests.post(f"{url}/auth/login", json={"email": told[1], "password": told[2]}, timeout=60).json()
+        children = psutil.Process(service.process.pid).children(recursive=True)
+        servers = [child for child in children if "cms.server" in child.cmdline()]
+        found = Site(url, {"Authorization": f"Bearer {login['data']['access_token']}"}, max(servers, key=_memory))
+        fields = [{"field": "text", "type": "text"}]
+        assert found.send("POST", "/collections", {"collection": "notes", "schema": {}, "fields": fields}).ok
+        assert found.send("POST", "/items/notes?fields=id", {"text": "x" * 900_000}).ok
+        yield found
+
+
+def _memory(process: psutil.Process) -> int:
+    return int(process.memory_info().rss)
+
+
+def copies(number: int) -> str:
+    names = [f"t{n}" for n in range(number)]
+    return "fields=" + ",".join(names) + "".join(f"&alias[{name}]=text" for name in names)
+
+
+def test_memory_goes_back_after_large_answers_and_refused_ones(site: Site) -> None:
+    assert site.send("GET", "/items/notes?fields=id").ok
+    before = site.memory()
+    assert len(site.send("GET", f"/items/notes/1?{copies(60)}").content) > 50_000_000
+    assert site.send("GET", f"/items/notes/1?{copies(99)}").status_code == 400
+    read = {"method": "read", "collection": "notes", "query": {"fields": ["text"]}}
+    assert len(site.send("POST", "/batch", {"operations": [read] * 60}).content) > 50_000_000
+    assert site.send("POST", "/batch", {"operations": [read] * 99}).status_code == 400
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while site.memory() > before + MORE:
+        assert time.monotonic() < deadline, f"{site.memory()} bytes after {before}"
+        time.sleep(0.5)
