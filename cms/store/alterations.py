@@ -186,7 +186,8 @@ def _fixed(column: Column, changed: Settings, wanted: str) -> Iterator[tuple[str
     yield from faults_of_hash(wanted, None, changed)
     if changed.get("is_indexed") is False and (column.primary_key or changed.get("is_unique", column.unique)):
         yield "schema.is_indexed", "what makes a field unique is an index"
-    if changed.get("max_length") is not None and wanted not in ("string", "hash"):
+    takes_length = wanted in ("string", "hash") and not (column.choices and wanted == "string")
+    if changed.get("max_length") is not None and not takes_length:
         yield "schema.max_length", "only strings have a length"
     if changed.get("is_nullable") and (column.primary_key or column.auto_increment):
         yield "schema.is_nullable", "a key is never null"

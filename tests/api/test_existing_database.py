@@ -211,6 +211,8 @@ def test_an_enum_offers_its_values(stage: Stage) -> None:
     assert things.add({"v": "new"}) == [{"id": 2, "v": "new"}]
     assert things.api.patch(f"/fields/{things.name}/v", {"schema": {"default_value": "furious"}}).status == 400
     assert things.api.patch(f"/fields/{things.name}/v", {"schema": {"default_value": "new"}}).status == 200
+    assert things.api.patch(f"/fields/{things.name}/v", {"schema": {"max_length": 9}}).status == 400
+    assert things.api.patch(f"/fields/{things.name}/v", {"type": "text"}).data["schema"]["data_type"] == "text"
 
 
 @pytest.mark.parametrize("kind", ["mood", "interval", "inet", "macaddr", "int4range", "short", "date", "numeric"])

@@ -88,6 +88,20 @@ def test_a_change_of_a_column_is_there(api: Client, dsn: str, change: str, path:
 
 
 @pytest.mark.usefixtures("hurried")
+def test_a_process_that_reads_from_a_replica_finds_them_too(
+    make_client: Callable[..., Client], dsn: str, admin_token: str
+) -> None:
+    api = make_client(database_read_url=dsn).bearing(admin_token)
+    for number in range(2):  # before the first write it knows the replica only
+        before = counter(dsn)
+        assert api.get(f"/collections/made_{number}").status == 404
+        run(dsn, f"CREATE TABLE made_{number} (id serial PRIMARY KEY)")
+        assert api.get(f"/items/made_{number}").data == []
+        assert api.post(f"/items/made_{number}", {}).data == {"id": 1}
+        assert counter(dsn) == before + 1
+
+
+@pytest.mark.usefixtures("hurried")
 def test_what_changes_no_structure_moves_no_counter(api: Client, dsn: str) -> None:
     run(dsn, "CREATE TABLE made (id serial PRIMARY KEY, word text)")
     assert api.get("/collections/made").status == 200
