@@ -56,6 +56,8 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
     match operator.takes:
         case Takes.LIST:
             return lambda found: [parse(item) for item in found]  # type: ignore[attr-defined]
+        case Takes.PATTERN if value.family is Family.LIST:
+            return parse_text
         case Takes.PATTERN:
             return lambda found: operator.pattern.format(escaped(parse_text(found)))
         case Takes.SHAPE:

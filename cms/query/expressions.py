@@ -160,7 +160,8 @@ def together(items: list[Fragment], word: str, nothing: Fragment) -> Fragment:
 
 def check(said: Check, level: int) -> Fragment:
     operator = said.operator
-    template = operator.json_sql if operator.json_sql and said.value.family is Family.JSON else operator.sql
+    is_json = said.value.family in (Family.JSON, Family.LIST)
+    template = operator.json_sql if operator.json_sql and is_json else operator.sql
     operands = (operand(bind, operator.takes, said.value.cast, level) for bind in said.operands)
     return fill(template, expression(said.value, level), *operands)
 

@@ -27,7 +27,7 @@ class Takes(StrEnum):
 class Operator:
     """`{0}` is the field, `{1}` and `{2}` are the operands, cast to the field's type.
 
-    `pattern` says where an operand stands in a LIKE pattern; `json_sql` is the form for json fields.
+    `pattern` says where an operand stands in a LIKE pattern; `json_sql` is the form for json fields and for lists.
     """
 
     name: str
@@ -41,12 +41,14 @@ class Operator:
 _EQUAL = frozenset({Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID})
 _ORDERED = frozenset({Family.TEXT, Family.NUMBER, Family.MOMENT})
 _WORDS = frozenset({Family.TEXT, Family.CSV})
-_EMPTIABLE = frozenset({Family.TEXT, Family.CSV, Family.JSON, Family.HASH})
+_EMPTIABLE = frozenset({Family.TEXT, Family.CSV, Family.JSON, Family.LIST, Family.HASH})
+_PARTS = _WORDS | {Family.LIST}
 _ANY = frozenset(Family) - {Family.ALIAS}
 _SHAPES = frozenset({Family.GEOMETRY})
 
 _EMPTY = "({0} IS NULL OR {0} = '')"
 _EMPTY_JSON = "({0} IS NULL OR {0}::text ~ '^\\s*(\\[\\s*\\]|\\{\\s*\\}|null|\"\")\\s*$')"
+_HOLDS = "CASE WHEN {0} IS NOT NULL THEN EXISTS (SELECT FROM json_array_elements_text({0}) AS e WHERE e = {1}) END"
 # PostGIS fails on some invalid geometries, and its failing would tell of rows that a rule hides; && is for the index.
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 
@@ -68,8 +70,8 @@ _ALL = (
     Operator("_nnull", Takes.NOTHING, _ANY, "{0} IS NOT NULL"),
     Operator("_empty", Takes.NOTHING, _EMPTIABLE, _EMPTY, json_sql=_EMPTY_JSON),
     Operator("_nempty", Takes.NOTHING, _EMPTIABLE, f"NOT {_EMPTY}", json_sql=f"NOT {_EMPTY_JSON}"),
-    Operator("_contains", Takes.PATTERN, _WORDS, "{0} LIKE {1}", "%{0}%"),
-    Operator("_ncontains", Takes.PATTERN, _WORDS, "{0} NOT LIKE {1}", "%{0}%"),
+    Operator("_contains", Takes.PATTERN, _PARTS, "{0} LIKE {1}", "%{0}%", json_sql=_HOLDS),
+    Operator("_ncontains", Takes.PATTERN, _PARTS, "{0} NOT LIKE {1}", "%{0}%", json_sql=f"NOT ({_HOLDS})"),
     Operator("_icontains", Takes.PATTERN, _WORDS, "{0} ILIKE {1}", "%{0}%"),
     Operator("_nicontains", Takes.PATTERN, _WORDS, "{0} NOT ILIKE {1}", "%{0}%"),
     Operator("_starts_with", Takes.PATTERN, _WORDS, "{0} LIKE {1}", "{0}%"),

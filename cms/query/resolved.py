@@ -33,7 +33,7 @@ class Value:
 
     @property
     def family(self) -> Family:
-        return self.type.family
+        return Family.LIST if self.field.is_list and not self.function else self.type.family
 
     @property
     def cast(self) -> str:

@@ -45,6 +45,7 @@ class Family(StrEnum):
     UUID = "uuid"
     JSON = "json"
     CSV = "csv"
+    LIST = "list"
     HASH = "hash"
     BINARY = "binary"
     GEOMETRY = "geometry"

@@ -133,6 +133,16 @@ def test_lists_are_json_with_what_fits_them(stage: Stage) -> None:
     assert things.column("id", "filter[tags][_nempty]=true") == [1]
     assert things.column("id", "filter[count(tags)][_gt]=1") == [1]
     assert things.column("tags_count", "fields=count(tags)&sort=id") == [2, 0, None]
+    assert things.column("id", "filter[tags][_contains]=a") == [1]
+    assert things.column("id", "filter[tags][_ncontains]=a") == [2]
+    assert things.column("id", "filter[tags][_contains]=%25") == []
+    things.api.patch(f"{things.path}/2", {"sizes": [5, 6]})
+    assert things.column("id", "filter[sizes][_contains]=5") == [2]
+    assert things.ask("filter[tags][_starts_with]=a").codes == ["INVALID_QUERY"]
+    rule = {"meta": {"validation": {"_contains": "a"}}}
+    assert things.api.patch(f"/fields/{things.name}/tags", rule).status == 200
+    assert things.api.post(things.path, {"tags": ["ab"]}).codes == ["FAILED_VALIDATION"]
+    assert things.add({"tags": ["b", "a"]})
     assert things.ask("filter[tags][_eq]=a").codes == ["INVALID_QUERY"]
     revisions = things.api.get(f"/revisions?filter[collection]={things.name}&sort=id").data
     assert revisions[0]["data"] == {"id": 1, "tags": ["a", "b"], "sizes": None}
