@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from cms.auth import letters
 from cms.auth.accounts import check_email
 from cms.auth.letters import INVITATION, Letter, mark_of
 from cms.auth.links import Link
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import Problem, Refused, collected, invalid_payload, numbered
 from cms.store.database import Transaction
 from cms.store.once import Once
 from cms.store.recording import recorder
@@ -58,14 +59,23 @@ def _wanted(emails: Sequence[str]) -> list[str]:
     """Return the addresses to invite; raises `Refused` INVALID_PAYLOAD."""
     if not 0 < len(emails) <= MOST_INVITED:
         raise invalid_payload(f"1 to {MOST_INVITED} users can be invited at a time", field="email")
-    for email in emails:
-        check_email(email)
+    problems: list[Problem] = []
+    for index, email in enumerate(emails):
+        faults: list[Problem] = []
+        collected(faults, partial(check_email, email))
+        problems += numbered(faults, index, of=len(emails))
+    if problems:
+        raise Refused(problems)
     return list(emails)
+
+
+def _place(email: str, index: int) -> dict[str, object]:
+    return {"collection": "system_users", "field": "email", "value": email, "index": index}
 
 
 def _refuse_taken(emails: Sequence[str], made: set[str]) -> None:
     problems = [
-        Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email", "index": index})
+        Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", _place(email, index))
         for index, email in enumerate(emails)
         if email.lower() not in made
     ]

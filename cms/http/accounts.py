@@ -12,7 +12,7 @@ from cms.auth.invitations import Invitation
 from cms.auth.links import Link
 from cms.auth.renewal import Choice
 from cms.errors import invalid_payload, invalid_query
-from cms.http.media import fields, once_of, optional_text, send, text_of
+from cms.http.media import check_texts, fields, once_of, optional_text, send, text_of
 from cms.store.store import Store
 
 
@@ -62,6 +62,7 @@ class Invite(_ByLetter):
 class Register(_ByLetter):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
+        check_texts(payload, "email", "password", optional=("first_name", "last_name", self._link.named))
         form = registration.Form(
             text_of(payload, "email"),
             text_of(payload, "password"),
@@ -91,6 +92,7 @@ class VerifyEmail:
 
 
 def _choice(payload: Mapping[str, object], *, status: str) -> Choice:
+    check_texts(payload, "token", "password")
     return Choice(text_of(payload, "token"), text_of(payload, "password"), status)
 
 

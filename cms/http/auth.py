@@ -12,7 +12,7 @@ from cms.auth.login import Credentials, login
 from cms.auth.sessions import Issuer, Mode, Opened
 from cms.errors import Problem, Refused, invalid_payload, invalid_query
 from cms.http.cookies import Cookies, token_of
-from cms.http.media import body, fields, optional_text, send, send_written, text_of
+from cms.http.media import body, check_texts, fields, optional_text, send, send_written, text_of
 from cms.http.origins import Origins
 from cms.http.tags import send_one
 from cms.store.reads import read_me
@@ -35,6 +35,7 @@ class Login:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
+        check_texts(payload, "email", "password", optional=("otp",))
         said = Credentials(text_of(payload, "email"), text_of(payload, "password"), optional_text(payload, "otp"))
         mode = _mode(payload) or Mode.JSON
         found = login(self._store, self._issuer, said, mode=mode, caller=request.context.caller)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import falcon
 
 from cms.auth import enrolment
-from cms.http.media import fields, once_of, send, text_of
+from cms.http.media import check_texts, fields, once_of, send, text_of
 from cms.store.store import Identity, Store
 
 
@@ -30,6 +30,7 @@ class Generate(_Own):
 class Enable(_Own):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, most=self._most)
+        check_texts(payload, "secret", "otp")
         secret, code = text_of(payload, "secret"), text_of(payload, "otp")
         enrolment.enable(self._store, _enrolling(request), secret=secret, code=code, once=once_of(request))
         response.status = falcon.HTTP_204

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 
 import falcon
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Problem, Refused, invalid_payload, invalid_query
+from cms.errors import Problem, Refused, collected, invalid_payload, invalid_query
 from cms.memory import note_use
 from cms.store.once import Once
 
@@ -59,6 +60,17 @@ def text_of(payload: Mapping[str, object], key: str) -> str:
     if not isinstance(found, str) or not found:
         raise invalid_payload(f'"{key}" must be a text', field=key)
     return found
+
+
+def check_texts(payload: Mapping[str, object], *needed: str, optional: Sequence[str] = ()) -> None:
+    """Refuse every key of a body that is no text, before the first of them is read."""
+    problems: list[Problem] = []
+    for key in needed:
+        collected(problems, partial(text_of, payload, key))
+    for key in optional:
+        collected(problems, partial(optional_text, payload, key))
+    if problems:
+        raise Refused(problems)
 
 
 def optional_text(payload: Mapping[str, object], key: str) -> str | None:

@@ -15,7 +15,7 @@ from functools import partial
 from cms.access.guard import view_of, writable
 from cms.access.licence import Terms
 from cms.access.structure import speaks_of
-from cms.errors import Problem, Refused, invalid_payload, not_found
+from cms.errors import Problem, Refused, invalid_payload, not_found, together
 from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
 from cms.query.drafts import Batch, Drafter, Expects, Faults, Place
@@ -289,8 +289,11 @@ def _keys_by_query(session: Session, collection: Collection, params: object) -> 
     """
     if not isinstance(params, Mapping):
         raise invalid_payload("query must be an object", field="query")
-    for name in params.keys() - PARAMETERS:  # a misspelt filter would otherwise change every row
-        raise invalid_payload(f'query does not take "{name}"; there are {", ".join(sorted(PARAMETERS))}', field="query")
+    unknown = [name for name in params if name not in PARAMETERS]
+    if unknown:  # a misspelt filter would otherwise change every row
+        known = f"there are {', '.join(sorted(PARAMETERS))}"
+        reasons = (f'query does not take "{name}"; {known}' for name in unknown)
+        raise together(problem for reason in reasons for problem in invalid_payload(reason, field="query").problems)
     said = parse(params, _EVERY_ROW)
     query = replace(said.query, picks=(_key_pick(collection),), aggregates=(), groups=(), counts=())
 

@@ -222,3 +222,28 @@ def test_the_operations_of_a_batch(admin: Client, things: Table) -> None:
         (1, "zz"),
         (1, "key"),
     ]
+
+
+def test_bodies_of_texts(admin: Client) -> None:
+    for path, body, expected in (
+        ("/auth/login", {"otp": 5}, ["email", "password", "otp"]),
+        ("/users/register", {"email": 5, "first_name": 5}, ["email", "password", "first_name"]),
+        ("/auth/password/reset", {}, ["token", "password"]),
+        ("/users/me/tfa/enable", {"secret": 5}, ["secret", "otp"]),
+    ):
+        answer = admin.post(path, body)
+        assert (answer.status, [error["field"] for error in answer.errors]) == (400, expected), path
+
+
+def test_the_addresses_of_an_invitation(admin: Client) -> None:
+    role = admin.post("/roles", {"name": "invited"}).data["id"]
+    assert admin.post("/users", {"email": "known@example.com"}).status == 200
+    answer = admin.post("/users/invite", {"email": ["x", "known@example.com", "y"], "role": role})
+    assert [(error["field"], error["index"]) for error in answer.errors] == [("email", 0), ("email", 2)]
+    (error,) = admin.post("/users/invite", {"email": ["new@example.com", "known@example.com"], "role": role}).errors
+    assert (error["code"], error["value"], error["index"]) == ("RECORD_NOT_UNIQUE", "known@example.com", 1)
+
+
+def test_unknown_parameters_of_a_change_by_query(things: Table) -> None:
+    answer = things.api.patch(things.path, {"query": {"fliter": {}, "limt": 1}, "data": {"name": "x"}})
+    assert [error["reason"].split('"')[1] for error in answer.errors] == ["fliter", "limt"]
