@@ -118,7 +118,7 @@ def test_an_import_tells_line_field_and_value(things: Table) -> None:
     path = f"/utils/import/{things.name}"
     for file, told in (
         ("name,stars\r\na,1\r\nb,9\r\n", (3, "stars", 9)),
-        ("name,grade\r\na,1\r\nb,9\r\n", (3, "grade", "9")),
+        ("name,grade\r\na,1\r\nb,9\r\n", (3, "grade", 9)),
         ("name,mood\r\na,sad\r\nb,angry\r\n", (3, "mood", "angry")),
         ("name,stars\r\na,x\r\nb,1\r\n", (2, "stars", "x")),
     ):
