@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -27,7 +27,7 @@ from cms.query.parameters import (
     term_of,
 )
 
-__all__ = ["AGGREGATES", "DEEP_PARAMETERS", "PARAMETERS", "Page", "parse", "parse_query_string"]
+__all__ = ["AGGREGATES", "DEEP_PARAMETERS", "PARAMETERS", "Page", "Unread", "parse", "parse_query_string"]
 
 PARAMETERS = frozenset(
     {
@@ -53,6 +53,9 @@ DEEP_PARAMETERS = tuple(
 _ROUND = (1, 2, 5, *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)))
 
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+_NAMING = ("alias", "deep", "aggregate", "group")
+"""Parameters that say what the names in others mean."""
 
 _WINDOW = {"limit": -1, "offset": 0, "page": 1}
 """The parameters of a page, each with the least that it takes."""
@@ -95,14 +98,24 @@ def parse(params: Params, page: Page, *, below: Page | None = None) -> Said:
     return Said(query, tuple(literals.values))
 
 
-def _whole_refusal(params: Params, page: Page, *, first: Refused) -> Refused:
+class Unread(Refused):
+    """Parameters that cannot be read; `rest` is what the others say, where that means something without them."""
+
+    def __init__(self, problems: Sequence[Problem], rest: Said | None) -> None:
+        super().__init__(problems)
+        self.rest = rest
+
+
+def _whole_refusal(params: Params, page: Page, *, first: Refused) -> Unread:
     """Return everything that is wrong with parameters: they are read again, each by itself."""
     problems: list[Problem] = []
     collector = _Collector(Literals(), page, page, problems)
     whole: list[Path] = [("*",)]
     paths = collector.tried(lambda: paths_of(params), whole)
-    collector.query(params, paths, collector.tried(lambda: group_of(params, "deep"), {}))
-    return together(problems or first.problems)
+    query = collector.query(params, paths, collector.tried(lambda: group_of(params, "deep"), {}))
+    different = together(problems or first.problems).problems
+    naming = any(str(problem.extensions.get("parameter")).startswith(_NAMING) for problem in different)
+    return Unread(different, None if naming else Said(query, tuple(collector.literals.values)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from cms.errors import STATUS, Problem, Refused, invalid_query, not_found
 from cms.query.ast import ONE_ROW, VERSION, And, At, Name, Pick, Query, Said, Slot, Test
 from cms.query.bind import Context, bound
 from cms.query.brackets import nested
-from cms.query.parse import Page, parse
+from cms.query.parse import Page, Unread, parse
 from cms.query.parts import refusal_of_all
 from cms.query.plan import plan
 from cms.query.shapes import shape_of
@@ -238,7 +238,12 @@ def prepared(
         return statement_for(store, scene, ask.collection, said.query, below=below), said.literals
 
     def made(params: Mapping[str, object]) -> Plan:
-        said = asked(params)
+        try:
+            said = asked(params)
+        except Unread as unread:
+            if unread.rest is None:
+                raise
+            raise _refusal_of_all(store, scene, ask.collection, unread.rest, first=unread) from None
         try:
             return statement_for(store, scene, ask.collection, said.query, below=below), said.literals
         except Refused as refused:

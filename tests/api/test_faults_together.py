@@ -69,6 +69,12 @@ def test_wrong_names_operators_and_operands(things: Table) -> None:
     ]
 
 
+def test_wrong_parameters_and_wrong_names(things: Table) -> None:
+    query = "limit=x&fields=gone&sort=-lost&filter[price][_contains]=1&filter[name][_nope]=1"
+    assert places(things, query) == ["filter[name][_nope]", "limit", "gone", "lost"]
+    assert places(things, "alias[1a]=name&fields=a") == ["alias"]
+
+
 def test_wrong_operands(things: Table) -> None:
     answer = things.ask("filter[price][_gt]=x&filter[id][_in]=1,y&filter[price][_lt]=" + "9" * 1001)
     assert answer.codes == ["INVALID_QUERY", "VALUE_OUT_OF_RANGE", "INVALID_QUERY"]
