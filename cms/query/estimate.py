@@ -29,7 +29,9 @@ def estimate_of(plan: Sequence[Mapping[str, Node]]) -> Estimate:
 
 def _nested(node: Node, loops: float, share: float) -> float:
     """Return the rows of lists below a node that runs so many times, and of whose rows a share is asked for."""
-    rows, total, outer = _rows(node) * share, 0.0, 1.0
+    rows = _rows(node) * share
+    total = 0.0
+    outer = 1.0
     for child in node.get("Plans", ()):
         match child.get("Parent Relationship"):
             case "SubPlan":

@@ -74,6 +74,8 @@ class Transaction:
 
     def read(self, text: str, values: Sequence[object], *, portions: Portions | None) -> list[Row]:
         """Run a reading statement and return its rows, taken in portions where they may be too many."""
+        if portions is None:
+            return self.execute(text, values)
         with border():
             self._limit_time()
             return self.connection.wire.read(text, values, prepare=self.prepare, portions=portions)
@@ -101,6 +103,8 @@ class Database:
 
     def fetch(self, text: str, values: Sequence[object] = (), *, portions: Portions | None = None) -> list[Row]:
         """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
+        if portions is None:
+            return self._fetch(self._open()[0], text, values)
         return self._fetch(self._open()[0], text, values, portions)
 
     def fetch_anew(self, text: str, values: Sequence[object], *, portions: Portions | None = None) -> list[Row]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,7 +134,8 @@ class Wire:
         try:
             return self._gathered(results, portions)
         except Refused:
-            pgconn.get_cancel().cancel()
+            with suppress(psycopg.Error):  # where nobody takes it, the rest is taken and thrown away
+                pgconn.get_cancel().cancel()
             raise
         finally:
             for _ in results:  # libpq wants them taken to their end

@@ -22,18 +22,18 @@ LIMIT = 100_000
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Any, template: str) -> Iterator[Stage]:
     """An application whose answers hold a hundred thousand bytes at most."""
-    with staged(replace(settings, max_answer_size=LIMIT), make_database, template) as found:
-        make_relations(found.admin)
-        yield found
+    with staged(replace(settings, max_answer_size=LIMIT), make_database, template) as application:
+        make_relations(application.admin)
+        yield application
 
 
 @pytest.fixture(scope="module")
 def notes(admin: Client) -> Table:
     """Ten notes of which each holds nine thousand bytes of text, and as many of JSON."""
-    found = table(admin, field("title", "string"), field("text", "text"), field("any", "json"))
+    notes = table(admin, field("title", "string"), field("text", "text"), field("any", "json"))
     for _ in range(10):
-        found.add({"title": "old", "text": "x" * 9_000, "any": ["y" * 8_998]})
-    return found
+        notes.add({"title": "old", "text": "x" * 9_000, "any": ["y" * 8_998]})
+    return notes
 
 
 def is_too_large(answer: Answer) -> bool:

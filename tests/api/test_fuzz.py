@@ -63,10 +63,16 @@ def statements(stage: Stage) -> Iterator[list[str]]:
     """The text of every statement that reaches the database, definitions excepted."""
     seen: list[str] = []
     fetch, execute = Database._fetch, Transaction.execute
+    read = Transaction.read  # in portions; others come by `execute`
 
-    def fetching(self: Database, pool: Any, text: str, values: Sequence[object]) -> Any:
+    def fetching(self: Database, pool: Any, text: str, values: Sequence[object], *portions: Any) -> Any:
         seen.append(text)
-        return fetch(self, pool, text, values)
+        return fetch(self, pool, text, values, *portions)
+
+    def reading(self: Transaction, text: str, values: Sequence[object], *, portions: Any) -> Any:
+        if portions:
+            seen.append(text)
+        return read(self, text, values, portions=portions)
 
     def executing(self: Transaction, text: str, values: Sequence[object] = (), **options: Any) -> Any:
         seen.append(text)
@@ -75,6 +81,7 @@ def statements(stage: Stage) -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Database, "_fetch", fetching)
         patch.setattr(Transaction, "execute", executing)
+        patch.setattr(Transaction, "read", reading)
         yield seen
 
 

@@ -45,12 +45,12 @@ MULTIPLYING = "author.articles.author.articles.author.articles.author.articles"
 @pytest.fixture(scope="module", params=["with statistics", "without statistics"])
 def stage(request: pytest.FixtureRequest, settings: Config, make_database: Any, template: str) -> Iterator[Stage]:
     """A site of twenty authors with a hundred articles each, which PostgreSQL has looked at or not."""
-    with staged(settings, make_database, template) as found:
-        make_site(found.admin)
-        found.execute(ROWS)
+    with staged(settings, make_database, template) as site:
+        make_site(site.admin)
+        site.execute(ROWS)
         if request.param == "with statistics":
-            found.execute("ANALYZE")
-        yield found
+            site.execute("ANALYZE")
+        yield site
 
 
 def make_site(admin: Client) -> None:
@@ -165,8 +165,8 @@ def test_the_setting_is_met_and_not_passed(make_client: Any, stage: Stage, limit
 
 def bounded(make_client: Any, stage: Stage, **settings: object) -> Client:
     """Return an administrator's client of another process, with other settings."""
-    found: Client = make_client(database_url=stage.dsn, **settings).bearing(stage.admin._token)
-    return found
+    client: Client = make_client(database_url=stage.dsn, **settings).bearing(stage.admin._token)
+    return client
 
 
 def test_a_small_site_that_postgres_has_never_looked_at_is_read_in_depth(api: Client) -> None:

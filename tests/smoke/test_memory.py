@@ -43,17 +43,19 @@ class Site:
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     with new_folder() as folder, serving(folder) as service:
-        told = PASSWORD.search(service.said())
-        assert told
+        password = PASSWORD.search(service.said())
+        assert password
         url = f"http://127.0.0.1:{service.port}"
-        login = requests.post(f"{url}/auth/login", json={"email": told[1], "password": told[2]}, timeout=60).json()
+        login = requests.post(
+            f"{url}/auth/login", json={"email": password[1], "password": password[2]}, timeout=60
+        ).json()
         children = psutil.Process(service.process.pid).children(recursive=True)
         servers = [child for child in children if "cms.server" in child.cmdline()]
-        found = Site(url, {"Authorization": f"Bearer {login['data']['access_token']}"}, max(servers, key=_memory))
+        site = Site(url, {"Authorization": f"Bearer {login['data']['access_token']}"}, max(servers, key=_memory))
         fields = [{"field": "text", "type": "text"}]
-        assert found.send("POST", "/collections", {"collection": "notes", "schema": {}, "fields": fields}).ok
-        assert found.send("POST", "/items/notes?fields=id", {"text": "x" * 900_000}).ok
-        yield found
+        assert site.send("POST", "/collections", {"collection": "notes", "schema": {}, "fields": fields}).ok
+        assert site.send("POST", "/items/notes?fields=id", {"text": "x" * 900_000}).ok
+        yield site
 
 
 def _memory(process: psutil.Process) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 from cms.query.estimate import Estimate, estimate_of
 
 
-def node(kind: str, rows: float, *below: dict[str, Any], **said: str) -> dict[str, Any]:
-    told = {key.replace("_", " "): value for key, value in said.items()}
-    return {"Node Type": kind, "Plan Rows": rows, "Plans": list(below), **told}
+def node(kind: str, rows: float, *below: dict[str, Any], **details: str) -> dict[str, Any]:
+    described = {key.replace("_", " "): value for key, value in details.items()}
+    return {"Node Type": kind, "Plan Rows": rows, "Plans": list(below), **described}
 
 
 def listed(rows: float, *below: dict[str, Any], name: str = "SubPlan 1") -> dict[str, Any]:
