@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cms.auth import factors
-from cms.auth.login import Account, account_of, check_factor, confirm
+from cms.auth.login import Account, account_of, confirm, count_failure
 from cms.auth.person import note
 from cms.auth.sessions import invalid_credentials
-from cms.errors import invalid_payload
+from cms.errors import Refused, invalid_payload
 from cms.store.database import Transaction
 from cms.store.once import Once
 from cms.store.statements import statement
@@ -45,24 +45,36 @@ def enable(store: Store, identity: Identity, *, secret: str, code: str, once: On
 
 
 def disable(store: Store, identity: Identity, *, code: str, once: Once | None = None) -> None:
-    """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP."""
-    if store.kept(identity, once):
-        return  # the code is worth nothing any more
-    account = account_of(store, store.checking(identity, _user))
-    _require_factor(account)
-    check_factor(store, account, code, caller=identity.caller)
+    """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP.
+
+    The code is used up in the transaction that takes the factor away: a call that waits for another one with its
+    Idempotency-Key finds that one's answer, and no code that is worth nothing any more. A wrong one is counted after
+    it, so that it counts although the transaction leaves nothing.
+    """
+    user = store.checking(identity, _user)
 
     def work(transaction: Transaction, scene: Scene) -> None:
-        factors.disable(transaction, account.id)
-        note(transaction, "update", user=account.id, caller=identity.caller)
+        account = account_of(transaction.execute, user)
+        if account.tfa_secret is None:
+            raise _no_factor()
+        if not factors.use(transaction.execute, user, secret=account.tfa_secret, code=code):
+            raise factors.invalid_otp()
+        factors.disable(transaction, user)
+        note(transaction, "update", user=user, caller=identity.caller)
 
-    store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)), once=once)
+    try:
+        store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)), once=once)
+    except Refused as refused:
+        if refused.problems[0].code == "INVALID_OTP":
+            count_failure(store, user, identity.caller)
+        raise
 
 
 def recovery_codes(store: Store, identity: Identity, *, password: str) -> list[str]:
     """Return new recovery codes, once the password was said again."""
     account = _confirmed(store, identity, password)
-    _require_factor(account)
+    if account.tfa_secret is None:
+        raise _no_factor()
 
     def work(transaction: Transaction, scene: Scene) -> list[str]:
         note(transaction, "update", user=account.id, caller=identity.caller)
@@ -72,14 +84,13 @@ def recovery_codes(store: Store, identity: Identity, *, password: str) -> list[s
 
 
 def _confirmed(store: Store, identity: Identity, password: str) -> Account:
-    account = account_of(store, store.checking(identity, _user))
+    account = account_of(store.database.fetch_primary, store.checking(identity, _user))
     confirm(store, account, password, caller=identity.caller)
     return account
 
 
-def _require_factor(account: Account) -> None:
-    if account.tfa_secret is None:
-        raise invalid_payload("There is no second factor")
+def _no_factor() -> Refused:
+    return invalid_payload("There is no second factor")
 
 
 def _user(scene: Scene) -> str:

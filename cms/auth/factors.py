@@ -15,7 +15,7 @@ from cms.errors import Problem, Refused, invalid_payload
 from cms.passwords import digest
 from cms.store.database import Transaction
 from cms.store.statements import statement
-from cms.store.store import Store
+from cms.store.store import Fetch
 
 RECOVERY_CODES = 10
 
@@ -43,13 +43,16 @@ def step_of(secret: str, code: str) -> int | None:
     return next((step for step in steps if hmac.compare_digest(totp.generate_otp(step), code)), None)
 
 
-def use(store: Store, user: str, *, secret: str, code: str) -> bool:
-    """Use up a code or a recovery code; False when it is wrong or was used before."""
+def use(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
+    """Use up a code or a recovery code; False when it is wrong or was used before.
+
+    `execute` runs a statement at once, or in a transaction, whose end then decides whether the code is used.
+    """
     bare = code.replace(" ", "")
     step = step_of(secret, bare)
     if step is not None:
-        return bool(store.database.fetch_primary(statement("use_step"), (user, step, secret)))
-    return bool(store.database.fetch_primary(statement("use_recovery_code"), (user, digest(_plain(code)))))
+        return bool(execute(statement("use_step"), (user, step, secret)))
+    return bool(execute(statement("use_recovery_code"), (user, digest(_plain(code)))))
 
 
 def enable(transaction: Transaction, user: str, *, secret: str, code: str) -> None:

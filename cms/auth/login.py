@@ -13,7 +13,7 @@ from cms.errors import Problem, Refused
 from cms.store.database import Row, Transaction
 from cms.store.recording import recorder
 from cms.store.statements import statement
-from cms.store.store import Caller, Store
+from cms.store.store import Caller, Fetch, Store
 
 log = logging.getLogger("cms.auth")
 
@@ -62,9 +62,9 @@ def login(store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode,
     return in_transaction(store, work)
 
 
-def account_of(store: Store, user: str) -> Account:
+def account_of(fetch: Fetch, user: str) -> Account:
     """Return the account of a user who is logged in."""
-    found = _account(store.database.fetch_primary(statement("find_account_of"), (user,)))
+    found = _account(fetch(statement("find_account_of"), (user,)))
     if found is None:
         raise invalid_credentials()
     return found
@@ -82,9 +82,9 @@ def check_factor(store: Store, account: Account, otp: str | None, *, caller: Cal
     """
     if account.tfa_secret is None:
         return
-    if otp is None or not factors.use(store, account.id, secret=account.tfa_secret, code=otp):
+    if otp is None or not factors.use(store.database.fetch_primary, account.id, secret=account.tfa_secret, code=otp):
         if otp is not None:
-            _failed(store, account.id, caller)
+            count_failure(store, account.id, caller)
         raise factors.invalid_otp()
 
 
@@ -97,11 +97,11 @@ def _check_password(store: Store, account: Account | None, password: str, caller
     right = passwords.matches(account.password if account else None, password)
     user = account.id if account and not account.waiting else None
     if not right or user is None:
-        _failed(store, user or str(uuid.uuid4()), caller)
+        count_failure(store, user or str(uuid.uuid4()), caller)
         raise invalid_credentials()
 
 
-def _failed(store: Store, user: str, caller: Caller) -> None:
+def count_failure(store: Store, user: str, caller: Caller) -> None:
     """Count a failed login, and suspend the user when there were too many; for nobody nothing is counted.
 
     The history tells the suspension as nobody's, with where it came from. The lock keeps the last two administrators

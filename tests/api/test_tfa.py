@@ -156,6 +156,19 @@ def test_the_factor_goes_with_a_code_of_it_and_takes_its_recovery_codes_along(st
     assert user.post(f"{TFA}/disable", {"otp": code()}).codes == ["INVALID_PAYLOAD"]
 
 
+def test_disabled_many_times_at_once_with_one_key_it_is_done_once(stage: Stage) -> None:
+    for _ in range(3):
+        email = person(stage, tfa_secret=SECRET)
+        user, now = logged_in(stage, email, otp=code(steps=-1)), code()
+        with ThreadPoolExecutor(8) as threads:
+            calls = [
+                threads.submit(user.send, "POST", f"{TFA}/disable", {"otp": now}, **{"Idempotency-Key": email})
+                for _ in range(8)
+            ]
+        assert [outcome(call.result()) for call in calls] == [(204, [])] * 8
+        assert of_user(stage, email, "failed_logins") == 0
+
+
 def test_the_secret_is_shown_to_nobody(stage: Stage) -> None:
     email = person(stage, tfa_secret=SECRET)
     found = stage.admin.get(f'/users?filter={{"email":{{"_eq":"{email}"}}}}').data
