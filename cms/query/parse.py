@@ -88,9 +88,16 @@ def parse(params: Params, page: Page, *, below: Page | None = None) -> Said:
     `below` is the page of the levels below, when it is another. Unknown parameters are ignored; a wrong value of a
     known one raises `Refused` INVALID_QUERY.
     """
+    try:
+        return _parse(params, page, below or page)
+    except RecursionError:
+        raise invalid_query("It is nested too deeply", parameter="deep") from None
+
+
+def _parse(params: Params, page: Page, below: Page) -> Said:
     literals = Literals()
     try:
-        query = _Parser(literals, page, below or page).query(params, paths_of(params), group_of(params, "deep"))
+        query = _Parser(literals, page, below).query(params, paths_of(params), group_of(params, "deep"))
     except TooMuch:
         raise
     except Refused as refused:

@@ -115,6 +115,7 @@ def nested(depth: int) -> str:
         "&".join(f"a{n}=1" for n in range(5_001)),
         "sort=" + "t." * 3000 + "t",
         "deep=" + '{"t":' * 3000 + "1" + "}" * 3000,
+        "deep=" + '{"t":' * 400 + "{}" + "}" * 400,
         "filter=%00",
         "filter[t]=%00",
         "filter[%00]=1",
