@@ -15,7 +15,7 @@ from cms.config import Config, ConfigError
 from cms.errors import Refused
 from cms.jobs.upkeep import look
 from cms.schema.unmet import unmet
-from cms.store.database import direct_transaction
+from cms.store.database import direct_transaction, streams_of
 from cms.store.diagnosis import Server, examine
 from cms.store.migrate import OLDEST_SERVER, MigrationError, pending
 from cms.store.snapshot import load_within
@@ -183,8 +183,10 @@ def _extension(name: str, server: Server) -> Finding:
 
 def _connections(server: Server, config: Config) -> Finding:
     pools = 1 if config.database_read_url else 2  # reads and writes have a pool each
+    streams = 0 if config.database_read_url else streams_of(config.database_pool_size)
+    web = config.web_concurrency * (config.database_pool_size * pools + streams)
     worker = (config.worker_concurrency + 1) * pools + QUEUE_CONNECTIONS
-    wanted = config.web_concurrency * config.database_pool_size * pools + worker + SPARE_CONNECTIONS
+    wanted = web + worker + SPARE_CONNECTIONS
     text = f"connections: up to {wanted} of {server.connections}"
     if wanted <= server.connections:
         return Finding(OK, text)

@@ -86,6 +86,24 @@ class Transaction:
             self.connection.wire.run(statement("limit_time"), (timeout,), prepare=self.prepare)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    """Connections for short reads, for writes, and for streams."""
+
+    read: ConnectionPool[Connection]
+    write: ConnectionPool[Connection]
+    stream: ConnectionPool[Connection]
+
+    @property
+    def all(self) -> tuple[ConnectionPool[Connection], ...]:
+        return self.read, self.write, self.stream
+
+
+def streams_of(size: int) -> int:
+    """Return how many streams a process with pools of this size may have open at a time."""
+    return (size + 1) // 2
+
+
 class Database:
     """The pools of one process; nothing connects before the first use, which is after the fork."""
 
@@ -99,40 +117,55 @@ class Database:
         self._prepare = config.database_prepare
         self._lock = threading.Lock()
         self._epoch = Epoch()
-        self._pools: tuple[ConnectionPool[Connection], ConnectionPool[Connection]] | None = None
+        self._pools: _Pools | None = None
+        self._streams = threading.BoundedSemaphore(streams_of(self._size))
 
     def fetch(self, text: str, values: Sequence[object] = (), *, portions: Portions | None = None) -> list[Row]:
         """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
         if portions is None:
-            return self._fetch(self._open()[0], text, values)
-        return self._fetch(self._open()[0], text, values, portions)
+            return self._fetch(self._open().read, text, values)
+        return self._fetch(self._open().read, text, values, portions)
 
     def fetch_anew(self, text: str, values: Sequence[object], *, portions: Portions | None = None) -> list[Row]:
         """Run one reading statement with a plan for these very values, which one for all of them would not do."""
-        with border(), _borrowed(self._open()[0]) as connection:
+        with border(), _borrowed(self._open().read) as connection:
             return connection.wire.read(text, values, prepare=False, portions=portions)
 
     def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
         """Run one statement where writes go, and so after all of them."""
-        return self._fetch(self._open()[1], text, values)
+        return self._fetch(self._open().write, text, values)
 
     def run_primary(self, fragment: Fragment) -> list[Row]:
         """Run one statement where writes go, without a plan that is kept."""
         text, values = fragment.numbered()
-        with border(), _borrowed(self._open()[1]) as connection:
+        with border(), _borrowed(self._open().write) as connection:
             return connection.wire.run(text, values, prepare=False)
 
     def stream(self, text: str, values: Sequence[object], *, rows: int) -> Iterator[list[Row]]:
-        """Run one reading statement and yield its rows in batches, never holding more than one of them."""
+        """Run one reading statement and yield its rows in batches, never holding more than one of them.
+
+        Streams last as long as those who read them take, and so have connections of their own. Raises `Refused`
+        SERVICE_UNAVAILABLE, without waiting, when all of them are in use.
+        """
         with (
             border(),
-            _borrowed(self._open()[0]) as connection,
+            self._a_stream(),
+            _borrowed(self._open().stream) as connection,
             connection.transaction(),
             psycopg.RawServerCursor(connection, "stream") as cursor,
         ):
             cursor.execute(text, values, binary=True)
             while batch := cursor.fetchmany(rows):
                 yield batch
+
+    @contextmanager
+    def _a_stream(self) -> Iterator[None]:
+        if not self._streams.acquire(blocking=False):
+            raise unavailable("database", "It has no connection left for another export; try again when one has ended")
+        try:
+            yield
+        finally:
+            self._streams.release()
 
     def _fetch(
         self,
@@ -152,7 +185,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Commit what is done inside, or nothing of it when it raises; then do what it left for afterwards."""
-        with border(), _borrowed(self._open()[1]) as connection, connection.transaction():
+        with border(), _borrowed(self._open().write) as connection, connection.transaction():
             found = Transaction(connection, self._prepare)
             yield found
         for step in found.afterwards:
@@ -182,22 +215,26 @@ class Database:
         """Close the connections; a later use opens them again."""
         with self._lock:
             pools, self._pools = self._pools, None
-        for pool in pools or ():
+        for pool in pools.all if pools else ():
             pool.close()
 
-    def _open(self) -> tuple[ConnectionPool[Connection], ConnectionPool[Connection]]:
+    def _open(self) -> _Pools:
         if self._pools is None:
             with self._lock:
                 if self._pools is None:
-                    self._pools = self._pool(self._read_dsn, read_only=True), self._pool(self._write_dsn)
+                    self._pools = _Pools(
+                        read=self._pool(self._read_dsn, size=self._size, read_only=True),
+                        write=self._pool(self._write_dsn, size=self._size),
+                        stream=self._pool(self._read_dsn, size=streams_of(self._size), read_only=True),
+                    )
         return self._pools
 
-    def _pool(self, dsn: str, *, read_only: bool = False) -> ConnectionPool[Connection]:
+    def _pool(self, dsn: str, *, size: int, read_only: bool = False) -> ConnectionPool[Connection]:
         return ConnectionPool(
             dsn,
             connection_class=Connection,
             min_size=0,
-            max_size=self._size,
+            max_size=size,
             timeout=_BORROW_SECONDS,
             kwargs={
                 "autocommit": True,

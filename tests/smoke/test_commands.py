@@ -240,7 +240,7 @@ def test_a_sound_installation_is_told_so(ready: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "told"),
     [
-        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2019 of "),
+        ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2519 of "),
     ],
 )
 def test_what_could_go_wrong_is_a_warning(setting: str, value: str, told: str, ready: Path) -> None:
