@@ -87,11 +87,14 @@ class Config:
     max_nested_rows: int
     max_answer_size: int
     db_statement_timeout: timedelta
+    request_timeout: timedelta
     send_timeout: timedelta
     log_level: str
     log_style: str
     web_concurrency: int
     web_threads: int
+    web_timeout: timedelta
+    web_worker: str
     worker_concurrency: int
     email_transport: str
     email_from: str

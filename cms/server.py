@@ -15,7 +15,9 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
 from cms.config import Config, ConfigError, load
-from cms.webworker import follow_arbiter
+from cms.web.starting import follow_arbiter
+
+WORKERS = {"event": "cms.web.worker.EventWorker", "gthread": "cms.web.threaded.ThreadedWorker"}
 
 READY = "ready"
 FAULT = "fault "
@@ -28,7 +30,7 @@ def settings(config: Config) -> dict[str, object]:
         "bind": [f"{host}:{config.port}"],
         "workers": config.web_concurrency,
         "threads": config.web_threads,
-        "worker_class": "cms.webworker.Worker",
+        "worker_class": WORKERS[config.web_worker],
         "post_fork": follow_arbiter,
         "keepalive": 5,
         "graceful_timeout": 8,  # containers are killed 10 seconds after they were asked to stop

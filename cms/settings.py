@@ -361,7 +361,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("MAX_NESTED_ROWS", _whole(1, 2**31 - 1), "rows that a read may nest in its lists of lists", "1000000"),
     Setting("MAX_ANSWER_SIZE", SIZE, "the largest answer that is neither an export nor a file", "64mb"),
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
-    Setting("SEND_TIMEOUT", SEND_TIME, "how long a client may take for 256 KB of its answer", "30s"),
+    Setting("REQUEST_TIMEOUT", SEND_TIME, "how long a head, and a body up to 256 KB, may take to arrive", "10s"),
+    Setting("SEND_TIMEOUT", SEND_TIME, "how long a client may take for 256 KB of an answer or a longer body", "30s"),
     Setting(
         "LOG_LEVEL",
         _choice("fatal", "error", "warn", "info", "debug", "trace"),
@@ -375,7 +376,9 @@ SETTINGS: tuple[Setting, ...] = (
         "worker processes",
         unset=f"the number of cores, 2 to {MOST_WORKERS_UNASKED}",
     ),
-    Setting("WEB_THREADS", _whole(1, 256), "threads of one worker", "4"),
+    Setting("WEB_THREADS", _whole(1, 256), "requests that one worker works on at a time", "4"),
+    Setting("WEB_TIMEOUT", SEND_TIME, "how long a worker may work on one request before it is replaced", "15m"),
+    Setting("WEB_WORKER", _choice("event", "gthread"), "how a worker waits for clients (see deployment)", "event"),
     Setting("WORKER_CONCURRENCY", _whole(1, 100), "background jobs that one worker runs at a time", "4"),
     Setting(
         "EMAIL_TRANSPORT",

@@ -74,7 +74,11 @@ def body_of(environ: Mapping[str, Any]) -> Body:
 
 def closing(environ: Mapping[str, Any], body: Body, start_response: StartResponse) -> StartResponse:
     """Return a `start_response` that has the connection closed where the body was left unread."""
-    if body.has_ended or not (environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING")):
+    if (
+        body.has_ended
+        or "cms.ends_unread" in environ
+        or not (environ.get("CONTENT_LENGTH") or environ.get("HTTP_TRANSFER_ENCODING"))
+    ):
         return start_response
 
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:

@@ -8,8 +8,8 @@ from pathlib import Path
 import cms
 
 ROOT = Path(cms.__file__).parent
-LAYERS = ("base", "schema", "query", "access", "store", "files", "jobs", "mail", "auth", "http", "top")
-TOP = {"app", "__main__", "cli", "server", "tasks", "webworker"}
+LAYERS = ("base", "web", "schema", "query", "access", "store", "files", "jobs", "mail", "auth", "http", "top")
+TOP = {"app", "__main__", "cli", "server", "tasks"}
 
 
 def imports(path: Path) -> set[str]:
@@ -47,6 +47,8 @@ def test_only_the_store_knows_psycopg_and_only_http_knows_falcon() -> None:
         "psycopg_pool": {"store"},
         "procrastinate": {"jobs"},
         "falcon": {"http", "top"},
+        "httptools": {"web"},
+        "uvloop": {"web"},
     }
     wrong = [
         f"{module} imports {name}"

@@ -40,6 +40,13 @@ class Service:
             assert time.monotonic() < deadline, f"it never said {words!r}:\n{self.said()}"
             time.sleep(0.05)
 
+    def await_words_after(self, before: str, words: str) -> None:
+        """Wait until it has said these words since it had said what is `before`."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while words not in self.said().removeprefix(before):
+            assert time.monotonic() < deadline, f"it never said {words!r} again:\n{self.said()}"
+            time.sleep(0.05)
+
     def signal_group(self, number: signal.Signals) -> None:
         os.killpg(self.process.pid, number)
 

@@ -1,0 +1,290 @@
+"""One connection: its requests one after another to threads, their answers out, and the deadlines of its client.
+
+The event loop runs everything here but what says "by a thread". A short answer goes from its thread straight to the
+socket: waking the loop for it would cost as much as writing it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, cast
+
+from cms.web import answers
+from cms.web.exchange import ClientGone, Exchange
+from cms.web.intake import Intake
+from cms.web.limits import DRAIN_SECONDS, LINGER_SECONDS, MAX_LINGERING_BYTES, MAX_UNSENT, PACE_BYTES
+
+if TYPE_CHECKING:
+    from cms.web.server import Server
+
+log = logging.getLogger("cms")
+
+
+class Connection(asyncio.Protocol):
+    """The protocol object of one client's connection."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.is_lost = False
+        self.is_closing = False
+        self.is_too_slow = False
+        self._pending: deque[Exchange] = deque()
+        self._answered: Exchange | None = None  # the last one that a thread was given
+        self._busy = False
+        self._half_closed = False
+        self._discarded = 0
+        self._unwritten = 0  # pieces that threads have handed to the loop
+        self._direct = False
+        self._is_full = False
+        self._room = threading.Event()  # for the next piece of a stream
+        self._since = time.monotonic()  # when the last answer ended, or the end of the connection began
+        self._handed = 0  # bytes that the transport was given
+        self._paced_since = 0.0
+        self._paced_bytes = 0
+
+    # The connection's own events
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._socket = self.server.socket_of(self.transport)
+        self._intake = Intake(self)
+        self.transport.set_write_buffer_limits(high=MAX_UNSENT)
+        self.server.connections.add(self)
+        if len(self.server.connections) > self.server.limits.max_connections:
+            self.refuse(answers.OVERLOADED)
+
+    def connection_lost(self, fault: Exception | None) -> None:
+        self.server.connections.discard(self)
+        self.is_lost = True
+        self._room.set()
+        self._intake.close()
+        for exchange in self._pending:
+            if exchange.body:
+                exchange.body.fail("the client is gone")
+        if not self._busy:
+            self._release()
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_closing:
+            self._discard(len(data))
+        else:
+            self._intake.feed(data)
+
+    def eof_received(self) -> bool:
+        """Keep a half-closed connection for the answers that are still to come."""
+        self._half_closed = True
+        self._intake.end()
+        return self._busy or bool(self._pending)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._room.set()
+        self._advance()
+
+    # Requests
+
+    @property
+    def queued(self) -> int:
+        """How many requests are here and not answered."""
+        return len(self._pending) + self._busy
+
+    def enqueue(self, exchange: Exchange) -> None:
+        """Take a request that is ready for a thread."""
+        self._pending.append(exchange)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Hand the next request to a thread, or end the connection when there is none and it ends."""
+        if self.is_lost:
+            if not self._busy:
+                self._release()
+        elif self._busy or self._is_full:
+            return
+        elif self._pending:
+            self._busy = True
+            self._direct = self._socket is not None and not self._is_writing()
+            exchange = self._answered = self._pending.popleft()
+            exchange.arrived = time.monotonic()
+            self.server.threads.submit(exchange.run)
+        elif self.is_closing or self._half_closed:
+            self._end()
+        self._intake.go_on()
+
+    def _is_writing(self) -> bool:
+        """Tell whether the loop still writes an earlier answer."""
+        return self._unwritten > 0 or self.transport.get_write_buffer_size() > 0
+
+    def finished(self, *, keep_alive: bool) -> None:
+        """Go on after an answer; by a thread."""
+        self._since = time.monotonic()
+        if not keep_alive:
+            self.server.loop.call_soon_threadsafe(self._end_after_answer)
+            return
+        self._busy = False
+        if self._pending or self.is_ending or self.is_lost:
+            self.server.loop.call_soon_threadsafe(self._advance)
+
+    def _end_after_answer(self) -> None:
+        self._busy = False
+        self._pending.clear()
+        if self.is_lost:
+            self._release()
+        else:
+            self._end()
+
+    # Answers
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or have the loop send what the socket does not take at once; by a thread."""
+        rest = self._send(data) if self._direct else data
+        if rest:
+            self._hand_over(rest)
+
+    def write_piece(self, data: bytes) -> None:
+        """Send a piece of a stream, and wait until there is room for the next; by a thread. Raises `ClientGone`."""
+        rest = self._send(data) if self._direct else data
+        if rest:
+            self._room.clear()
+            self._hand_over(rest)
+            with self.server.threads.waiting():
+                self._room.wait()
+        elif self.server.threads.queued:
+            self.server.threads.give_way()
+        if self.is_lost:
+            raise ClientGone
+
+    def abort(self) -> None:
+        """End the connection so that the client sees that its answer is not whole; by a thread."""
+        self.server.loop.call_soon_threadsafe(self.transport.abort)
+
+    def _send(self, data: bytes) -> bytes:
+        """Return what the socket does not take at once."""
+        assert self._socket is not None
+        try:
+            return data[self._socket.send(data) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            raise ClientGone from None
+
+    def _hand_over(self, data: bytes) -> None:
+        """Let the loop write: from now on everything of this answer goes that way, in its order."""
+        self._direct = False
+        self._unwritten += 1
+        self.server.loop.call_soon_threadsafe(self._write, data)
+
+    def _write(self, data: bytes) -> None:
+        self._unwritten -= 1
+        if not self.is_lost:
+            self._handed += len(data)
+            self.transport.write(data)
+        if self.is_lost or not self._is_full:
+            self._room.set()
+
+    # Bodies
+
+    def resume_reading(self) -> None:
+        """Let more of a body come in; by a thread."""
+        self.server.loop.call_soon_threadsafe(self._resume_reading)
+
+    def _resume_reading(self) -> None:
+        if not self.is_lost:
+            self.transport.resume_reading()
+
+    def ask_for_body(self) -> None:
+        """Tell a client that has announced a body to send it; by a thread."""
+        self.server.loop.call_soon_threadsafe(self.transport.write, answers.CONTINUE)
+
+    # Ends
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether no request after this one is answered."""
+        return self.is_closing or self._half_closed or self.server.draining
+
+    def refuse(self, answer: bytes) -> None:
+        """Answer in place of the application and end; where other answers are under way, only end after them."""
+        if answer is answers.MALFORMED:
+            log.info("%s sent what is no request", self._intake.client or "A client")
+        if not self.queued:
+            self.transport.write(answer)
+            self._end()
+        else:
+            self.end_after_answers()
+
+    def end_after_answers(self) -> None:
+        """Read no more requests; those that are here are answered."""
+        self.is_closing = True
+
+    def _end(self) -> None:
+        """Close after the client has had time to read: bytes that nobody reads would reset the connection."""
+        self.is_closing = True
+        self._since = time.monotonic()
+        self.transport.resume_reading()
+        if self._half_closed or not self.transport.can_write_eof():
+            self.transport.close()
+        else:
+            self.transport.write_eof()
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > MAX_LINGERING_BYTES:
+            self.transport.abort()
+
+    def _release(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+    # Deadlines
+
+    def sweep(self, now: float) -> None:
+        """End what has waited too long for this client."""
+        body = self._intake.body
+        if self.transport.get_write_buffer_size() or (body and body.awaited):
+            self._check_pace(now)
+            return
+        self._paced_since = 0.0
+        if self._intake.is_due:
+            if now - self._intake.since > self.server.limits.request_seconds:
+                self._intake.drop("the client is too slow")
+                self.refuse(answers.TOO_SLOW)
+        elif not self.queued and now - self._since > self._patience():
+            if self.is_closing:
+                self.transport.abort()
+            else:
+                self.transport.close()
+
+    def _patience(self) -> float:
+        """How many seconds the next request may take to begin, or the client to end as well."""
+        if self.is_closing:
+            return LINGER_SECONDS
+        return DRAIN_SECONDS if self.server.draining else self.server.limits.idle_seconds
+
+    def _check_pace(self, now: float) -> None:
+        """End a client that neither takes nor sends `PACE_BYTES` within the time for them."""
+        body = self._intake.body
+        moved = self._handed - self.transport.get_write_buffer_size() + (body.received if body else 0)
+        if not self._paced_since:
+            self._paced_since, self._paced_bytes = now, moved
+        elif now - self._paced_since >= self.server.limits.pace_seconds:
+            if moved - self._paced_bytes < PACE_BYTES:
+                self._end_slow()
+            self._paced_since, self._paced_bytes = now, moved
+
+    def _end_slow(self) -> None:
+        body = self._intake.body
+        if body and body.awaited:
+            self.is_too_slow = True
+            body.fail("the client is too slow")
+        else:
+            log.warning("The answer to %s was cut off: its client did not take it in time", self._answered)
+            self.transport.abort()

@@ -1,0 +1,182 @@
+"""One request and its answer: the application called in a thread, and what it returns written to the connection."""
+
+from __future__ import annotations
+
+import io
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from cms.web import answers
+from cms.web.body import Body, BodyError
+from cms.web.head import Environ
+
+if TYPE_CHECKING:
+    from cms.web.connection import Connection
+
+log = logging.getLogger("cms.web")
+
+Headers = Sequence[tuple[str, str]]
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
+
+_BODILESS = ("1", "204", "304")
+
+
+class ClientGone(OSError):
+    """The connection has ended before its answer."""
+
+
+class Exchange:
+    """A request with what it needs to be answered by a thread.
+
+    `body` is what is still coming in then, None where it is read before. `arrived` is when it began to wait for one.
+    """
+
+    def __init__(self, connection: Connection, environ: Environ, *, keep_alive: bool) -> None:
+        self._connection = connection
+        self._environ = environ
+        self._keep_alive = keep_alive
+        self._is_first_version = environ["SERVER_PROTOCOL"] == "HTTP/1.0"
+        self._head: bytes | None = None
+        self._length: int | None = None
+        self.body: Body | None = None
+        self.arrived = 0.0
+
+    def __str__(self) -> str:
+        return f"{self._environ['REQUEST_METHOD']} {self._environ['PATH_INFO']}"
+
+    def buffered(self, raw: bytes) -> None:
+        """Take the whole body."""
+        self._environ["wsgi.input"] = io.BytesIO(raw)
+
+    def stream(self, body: Body) -> None:
+        """Take a body that is still coming in."""
+        self.body = body
+        self._environ["wsgi.input"] = body
+
+    def run(self) -> None:
+        """Answer the request; whatever goes wrong ends the connection and raises nothing."""
+        connection = self._connection
+        try:
+            if connection.is_lost:
+                raise ClientGone
+            if time.monotonic() - self.arrived > connection.server.limits.queue_seconds:
+                self._refuse(answers.OVERLOADED)
+            else:
+                self._answer()
+        except (ClientGone, BodyError):
+            self._keep_alive = False
+        except Exception as fault:
+            log.error("unexpected fault of the web server", exc_info=fault)
+            self._fail()
+        connection.finished(keep_alive=self._keep_alive)
+
+    def _refuse(self, answer: bytes) -> None:
+        self._keep_alive = False
+        self._connection.write(answer)
+
+    def _fail(self) -> None:
+        """Tell of a fault where nothing of an answer has been sent, else break off, so that it cannot seem whole."""
+        self._keep_alive = False
+        if self._head is None:
+            self._connection.write(answers.FAULT)
+        else:
+            self._connection.abort()
+
+    def _answer(self) -> None:
+        """Call the application and send what it returns."""
+        started: list[tuple[str, Headers]] = []
+
+        def start_response(status: str, headers: Headers, exc_info: ExcInfo | None = None) -> Callable[[bytes], None]:
+            if exc_info and self._head is not None:
+                raise exc_info[1].with_traceback(exc_info[2])
+            started[:] = [(status, headers)]
+            return _no_write
+
+        content = self._connection.server.application(self._environ, start_response)
+        try:
+            self._send(started, content)
+        finally:
+            close = getattr(content, "close", None)
+            if close:
+                close()
+
+    def _send(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
+        if self._connection.is_too_slow:
+            self._refuse(answers.TOO_SLOW)
+        elif isinstance(content, list | tuple):
+            self._send_whole(*started[0], b"".join(content))
+        else:
+            self._send_stream(started, content)
+
+    def _send_whole(self, status: str, headers: Headers, content: bytes) -> None:
+        head = self._head_of(status, headers, size=len(content))
+        bodiless = status.startswith(_BODILESS) or self._environ["REQUEST_METHOD"] == "HEAD"
+        self._head = head
+        self._connection.write(head if bodiless else head + content)
+
+    def _send_stream(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
+        """Send pieces as they come, at the pace of the client."""
+        sent = 0
+        chunked = False
+        for piece in content:
+            if self._head is None:
+                self._head = self._head_of(*started[0], size=None)
+                chunked = self._length is None and not self._is_first_version
+                self._connection.write(self._head)
+            if piece and self._environ["REQUEST_METHOD"] != "HEAD":
+                sent += len(piece)
+                self._connection.write_piece(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+        if self._head is None:
+            self._send_whole(*started[0], b"")
+        elif self._environ["REQUEST_METHOD"] != "HEAD":
+            self._end_stream(sent, chunked=chunked)
+
+    def _end_stream(self, sent: int, *, chunked: bool) -> None:
+        if self._length is not None and sent != self._length:
+            raise ValueError(f"the application announced {self._length} bytes and sent {sent}")
+        if chunked:
+            self._connection.write(b"0\r\n\r\n")
+
+    def _head_of(self, status: str, headers: Headers, *, size: int | None) -> bytes:
+        """Return the head as bytes; `size` is that of a whole body. Raises `ValueError` for line breaks."""
+        lines = [f"HTTP/1.1 {status}", f"Date: {self._connection.server.date}"]
+        for name, value in headers:
+            lower = name.lower()
+            if lower == "connection":
+                self._keep_alive = self._keep_alive and value.lower() != "close"
+                continue
+            if lower == "content-length":
+                self._length = int(value)
+            lines.append(f"{name}: {value}")
+        self._settle_connection()
+        lines.extend(self._framing(status, size))
+        text = "\r\n".join(lines)
+        if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:
+            raise ValueError("a header of the answer holds a line break")
+        return f"{text}\r\n\r\n".encode("latin-1")
+
+    def _settle_connection(self) -> None:
+        """Decide whether the connection goes on: not where the service stops, nor with an unread body."""
+        if self._connection.is_ending or (self.body and not self.body.is_read):
+            self._keep_alive = False
+
+    def _framing(self, status: str, size: int | None) -> list[str]:
+        lines = []
+        has_body = not status.startswith(_BODILESS) and self._environ["REQUEST_METHOD"] != "HEAD"
+        if self._length is None and has_body:
+            if size is not None:
+                lines.append(f"Content-Length: {size}")
+            elif self._is_first_version:
+                self._keep_alive = False
+            else:
+                lines.append("Transfer-Encoding: chunked")
+        lines.append("Connection: keep-alive" if self._keep_alive else "Connection: close")
+        return lines
+
+
+def _no_write(piece: bytes) -> None:
+    """Stand in for `write` of PEP 3333, which is there for applications older than iterables."""
+    raise RuntimeError("an application returns its answer; it does not write it")

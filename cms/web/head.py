@@ -1,0 +1,94 @@
+"""The head of a request, and the environment of PEP 3333 that it becomes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from urllib.parse import unquote_to_bytes
+
+import httptools
+
+Environ = dict[str, object]
+
+_VERSIONS = frozenset({"1.0", "1.1"})
+_WITHOUT_PREFIX = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
+
+
+class Head:
+    """What the parser tells of one request, until its head is whole.
+
+    `size` counts the bytes of names and values that it has told, `received` those that came after the first piece.
+    """
+
+    __slots__ = ("environ", "received", "size", "target")
+
+    def __init__(self, environ: Environ) -> None:
+        self.environ = environ
+        self.target = b""
+        self.size = 0
+        self.received = 0
+
+    def add_target(self, piece: bytes) -> None:
+        """Take a piece of the request target."""
+        self.target += piece
+        self.size += len(piece)
+
+    def add_header(self, name: bytes, value: bytes) -> None:
+        """Take a header. Repeated ones are joined; names with "_" would pass for others and are left out."""
+        self.size += len(name) + len(value)
+        key = _key(name)
+        if key is None:
+            return
+        text = value.decode("latin-1")
+        before = self.environ.get(key)
+        if before is None:
+            self.environ[key] = text
+        else:
+            separator = "; " if key == "HTTP_COOKIE" else ","
+            self.environ[key] = f"{before}{separator}{text}"
+
+    def complete(self, method: str, version: str) -> None:
+        """Add what the request line says; raises `ValueError` for another protocol or another application's path."""
+        if version not in _VERSIONS:
+            raise ValueError(f"HTTP/{version} is not served")
+        environ = self.environ
+        path, query = _path_and_query(self.target)
+        environ["REQUEST_METHOD"] = method
+        environ["SERVER_PROTOCOL"] = f"HTTP/{version}"
+        environ["RAW_URI"] = self.target.decode("latin-1")
+        environ["QUERY_STRING"] = query.decode("latin-1")
+        environ["PATH_INFO"] = _below(str(environ["SCRIPT_NAME"]), _decoded(path))
+
+    @property
+    def content_length(self) -> int | None:
+        """The announced size of the body in bytes, None where it comes in chunks; 0 where there is none."""
+        if "HTTP_TRANSFER_ENCODING" in self.environ:
+            return None
+        return int(str(self.environ.get("CONTENT_LENGTH") or 0))
+
+
+@lru_cache(maxsize=1024)
+def _key(name: bytes) -> str | None:
+    if b"_" in name:
+        return None
+    key = name.decode("latin-1").upper().replace("-", "_")
+    return key if key in _WITHOUT_PREFIX else f"HTTP_{key}"
+
+
+def _path_and_query(target: bytes) -> tuple[bytes, bytes]:
+    """Split a target of any form: a path, an absolute address (to proxies), or `*` (of OPTIONS)."""
+    if not target.startswith(b"/") and target != b"*":
+        address = httptools.parse_url(target)
+        return address.path or b"/", address.query or b""
+    path, _, query = target.partition(b"#")[0].partition(b"?")
+    return path, query
+
+
+def _decoded(path: bytes) -> str:
+    raw = unquote_to_bytes(path) if b"%" in path else path
+    return raw.decode("latin-1")
+
+
+def _below(prefix: str, path: str) -> str:
+    if not path.startswith(prefix):
+        raise ValueError(f"the path is not below {prefix}")
+    return path[len(prefix) :]

@@ -1,0 +1,183 @@
+"""What the connections of one worker share, and the life of its listeners: open, serving, draining, closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from typing import Any
+
+from cms.web.connection import Connection
+from cms.web.head import Environ
+from cms.web.limits import DRAIN_SECONDS, Limits
+from cms.web.threads import Threads
+
+Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
+
+log = logging.getLogger("cms")
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """Whose word on the scheme counts: addresses (or `*`), and headers with the values that say TLS."""
+
+    addresses: frozenset[str] = frozenset()
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def trust(self, address: str) -> bool:
+        """Tell whether a client is a proxy; one on a unix socket always is."""
+        return not address or address in self.addresses or "*" in self.addresses
+
+    def say_https(self, environ: Environ) -> bool:
+        """Tell whether the headers of a proxy say that its own client came over TLS."""
+        return any(environ.get(f"HTTP_{name.replace('-', '_')}") == value for name, value in self.headers.items())
+
+
+class Server:
+    """The web server of one process: an event loop for connections, threads for the application."""
+
+    def __init__(
+        self, application: Application, loop: asyncio.AbstractEventLoop, *, threads: int, limits: Limits
+    ) -> None:
+        self.application = application
+        self.loop = loop
+        self.limits = limits
+        self.threads = Threads(threads, max_waiting=limits.max_streams)
+        self.connections: set[Connection] = set()
+        self.buffered = 0
+        self.draining = False
+        self.proxies = Proxies()
+        self.date = formatdate(usegmt=True)
+        self._listeners: list[socket.socket] = []
+        self._connecting: set[asyncio.Task[Any]] = set()
+        self._context: ssl.SSLContext | None = None
+        self._environ: Environ = {
+            "SCRIPT_NAME": os.environ.get("SCRIPT_NAME", ""),
+            "SERVER_SOFTWARE": "cms",
+            "cms.ends_unread": True,  # this server itself ends connections whose bodies are left unread
+            "wsgi.errors": sys.stderr,
+            "wsgi.input_terminated": True,
+            "wsgi.multiprocess": True,
+            "wsgi.multithread": True,
+            "wsgi.run_once": False,
+            "wsgi.url_scheme": "http",
+            "wsgi.version": (1, 0),
+        }
+
+    def listen(self, listeners: Sequence[socket.socket], context: ssl.SSLContext | None = None) -> None:
+        """Accept connections of sockets that listen, over TLS with a context."""
+        self._context = context
+        for listener in listeners:
+            listener.setblocking(False)
+            self.loop.add_reader(listener, self._accept, listener)
+            self._listeners.append(listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Accept one connection and leave the next to whichever worker is free first: the loop's own way takes all."""
+        try:
+            accepted = listener.accept()[0]
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as fault:  # too many open files: those that are there have to end first
+            log.warning("No connection can be accepted: %s", fault.strerror)
+            self.loop.remove_reader(listener)
+            self.loop.call_later(1.0, self._accept_again, listener)
+            return
+        self._connect(accepted)
+
+    def _accept_again(self, listener: socket.socket) -> None:
+        if not self.draining:
+            self.loop.add_reader(listener, self._accept, listener)
+
+    def _connect(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        connecting = self.loop.create_task(
+            self.loop.connect_accepted_socket(lambda: Connection(self), accepted, ssl=self._context)
+        )
+        self._connecting.add(connecting)
+        connecting.add_done_callback(self._connected)
+
+    def _connected(self, connecting: asyncio.Task[Any]) -> None:
+        self._connecting.discard(connecting)
+        if not connecting.cancelled() and connecting.exception():
+            log.debug("A connection failed as it was made", exc_info=connecting.exception())
+
+    def sweep(self) -> None:
+        """Keep the deadlines of all connections; called twice a second."""
+        self.date = formatdate(usegmt=True)
+        now = time.monotonic()
+        for connection in list(self.connections):
+            connection.sweep(now)
+
+    async def drain(self, seconds: float) -> None:
+        """Accept nothing more, answer what has come, and return when that is done or the time is over.
+
+        Idle connections are kept for a moment, in which a request that is on its way still gets its answer.
+        """
+        self.draining = True
+        for listener in self._listeners:
+            self.loop.remove_reader(listener)
+            self._accept_waiting(listener)
+            listener.close()
+        end = time.monotonic() + seconds
+        while (self.connections or self._connecting) and time.monotonic() < end:
+            self.sweep()
+            await asyncio.sleep(DRAIN_SECONDS / 10)
+
+    def _accept_waiting(self, listener: socket.socket) -> None:
+        """Accept the connections that the kernel has taken, which would be reset with their listener.
+
+        The last look at their number keeps the interpreter's lock, which another thread could hold for milliseconds.
+        """
+        waiting = True
+        while waiting:
+            try:
+                self._connect(listener.accept()[0])
+            except BlockingIOError:
+                waiting = _backlog_of(listener) > 0
+
+    def is_hung(self) -> bool:
+        """Tell whether a thread works on one request for longer than any takes."""
+        return self.threads.is_hung(time.monotonic(), seconds=self.limits.thread_seconds)
+
+    def socket_of(self, transport: asyncio.Transport) -> socket.socket | None:
+        """Return the connection's socket to write to from threads; None where TLS stands between.
+
+        It has a descriptor of its own, which stays this connection's until it is closed here: the transport's would
+        be another connection's as soon as the transport has closed it.
+        """
+        if transport.get_extra_info("sslcontext"):
+            return None
+        own = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        own.setblocking(False)
+        if own.family != socket.AF_UNIX:
+            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return own
+
+    def environ_of(self, transport: asyncio.Transport) -> Environ:
+        """Return what the environment of all requests of a connection has in common."""
+        server, client = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        environ = self._environ.copy()
+        if transport.get_extra_info("sslcontext"):
+            environ["wsgi.url_scheme"] = "https"
+        if isinstance(server, tuple):
+            environ |= {"SERVER_NAME": server[0], "SERVER_PORT": str(server[1])}
+            environ |= {"REMOTE_ADDR": client[0], "REMOTE_PORT": str(client[1])}
+        else:
+            environ |= {"SERVER_NAME": str(server), "SERVER_PORT": "", "REMOTE_ADDR": ""}
+        return environ
+
+
+def _backlog_of(listener: socket.socket) -> int:
+    """Return how many connections wait to be accepted; 0 where the system does not tell."""
+    if listener.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
+        return 0
+    information = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+    return int.from_bytes(information[24:28], sys.byteorder)  # tcpi_unacked

@@ -1,0 +1,43 @@
+"""What both worker classes have in common: a worker that still starts ends at once when it is asked to."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from queue import Empty
+from types import FrameType
+from typing import Any
+
+from gunicorn.workers.base import Worker
+
+ENDS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
+
+
+class Starting(Worker):  # type: ignore[misc]  # gunicorn has no types
+    """A worker that serves nobody yet has nothing to finish."""
+
+    arbiter: Any = None
+    """What has forked this worker, as it was then (see `follow_arbiter`)."""
+
+    def init_signals(self) -> None:
+        """Handle signals; a request to stop that came since the fork went to the arbiter's handler, and counts too.
+
+        Else a server that is stopped while it starts waits for its worker until it has to kill it.
+        """
+        super().init_signals()
+        with suppress(Empty):
+            while self.arbiter is not None:
+                if self.arbiter.SIG_QUEUE.get_nowait() in ENDS:
+                    sys.exit(0)
+
+    def handle_exit(self, number: int, frame: FrameType | None) -> None:
+        """Begin to end; a worker that still loads the application serves nobody, and ends at once."""
+        super().handle_exit(number, frame)
+        if not self.booted:
+            sys.exit(0)
+
+
+def follow_arbiter(arbiter: Any, worker: Starting) -> None:
+    """Tell a new worker who has forked it; gunicorn's `post_fork`."""
+    worker.arbiter = arbiter

@@ -1,0 +1,103 @@
+"""Threads that run the application: only so many work at a time, and one that waits for a client does not count."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+
+Job = Callable[[], None]
+
+
+class Threads:
+    """A pool in which `size` threads work at a time.
+
+    A thread works while it holds a slot. `waiting` gives the slot to another thread for as long as a client is waited
+    for; up to `max_waiting` threads may wait so, which costs memory for their stacks and nothing else.
+    """
+
+    def __init__(self, size: int, *, max_waiting: int) -> None:
+        self._size = size
+        self._max_threads = size + max_waiting
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
+        self._slots: SimpleQueue[None] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._waiting = 0
+        self._working_since: dict[int, float] = {}
+        for _ in range(size):
+            self._slots.put(None)
+            self._start_thread()
+
+    @property
+    def queued(self) -> int:
+        """How many jobs no thread has taken yet."""
+        return self._jobs.qsize()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread works on a job, or waits for the client of one."""
+        return bool(self._working_since) or self._waiting > 0
+
+    def submit(self, job: Job) -> None:
+        """Have a thread do the job; jobs are begun in their order. It must not raise."""
+        self._jobs.put(job)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let another thread work while this one waits for a client inside."""
+        self._leave()
+        try:
+            yield
+        finally:
+            self._return()
+
+    def give_way(self) -> None:
+        """Let a job that is queued go before what is left of this one."""
+        with self.waiting():
+            return
+
+    def is_hung(self, now: float, *, seconds: float) -> bool:
+        """Tell whether a thread has worked on one job for longer than `seconds`."""
+        return any(now - since > seconds for since in list(self._working_since.values()))
+
+    def _leave(self) -> None:
+        del self._working_since[threading.get_ident()]
+        with self._lock:
+            self._waiting += 1
+            if self._threads - self._waiting < self._size and self._threads < self._max_threads:
+                self._start_thread()
+        self._slots.put(None)
+
+    def _return(self) -> None:
+        self._slots.get()
+        with self._lock:
+            self._waiting -= 1
+        self._working_since[threading.get_ident()] = time.monotonic()
+
+    def _start_thread(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._work, name="request", daemon=True).start()
+
+    def _work(self) -> None:
+        identifier = threading.get_ident()
+        while not self._is_surplus():
+            job = self._jobs.get()
+            self._slots.get()
+            self._working_since[identifier] = time.monotonic()
+            try:
+                job()
+            finally:
+                del self._working_since[identifier]
+                self._slots.put(None)
+
+    def _is_surplus(self) -> bool:
+        """Tell a thread to end when twice as many as can work are there; it is no longer counted then."""
+        if self._threads - self._waiting <= 2 * self._size:
+            return False
+        with self._lock:
+            surplus = self._threads - self._waiting > 2 * self._size
+            self._threads -= surplus
+        return surplus

@@ -1,0 +1,76 @@
+"""A small application that tells what it was sent, for tests of the web server alone."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+from urllib.parse import parse_qs
+
+import orjson
+
+Environ = dict[str, Any]
+Start = Callable[..., Any]
+
+SHOWN = ("REQUEST_METHOD", "PATH_INFO", "RAW_URI", "QUERY_STRING", "SERVER_PROTOCOL", "SCRIPT_NAME", "wsgi.url_scheme")
+CHUNK = 65_536
+
+
+def app(environ: Environ, start: Start) -> Iterable[bytes]:
+    """Answer by the path: `/stream`, `/broken`, `/sleep`, `/spin`, `/file`, or the request as JSON."""
+    parameters = {name: values[0] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
+    match environ["PATH_INFO"]:
+        case "/stream":
+            start("200 OK", [("Content-Type", "text/plain")])
+            return streamed(int(parameters.get("size", 1_000_000)))
+        case "/broken":
+            start("200 OK", [("Content-Type", "text/plain")])
+            return broken()
+        case "/short":
+            start("200 OK", [("Content-Length", "10")])
+            return iter([b"short"])
+        case "/large":
+            return answered(start, b"x" * int(parameters["size"]))
+        case "/sleep":
+            time.sleep(float(parameters["seconds"]))
+            return answered(start, str(os.getpid()).encode())
+        case "/spin":
+            threading.Event().wait()
+        case "/unread":
+            return answered(start, b"unread")
+        case "/fault":
+            raise RuntimeError("as it was asked to")
+    return answered(start, orjson.dumps(told(environ)))
+
+
+def answered(start: Start, body: bytes) -> list[bytes]:
+    start("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+def told(environ: Environ) -> dict[str, object]:
+    """Return what the server told of a request, and its body as a digest."""
+    digest, size = hashlib.sha256(), 0
+    fault = None
+    try:
+        while piece := environ["wsgi.input"].read(CHUNK):
+            digest.update(piece)
+            size += len(piece)
+    except OSError as error:
+        fault = str(error)
+    headers = {key: value for key, value in environ.items() if key.startswith("HTTP_")}
+    shown = {key: environ.get(key) for key in SHOWN}
+    return {**shown, "headers": headers, "size": size, "digest": digest.hexdigest(), "fault": fault, "pid": os.getpid()}
+
+
+def streamed(size: int) -> Iterator[bytes]:
+    for start in range(0, size, CHUNK):
+        yield b"x" * min(CHUNK, size - start)
+
+
+def broken() -> Iterator[bytes]:
+    yield b"x" * CHUNK
+    raise RuntimeError("in the middle of an answer")

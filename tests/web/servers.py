@@ -1,0 +1,98 @@
+"""gunicorn with one of the two worker classes over the application of `tests.web.echo`, in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+
+import psutil
+
+from cms.server import WORKERS
+from tests.smoke.running import PATIENCE_SECONDS, SET_OUTSIDE, free_port
+from tests.web.wire import Wire
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A web server that answers; `kind` is `event` or `gthread`."""
+
+    kind: str
+    port: int
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def connect(self, timeout: float = PATIENCE_SECONDS) -> Wire:
+        return Wire(socket.create_connection(("127.0.0.1", self.port), timeout))
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def workers(self) -> list[psutil.Process]:
+        return list(psutil.Process(self.process.pid).children())
+
+    def logged(self) -> str:
+        return self.log.read_text(errors="replace")
+
+
+@contextmanager
+def running(
+    kind: str, *, app: str = "tests.web.echo:app", environ: dict[str, str] | None = None, **options: object
+) -> Iterator[Running]:
+    """Run gunicorn with the service's own settings and these options of its command line."""
+    port = free_port()
+    with tempfile.NamedTemporaryFile(prefix="cms-web-") as output, tempfile.TemporaryDirectory() as folder:
+        arguments = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+        # By its script: as a module it cannot start itself anew (USR2), for its folder would then hide the library's.
+        command = [
+            str(Path(sys.executable).with_name("gunicorn")),
+            "--worker-class",
+            WORKERS[kind],
+            "--threads=4",
+            "--keep-alive=5",
+        ]
+        process = subprocess.Popen(
+            [*command, f"--bind=127.0.0.1:{port}", "--no-control-socket", f"--chdir={ROOT}", *arguments, app],
+            cwd=ROOT,
+            env=environment(Path(folder), **(environ or {})),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        server = Running(kind, port, process, Path(output.name))
+        try:
+            await_answer(server)
+            yield server
+        finally:
+            process.terminate()
+            process.wait(PATIENCE_SECONDS)
+
+
+def environment(folder: Path, **settings: str) -> dict[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in SET_OUTSIDE}
+    return inherited | {"DATA_DIR": str(folder), "PYTHONPATH": str(ROOT), **settings}
+
+
+def await_answer(server: Running) -> None:
+    """Wait until the server answers requests."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        assert server.process.poll() is None, server.logged()
+        try:
+            with server.connect(1) as wire:
+                wire.get("/")
+                return
+        except (OSError, HTTPException):
+            time.sleep(0.05)
+        assert time.monotonic() < deadline, server.logged()

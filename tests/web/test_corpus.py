@@ -1,0 +1,96 @@
+"""Well-formed and malformed requests, each sent whole and byte by byte, to both workers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+
+import pytest
+
+from tests.web.corpus import CASES, Case
+from tests.web.servers import Running, running
+from tests.web.wire import Wire
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", params=["event", "gthread"])
+def server(request: pytest.FixtureRequest) -> Iterator[Running]:
+    with running(request.param) as server:
+        yield server
+
+
+def whole(wire: Wire, data: bytes) -> None:
+    wire.send(data)
+
+
+def byte_by_byte(wire: Wire, data: bytes) -> None:
+    wire.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for position in range(len(data)):
+        wire.send(data[position : position + 1])
+
+
+@pytest.mark.parametrize("send", [whole, byte_by_byte], ids=["whole", "byte by byte"])
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_request_is_answered_and_never_leaves_a_desynchronised_connection(
+    server: Running, case: Case, send: Callable[[Wire, bytes], None]
+) -> None:
+    statuses, kept = case.expected(server.kind)
+    with server.connect(10) as wire:
+        try:
+            send(wire, case.sent)
+        except (BrokenPipeError, ConnectionResetError):
+            assert not kept  # it was refused before its end
+        answers = [wire.answer() for _ in statuses]
+        assert [answer.status for answer in answers] == list(statuses)
+        if case.size is not None:
+            assert answers[0].json()["size"] == case.size
+        if not answers:
+            return
+        if kept:
+            assert answers[-1].keeps
+            assert wire.get("/probe").json()["PATH_INFO"] == "/probe"
+        else:
+            assert wire.is_ended()
+
+
+def test_the_targets_of_both_workers_read_the_same(server: Running) -> None:
+    with server.connect() as wire:
+        told = wire.get("/a%2Fb%20c?d=%2F").json()
+        assert (told["PATH_INFO"], told["RAW_URI"], told["QUERY_STRING"]) == ("/a/b c", "/a%2Fb%20c?d=%2F", "d=%2F")
+        told = wire.get("http://other/e%2F?f").json()
+        assert (told["PATH_INFO"], told["QUERY_STRING"]) == ("/e/", "f")
+
+
+def test_headers_reach_the_application_under_their_names_and_no_other(server: Running) -> None:
+    with server.connect() as wire:
+        headers = {"X-Forwarded-For": "192.0.2.1", "X_Forwarded_For": "192.0.2.2", "Accept": "a", "accept": "b"}
+        told = wire.get("/", **headers).json()["headers"]
+    assert told["HTTP_X_FORWARDED_FOR"] == "192.0.2.1"
+    assert told["HTTP_ACCEPT"] == "a,b"
+
+
+def test_no_answer_names_the_version_of_the_server(server: Running) -> None:
+    with server.connect() as wire:
+        wire.send(b"\0\0\0\r\n\r\n")
+        assert "/" not in wire.answer().headers.get("server", "")
+
+
+@pytest.mark.parametrize("target", ["/broken", "/short"])
+def test_an_answer_that_breaks_off_never_looks_whole(server: Running, target: str) -> None:
+    with server.connect() as wire, pytest.raises((HTTPException, OSError)):
+        wire.get(target)
+
+
+def test_a_fault_of_the_application_is_500_and_no_more(server: Running) -> None:
+    with server.connect() as wire:
+        assert wire.get("/fault").status == 500
+    with server.connect() as wire:
+        assert wire.get("/").status == 200
+
+
+def test_a_proxy_on_this_machine_says_whether_its_client_came_over_tls(server: Running) -> None:
+    with server.connect() as wire:
+        assert wire.get("/").json()["wsgi.url_scheme"] == "http"
+        assert wire.get("/", **{"X-Forwarded-Proto": "https"}).json()["wsgi.url_scheme"] == "https"

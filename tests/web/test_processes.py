@@ -1,0 +1,144 @@
+"""gunicorn stays in charge: stopping, reloading, a new binary, workers that die or hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from http.client import HTTPException
+
+import psutil
+import pytest
+
+from tests.smoke.running import PATIENCE_SECONDS
+from tests.web.servers import Running, running
+
+pytestmark = pytest.mark.slow
+
+
+CLIENTS = 8
+REQUESTS_OF_A_CONNECTION = 20
+
+
+class Load:
+    """Clients that ask again and again, several times on each connection, and count what comes of it."""
+
+    def __init__(self, server: Running, clients: int = CLIENTS) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.processes: set[int] = set()
+        self._server = server
+        self._over = threading.Event()
+        self._clients = [threading.Thread(target=self._ask) for _ in range(clients)]
+
+    def __enter__(self) -> Load:
+        for client in self._clients:
+            client.start()
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self._over.set()
+        for client in self._clients:
+            client.join()
+
+    def _ask(self) -> None:
+        while not self._over.is_set():
+            try:
+                wire = self._server.connect(PATIENCE_SECONDS)
+            except ConnectionRefusedError:
+                self.outcomes["refused"] += 1
+                return
+            with wire:
+                keeps = True
+                asked = 0
+                while keeps and asked < REQUESTS_OF_A_CONNECTION and not self._over.is_set():
+                    asked += 1
+                    try:
+                        answer = wire.get("/")
+                    except (OSError, HTTPException) as fault:
+                        # The kernel resets a connection that is made in the moment in which the last listener closes.
+                        is_new = asked == 1 and isinstance(fault, ConnectionResetError)
+                        self.outcomes["reset" if is_new else f"failed: {fault!r}"] += 1
+                        break
+                    keeps = answer.keeps
+                    self.outcomes[str(answer.status)] += 1
+                    self.processes.add(answer.json()["pid"])
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def failures(load: Load) -> dict[str, int]:
+    return {outcome: number for outcome, number in load.outcomes.items() if outcome.startswith("failed")}
+
+
+def test_stopping_under_load_fails_no_request() -> None:
+    with running("event", workers=2) as server, Load(server, clients=CLIENTS) as load:
+        until(lambda: load.outcomes["200"] > 100)
+        server.signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE_SECONDS) == 0
+    assert failures(load) == {}
+    assert load.outcomes["reset"] <= CLIENTS
+
+
+def test_reloading_under_load_fails_no_request() -> None:
+    with running("event", workers=2) as server, Load(server) as load:
+        until(lambda: len(load.processes) == 2)
+        before = set(load.processes)
+        server.signal(signal.SIGHUP)
+        until(lambda: len(load.processes - before) == 2)
+        until(lambda: not any(psutil.pid_exists(process) for process in before))
+    assert failures(load) == {}
+    assert load.outcomes["reset"] == 0
+
+
+def test_a_new_binary_takes_over_under_load_without_a_failed_request() -> None:
+    with running("event", workers=1) as server, Load(server) as load:
+        until(lambda: len(load.processes) == 1)
+        before = set(load.processes)
+        server.signal(signal.SIGUSR2)
+        until(lambda: len(load.processes - before) == 1)
+        follower = next(child for child in psutil.Process(server.process.pid).children() if child.children())
+        server.signal(signal.SIGTERM)
+        assert server.process.wait(PATIENCE_SECONDS) == 0
+        served = load.outcomes["200"]
+        until(lambda: load.outcomes["200"] > served + 20)
+        follower.terminate()
+        until(lambda: not follower.is_running())
+    assert failures(load) == {}
+
+
+def test_a_worker_that_is_killed_is_replaced_and_only_its_own_requests_notice() -> None:
+    with running("event", workers=2) as server, Load(server) as load:
+        until(lambda: len(load.processes) == 2)
+        victim = next(iter(load.processes))
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len(load.processes) == 3)
+    assert sum(failures(load).values()) <= 8  # as many as had a connection to it
+
+
+def test_a_worker_whose_thread_hangs_is_replaced() -> None:
+    with running("event", workers=1, timeout=2, environ={"WEB_TIMEOUT": "2s"}) as server:
+        with server.connect() as wire:
+            before = wire.get("/").json()["pid"]
+        hanging = server.connect()
+        hanging.send(b"GET /spin HTTP/1.1\r\nHost: x\r\n\r\n")
+        until(lambda: not psutil.pid_exists(before))
+        until(lambda: len(server.workers()) == 1)
+        with server.connect() as wire:
+            assert wire.get("/").json()["pid"] != before
+        hanging.socket.close()
+        assert "tests/web/echo.py" in server.logged()  # where it hung
+
+
+def test_a_worker_is_replaced_after_so_many_requests_without_a_failed_one() -> None:
+    with running("event", workers=1, max_requests=200) as server, Load(server) as load:
+        until(lambda: len(load.processes) >= 3)
+    assert failures(load) == {}
+    assert load.outcomes["reset"] == 0

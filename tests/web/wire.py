@@ -1,0 +1,87 @@
+"""Answers read off a raw connection."""
+
+from __future__ import annotations
+
+import select
+import socket
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from typing import Any
+
+import orjson
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the server says that the connection goes on."""
+        return self.headers.get("connection", "keep-alive").lower() != "close"
+
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+
+class Wire:
+    """A connection of which answers are read one after another, also where several come at once."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self._file = _Unclosed(connection)
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *fault: object) -> None:
+        self._file.buffer.close()
+        self.socket.close()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data)
+
+    def answer(self, method: str = "GET") -> Answer:
+        """Read one answer; raises `http.client.HTTPException` or `OSError` where it is not whole."""
+        response = HTTPResponse(self._file, method=method)  # type: ignore[arg-type]  # all that it asks for is a file
+        response.begin()
+        body = response.read()
+        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+
+    def get(self, target: str, **headers: str) -> Answer:
+        """Send a GET and read its answer."""
+        lines = [f"GET {target} HTTP/1.1", "Host: x", *(f"{name}: {value}" for name, value in headers.items())]
+        self.send("\r\n".join([*lines, "", ""]).encode())
+        return self.answer()
+
+    def has_come(self) -> bool:
+        """Tell whether there is something to read, without waiting."""
+        return bool(select.select([self.socket], [], [], 0)[0])
+
+    def is_ended(self) -> bool:
+        """Tell whether the server has ended the connection, after a moment for it to do so."""
+        try:
+            return self._file.buffer.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+class _Unclosed:
+    """The file of a connection, which an answer that has been read does not close."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.buffer = connection.makefile("rb")
+
+    def makefile(self, mode: str) -> _Unclosed:
+        return self
+
+    def close(self) -> None:
+        return
+
+    def flush(self) -> None:
+        return
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.buffer, name)
