@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import assets, bulk, data, first, growth, importing, searching, uploading
+from bench import assets, bulk, data, first, growth, importing, searching, uploading, workers
 from bench.cases import READS, RULED_READS, WRITES
 from bench.chart import chart
 from bench.report import Report, as_data, table
@@ -60,8 +60,12 @@ def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bo
         _say("Assets and uploads")
         made = assets.measure(stage, service, floor, tokens=tokens, length=length)
         uploaded = uploading.measure(service, stage.folder, token=token, times=3 if quick else 5)
+        _say("Both worker classes")
+        cases = [case for case in (*READS, *WRITES) if case.rows == 1 and case.name != "1,000 rows"]
+        compared = workers.measure(stage, [*cases, made.case], tokens=tokens, length=length)
     results.append(made.stored)
-    return Report(results, created, imported, memory, grown, depths, searched, made.first, uploaded, quick), token
+    report = Report(results, created, imported, memory, grown, depths, searched, made.first, uploaded, compared, quick)
+    return report, token
 
 
 def _arguments() -> Namespace:

@@ -26,6 +26,7 @@ AT_ONCE = 4
 class Measured:
     """A stored derivative on both sides, and first transforms of a 4000 x 3000 JPEG a second."""
 
+    case: Case
     stored: Result
     first: float
 
@@ -36,7 +37,8 @@ def measure(stage: Stage, service: Running, floor: Running, *, tokens: Tokens, l
     made = exchange(service.address, request("GET", target, token=tokens.admin))
     (stage.folder / "uploads" / "made.webp").write_bytes(made)
     case = Case("asset derivative", 0.6, 1, lambda _: Asked(target), lambda _: Asked("/uploads/made.webp"))
-    return Measured(compare(case, service, floor, tokens=tokens, length=length), _first(service, file, tokens.admin))
+    stored = compare(case, service, floor, tokens=tokens, length=length)
+    return Measured(case, stored, _first(service, file, tokens.admin))
 
 
 def _photograph(stage: Stage) -> str:

@@ -14,6 +14,7 @@ from bench.load import CONNECTIONS, Round
 from bench.rounds import Result
 from bench.searching import Search
 from bench.uploading import Uploading
+from bench.workers import Compared
 
 FLAT = 2.0  # a B-tree has one level more for some hundred times the rows
 
@@ -46,6 +47,7 @@ class Report:
     search: Search
     transforms: float
     uploading: Uploading
+    workers: list[Compared]
     quick: bool
     first_seconds: float = 0.0
     busy: float = field(default_factory=lambda: os.getloadavg()[1])
@@ -91,7 +93,8 @@ def _upload(found: Uploading) -> str:
 
 def table(report: Report) -> str:
     """Return the report as Markdown that also reads well in a terminal."""
-    return "\n".join([*_cases(report), "", *_promises(report), "", *_sizes(report), "", *_depths(report)])
+    parts = (_cases(report), _workers(report), _promises(report), _sizes(report), _depths(report))
+    return "\n\n".join("\n".join(part) for part in parts)
 
 
 def _cases(report: Report) -> Iterator[str]:
@@ -107,6 +110,16 @@ def _cases(report: Report) -> Iterator[str]:
         yield _row((result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", kept))
     yield ""
     yield "The floor of writes leaves an activity and a revision, as the service does."
+
+
+def _workers(report: Report) -> Iterator[str]:
+    yield _row(("one process of the service", "gthread/s", "p99 ms", "event/s", "p99 ms", "times", "target", ""))
+    yield _rule(8)
+    for compared in report.workers:
+        event, gthread = compared.event, compared.gthread
+        figures = (f"{gthread.rate:,.0f}", f"{gthread.p99:.2f}", f"{event.rate:,.0f}", f"{event.p99:.2f}")
+        kept = _verdict(kept=compared.ratio >= compared.target)
+        yield _row((compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", kept))
 
 
 def _promises(report: Report) -> Iterator[str]:
@@ -172,6 +185,7 @@ def as_data(report: Report) -> dict[str, Any]:
         "search": asdict(report.search),
         "transforms": report.transforms,
         "uploading": asdict(report.uploading),
+        "workers": [asdict(compared) for compared in report.workers],
     }
 
 

@@ -1,0 +1,63 @@
+"""Both worker classes side by side: the same service and database, one process each, in turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from statistics import median
+
+from bench.cases import Case
+from bench.load import Round, run
+from bench.rounds import Length, Tokens, middle
+from bench.serving import Running, serving
+from bench.stage import Stage
+from cms.server import WORKERS
+
+TIMES = {"one item by key": 2.5, "25 rows of 4 columns": 2.5, "asset derivative": 2.5}
+OTHER_TIMES = 1.5
+"""How many times as fast the event worker is to be: where the server is most of the work, and elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The medians of a case's rounds with each worker; `ratio` is that of their rates, pair by pair."""
+
+    name: str
+    event: Round
+    gthread: Round
+    ratio: float
+
+    @property
+    def target(self) -> float:
+        return TIMES.get(self.name, OTHER_TIMES)
+
+
+def measure(stage: Stage, cases: list[Case], *, tokens: Tokens, length: Length) -> list[Compared]:
+    """Measure every case with both workers."""
+    with ExitStack() as stack:
+        servers = {kind: stack.enter_context(_serving(stage, kind)) for kind in WORKERS}
+        return [_compared(case, servers, tokens, length) for case in cases]
+
+
+@contextmanager
+def _serving(stage: Stage, kind: str) -> Iterator[Running]:
+    folder = stage.folder / f"worker-{kind}"  # for its log
+    folder.mkdir(exist_ok=True)
+    with serving("service", folder, {**stage.environ, "WEB_CONCURRENCY": "1", "WEB_WORKER": kind}) as running:
+        yield running
+
+
+def _compared(case: Case, servers: dict[str, Running], tokens: Tokens, length: Length) -> Compared:
+    token = tokens.member if case.member else tokens.admin
+    rounds: dict[str, list[Round]] = {kind: [] for kind in servers}
+    for number in range(length.rounds + 1):
+        order = list(servers) if number % 2 else list(reversed(servers))
+        for kind in order:
+            asks = case.asks("service", token, seed=number)
+            measured = run(servers[kind].address, asks, seconds=length.seconds)
+            if number:  # the first round warms up
+                rounds[kind].append(measured)
+    event, gthread = rounds["event"], rounds["gthread"]
+    ratio = median(one.rate / other.rate for one, other in zip(event, gthread, strict=True))
+    return Compared(case.name, middle(event), middle(gthread), ratio)

@@ -1,0 +1,111 @@
+"""The pool of the web server: so many threads work at a time, and those that wait for a client do not count."""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from queue import Queue
+
+import pytest
+
+from cms.web.body import Body, BodyError
+from cms.web.threads import Threads
+
+PATIENCE_SECONDS = 20.0
+
+
+def test_no_more_threads_work_at_a_time_than_there_are_slots() -> None:
+    threads, gate = Threads(2, max_waiting=5), threading.Event()
+    begun: Queue[int] = Queue()
+
+    def work(number: int) -> None:
+        begun.put(number)
+        gate.wait(PATIENCE_SECONDS)
+
+    for number in range(4):
+        threads.submit(partial(work, number))
+    assert {begun.get(timeout=PATIENCE_SECONDS) for _ in range(2)} == {0, 1}
+    assert begun.empty()
+    gate.set()
+    assert {begun.get(timeout=PATIENCE_SECONDS) for _ in range(2)} == {2, 3}
+
+
+def test_a_thread_that_waits_for_a_client_lets_another_work() -> None:
+    threads, client = Threads(1, max_waiting=3), threading.Event()
+    done: Queue[str] = Queue()
+
+    def slow() -> None:
+        with threads.waiting():
+            client.wait(PATIENCE_SECONDS)
+        done.put("slow")
+
+    for _ in range(3):
+        threads.submit(slow)
+    threads.submit(lambda: done.put("quick"))
+    assert done.get(timeout=PATIENCE_SECONDS) == "quick"
+    client.set()
+    assert [done.get(timeout=PATIENCE_SECONDS) for _ in range(3)] == ["slow"] * 3
+
+
+def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None:
+    threads, end = Threads(1, max_waiting=1), threading.Event()
+    begun = threading.Event()
+
+    def wait_for_client() -> None:
+        with threads.waiting():
+            begun.set()
+            end.wait(PATIENCE_SECONDS)
+
+    threads.submit(wait_for_client)
+    assert begun.wait(PATIENCE_SECONDS)
+    assert not threads.is_hung(time.monotonic() + 100, seconds=10)
+
+    def work() -> None:
+        end.wait(PATIENCE_SECONDS)
+
+    threads.submit(work)
+    while not threads.is_hung(time.monotonic() + 100, seconds=10):
+        time.sleep(0.01)
+    end.set()
+
+
+def body(*pieces: bytes, complete: bool = True) -> Body:
+    body = Body(Threads(0, max_waiting=0), wanted=lambda: None, resume=lambda: None)
+    for piece in pieces:
+        body.feed(piece)
+    if complete:
+        body.complete()
+    return body
+
+
+def test_a_body_is_read_in_pieces_of_any_size() -> None:
+    assert [body(b"abc", b"def").read(size) for size in (2, 0, 6, -1)] == [b"ab", b"", b"abcdef", b"abcdef"]
+    whole = body(b"abc", b"def")
+    assert [whole.read(4), whole.read(4), whole.read(4)] == [b"abcd", b"ef", b""]
+    assert whole.is_read
+
+
+def test_a_body_is_read_in_lines() -> None:
+    assert body(b"a\nb", b"c\n\nd").readlines() == [b"a\n", b"bc\n", b"\n", b"d"]
+    assert body(b"abc\n").readline(2) == b"ab"
+
+
+def test_a_body_that_breaks_off_raises_behind_what_has_come() -> None:
+    broken = body(b"abc", complete=False)
+    broken.fail("the client is gone")
+    assert broken.read(2) == b"ab"
+    with pytest.raises(BodyError, match="the client is gone"):
+        broken.read(2)
+    assert not broken.is_read
+
+
+def test_a_body_is_asked_for_once_when_it_is_read() -> None:
+    asked: list[str] = []
+    announced = Body(Threads(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
+    assert asked == []
+    announced.feed(b"abc")
+    announced.complete()
+    announced.read(1)
+    announced.read(1)
+    assert asked == ["continue"]
