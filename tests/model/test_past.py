@@ -62,16 +62,23 @@ def cases(draw: st.DrawFn, shape: Shape) -> Case:
 
 
 def _without_links(collection: Collection, row: Row) -> Row:
-    """What items point to may be made after them."""
+    """What items point to may be made after them; a name of a collection has to be one that may stand there."""
     links = {link.near for link in collection.links.values() if not link.many and not link.told_by}
-    return {name: None if name in links else said for name, said in row.items() if collection.columns[name] != "hash"}
+    targets = {link.target for link in collection.links.values() if link.told_by}
+    kinds = {link.told_by for link in collection.links.values() if link.told_by}
+    kept = {name: value for name, value in row.items() if collection.columns[name] != "hash"}
+    for name, value in kept.items():
+        if name in links or (name in kinds and value not in targets):
+            kept[name] = None
+    return kept
 
 
 @st.composite
 def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
     """Draw a change that links an item, and gives some of its columns other values."""
     links = {link.near for link in collection.links.values() if not link.many}
-    plain = [name for name, kind in collection.columns.items() if name not in {*links, KEY} and kind != "hash"]
+    kinds = {link.told_by for link in collection.links.values()}  # names of collections: no other text may stand there
+    plain = [name for name, kind in collection.columns.items() if name not in {*links, *kinds, KEY} and kind != "hash"]
     others = draw(st.sets(st.sampled_from(plain), max_size=4)) if plain else set()
     values = {name: draw(st.none() | st.sampled_from(ROWS[collection.columns[name]])) for name in sorted(others)}
     return {KEY: row[KEY], **{name: row[name] for name in sorted(links - {KEY})}, **values}
