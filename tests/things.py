@@ -113,3 +113,8 @@ def table(api: Client, *fields: Json, **meta: object) -> Table:
     answer = api.post("/collections", body)
     assert answer.status == 200, answer.text
     return Table(api, name)
+
+
+def at(path: str) -> str:
+    """Return where `collection?query` is read: system collections have endpoints of their own."""
+    return path.replace("system_", "/", 1) if path.startswith("system_") else f"/items/{path}"

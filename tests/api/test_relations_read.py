@@ -10,7 +10,7 @@ import pytest
 from cms.config import Config
 from tests.client import Answer, Client
 from tests.sql.compiler import assert_one_statement
-from tests.things import Stage, field, staged, table
+from tests.things import Stage, at, field, staged, table
 
 COLLECTIONS = {
     "authors": [field("name", "string"), field("boss", "integer"), field("user", "uuid")],
@@ -71,11 +71,6 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
             assert found.admin.post(f"/items/{name}", rows).status == 200
         found.execute("INSERT INTO sections (article, item, kind, sort) VALUES (1, '1', 'elsewhere', 4)")
         yield found
-
-
-def at(path: str) -> str:
-    """Return where `collection?query` is read: system collections have endpoints of their own."""
-    return path.replace("system_", "/", 1) if path.startswith("system_") else f"/items/{path}"
 
 
 @pytest.fixture
