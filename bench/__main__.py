@@ -9,7 +9,7 @@ from pathlib import Path
 
 import orjson
 
-from bench import assets, bulk, data, first, growth, importing, searching, uploading, workers
+from bench import assets, bulk, crowds, data, first, growth, importing, searching, uploading, workers
 from bench.cases import READS, RULED_READS, WRITES
 from bench.chart import chart
 from bench.report import Report, as_data, table
@@ -60,11 +60,15 @@ def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bo
         _say("Assets and uploads")
         made = assets.measure(stage, service, floor, tokens=tokens, length=length)
         uploaded = uploading.measure(service, stage.folder, token=token, times=3 if quick else 5)
+        _say("Slow clients and overload")
+        crowded = crowds.slow(service, tokens), crowds.overloaded(service, tokens)
         _say("Both worker classes")
         cases = [case for case in (*READS, *WRITES) if case.rows == 1 and case.name != "1,000 rows"]
         compared = workers.measure(stage, [*cases, made.case], tokens=tokens, length=length)
     results.append(made.stored)
-    report = Report(results, created, imported, memory, grown, depths, searched, made.first, uploaded, compared, quick)
+    report = Report(
+        results, created, imported, memory, grown, depths, searched, made.first, uploaded, compared, *crowded, quick
+    )
     return report, token
 
 

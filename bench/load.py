@@ -21,20 +21,26 @@ Next = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One server under load for a moment: answers a second, and milliseconds that an answer took."""
+    """One server under load for a moment: answers a second, and milliseconds that an answer took.
+
+    `refused` is how many a second were 503 instead, where that is allowed.
+    """
 
     rate: float
     p50: float
     p99: float
+    refused: float = 0.0
 
 
 class Caller:
     """One connection with the answer that it waits for."""
 
-    __slots__ = ("_address", "_next", "_received", "_size", "began", "closes", "socket")
+    __slots__ = ("_address", "_next", "_received", "_size", "began", "closes", "may_refuse", "refused", "socket")
 
-    def __init__(self, address: Address, next_request: Next) -> None:
+    def __init__(self, address: Address, next_request: Next, *, may_refuse: bool = False) -> None:
         self._address = address
+        self.may_refuse = may_refuse
+        self.refused = False
         self._next = next_request
         self._received = bytearray()
         self._size = 0
@@ -65,7 +71,8 @@ class Caller:
             head = head_of(self._received)
             if head is None:
                 return False
-            if head.status >= 300:
+            self.refused = head.status == 503
+            if head.status >= 300 and not (self.refused and self.may_refuse):
                 raise Failed(bytes(self._received[:600]).decode(errors="replace"))
             self._size, self.closes = head.size, head.closes
         if len(self._received) < self._size:
@@ -75,10 +82,17 @@ class Caller:
         return True
 
 
-def run(address: Address, next_request: Next, *, seconds: float, connections: int = CONNECTIONS) -> Round:
+def run(
+    address: Address,
+    next_request: Next,
+    *,
+    seconds: float,
+    connections: int = CONNECTIONS,
+    may_refuse: bool = False,
+) -> Round:
     """Put a server under load for so many seconds; every answer that began in them counts."""
     with selectors.DefaultSelector() as selector:
-        callers = [Caller(address, next_request) for _ in range(connections)]
+        callers = [Caller(address, next_request, may_refuse=may_refuse) for _ in range(connections)]
         try:
             for caller in callers:
                 caller.ask(selector)
@@ -88,9 +102,10 @@ def run(address: Address, next_request: Next, *, seconds: float, connections: in
                 caller.socket.close()
 
 
-def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> tuple[list[float], float]:
-    """Return the time that each answer took, and how long it all took."""
+def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> tuple[list[float], float, int]:
+    """Return the time that each answer took, how long it all took, and how many were refused."""
     took: list[float] = []
+    refused = 0
     began = time.perf_counter()
     end = began + seconds
     while busy:
@@ -99,18 +114,21 @@ def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> tuple
             if not caller.hear():
                 continue
             now = time.perf_counter()
-            took.append(now - caller.began)
+            if caller.refused:
+                refused += 1
+            else:
+                took.append(now - caller.began)
             if now < end:
                 caller.ask(selector)
             else:
                 busy -= 1
-    return took, time.perf_counter() - began
+    return took, time.perf_counter() - began, refused
 
 
 def _silence() -> list[tuple[selectors.SelectorKey, int]]:
     raise Failed("no answer came within a minute")
 
 
-def summary(took: list[float], seconds: float) -> Round:
+def summary(took: list[float], seconds: float, refused: int) -> Round:
     marks = quantiles(took, n=100, method="inclusive") if len(took) > 1 else took * 99
-    return Round(len(took) / seconds, marks[49] * 1000, marks[98] * 1000)
+    return Round(len(took) / seconds, marks[49] * 1000, marks[98] * 1000, refused / seconds)

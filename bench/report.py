@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bench.bulk import Bulk
+from bench.crowds import TARGET, Crowd, Overload
 from bench.growth import Depth, Size
 from bench.load import CONNECTIONS, Round
 from bench.rounds import Result
@@ -48,6 +49,8 @@ class Report:
     transforms: float
     uploading: Uploading
     workers: list[Compared]
+    crowds: list[Crowd]
+    overloads: list[Overload]
     quick: bool
     first_seconds: float = 0.0
     busy: float = field(default_factory=lambda: os.getloadavg()[1])
@@ -93,8 +96,8 @@ def _upload(found: Uploading) -> str:
 
 def table(report: Report) -> str:
     """Return the report as Markdown that also reads well in a terminal."""
-    parts = (_cases(report), _workers(report), _promises(report), _sizes(report), _depths(report))
-    return "\n\n".join("\n".join(part) for part in parts)
+    parts = (_cases, _workers, _crowds, _overloads, _promises, _sizes, _depths)
+    return "\n\n".join("\n".join(part(report)) for part in parts)
 
 
 def _cases(report: Report) -> Iterator[str]:
@@ -120,6 +123,23 @@ def _workers(report: Report) -> Iterator[str]:
         figures = (f"{gthread.rate:,.0f}", f"{gthread.p99:.2f}", f"{event.rate:,.0f}", f"{event.p99:.2f}")
         kept = _verdict(kept=compared.ratio >= compared.target)
         yield _row((compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", kept))
+
+
+def _crowds(report: Report) -> Iterator[str]:
+    yield _row(("clients that stop; p99 of others beside them", "ping", "25 rows", "target", ""))
+    yield _rule(5)
+    for crowd in report.crowds:
+        kept = _verdict(kept=max(crowd.ping, crowd.items) <= TARGET)
+        yield _row((crowd.name, f"{crowd.ping:.1f} times", f"{crowd.items:.1f} times", f"{TARGET:.0f} times", kept))
+
+
+def _overloads(report: Report) -> Iterator[str]:
+    yield _row(("connections that ask for 25 rows", "200/s", "p50 ms", "p99 ms", "503/s", "8 after it/s"))
+    yield _rule(6)
+    for overload in report.overloads:
+        found = overload.found
+        figures = (*_figures(found), f"{found.refused:,.0f}", f"{overload.after:,.0f}")
+        yield _row((f"{overload.connections:,}", *figures))
 
 
 def _promises(report: Report) -> Iterator[str]:
@@ -186,6 +206,8 @@ def as_data(report: Report) -> dict[str, Any]:
         "transforms": report.transforms,
         "uploading": asdict(report.uploading),
         "workers": [asdict(compared) for compared in report.workers],
+        "crowds": [asdict(crowd) for crowd in report.crowds],
+        "overloads": [asdict(overload) for overload in report.overloads],
     }
 
 

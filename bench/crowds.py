@@ -1,0 +1,99 @@
+"""Slow clients and overload: what one more client sees of the crowd, and how much is still answered."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bench.load import CONNECTIONS, Round, run
+from bench.rounds import Tokens
+from bench.serving import Running
+from bench.wire import connect, request
+
+PING = "/server/ping"
+ITEMS = "/items/articles?limit=25&fields=id,title,status,views"
+SECONDS = 3.0
+OVERLOADS = (8, 64, 512, 4_000)
+TARGET = 4.0
+"""How many times its usual p99 an answer may take beside a crowd."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """So many clients that stop where they are: the p99 of others beside them, as times of what it is without."""
+
+    name: str
+    ping: float
+    items: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """So many connections that ask without a pause; `after` is the rate of the usual load as soon as they are gone."""
+
+    connections: int
+    found: Round
+    after: float
+
+
+def slow(service: Running, tokens: Tokens) -> list[Crowd]:
+    """Measure what clients that stop in the middle do to others."""
+    _allow_descriptors()
+    head = request("GET", ITEMS, token=tokens.admin)
+    body = request("POST", "/items/entries", token=tokens.admin, payload={"title": "x" * 10_000})
+    export = request("GET", "/items/articles?export=csv&limit=-1", token=tokens.admin)
+    usual = _p99s(service, tokens)
+    crowds = [("500 with half a head", 500, head[: len(head) // 2]), ("200 with half a body", 200, body[:-100])]
+    return [_beside(service, tokens, usual, crowd) for crowd in [*crowds, ("200 that read no export", 200, export)]]
+
+
+def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
+    """Measure more clients than the machine can serve."""
+    _allow_descriptors()
+    message = request("GET", ITEMS, token=tokens.admin)
+    found = []
+    for connections in OVERLOADS:
+        crowd = run(service.address, lambda: message, seconds=SECONDS, connections=connections, may_refuse=True)
+        after = run(service.address, lambda: message, seconds=1.0, connections=CONNECTIONS)
+        found.append(Overload(connections, crowd, after.rate))
+    return found
+
+
+def _beside(service: Running, tokens: Tokens, usual: tuple[float, float], crowd: tuple[str, int, bytes]) -> Crowd:
+    name, number, sent = crowd
+    with _stopped(service, number, sent):
+        ping, items = _p99s(service, tokens)
+    return Crowd(name, ping / usual[0], items / usual[1])
+
+
+def _p99s(service: Running, tokens: Tokens) -> tuple[float, float]:
+    """Return the p99 of a ping and of a page in milliseconds."""
+    messages = [request("GET", path, token=tokens.admin) for path in (PING, ITEMS)]
+    ping, items = (_p99(service, message) for message in messages)
+    return ping, items
+
+
+def _p99(service: Running, message: bytes) -> float:
+    return run(service.address, lambda: message, seconds=SECONDS / 2, connections=CONNECTIONS).p99
+
+
+@contextmanager
+def _stopped(service: Running, number: int, sent: bytes) -> Iterator[None]:
+    """Open so many connections, send the same on each, and do nothing more with them."""
+    clients: list[socket.socket] = []
+    try:
+        for _ in range(number):
+            clients.append(connect(service.address))
+            clients[-1].sendall(sent)
+        yield
+    finally:
+        for client in clients:
+            client.close()
+
+
+def _allow_descriptors() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
