@@ -139,21 +139,31 @@ class Store:
 
         return self._attempted(snapshots, fetch, look)
 
-    def writing(self, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None = None) -> T:
+    def writing(
+        self,
+        identity: Identity,
+        plan: Callable[[Scene], Job[T]],
+        *,
+        once: Once | None = None,
+        moves_rights: bool = False,
+    ) -> T:
         """Plan a write outside any transaction, then do it in one, all of it again where structure or rights had moved.
 
         The first attempts hold up no change of structure or rights; later ones do, so that a run of them does not
         starve it. After a deadlock the next attempts take turns with all others that had one. With `once` a call that
-        was answered before gets that answer, and does nothing.
+        was answered before gets that answer, and does nothing. A write that `moves_rights` takes the counters for
+        itself before it writes: two that shared them could not move them, and waited for each other.
         """
+        at_ease = 0 if moves_rights else ATTEMPTS_AT_EASE
 
         def write(attempt: Attempt) -> T:
             with passwords.rationed():
                 if attempt.holds or once or attempt.deadlocked:
-                    return self._write_within(attempt, identity, discreetly(plan), once=once)
+                    hold = "take_version" if moves_rights else "hold_version"
+                    return self._write_within(attempt, identity, discreetly(plan), once=once, hold=hold)
                 return self._write(attempt.snapshot, identity, discreetly(plan))
 
-        return self._attempted(self._primary, self.database.fetch_primary, write, at_ease=ATTEMPTS_AT_EASE)
+        return self._attempted(self._primary, self.database.fetch_primary, write, at_ease=at_ease)
 
     def _attempted(
         self, snapshots: Snapshots, fetch: Fetch, work: Callable[[Attempt], T], *, at_ease: int | None = None
@@ -193,13 +203,14 @@ class Store:
             return job.within(transaction)
 
     def _write_within(
-        self, attempt: Attempt, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None
+        self, attempt: Attempt, identity: Identity, plan: Callable[[Scene], Job[T]], *, once: Once | None, hold: str
     ) -> T:
         with self.database.transaction() as transaction:
             take_turn(transaction, identity.name, once)
             if attempt.deadlocked:
                 transaction.execute(statement("wait_for_others"))
-            used = (_held if attempt.holds else _checked)(transaction, attempt.snapshot)
+            snapshot = attempt.snapshot
+            used = _held(transaction, snapshot, hold) if attempt.holds else _checked(transaction, snapshot)
             scene = Scene(used, _actor(used, identity, transaction.execute), transaction.execute)
             return done_once(transaction, identity.name, once, lambda: plan(scene).within(transaction))
 
@@ -348,9 +359,9 @@ def _checked(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
     return snapshot
 
 
-def _held(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
+def _held(transaction: Transaction, snapshot: Snapshot, hold: str) -> Snapshot:
     """Return a snapshot that holds until the transaction ends: loaded within it when the one at hand is old again."""
-    held = Version(*transaction.execute(statement("hold_version"))[0])
+    held = Version(*transaction.execute(statement(hold))[0])
     return snapshot if snapshot.version == held else load_within(transaction)
 
 

@@ -6,8 +6,8 @@ A call is planned before its transaction opens (cms/store/calls.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 from cms import jsontext
 from cms.errors import invalid_payload
@@ -40,7 +40,22 @@ from cms.store.store import Identity, Job, Scene, Store
 
 _NOTHING_ASKED = Said(Query())
 
+_RIGHTS = frozenset({"system_roles", "system_permissions", "system_settings"})
+"""Collections of which every change moves the counter of rights."""
+
+_OF_RIGHTS = frozenset({"role", "status", "token", "password", "email", "tfa_secret"})
+"""Fields of users whose change moves it."""
+
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Work(Generic[T]):
+    """What a call is made for, how it is planned, and the body that tells which fields it writes."""
+
+    aim: Aim
+    plan: Callable[[Call], Job[T]]
+    payload: object = None
 
 
 def create(
@@ -52,7 +67,7 @@ def create(
     def plan(call: Call) -> Job[bytes | None]:
         return _shown(call, plan_new(call, payload if isinstance(payload, list) else [payload]), single=not several)
 
-    return _call(store, identity, ask, plan, aim=CREATE, once=once)
+    return _call(store, identity, ask, Work(CREATE, plan), once=once)
 
 
 def update_one(
@@ -72,7 +87,7 @@ def update_one(
             call, _matched(call, plan_change(call, found, payload), key=found, if_match=if_match), single=True
         )
 
-    return _call(store, identity, ask, plan, aim=CHANGE)
+    return _call(store, identity, ask, Work(CHANGE, plan, payload))
 
 
 def update_me(
@@ -85,7 +100,7 @@ def update_me(
         key = str(call.scene.actor.user)
         return _shown(call, _matched(call, plan_change(call, key, payload), key=key, if_match=if_match), single=True)
 
-    return _call(store, identity, (USERS, query_string), plan, aim=CHANGE)
+    return _call(store, identity, (USERS, query_string), Work(CHANGE, plan, payload))
 
 
 def restore(
@@ -104,7 +119,7 @@ def restore(
         job = plan_singleton(call, payload) if call.collection.singleton else plan_change(call, found, payload)
         return _shown(call, job, single=True)
 
-    return _call(store, identity, ask, plan, aim=RESTORE, once=once)
+    return _call(store, identity, ask, Work(RESTORE, plan, payload), once=once)
 
 
 def update_many(
@@ -124,7 +139,7 @@ def update_many(
             raise invalid_payload("The body must be an array of items with their keys, or hold data with keys or query")
         return _shown(call, plan_named(call, payload), single=False)
 
-    return _call(store, identity, ask, plan, aim=PUT)
+    return _call(store, identity, ask, Work(PUT, plan, payload))
 
 
 def delete_one(store: Store, identity: Identity, collection: str, *, key: str, if_match: str | None = None) -> None:
@@ -134,32 +149,46 @@ def delete_one(store: Store, identity: Identity, collection: str, *, key: str, i
         found = parse_key(call.collection, key)
         return _matched(call, plan_removal(call, found), key=found, if_match=if_match)
 
-    _call(store, identity, (collection, ""), plan, aim=DELETE)
+    _call(store, identity, (collection, ""), Work(DELETE, plan))
 
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
     given = payload if isinstance(payload, Mapping) else {"keys": payload}
-    _call(store, identity, (collection, ""), lambda call: plan_removals(call, given), aim=DELETE)
+    _call(store, identity, (collection, ""), Work(DELETE, lambda call: plan_removals(call, given)))
 
 
 def _call(
     store: Store,
     identity: Identity,
     ask: tuple[str, str],
-    plan: Callable[[Call], Job[T]],
+    work: Work[T],
     *,
-    aim: Aim,
     once: Once | None = None,
 ) -> T:
     name, query_string = ask
 
     def planned(scene: Scene) -> Job[T]:
-        call = call_on(store, scene, identity.caller, (name, _NOTHING_ASKED), aim)
+        call = call_on(store, scene, identity.caller, (name, _NOTHING_ASKED), work.aim)
         asked = replace(call, said=parse_query_string(query_string, store.page)) if query_string else call
-        return plan(asked)
+        return work.plan(asked)
 
-    return store.writing(identity, planned, once=once)
+    return store.writing(identity, planned, once=once, moves_rights=_moves_rights(name, work))
+
+
+def _moves_rights(name: str, work: Work[T]) -> bool:
+    """Tell whether a write moves the counter of rights, as far as collection and fields tell before it is planned.
+
+    What moves it unforeseen, a nested write for one, may have to wait for others and be done again.
+    """
+    if name != USERS or work.aim is CREATE:
+        return name in _RIGHTS
+    if work.aim is DELETE:
+        return True
+    given = work.payload
+    data = given.get("data", given) if isinstance(given, Mapping) else given
+    items = data if isinstance(data, list) else [data]
+    return any(isinstance(item, Mapping) and not _OF_RIGHTS.isdisjoint(item) for item in items)
 
 
 def _shown(call: Call, job: Job[Written], *, single: bool) -> Job[bytes | None]:

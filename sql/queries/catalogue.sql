@@ -215,6 +215,12 @@ SELECT structure, access
 FROM system_version
 FOR SHARE;
 
+-- name: take_version
+-- The counters, for who is about to move them: whoever else would hold them waits.
+SELECT structure, access
+FROM system_version
+FOR NO KEY UPDATE;
+
 -- name: find_statistics
 -- What PostgreSQL knows of tables: their rows and size, and whether it should look at them again (or for the first time).
 SELECT

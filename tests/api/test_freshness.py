@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import psycopg
 import pytest
 
 from cms.auth import accounts
 from cms.config import Config
-from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
+from cms.store.database import Transaction
+from cms.store.statements import statement
+from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 
 TABLE = {"collection": "things", "schema": {}, "fields": [{"field": "name", "type": "string"}]}
 
@@ -139,3 +143,44 @@ def test_a_change_of_structure_leaves_no_statement_of_the_one_before(
         statements = [text for (text,) in fetch("SELECT statement FROM pg_prepared_statements")]
         assert len(statements) < 10
         assert not any('"f1"' in text for text in statements)
+
+
+CHANGES_OF_RIGHTS: dict[str, Callable[[Client, str, int], Answer]] = {
+    "settings": lambda api, user, number: api.patch("/settings", {"project_name": f"Project {number}"}),
+    "roles": lambda api, user, number: api.post("/roles", {"name": f"Role {number}"}),
+    "permissions": lambda api, user, number: api.post(
+        "/permissions", {"collection": "things", "action": "read", "fields": ["id"]}
+    ),
+    "a user": lambda api, user, number: api.patch(f"/users/{user}", {"status": "active" if number % 2 else "draft"}),
+    "users by key": lambda api, user, number: api.patch(
+        "/users", {"keys": [user], "data": {"email": f"{number}@example.com"}}
+    ),
+    "users one by one": lambda api, user, number: api.patch(
+        "/users", [{"id": user, "status": "active" if number % 2 else "draft"}]
+    ),
+    "the end of a user": lambda api, user, number: api.delete("/users", {"query": {"filter": {"title": str(number)}}}),
+}
+
+
+@pytest.mark.parametrize("named", CHANGES_OF_RIGHTS)
+def test_changes_of_rights_at_once_take_turns(
+    api: Client, other: Client, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.post("/collections", TABLE)
+    users = [{"email": f"{number}@here.example", "title": str(number)} for number in range(24)]
+    user = api.post("/users", users).data[-1]["id"]
+    deadlocks: list[str] = []
+    execute = Transaction.execute
+
+    def spy(transaction: Transaction, text: str, values: Sequence[object] = (), **more: Any) -> Any:
+        if text == statement("wait_for_others"):
+            deadlocks.append(text)
+        return execute(transaction, text, values, **more)
+
+    monkeypatch.setattr(Transaction, "execute", spy)
+    with ThreadPoolExecutor(6) as threads:
+        calls = [
+            threads.submit(CHANGES_OF_RIGHTS[named], other if number % 2 else api, user, number) for number in range(24)
+        ]
+    assert {call.result().status for call in calls} <= {200, 204}
+    assert not deadlocks
