@@ -53,10 +53,14 @@ class Problem:
 
 
 class Refused(Exception):
-    """A request that is answered with an error; holds one `Problem` for each fault found."""
+    """A request that is answered with an error; holds one `Problem` for each fault found.
 
-    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
+    `total` is the number of faults, where there are more than problems.
+    """
+
+    def __init__(self, problems: Problem | Iterable[Problem], *, total: int = 0) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        self.total = max(total, len(self.problems))
         super().__init__("; ".join(problem.message for problem in self.problems))
 
     @property
@@ -66,7 +70,7 @@ class Refused(Exception):
 
 
 MAX_TOLD = 100
-"""How many problems of one query an answer holds."""
+"""How many problems of one query or body an answer holds: each may repeat what a field takes, however long that is."""
 
 
 def together(problems: Iterable[Problem]) -> Refused:

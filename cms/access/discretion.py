@@ -33,7 +33,7 @@ def _discreet(refused: Refused, policy: Policy) -> Refused:
     problems = [(problem, _hidden(problem, policy)) for problem in refused.problems]
     if any(problem.code == "FAILED_VALIDATION" and "field" in hidden for problem, hidden in problems):
         return forbidden()
-    return Refused(_without(problem, hidden) for problem, hidden in problems)
+    return Refused((_without(problem, hidden) for problem, hidden in problems), total=refused.total)
 
 
 def _hidden(problem: Problem, policy: Policy) -> set[str]:

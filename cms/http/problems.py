@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import falcon
@@ -15,6 +16,9 @@ from cms.store.health import told
 
 log = logging.getLogger("cms")
 
+MAX_ENTRIES = 200
+"""How many problems an answer holds, whoever has gathered them: a small body may have a hundred thousand."""
+
 RETRY_AFTER_SECONDS = "2"
 """About as long as a database server needs that is started again."""
 
@@ -25,7 +29,7 @@ def answer(response: falcon.Response, status: int, problems: Iterable[Problem]) 
     if status == 503:
         response.set_header("Retry-After", RETRY_AFTER_SECONDS)
     response.content_type = falcon.MEDIA_JSON
-    response.data = jsontext.dumps({"errors": [_entry(problem) for problem in problems]})
+    response.data = jsontext.dumps({"errors": [_entry(problem) for problem in islice(problems, MAX_ENTRIES)]})
 
 
 def on_refused(request: falcon.Request, response: falcon.Response, refused: Refused, params: Any) -> None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
-from cms.errors import Problem, Refused, forbidden, invalid_payload
+from cms.errors import MAX_TOLD, Problem, Refused, forbidden, invalid_payload
 from cms.query.ast import Filter
 from cms.query.walk import Link, link_of
 from cms.schema.model import Catalogue, Collection
@@ -142,12 +142,16 @@ class Untold:
 
 @dataclass(slots=True)
 class Faults:
-    """Everything that is wrong with a payload, told at once."""
+    """What is wrong with a payload, told at once: the first problems, and how many there are."""
 
     found: list[tuple[int, Problem]] = field(default_factory=list)
+    total: int = 0
 
     def add(self, problem: Problem, place: Place) -> None:
-        """Keep a problem with its place; a problem of a field has the path to it."""
+        """Keep a problem with its place, unless there are many; a problem of a field has the path to it."""
+        self.total += 1
+        if self.total > MAX_TOLD:
+            return
         named, own = problem.extensions.get("field"), problem.extensions.get("path")
         below = own if isinstance(own, list) else [named] if isinstance(named, str) else []
         path = (*place.path, *below)
@@ -159,9 +163,10 @@ class Faults:
         self.found.append((place.number or 0, replace(problem, extensions=extensions)))
 
     def refuse(self) -> None:
-        """Raise `Refused` with all of them, in the order of the items."""
+        """Raise `Refused` with those that are kept, in the order of the items."""
         if self.found:
-            raise Refused(problem for _, problem in sorted(self.found, key=lambda fault: fault[0]))
+            problems = [problem for _, problem in sorted(self.found, key=lambda fault: fault[0])]
+            raise Refused(problems, total=self.total)
 
 
 Readers = Callable[[Collection, Expects], Reader]

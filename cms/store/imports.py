@@ -181,6 +181,7 @@ class _Import:
         for problem in refused.problems:
             index = problem.extensions.get("index", 0)
             self._findings.add(problem, rows[index if isinstance(index, int) else 0].line)
+        self._findings.total += refused.total - len(refused.problems)
 
     def _write(self, drafter: Drafter, root: Batch) -> None:
         """Write a batch; once something is wrong with the file, look at it only."""
@@ -243,6 +244,7 @@ class _Import:
             raise Refused(_placed(problem, 1) for problem in refused.problems) from refused
         for _, problem in drafter.faults.found:
             self._findings.add(problem, 1)
+        self._findings.total += drafter.faults.total - len(drafter.faults.found)
 
     def _column(self, found: Field) -> Column:
         place = self._session.scene.snapshot.catalogue, self._collection, found.name

@@ -253,3 +253,27 @@ def test_the_addresses_of_an_invitation(admin: Client) -> None:
 def test_unknown_parameters_of_a_change_by_query(things: Table) -> None:
     answer = things.api.patch(things.path, {"query": {"fliter": {}, "limt": 1}, "data": {"name": "x"}})
     assert [error["reason"].split('"')[1] for error in answer.errors] == ["fliter", "limt"]
+
+
+def test_of_thousands_of_faults_in_a_body_the_first_hundred_are_told(stage: Stage) -> None:
+    """What an enum takes is repeated in each of them: a small body must not come to an answer of gigabytes."""
+    name = table(stage.admin).name + "_sized"
+    labels = ", ".join(f"'{number:060}'" for number in range(100))
+    stage.execute(f"CREATE TYPE {name}_size AS ENUM ({labels})")
+    stage.execute(f"CREATE TABLE {name} (id serial PRIMARY KEY, size {name}_size)")
+    items = [{"size": "none"} for _ in range(5_000)]
+    for answer in (
+        stage.admin.post(f"/items/{name}", items),
+        stage.admin.patch(f"/items/{name}", [{"id": place, **item} for place, item in enumerate(items)]),
+        member(stage, may(name), may(name, action="create")).post(f"/items/{name}", items),
+    ):
+        assert answer.status == 400
+        assert [error["index"] for error in answer.errors] == list(range(100))
+    assert stage.value(f"SELECT count(*) FROM {name}") == 0
+
+
+def test_no_answer_holds_more_than_two_hundred_errors(admin: Client, things: Table) -> None:
+    """Whatever the route: a comment has nothing to do with items."""
+    answer = admin.post("/comments", {f"k{number}": 1 for number in range(5_000)})
+    assert answer.status == 400
+    assert len(answer.errors) == 200
