@@ -7,6 +7,7 @@ import pytest
 from cms.fragment import Fragment
 from cms.query import write
 from cms.query.arrays import array
+from cms.query.referential import Reference, note_going
 from cms.query.write import Arguments
 from cms.schema.model import Collection, Column, Field, Json, Kind
 
@@ -36,7 +37,21 @@ def chosen(collection: Collection, *names: str) -> list[Field]:
     return [collection.fields[name] for name in names]
 
 
+def removal_of_rows_met_before() -> Fragment:
+    """The rows that go with those above them, but for those that have been written down."""
+    parent = Field("books", "part_of", "integer", (), column("part_of", "integer", "int4"))
+    return note_going(Reference(SILENT, parent, SILENT, "id"), Arguments(), counted=True)
+
+
 CASES: list[tuple[str, Fragment, str]] = [
+    (
+        "rows met before are looked up, and not compared one by one",
+        removal_of_rows_met_before(),
+        'WITH rows AS (SELECT t0."id"::text AS item, up.revision AS parent FROM "books" AS t0 '
+        'JOIN unnest($1::bigint[], $2::bigint[]) AS up (key, revision) ON t0."part_of" = up.key '
+        'WHERE t0."id" NOT IN (SELECT unnest($3::bigint[])) ORDER BY t0."id" FOR UPDATE OF t0) '
+        "SELECT count(*) FROM rows",
+    ),
     (
         "rows without a history",
         write.insert(SILENT, chosen(SILENT, "title", "tags"), Arguments()),
