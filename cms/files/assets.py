@@ -19,10 +19,11 @@ from cms.files.served import Served, find
 from cms.files.storage import Storages
 from cms.files.workshop import Workshop
 from cms.schema.model import Version
+from cms.store.counters import check_version
 from cms.store.reads import Ask, Item, row_of
 from cms.store.snapshot import Bounded
 from cms.store.statements import statement
-from cms.store.store import Identity, Scene, Store, check_version
+from cms.store.store import Identity, Scene, Store
 from cms.transforms.steps import Focus
 from cms.transforms.wanted import (
     MEDIA_TYPES,

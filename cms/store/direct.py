@@ -29,9 +29,10 @@ from cms.query.statement import Statement
 from cms.query.walk import Link
 from cms.query.write import Arguments, Direct
 from cms.schema.model import Collection, Kind
+from cms.store.counters import check_version
 from cms.store.reads import Item
 from cms.store.rows import Columns, alike, arrays, author, finished
-from cms.store.store import Caller, Scene, Store, check_version
+from cms.store.store import Caller, Scene, Store
 
 _NEVER = Statement("", (), (), ())
 """Stands in the cache for writes of a shape that takes a transaction."""

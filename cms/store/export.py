@@ -10,11 +10,12 @@ from cms.memory import LARGE, note_use
 from cms.query.brackets import nested
 from cms.query.parse import Page
 from cms.query.statement import Statement
+from cms.store.counters import check_version
 from cms.store.database import Row
 from cms.store.formats import FORMATS, Item
 from cms.store.nesting import Asked, parameters, planner_of
 from cms.store.reads import Ask, prepared
-from cms.store.store import Identity, Scene, Store, check_version
+from cms.store.store import Identity, Scene, Store
 
 BATCH = 1_000
 

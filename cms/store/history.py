@@ -11,9 +11,10 @@ from cms.query.ast import EVERYTHING, Name, Pick, Query, Slot
 from cms.query.bind import Context, bound
 from cms.schema.model import Collection, Field
 from cms.store import writes
+from cms.store.counters import check_version
 from cms.store.once import Once
 from cms.store.reads import Answer, Ask, Item, by_key, parse_key, read_list, read_one, statement_for
-from cms.store.store import Identity, Scene, Store, check_version
+from cms.store.store import Identity, Scene, Store
 
 REVISIONS = "system_revisions"
 

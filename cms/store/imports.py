@@ -29,13 +29,14 @@ from cms.schema.types import Family
 from cms.store.ahead import Ahead
 from cms.store.border import Clash, Stale
 from cms.store.calls import Aim, Call, call_on
+from cms.store.counters import version_of
 from cms.store.database import Transaction
 from cms.store.formats import plain
 from cms.store.nested import write_tree
 from cms.store.once import Once
 from cms.store.rows import pass_keys
 from cms.store.sources import SOURCES, Cell, Cells, Column, Row
-from cms.store.store import Identity, Job, Scene, Store, version_of
+from cms.store.store import Identity, Job, Scene, Store
 from cms.store.within import find
 
 BATCH_ROWS = 5_000

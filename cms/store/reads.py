@@ -21,9 +21,10 @@ from cms.schema.model import Collection, Field, Kind
 from cms.schema.payload import converter
 from cms.schema.types import MASK
 from cms.store.answers import body_of
+from cms.store.counters import check_version, version_of
 from cms.store.nesting import Asked, may_be_much, parameters, planner_of, portions_of
 from cms.store.snapshot import Plan
-from cms.store.store import ANONYMOUS, Identity, Scene, Store, check_version, version_of
+from cms.store.store import ANONYMOUS, Identity, Scene, Store
 
 USERS = "system_users"
 

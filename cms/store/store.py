@@ -16,6 +16,7 @@ from cms.errors import STATUS, Problem, Refused, forbidden, invalid_payload, una
 from cms.query.parse import Page
 from cms.schema.model import Version
 from cms.store.border import Deadlock, Misfit, Stale, Unforeseen
+from cms.store.counters import check_version, checked, held, version_of
 from cms.store.database import Database, Row, Transaction
 from cms.store.once import Kept, Once, done_once, kept_answer, take_turn
 from cms.store.snapshot import Snapshot, Snapshots, load_within
@@ -130,14 +131,19 @@ class Store:
         self._watch = Watch(self.database, sources)
 
     def reading(self, identity: Identity, work: Callable[[Scene], T]) -> T:
-        """Do the work of a read, again where structure or rights had moved on."""
+        """Do the work of a read, again where structure or rights had moved on; in the end it holds them still."""
         return self._looking(identity, work, self.snapshots, self.database.fetch)
 
     def _looking(self, identity: Identity, work: Callable[[Scene], T], snapshots: Snapshots, fetch: Fetch) -> T:
         def look(attempt: Attempt) -> T:
-            return work(Scene(attempt.snapshot, _actor(attempt.snapshot, identity, fetch), fetch))
+            if not attempt.holds:
+                return work(Scene(attempt.snapshot, _actor(attempt.snapshot, identity, fetch), fetch))
+            with self.database.transaction() as transaction:
+                snapshot = held(transaction, attempt.snapshot, "hold_version")
+                return work(Scene(snapshot, _actor(snapshot, identity, fetch), fetch))
 
-        return self._attempted(snapshots, fetch, look)
+        # What the primary holds still says nothing of a replica.
+        return self._attempted(snapshots, fetch, look, at_ease=ATTEMPTS if snapshots is self._primary else None)
 
     def writing(
         self,
@@ -210,7 +216,7 @@ class Store:
             if attempt.deadlocked:
                 transaction.execute(statement("wait_for_others"))
             snapshot = attempt.snapshot
-            used = _held(transaction, snapshot, hold) if attempt.holds else _checked(transaction, snapshot)
+            used = held(transaction, snapshot, hold) if attempt.holds else checked(transaction, snapshot)
             scene = Scene(used, _actor(used, identity, transaction.execute), transaction.execute)
             return done_once(transaction, identity.name, once, lambda: plan(scene).within(transaction))
 
@@ -346,28 +352,6 @@ def require_admin(actor: Actor) -> None:
     """Raise `Refused` FORBIDDEN for anybody but an administrator."""
     if not actor.policy.admin:
         raise forbidden()
-
-
-def check_version(snapshot: Snapshot, seen: Version) -> None:
-    """Raise `Stale` when an answer was made under other counters than the snapshot's."""
-    if seen != snapshot.version:
-        raise Stale(f"{seen} instead of {snapshot.version}")
-
-
-def _checked(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
-    check_version(snapshot, version_of(transaction.execute))
-    return snapshot
-
-
-def _held(transaction: Transaction, snapshot: Snapshot, hold: str) -> Snapshot:
-    """Return a snapshot that holds until the transaction ends: loaded within it when the one at hand is old again."""
-    held = Version(*transaction.execute(statement(hold))[0])
-    return snapshot if snapshot.version == held else load_within(transaction)
-
-
-def version_of(fetch: Fetch) -> Version:
-    """Return the counters as they are now."""
-    return Version(*fetch(statement("find_version"), ())[0])
 
 
 def _first_in_line(transaction: Transaction, identity: Identity) -> Scene:

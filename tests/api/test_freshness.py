@@ -11,7 +11,7 @@ import pytest
 
 from cms.auth import accounts
 from cms.config import Config
-from cms.store.database import Transaction
+from cms.store.database import Database, Transaction
 from cms.store.statements import statement
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 
@@ -145,6 +145,11 @@ def test_a_change_of_structure_leaves_no_statement_of_the_one_before(
         assert not any('"f1"' in text for text in statements)
 
 
+MOVE_RIGHTS = """
+    UPDATE system_version SET access = access + 1
+    WHERE id IN (SELECT id FROM system_version FOR NO KEY UPDATE SKIP LOCKED)
+"""
+
 CHANGES_OF_RIGHTS: dict[str, Callable[[Client, str, int], Answer]] = {
     "settings": lambda api, user, number: api.patch("/settings", {"project_name": f"Project {number}"}),
     "roles": lambda api, user, number: api.post("/roles", {"name": f"Role {number}"}),
@@ -184,3 +189,24 @@ def test_changes_of_rights_at_once_take_turns(
         ]
     assert {call.result().status for call in calls} <= {200, 204}
     assert not deadlocks
+
+
+def test_a_read_is_answered_however_often_rights_change_meanwhile(
+    api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.post("/collections", TABLE)
+    api.post("/items/things", {"name": "a"})
+    fetch = Database.fetch
+    moves = 0
+    with psycopg.connect(dsn, autocommit=True) as connection:
+
+        def spy(database: Database, text: str, *values: Any, **more: Any) -> Any:
+            nonlocal moves
+            moves += connection.execute(MOVE_RIGHTS).rowcount
+            return fetch(database, text, *values, **more)
+
+        monkeypatch.setattr(Database, "fetch", spy)
+        for path in ("/items/things?fields=name", "/items/things/1", "/collections/things", "/permissions/me"):
+            moves = 0
+            assert (api.get(path).status, path) == (200, path)
+            assert moves >= 5
