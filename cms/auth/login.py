@@ -110,13 +110,17 @@ def count_failure(store: Store, user: str, caller: Caller) -> None:
     counted = store.database.fetch_primary(statement("count_failure"), (user,))
     if not counted or not counted[0][0]:
         return
-    with store.database.transaction() as transaction:
+
+    def work(transaction: Transaction) -> list[Row]:
         transaction.execute(statement("lock_accounts"))
         users = recorder(transaction, store.snapshots.current().catalogue, "system_users", caller=caller)
         before = users.before([user])
-        found = transaction.execute(statement("suspend_or_slow"), (user,))
-        if found and found[0][0] == "suspended":
+        rows = transaction.execute(statement("suspend_or_slow"), (user,))
+        if rows and rows[0][0] == "suspended":
             users.changed(before)
-    if found:
-        done = "suspended" if found[0][0] == "suspended" else "slowed down, as the last active administrator"
+        return rows
+
+    outcome = in_transaction(store, work)
+    if outcome:
+        done = "suspended" if outcome[0][0] == "suspended" else "slowed down, as the last active administrator"
         log.warning("User %s has failed to log in too often and is %s.", user, done)

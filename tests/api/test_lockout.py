@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import psycopg
 import pytest
 
 from cms import passwords
-from cms.store.database import Database, Row
+from cms.store.border import Deadlock
+from cms.store.database import Database, Row, Transaction
 from cms.store.statements import statement
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.members import new_role
@@ -50,6 +52,28 @@ def test_an_administrator_sets_the_user_active_again(stage: Stage) -> None:
     change(stage, email, "status = 'active'")
     assert login(stage.anonymous, email).status == 200
     assert of_user(stage, email, "failed_logins") == 0
+
+
+def test_a_suspension_that_was_given_up_in_a_deadlock_is_done_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    email = person(stage)
+    for _ in range(2):
+        login(stage.anonymous, email, "wrong")
+    faults = [Deadlock("deadlock detected")]
+    transaction = Database.transaction
+
+    @contextmanager
+    def unlucky(database: Database) -> Iterator[Transaction]:
+        with transaction(database) as working:
+            yield working
+            if faults:
+                raise faults.pop()
+
+    monkeypatch.setattr(Database, "transaction", unlucky)
+    assert outcome(login(stage.anonymous, email, "wrong")) == REFUSED
+    assert faults == []
+    assert of_user(stage, email, "status") == "suspended"
 
 
 @pytest.mark.parametrize("by_array", [True, False], ids=["array", "key"])
