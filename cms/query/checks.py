@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from cms.errors import invalid_query
 from cms.query.ast import Current, Slot, Test
 from cms.query.bind import Bind
 from cms.query.operators import OPERATORS, Operator, Takes
 from cms.query.resolved import AnyOf, Check, Hit, Predicate, Subject, Value
+from cms.schema.bounds import holds
 from cms.schema.types import Family, parse_geometry, parse_text
 
 
@@ -55,7 +57,7 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
     parse = value.parse
     match operator.takes:
         case Takes.LIST:
-            return lambda found: [parse(item) for item in found]  # type: ignore[attr-defined]
+            return partial(_listed, value, own=operator.name == "_in")
         case Takes.PATTERN if value.family is Family.LIST:
             return parse_text
         case Takes.PATTERN:
@@ -64,6 +66,15 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
             return parse_geometry
         case _:
             return parse
+
+
+def _listed(value: Value, operands: object, *, own: bool) -> list[str]:
+    """Return a list of operands; with `own`, without whole numbers that the column's own type cannot hold."""
+    parsed = [value.parse(item) for item in operands]  # type: ignore[attr-defined]
+    column = value.field.column
+    if not own or column is None or value.cast_by_index == value.cast:
+        return parsed
+    return [text for text in parsed if holds(column, text)]
 
 
 def escaped(text: str) -> str:

@@ -162,8 +162,20 @@ def check(said: Check, level: int) -> Fragment:
     operator = said.operator
     is_json = said.value.family in (Family.JSON, Family.LIST)
     template = operator.json_sql if operator.json_sql and is_json else operator.sql
-    operands = (operand(bind, operator.takes, said.value.cast, level) for bind in said.operands)
-    return fill(template, expression(said.value, level), *operands)
+    value, cast = expression(said.value, level), said.value.cast
+    if operator.takes is Takes.LIST:
+        cast = said.value.cast_by_index if operator.name == "_in" else cast
+        value = _of_one_type(value, said.value, cast)
+    operands = (operand(bind, operator.takes, cast, level) for bind in said.operands)
+    return fill(template, value, *operands)
+
+
+def _of_one_type(printed: Fragment, value: Value, cast: str) -> Fragment:
+    """Print a whole number in the type of the list that it is looked up in.
+
+    PostgreSQL puts a list into a hash table where both are of one type only, else it compares every row with all of it.
+    """
+    return fill("({0})::bigint", printed) if cast == "bigint" and value.is_narrow else printed
 
 
 def subject(found: Subject, level: int) -> Fragment:

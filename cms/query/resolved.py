@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from cms.query.bind import Bind
 from cms.query.operators import Operator
 from cms.query.walk import Link
 from cms.schema.model import Collection, Field
 from cms.schema.types import TYPES, Family, Type, parse_real
+
+_WHOLE = MappingProxyType({"int2": "smallint", "int4": "integer"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,18 @@ class Value:
         column = self.field.column
         single = column and column.base_type == "float4" and not self.function
         return "real" if single else self.type.cast
+
+    @property
+    def cast_by_index(self) -> str:
+        """What a list of operands is cast to that an index of the column may find: the column's own type."""
+        column = self.field.column
+        return _WHOLE.get(column.base_type, self.cast) if column and not self.function else self.cast
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it is a whole number of a smaller type than its operands are."""
+        column = self.field.column
+        return self.function is not None or (column is not None and column.base_type in _WHOLE)
 
     @property
     def parse(self) -> Callable[[object], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ import pytest
 
 from cms.query.operators import OPERATORS
 from tests.client import Answer, Client
-from tests.things import Table, field, table
+from tests.things import Stage, Table, field, table
 
 # A low, a middle and a high value of each type: the items 1, 2 and 3; item 4 holds null.
 VALUES: dict[str, tuple[Any, Any, Any]] = {
@@ -367,3 +368,33 @@ def books_of_authors(admin: Client) -> Table:
     authors.add({"name": "Ann"}, {"name": "Ben"})
     books.add({"author": 1}, {"author": 1}, {"author": 2}, {})
     return books
+
+
+@pytest.mark.parametrize(("kind", "largest"), [("smallint", 2**15 - 1), ("integer", 2**31 - 1), ("bigint", 2**63 - 1)])
+def test_lists_of_numbers_may_name_what_a_column_cannot_hold(stage: Stage, kind: str, largest: int) -> None:
+    name = table(stage.admin).name + "_counts"
+    stage.execute(f"CREATE TABLE {name} (id serial PRIMARY KEY, n {kind})")
+    stage.execute(f"INSERT INTO {name} (n) VALUES (1), ({largest}), (-{largest} - 1), (NULL)")
+    things, beyond = Table(stage.admin, name), [40_000, 2**40] if kind != "bigint" else [5]
+
+    def matching(**test: object) -> list[int]:
+        return ids(things, {"n": test})
+
+    assert matching(_in=[largest, *beyond]) == [2]
+    assert matching(_in=[-largest - 1, 1]) == [1, 3]
+    assert matching(_in=[*beyond]) == []
+    assert matching(_nin=[largest, *beyond]) == [1, 3]
+    assert matching(_nin=[*beyond]) == [1, 2, 3]
+    assert matching(_nin=[]) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["smallint", "integer", "bigint"])
+@pytest.mark.parametrize("operator", ["_in", "_nin"])
+def test_long_lists_of_numbers_are_compared_in_one_type(stage: Stage, kind: str, operator: str) -> None:
+    """Else PostgreSQL compares each row with all of them, instead of looking it up."""
+    name = table(stage.admin).name + "_numbers"
+    stage.execute(f"CREATE TABLE {name} (id serial PRIMARY KEY, n {kind})")
+    numbers = ",".join(map(str, range(20)))
+    plan = stage.admin.get("/utils/explain", path=f"/items/{name}?filter[n][{operator}]={numbers}").data
+    (test,) = re.findall(r"\(?t0\.\"?n\"?\)?(::\w+)? (?:= ANY|<> ALL) \(\$\d+::(\w+)\[\]\)", plan["statement"])
+    assert (test[0].removeprefix("::") or kind) == test[1]
