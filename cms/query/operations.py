@@ -94,8 +94,14 @@ def _faults_of_method(said: Mapping[str, object], method: str, takes: Set[str]) 
     named = sorted(_NAMING & said.keys())
     if (method == "delete" and not named) or (method != "read" and len(named) > 1):
         yield "key", "It takes one of key, keys and query"
-    if "if_match" in said and not ("key" in said and isinstance(said["if_match"], str)):
-        yield "if_match", '"if_match" must be a text, beside the "key" of one item'
+    if "if_match" in said and not (_is_of_one(said, method) and isinstance(said["if_match"], str)):
+        yield "if_match", '"if_match" must be a text, beside the "key" of one item or the object of a singleton'
+
+
+def _is_of_one(said: Mapping[str, object], method: str) -> bool:
+    """Tell whether an operation is on one item: named by its key, or a singleton's, which has no name."""
+    is_singletons = method == "update" and not _NAMING & said.keys() and isinstance(said.get("data"), Mapping)
+    return "key" in said or is_singletons
 
 
 def _faults_of_id(said: object, ids: set[str]) -> Iterator[tuple[str, str]]:

@@ -32,7 +32,7 @@ from cms.store.calls import (
     plan_singleton,
 )
 from cms.store.database import Transaction
-from cms.store.matching import check_match
+from cms.store.matching import check_match, check_singleton
 from cms.store.once import Once
 from cms.store.reads import Ask, parse_key
 from cms.store.rows import lock_rows
@@ -164,6 +164,8 @@ def _update(batch: _Batch, operation: Operation) -> object:
         return plan_each(call, data).within(transaction)
     if not call.collection.singleton:
         raise invalid_payload("It takes key, keys or query, or an array of items with their keys", field="key")
+    if_match: Any = said.get("if_match")
+    check_singleton(batch.store, transaction, batch.scene, call.collection, if_match=if_match)
     return _only(plan_singleton(call, data).within(transaction))
 
 
