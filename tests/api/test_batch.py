@@ -286,25 +286,6 @@ def test_singletons_are_read_made_and_changed(admin: Client) -> None:
         assert batch(admin, refused).status == 404
 
 
-def test_a_singleton_that_has_changed_since_refuses_all(admin: Client) -> None:
-    about = table(admin, field("title", "string"), singleton=True)
-
-    def change(title: str, tag: object) -> Json:
-        return op("update", about.name, data={"title": title}, if_match=tag)
-
-    unmade = admin.get(about.path).headers["etag"]
-    assert batch(admin, change("one", unmade)).data[0]["title"] == "one"
-    made = admin.get(about.path).headers["etag"]
-    answer = batch(admin, op("read", about.name), change("two", unmade))
-    assert (answer.status, answer.codes, answer.errors[0]["operation"]) == (412, ["PRECONDITION_FAILED"], 1)
-    assert batch(admin, change("two", made), change("three", made)).status == 412
-    assert batch(admin, change("two", made), change("three", "*")).data[1]["title"] == "three"
-    assert [fault["field"] for fault in batch(admin, change("four", 5)).errors] == ["if_match"]
-    people = op("update", "people", data=[{"id": 1}], if_match="*")
-    assert [fault["field"] for fault in batch(admin, people).errors] == ["if_match"]
-    assert admin.get(about.path).data["title"] == "three"
-
-
 def test_history_tells_every_operation_with_its_parents(admin: Client, stage: Stage) -> None:
     before = stage.value("SELECT max(id) FROM system_activity")
     batch(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.api.test_batch import batch, op
 from tests.client import Client
-from tests.things import Table, field, table
+from tests.things import Json, Table, field, table
 
 
 @pytest.fixture
@@ -77,3 +78,22 @@ def test_of_a_table_that_holds_more_it_shows_the_first(admin: Client) -> None:
     assert admin.patch(f"/collections/{several.name}", {"meta": {"singleton": True}}).status == 200
     assert several.get().data == {"id": 1, "n": 1}
     assert admin.patch(several.path, {"n": 9}).data == {"id": 1, "n": 9}
+
+
+def test_one_that_has_changed_since_refuses_a_whole_batch(admin: Client) -> None:
+    about = table(admin, field("title", "string"), singleton=True)
+
+    def change(title: str, tag: object) -> Json:
+        return op("update", about.name, data={"title": title}, if_match=tag)
+
+    unmade = admin.get(about.path).headers["etag"]
+    assert batch(admin, change("one", unmade)).data[0]["title"] == "one"
+    made = admin.get(about.path).headers["etag"]
+    answer = batch(admin, op("read", about.name), change("two", unmade))
+    assert (answer.status, answer.codes, answer.errors[0]["operation"]) == (412, ["PRECONDITION_FAILED"], 1)
+    assert batch(admin, change("two", made), change("three", made)).status == 412
+    assert batch(admin, change("two", made), change("three", "*")).data[1]["title"] == "three"
+    assert [fault["field"] for fault in batch(admin, change("four", 5)).errors] == ["if_match"]
+    people = op("update", "people", data=[{"id": 1}], if_match="*")
+    assert [fault["field"] for fault in batch(admin, people).errors] == ["if_match"]
+    assert admin.get(about.path).data["title"] == "three"
