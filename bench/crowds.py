@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ def _stopped(service: Running, number: int, sent: bytes) -> Iterator[None]:
         for _ in range(number):
             clients.append(connect(service.address))
             clients[-1].sendall(sent)
+        time.sleep(1.0)  # until they have stopped
         yield
     finally:
         for client in clients:

@@ -92,10 +92,11 @@ def run(
 ) -> Round:
     """Put a server under load for so many seconds; every answer that began in them counts."""
     with selectors.DefaultSelector() as selector:
-        callers = [Caller(address, next_request, may_refuse=may_refuse) for _ in range(connections)]
+        callers: list[Caller] = []
         try:
-            for caller in callers:
-                caller.ask(selector)
+            for _ in range(connections):
+                callers.append(Caller(address, next_request, may_refuse=may_refuse))
+                callers[-1].ask(selector)  # at once: a server ends connections that have nothing to ask
             return summary(*_drive(selector, len(callers), seconds))
         finally:
             for caller in callers:
@@ -121,6 +122,7 @@ def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> tuple
             if now < end:
                 caller.ask(selector)
             else:
+                selector.unregister(caller.socket)  # the server may end it now
                 busy -= 1
     return took, time.perf_counter() - began, refused
 
