@@ -28,6 +28,8 @@ from tests.people import quick_hashes
 PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MOST_WORKERS = 12  # each has a server of its own, and the longest files take as long however many there are
 
+RELEASE_FOLDERS = {Path(__file__).parent / name for name in ("smoke", "web")}
+
 _numbers = itertools.count()
 
 
@@ -48,7 +50,13 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that no worker is left alone with one at the end."""
+    """Begin with the files that take longest, so that no worker is left alone with one at the end.
+
+    What starts real processes, stops and kills them is for `make check`, which leaves nothing out.
+    """
+    for item in items:
+        if item.path.parent in RELEASE_FOLDERS:
+            item.add_marker("release")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
