@@ -80,6 +80,15 @@ _MISFITS = (
 )
 
 
+_OF_STATEMENTS_AND_VALUES = (
+    pg.SyntaxError,  # of a tsvector or jsonpath, too
+    pg.UndefinedTable,  # of a regclass, and so on
+    pg.UndefinedFunction,
+    pg.UndefinedObject,
+    pg.InvalidSchemaName,
+)
+
+
 @contextmanager
 def border() -> Iterator[None]:
     """Turn what psycopg raises inside into `Refused`, or `Stale` when the structure has moved.
@@ -99,6 +108,8 @@ def domain_error(error: psycopg.Error) -> Exception:
             return Clash(Problem(code, f"{sentence}.", _place(error)), _key_value(error), words=_words(error))
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
         return Deadlock(_said(error))
+    if _is_of_a_value(error):
+        return _bad_value(error)
     if isinstance(error, _MISFITS):
         return Misfit(_said(error))
     if _is_changed_plan(error):
@@ -111,6 +122,12 @@ def domain_error(error: psycopg.Error) -> Exception:
         return _conflict(error)
     unforeseen = Unforeseen(f"{type(error).__name__}: {_said(error)}")
     return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), unforeseen)
+
+
+def _is_of_a_value(error: psycopg.Error) -> bool:
+    """Tell whether a type minds what stands in a value: of statements PostgreSQL tells a position or context."""
+    own = error.diag.statement_position or error.diag.internal_position or error.diag.context
+    return isinstance(error, _OF_STATEMENTS_AND_VALUES) and not own
 
 
 def _is_of_the_tables_making(error: psycopg.Error) -> bool:

@@ -191,6 +191,15 @@ def test_what_a_type_does_not_take_is_refused_with_its_field(stage: Stage, kind:
         ("varchar(2)[]", ["abc"]),
         ("numeric(3,1)[]", [1000]),
         ("pg_lsn", "x"),
+        ("tsvector", "'"),
+        ("tsquery", "&"),
+        ("jsonpath", "$$$"),
+        ("regclass", "nowhere"),
+        ("regproc", "nothing"),
+        ("regrole", "nobody"),
+        ("regtype", "no_type"),
+        ("regconfig", "none"),
+        ("regnamespace", "none"),
     ],
 )
 def test_what_only_the_database_refuses_is_no_fault_of_the_service(stage: Stage, kind: str, value: Any) -> None:
