@@ -13,6 +13,9 @@ from cms.errors import Problem, Refused, forbidden
 _OF_FIELDS = {"field", "fields", "constraint", "rule", "value", "path"}
 """What a problem says of fields."""
 
+_RULES_OF_FIELDS = {"validation", "conditions"}
+"""Where a rule stands that somebody has stored: what cannot be read of it may name any field."""
+
 
 @contextmanager
 def discretion(policy: Policy) -> Iterator[None]:
@@ -32,6 +35,8 @@ def discretion(policy: Policy) -> Iterator[None]:
 def _discreet(refused: Refused, policy: Policy) -> Refused:
     problems = [(problem, _hidden(problem, policy)) for problem in refused.problems]
     if any(problem.code == "FAILED_VALIDATION" and "field" in hidden for problem, hidden in problems):
+        return forbidden()
+    if any(problem.extensions.get("parameter") in _RULES_OF_FIELDS for problem, _ in problems):
         return forbidden()
     return Refused((_without(problem, hidden) for problem, hidden in problems), total=refused.total)
 

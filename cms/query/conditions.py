@@ -54,6 +54,9 @@ def check_rules(meta: Mapping[str, object]) -> None:
     told = {
         name: jsontext.loads(text) for name in ("validation", "conditions") if isinstance(text := meta.get(name), str)
     }
+    entries = told.get("conditions")
+    if entries is not None and not (isinstance(entries, list) and all(isinstance(one, Mapping) for one in entries)):
+        raise invalid_payload("conditions: it is an array of objects", field="meta.conditions")
     try:
         parse_rule(told.get("validation"))
         parse_conditions(told)

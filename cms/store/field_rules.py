@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from cms.errors import Problem
+from cms.errors import Problem, Refused
 from cms.query.conditions import Condition, parse_conditions, state_of
 from cms.query.drafts import Draft
 from cms.query.validation import Given, Rule, failures, parse_field_rule
@@ -50,12 +51,8 @@ class FieldRules:
 def field_rules(collection: Collection) -> FieldRules:
     """Return the rules of a collection; raises `Refused` INVALID_QUERY for one that is none."""
     told = [(found, found.meta) for found in collection.fields.values() if found.meta]
-    validations = tuple(
-        parse_field_rule(found.name, meta["validation"], message=_message(meta))
-        for found, meta in told
-        if meta.get("validation") not in (None, {})
-    )
-    conditions = tuple((found, parse_conditions(meta)) for found, meta in told if meta.get("conditions"))
+    validations = tuple(_validation(found, meta) for found, meta in told if meta.get("validation") not in (None, {}))
+    conditions = tuple((found, _conditions(found, meta)) for found, meta in told if meta.get("conditions"))
     tried = (*validations, *(one.rule for _, several in conditions for one in several))
     columns = [(found, found.column) for found in collection.columns if found.column]
     computed = frozenset(found.name for found, column in columns if is_computed(column))
@@ -66,6 +63,26 @@ def field_rules(collection: Collection) -> FieldRules:
 def filled(rules: FieldRules, draft: Draft) -> Json:
     """Return what a new row holds where nothing is sent: what the service has filled, else the columns' defaults."""
     return {**rules.defaults, **draft.values}
+
+
+def _validation(found: Field, meta: Json) -> Rule:
+    with _naming(found):
+        return parse_field_rule(found.name, meta["validation"], message=_message(meta))
+
+
+def _conditions(found: Field, meta: Json) -> tuple[Condition, ...]:
+    with _naming(found):
+        return parse_conditions(meta)
+
+
+@contextmanager
+def _naming(found: Field) -> Iterator[None]:
+    """Name the field whose rule cannot be read; only administrators hear it (`cms.access.discretion`)."""
+    try:
+        yield
+    except Refused as refused:
+        owner = {"collection": found.collection, "field": found.name}
+        raise Refused(replace(one, extensions={**one.extensions, **owner}) for one in refused.problems) from None
 
 
 def _message(meta: Json) -> str | None:

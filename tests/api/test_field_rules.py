@@ -17,6 +17,9 @@ from tests.things import field, table
         ({"validation": {"_and": [{"title": {"_what": 1}}]}}, "meta.validation"),
         ({"validation": "x"}, "meta.validation"),
         ({"conditions": [{"rule": {"title": {"_between": [1]}}}]}, "meta.conditions"),
+        ({"conditions": "always"}, "meta.conditions"),
+        ({"conditions": {"rule": {}}}, "meta.conditions"),
+        ({"conditions": [{"rule": {}}, 5]}, "meta.conditions"),
     ],
 )
 def test_a_rule_that_nothing_could_keep_is_refused_with_its_place(admin: Client, meta: Any, place: str) -> None:

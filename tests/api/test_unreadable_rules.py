@@ -49,6 +49,32 @@ def test_a_field_whose_validation_cannot_be_read_is_not_written(stage: Stage, ru
     assert things.column("size") == []
 
 
+@pytest.mark.parametrize(
+    ("part", "rule"),
+    [("validation", {"size": {"_nonsense": 1}}), ("conditions", [{"rule": {"size": {"_nonsense": 1}}}])],
+)
+def test_only_administrators_are_told_which_rule_of_a_field_cannot_be_read(
+    stage: Stage, part: str, rule: object
+) -> None:
+    things = table(stage.admin, field("title", "string"), field("size", "integer"))
+    (item,) = things.add({"title": "a"})
+    path = f"{things.path}/{item['id']}"
+    stage.execute(
+        f"UPDATE system_fields SET {part} = '{stored(rule)}' WHERE collection = '{things.name}' AND field = 'title'"
+    )
+    (told,) = stage.admin.post(things.path, {"title": "b"}).errors
+    assert (told["collection"], told["field"], told["parameter"]) == (things.name, "title", part)
+    caller = member(stage, *(may(things.name, "title", action=action) for action in ("read", "create", "update")))
+    for answer in (
+        caller.post(things.path, {"title": "b"}),
+        caller.patch(path, {"title": "b"}),
+        caller.send("POST", f"/utils/import/{things.name}", raw=b"title\nb\n", **{"Content-Type": "text/csv"}),
+    ):
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+        assert "size" not in answer.text
+    assert things.column("title") == ["a"]
+
+
 @pytest.mark.parametrize("rule", ["", " ", [], 0], ids=str)
 def test_rules_that_cannot_be_read_are_not_saved(stage: Stage, admin: Client, rule: object) -> None:
     things = table(admin, field("size", "integer"))
