@@ -193,8 +193,9 @@ class Redaction:
 
     def _is_hidden(self, word: str, around: Iterable[str]) -> bool:
         """Tell whether a word names what is there and may not be known: a collection, or a path to a field."""
-        if word in self.catalogue.collections:
-            return word not in self.known
+        head, _, rest = word.replace(":", ".").partition(".")
+        if head in self.catalogue.collections and (not rest or self._resolves(self.catalogue.collections, head, rest)):
+            return head not in self.known or bool(rest and not self._names(head, rest))
         if not _PATH.fullmatch(word) or any(self._names(name, word) for name in around):
             return False
         return any(self._resolves(self.catalogue.collections, name, word) for name in around)
