@@ -168,7 +168,8 @@ def _drop(session: Session, many: ToMany, trail: Trail) -> None:
     if many.unlinked:
         _write_rows(session, many.unlinked, trail)
     elif many.deletes:
-        gone = delete_rows(session, many.batch.collection, list(many.dropped))
+        around = {key: _nearest(owner) for key, owner in many.dropped.items()}
+        gone = delete_rows(session, many.batch.collection, list(many.dropped), around=around)
         trail.parents += [(revision, many.dropped[key]) for key, revision in gone if revision is not None]
 
 

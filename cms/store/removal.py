@@ -8,7 +8,7 @@ are changed; then the database deletes, by its own rules. A statement is for all
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cms.errors import not_found
@@ -24,12 +24,19 @@ Revisions = dict[str, int | None]
 """Keys of rows that go, each with the revision of its deletion, or of the nearest one above that has any."""
 
 
-def delete_rows(session: Session, collection: Collection, keys: Sequence[str]) -> list[Written]:
-    """Delete rows by their keys; one unknown key refuses them all."""
+def delete_rows(
+    session: Session, collection: Collection, keys: Sequence[str], *, around: Mapping[str, int | None] | None = None
+) -> list[Written]:
+    """Delete rows by their keys; one unknown key refuses them all.
+
+    `around` holds, by key, the revision of the write that the deletion is part of: what goes with rows that leave no
+    revision of their own names that one.
+    """
     if not keys:
         return []
     if session.scene.snapshot.catalogue.actions.get(collection.name):
-        written = _Removal(session, collection).delete(list(dict.fromkeys(keys)))
+        known = around or {}
+        written = _Removal(session, collection).delete({key: known.get(key) for key in keys})
     else:
         rows: list[Values] = [{str(collection.primary_key): key} for key in keys]
         written = run_action(session, "delete", collection, (str(collection.primary_key),), rows)
@@ -55,12 +62,14 @@ class _Removal:
     def catalogue(self) -> Catalogue:
         return self.session.scene.snapshot.catalogue
 
-    def delete(self, keys: list[str]) -> list[Written]:
-        """Delete rows of the root, and return their keys and revisions."""
+    def delete(self, keys: Revisions) -> list[Written]:
+        """Delete rows of the root, each part of the write with that revision; return their keys and own revisions."""
         root = self.root
         itself = Reference(root, root.key, root, str(root.primary_key))
-        self.going[root.name] = self._note(itself, dict.fromkeys(keys))
-        written = list(self.going[root.name].items())
+        noted = self._note(itself, keys)
+        self.going[root.name] = noted
+        has_revisions = root.accountability == "all"
+        written = [(key, revision if has_revisions else None) for key, revision in noted.items()]
         if len(written) < len(keys):
             return written
         self._follow()

@@ -240,6 +240,32 @@ def test_a_list_that_deletes_what_it_leaves_out_tells_what_went_with_it(stage: S
     assert (removed["parent"], changed["parent"], changed["delta"]) == (update["id"], removed["id"], {"up": None})
 
 
+@pytest.mark.parametrize("accountability", ["activity", None])
+def test_what_goes_with_rows_of_a_list_that_leave_no_revision_names_the_write_around_them(
+    stage: Stage, admin: Client, accountability: str | None
+) -> None:
+    sql = (
+        TWO
+        + POINTING % "CASCADE"
+        + "CREATE TABLE {2} (id integer PRIMARY KEY, up integer REFERENCES {1} ON DELETE SET NULL);"
+        + "CREATE TABLE {3} (id integer PRIMARY KEY, up integer REFERENCES {1} ON DELETE CASCADE);"
+    )
+    above, below, pointing, last = tables(stage, sql)
+    meta = {"one_field": "list", "one_deselect_action": "delete"}
+    body = {"collection": below, "field": "up", "related_collection": above, "meta": meta}
+    assert admin.post("/relations", body).status == 200
+    admin.patch(f"/collections/{below}", {"meta": {"accountability": accountability}})
+    admin.post(f"/items/{above}", {"id": 1, "list": [{"id": 1}, {"id": 2}]})
+    admin.post(f"/items/{pointing}", {"id": 1, "up": 1})
+    admin.post(f"/items/{last}", {"id": 1, "up": 1})
+    assert admin.patch(f"/items/{above}/1", {"name": "x", "list": [2]}).status == 200
+    update = past(admin, above)[-1]
+    assert (update["delta"], update["parent"]) == ({"name": "x"}, None)
+    assert past(admin, pointing)[-1]["parent"] == update["id"]
+    assert deletions(admin, last)["1"]["parent"] == update["id"]
+    assert past(admin, below) == []
+
+
 def test_a_batch_and_a_query_tell_it_as_well(stage: Stage, admin: Client) -> None:
     above, below, *_ = tables(stage, TWO + POINTING % "SET NULL")
     admin.post(f"/items/{above}", [{"id": n, "name": "x"} for n in (1, 2, 3)])
