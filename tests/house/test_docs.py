@@ -57,3 +57,11 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
     for file in [ROOT / "README.md", *DOCS.glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", file.read_text()):
             assert (file.parent / target).exists(), f"{file.name} links to {target}"
+
+
+def test_what_is_told_as_missing_is_not_there(settings: Config) -> None:
+    app = create_app(replace(settings, database_url="postgresql://nowhere"))
+    routes = {route.path for route in inspect_routes(app)}
+    missing = re.findall(r"`(/[a-z/]+)`", page("directus.md").split("## Not here")[1].split("## Answers")[0])
+    assert "/flows" in missing
+    assert routes.isdisjoint(missing)
