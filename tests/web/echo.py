@@ -63,7 +63,15 @@ def told(environ: Environ) -> dict[str, object]:
         fault = str(error)
     headers = {key: value for key, value in environ.items() if key.startswith("HTTP_")}
     shown = {key: environ.get(key) for key in SHOWN}
-    return {**shown, "headers": headers, "size": size, "digest": digest.hexdigest(), "fault": fault, "pid": os.getpid()}
+    return {
+        **shown,
+        "keys": sorted(environ),
+        "headers": headers,
+        "size": size,
+        "digest": digest.hexdigest(),
+        "fault": fault,
+        "pid": os.getpid(),
+    }
 
 
 def streamed(size: int) -> Iterator[bytes]:

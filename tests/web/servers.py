@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from tests.smoke.running import PATIENCE_SECONDS, SET_OUTSIDE, free_port
 from tests.web.wire import Wire
 
 ROOT = Path(__file__).parents[2]
+APPLICATION = "tests.web.echo:app"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +35,12 @@ class Running:
     process: subprocess.Popen[bytes]
     log: Path
 
+    tls: ssl.SSLContext | None = None
+    """How to trust a server that takes TLS only."""
+
     def connect(self, timeout: float = PATIENCE_SECONDS) -> Wire:
-        return Wire(socket.create_connection(("127.0.0.1", self.port), timeout))
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout)
+        return Wire(self.tls.wrap_socket(connection, server_hostname="localhost") if self.tls else connection)
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -48,7 +54,7 @@ class Running:
 
 @contextmanager
 def running(
-    kind: str, *, app: str = "tests.web.echo:app", environ: dict[str, str] | None = None, **options: object
+    kind: str, *, environ: dict[str, str] | None = None, tls: ssl.SSLContext | None = None, **options: object
 ) -> Iterator[Running]:
     """Run gunicorn with the service's own settings and these options of its command line."""
     port = free_port()
@@ -63,14 +69,14 @@ def running(
             "--keep-alive=5",
         ]
         process = subprocess.Popen(
-            [*command, f"--bind=127.0.0.1:{port}", "--no-control-socket", f"--chdir={ROOT}", *arguments, app],
+            [*command, f"--bind=127.0.0.1:{port}", "--no-control-socket", f"--chdir={ROOT}", *arguments, APPLICATION],
             cwd=ROOT,
             env=environment(Path(folder), **(environ or {})),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
-        server = Running(kind, port, process, Path(output.name))
+        server = Running(kind, port, process, Path(output.name), tls)
         try:
             await_answer(server)
             yield server

@@ -94,3 +94,8 @@ def test_a_proxy_on_this_machine_says_whether_its_client_came_over_tls(server: R
     with server.connect() as wire:
         assert wire.get("/").json()["wsgi.url_scheme"] == "http"
         assert wire.get("/", **{"X-Forwarded-Proto": "https"}).json()["wsgi.url_scheme"] == "https"
+
+
+def test_the_environment_of_the_process_is_not_in_that_of_a_request(server: Running) -> None:
+    with server.connect() as wire:
+        assert not {"PATH", "DATA_DIR", "PYTHONPATH"}.intersection(wire.get("/").json()["keys"])

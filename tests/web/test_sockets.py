@@ -1,0 +1,45 @@
+"""What the web server listens on besides plain TCP: TLS by gunicorn's settings, and unix sockets."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from tests.web.servers import running
+from tests.web.wire import Wire
+
+pytestmark = pytest.mark.slow
+
+
+def test_connections_over_tls_are_served_whole(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost")
+    certfile, keyfile = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    certificate.private_key_pem.write_to_path(keyfile)
+    certfile.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    with running("event", tls=context, certfile=certfile, keyfile=keyfile) as server, server.connect() as wire:
+        assert wire.get("/").json()["wsgi.url_scheme"] == "https"
+        assert wire.get("/large?size=5000000").body == b"x" * 5_000_000
+        assert wire.get("/stream?size=5000000").body == b"x" * 5_000_000
+        wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000)
+        assert wire.answer().json()["size"] == 1_000_000
+
+
+@pytest.mark.parametrize("kind", ["event", "gthread"])
+def test_a_unix_socket_serves_a_proxy(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "web.sock"
+    with running(kind, bind=f"unix:{path}") as server:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(10)
+        connection.connect(str(path))
+        with Wire(connection) as wire:
+            told = wire.get("/a%2Fb", **{"X-Forwarded-Proto": "https"}).json()
+            assert (told["RAW_URI"], told["wsgi.url_scheme"]) == ("/a%2Fb", "https")
+            assert wire.get("/stream?size=5000000").body == b"x" * 5_000_000
+        assert server.process.poll() is None
