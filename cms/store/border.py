@@ -90,25 +90,25 @@ _OF_STATEMENTS_AND_VALUES = (
 
 
 @contextmanager
-def border() -> Iterator[None]:
+def border(*, with_values: bool = True) -> Iterator[None]:
     """Turn what psycopg raises inside into `Refused`, or `Stale` when the structure has moved.
 
-    The cause is kept only of what befalls a connection: any other may hold a row's data, which no log is to show.
+    A definition goes `with_values=False`: what it lacks is never the fault of a value that a client has sent. The cause is kept only of what befalls a connection: any other may hold a row's data, which no log is to show.
     """
     try:
         yield
     except psycopg.Error as error:
-        raise domain_error(error) from (error if isinstance(error, _OF_CONNECTIONS) else None)
+        raise domain_error(error, with_values=with_values) from (error if isinstance(error, _OF_CONNECTIONS) else None)
 
 
-def domain_error(error: psycopg.Error) -> Exception:
+def domain_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     """Return the error to raise instead; an unforeseen one becomes a 500."""
     for kind, (code, sentence) in _CODES.items():
         if isinstance(error, kind):
             return Clash(Problem(code, f"{sentence}.", _place(error)), _key_value(error), words=_words(error))
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
         return Deadlock(_said(error))
-    if _is_of_a_value(error):
+    if with_values and _is_of_a_value(error):
         return _bad_value(error)
     if isinstance(error, _MISFITS):
         return Misfit(_said(error))

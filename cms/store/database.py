@@ -61,7 +61,7 @@ class Transaction:
         """Run a statement of definition: PostgreSQL takes no parameters there, so libpq quotes the values."""
         quoted = [sql.quote(value, self.connection) for value in fragment.values]
         pieces = [piece for pair in zip(fragment.parts, [*quoted, ""], strict=True) for piece in pair]
-        with border():
+        with border(with_values=False):
             self.connection.execute("".join(pieces))
 
     def execute(

@@ -118,6 +118,7 @@ def starting(folder: Path, *, python: str = sys.executable, **environ: str) -> I
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_heed_hangups,
         )
         try:
             yield Service(process, Path(output.name), folder, port)
@@ -125,6 +126,11 @@ def starting(folder: Path, *, python: str = sys.executable, **environ: str) -> I
             if process.poll() is None:
                 process.terminate()
                 process.wait(PATIENCE_SECONDS)
+
+
+def _heed_hangups() -> None:
+    """Undo what nohup has done to this process, as a terminal starts its programs."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def free_port() -> int:

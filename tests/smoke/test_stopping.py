@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.smoke.knocking import ANSWERED, REFUSED, knock, knock_until_refused
+from tests.smoke.knocking import ANSWERED, CLIENTS, REFUSED, knock, knock_until_refused
 from tests.smoke.running import (
     PATIENCE_SECONDS,
     Service,
@@ -49,9 +49,12 @@ def web_server_of(service: Service) -> psutil.Process:
 
 
 def require_refused_or_answered(outcomes: Counter[str]) -> None:
-    """A connection may meet the very moment in which the last socket closes; the kernel knows no way around it."""
+    """A connection may meet the very moment in which the last socket closes: the kernel then resets it.
+
+    On a busy machine that moment may last for a time slice, in which each client has begun one.
+    """
     assert outcomes[REFUSED] > 1
-    assert outcomes.total() - outcomes[ANSWERED] - outcomes[REFUSED] <= 1, outcomes
+    assert outcomes.total() - outcomes[ANSWERED] - outcomes[REFUSED] <= CLIENTS, outcomes
 
 
 def test_connections_that_come_while_the_service_stops_are_refused_or_answered(installed: Path) -> None:
@@ -140,7 +143,6 @@ def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answere
     assert processes_of(installed) == []
 
 
-@pytest.mark.skipif(signal.getsignal(signal.SIGHUP) == signal.SIG_IGN, reason="these tests outlive their terminal")
 def test_a_request_that_has_begun_when_the_terminal_closes_is_answered(installed: Path) -> None:
     with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
         client.sendall(b"GET /server/health HTTP/1.1\r\nHost: localhost\r\n")
