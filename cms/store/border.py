@@ -93,7 +93,8 @@ _OF_STATEMENTS_AND_VALUES = (
 def border(*, with_values: bool = True) -> Iterator[None]:
     """Turn what psycopg raises inside into `Refused`, or `Stale` when the structure has moved.
 
-    A definition goes `with_values=False`: what it lacks is never the fault of a value that a client has sent. The cause is kept only of what befalls a connection: any other may hold a row's data, which no log is to show.
+    A definition goes `with_values=False`: what it lacks is never the fault of a value that a client has sent. The
+    cause is kept only of what befalls a connection: any other may hold a row's data, which no log is to show.
     """
     try:
         yield
