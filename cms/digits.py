@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
@@ -37,6 +38,24 @@ def decimal_of(text: str) -> Decimal:
     if (len(text) > MAX_DIGITS or "e" in text or "E" in text) and _is_too_long(text, number):
         raise TooManyDigits(text)
     return number
+
+
+def check_numbers(text: str) -> None:
+    """Look at the numbers with an exponent in the text of a range, a record or the like; raises TooManyDigits.
+
+    Digits that are written out are left alone: they take no more room than the text did, and may be bits or a word.
+    """
+    for match in _WITH_EXPONENT.finditer(_UUID.sub("", text.translate(_PASSED_OVER))):
+        decimal_of(match[0])
+
+
+_PASSED_OVER = str.maketrans("", "", '\\"_')
+"""What PostgreSQL passes over within a number: the escapes and quotes of ranges and records, and marks of grouping."""
+
+_UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.ASCII | re.IGNORECASE)
+
+_WITH_EXPONENT = re.compile(r"(?<![\w.])(?:\d++(?:\.\d*+)?+|\.\d++)e[+-]?\d++(?!\w)", re.ASCII | re.IGNORECASE)
+"""A number that is a word of its own, and no part of hexadecimal digits."""
 
 
 def _is_too_long(text: str, number: Decimal) -> bool:

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import NoReturn, TypeVar
 
 from cms import jsontext
-from cms.digits import decimal_of
+from cms.digits import check_numbers, decimal_of
 from cms.schema.geojson import is_geometry
 
 M = TypeVar("M", date, time, datetime)
@@ -72,6 +72,13 @@ def parse_text(value: object) -> str:
     if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
     raise ValueError("it must be a string")
+
+
+def parse_unknown(value: object) -> str:
+    """Return the text of a type that PostgreSQL alone reads; the numbers in it are short."""
+    text = parse_text(value)
+    check_numbers(text)
+    return text
 
 
 def parse_uuid(value: object) -> str:
@@ -268,7 +275,7 @@ _ALL = (
         "translate(encode({0}, 'base64'), E'\\n', '')",
     ),
     Type("alias", Family.ALIAS, "", "", parse_nothing),
-    Type("unknown", Family.TEXT, "", "text", parse_text, "{0}::text"),
+    Type("unknown", Family.TEXT, "", "text", parse_unknown, "{0}::text"),
     Type(
         "geometry",
         Family.GEOMETRY,

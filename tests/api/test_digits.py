@@ -134,3 +134,42 @@ def test_what_the_database_holds_already_is_still_read_and_restored(stage: Stage
     answer = things.ask(f"filter[id]={key}")
     assert answer.status == 200
     assert "[1e2000]" in answer.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        ("numrange", "[1,1e131071)"),
+        ("numrange", "[1, -1.5E+131071 ]"),
+        ("numrange", r"[1,1\e131071)"),
+        ("numrange", '[1,1"e"131071)'),
+        ("nummultirange", "{[1e-16383,2)}"),
+        ("numrange[]", ["[1,2)", "[1,1e131071)"]),
+        ("jsonpath", "$.a == 1e131071"),
+        ("jsonpath", "1-1e131071-1"),
+        ("record_of_digits", "(1e131071,x)"),
+        ("record_of_digits[]", '{"(1e131071,x)"}'),
+    ],
+)
+def test_in_the_text_of_a_type_of_the_databases_own(stage: Stage, things: Table, kind: str, written: object) -> None:
+    stage.execute("DROP TABLE IF EXISTS of_digits; DROP TYPE IF EXISTS record_of_digits;")
+    stage.execute("CREATE TYPE record_of_digits AS (a numeric, b text)")
+    stage.execute(f"CREATE TABLE of_digits (id serial PRIMARY KEY, strange {kind})")
+    refused(things.api.post("/items/of_digits", {"strange": written}), field="strange", value=written)
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        ("numrange", "[1,1e999]"),
+        ("bit varying", "10" * 600),
+        ("tsvector", "'123e4567-123e-4567-a716-1e6655440000'"),
+        ("tsvector", "'a1e131071'"),
+        ("int4range", "[1,5)"),
+    ],
+)
+def test_other_texts_of_such_types_are_taken(stage: Stage, things: Table, kind: str, written: str) -> None:
+    stage.execute("DROP TABLE IF EXISTS of_words")
+    stage.execute(f"CREATE TABLE of_words (id serial PRIMARY KEY, strange {kind})")
+    answer = things.api.post("/items/of_words", {"strange": written})
+    assert answer.status == 200, answer.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cms.digits import TooManyDigits, decimal_of
+from cms.digits import TooManyDigits, check_numbers, decimal_of
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,8 @@ def test_a_number_of_1000_digits_is_taken(text: str) -> None:
 def test_a_number_of_more_digits_is_refused(text: str) -> None:
     with pytest.raises(TooManyDigits):
         decimal_of(text)
+
+
+@pytest.mark.parametrize("text", ["1", "1.", "1e", "1e1 ", ".1e", "(1e5,"])
+def test_texts_of_any_length_are_looked_through_in_one_go(text: str) -> None:
+    check_numbers(text * 200_000)  # with a search that goes back over digits this would take minutes
