@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from cms.web.limits import MAX_BUFFERED_BODY, MAX_BUFFERED_IN_ALL, MAX_HEAD_BYTE
 if TYPE_CHECKING:
     from cms.web.connection import Connection
 
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _SLICE_OF_HEADS = 4_096
 _SLICE_OF_BODIES = 65_536
 
@@ -100,12 +102,21 @@ class Intake:
             if self._head.received > MAX_HEAD_BYTES:
                 self._refuse(answers.HEAD_TOO_LARGE)
                 return
+        if self._exchange is None and not data.isascii():
+            data = self._with_plain_target(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._connection.end_after_answers()  # what follows is of another protocol
         except (httptools.HttpParserError, ValueError):
             self._refuse(answers.MALFORMED if self._exchange is None else answers.BROKEN_BODY)
+
+    def _with_plain_target(self, data: bytes) -> bytes:
+        """Escape what a request line holds beside ASCII: people type addresses as they read them, and llhttp minds."""
+        if self._head is not None and self._head.size > len(self._head.target):
+            return data  # its headers have begun
+        line, newline, rest = data.partition(b"\n")
+        return _BEYOND_ASCII.sub(lambda match: b"%%%02X" % ord(match[0]), line) + newline + rest
 
     def _refuse(self, answer: bytes) -> None:
         """Answer in place of the application, where no thread reads the body already: that one is told."""

@@ -42,6 +42,13 @@ CASES = (
     Case("a target that is no path", b"GET a HTTP/1.1\r\nHost: x\r\n\r\n", (400,), kept=False),
     Case("an asterisk", b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", (200,), kept=True),
     Case("escapes", b"GET /a%2Fb%20c%zz?d=%2F HTTP/1.1\r\nHost: x\r\n\r\n", (200,), kept=True),
+    Case(
+        "a target in UTF-8",
+        "GET /é?ü=ö HTTP/1.1\r\nHost: x\r\n\r\n".encode(),
+        (200,),
+        kept=True,
+        gthread=((400,), False),
+    ),
     Case("an unknown method", b"FETCH / HTTP/1.1\r\nHost: x\r\n\r\n", (400,), kept=False, gthread=((200,), True)),
     Case("SEARCH", b"SEARCH / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}", (200,), kept=True, size=2),
     Case("no version", b"GET /\r\n\r\n", (400,), kept=False),

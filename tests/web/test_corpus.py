@@ -99,3 +99,10 @@ def test_a_proxy_on_this_machine_says_whether_its_client_came_over_tls(server: R
 def test_the_environment_of_the_process_is_not_in_that_of_a_request(server: Running) -> None:
     with server.connect() as wire:
         assert not {"PATH", "DATA_DIR", "PYTHONPATH"}.intersection(wire.get("/").json()["keys"])
+
+
+def test_an_address_may_be_typed_as_people_read_it() -> None:
+    with running("event") as server, server.connect() as wire:
+        told = wire.get("/é?ü=ö").json()
+    assert told["PATH_INFO"].encode("latin-1").decode() == "/é"
+    assert told["QUERY_STRING"] == "%C3%BC=%C3%B6"
