@@ -12,6 +12,7 @@ from dataclasses import dataclass
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
 POST = b"POST / HTTP/1.1\r\nHost: x\r\n"
 LONG = b"Content-Length: " + b"9" * 30
+UTF_8 = "GET /é?ü=ö HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
