@@ -10,6 +10,8 @@ from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
+from cachebox import LRUCache
+
 from cms import jsontext
 from cms.access.policy import ADMIN, ALL_FIELDS, Actor, Policy
 from cms.config import Config
@@ -21,7 +23,6 @@ from cms.files.workshop import Workshop
 from cms.schema.model import Version
 from cms.store.counters import check_version
 from cms.store.reads import Ask, Item, row_of
-from cms.store.snapshot import Bounded
 from cms.store.statements import statement
 from cms.store.store import Identity, Scene, Store
 from cms.transforms.steps import Focus
@@ -74,7 +75,7 @@ class _Said:
 
     rules: Rules
     public: frozenset[str]
-    transforms: Bounded[Hashable, Wanted] = field(default_factory=lambda: Bounded(TRANSFORMS_KEPT))
+    transforms: LRUCache[Hashable, Wanted] = field(default_factory=lambda: LRUCache(TRANSFORMS_KEPT))
 
 
 class Assets:
@@ -85,7 +86,7 @@ class Assets:
         self._storages = storages
         self._workshop = Workshop(config)
         self._most = config.assets_transform_image_max_dimension
-        self._settings: Bounded[Version, _Said] = Bounded(2)
+        self._settings: LRUCache[Version, _Said] = LRUCache(2)
         self.close = self._workshop.close
 
     def asset(self, identity: Identity, key: str, said: Mapping[str, object], *, accept: str) -> Asset:
@@ -125,7 +126,7 @@ class Assets:
             listed = json.loads(presets) if presets else []
             return _Said(rules_of(allowed, listed, most=self._most), frozenset(public))
 
-        return self._settings.get(scene.snapshot.version, read)
+        return self._settings.setdefault_with(scene.snapshot.version, read)
 
     def _asset(self, row: Item, wanted: Wanted) -> Asset:
         path, media_type = row["filename_disk"], row["type"] or _BINARY
@@ -157,7 +158,7 @@ def _wanted(row: Item, said: Mapping[str, object], accept: str, settings: _Said)
     asked = tuple((name, _text(said[name])) for name in PARAMETERS if name in said)
     if not asked:
         return Wanted()
-    return settings.transforms.get((asked, media_type, focus, accept), read)
+    return settings.transforms.setdefault_with((asked, media_type, focus, accept), read)
 
 
 def _of_contents(scene: Scene) -> Policy:
@@ -172,7 +173,7 @@ def _of_contents(scene: Scene) -> Policy:
         whole = tuple(replace(grant, fields=frozenset({ALL_FIELDS})) for grant in grants)
         return replace(policy, name=name, grants=MappingProxyType({**policy.grants, _READ: whole}))
 
-    return scene.snapshot.policies.get(name, widened)
+    return scene.snapshot.policies.setdefault_with(name, widened)
 
 
 def _focus(row: Mapping[str, Any]) -> Focus | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import falcon
+from cachebox import LRUCache
 
 from cms.access.endpoints import require_open
 from cms.auth.tokens import claims_of, invalid_token, session_of
@@ -19,7 +20,6 @@ from cms.http.problems import with_search
 from cms.http.request import caller_of
 from cms.passwords import digest
 from cms.schema.build import is_system
-from cms.store.snapshot import Bounded
 from cms.store.store import ANONYMOUS, Identity, Store
 
 TOKENS_KEPT = 5_000
@@ -38,7 +38,7 @@ class Identification:
         self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
         self._origins = origins
         self._hops = hops
-        self._known: Bounded[str, tuple[Identity, float]] = Bounded(TOKENS_KEPT)
+        self._known: LRUCache[str, tuple[Identity, float]] = LRUCache(TOKENS_KEPT)
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         request.context.seal = self._seal
@@ -66,7 +66,7 @@ class Identification:
 
     def _of_access_token(self, token: str) -> Identity:
         """Check the signature of a token once (it takes longer than the database does), its end every time."""
-        identity, end = self._known.get(digest(token), lambda: self._verified(token))
+        identity, end = self._known.setdefault_with(digest(token), lambda: self._verified(token))
         return identity if time.time() < end else self._verified(token)[0]
 
     def _verified(self, token: str) -> tuple[Identity, float]:

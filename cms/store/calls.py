@@ -90,7 +90,7 @@ class Call:
                 names = licence.names(collection, _ACTIONS[expects])
                 return reader_of(snapshot.catalogue, collection, names, knows=partial(speaks_of, licence.policy))
 
-            found: Reader = snapshot.kept.get(("reader", collection.name, expects, licence.policy), make)
+            found: Reader = snapshot.kept.setdefault_with(("reader", collection.name, expects, licence.policy), make)
             return found
 
         return Drafter(snapshot.catalogue, depth=self.store.depth, readers=reader)

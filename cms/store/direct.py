@@ -119,7 +119,8 @@ def _statement(short: Short, shape: Shape) -> Statement:
         hash(said)
     except TypeError:  # a rule that compares with a geometry
         return _NEVER
-    return short.scene.snapshot.plans.get(("direct", said, query, first, policy), lambda: _printed(short, shape))
+    key = ("direct", said, query, first, policy)
+    return short.scene.snapshot.plans.setdefault_with(key, lambda: _printed(short, shape))
 
 
 def _printed(short: Short, shape: Shape) -> Statement:

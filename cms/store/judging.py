@@ -103,7 +103,7 @@ class Judge:
     def _duties(self, collection: Collection, *, new: bool) -> tuple[Duties, Stamps]:
         """Return what rows need that are made, or that change, and what this writer's stamps are."""
         key = "duties", collection.name, new
-        duties: Duties = self._scene.snapshot.kept.get(key, lambda: duties_of(collection, new=new))
+        duties: Duties = self._scene.snapshot.kept.setdefault_with(key, lambda: duties_of(collection, new=new))
         return duties, stamps_of(duties, self._writer) if duties.stamped else UNSTAMPED
 
     def _permit_at_all(self, keeper: Keeper, batch: Batch, draft: Draft) -> None:
@@ -161,8 +161,9 @@ class Judge:
     # The rules of fields
 
     def _rules(self, collection: Collection) -> FieldRules:
-        found: FieldRules = self._scene.snapshot.kept.get(("rules", collection.name), lambda: field_rules(collection))
-        return found
+        kept = self._scene.snapshot.kept
+        rules: FieldRules = kept.setdefault_with(("rules", collection.name), lambda: field_rules(collection))
+        return rules
 
     def _against(self, rules: FieldRules, collection: Collection, draft: Draft) -> list[Problem]:
         """Return what is wrong by the rules of fields that need nothing but the payload."""

@@ -93,7 +93,7 @@ def _refuse_too_many(store: Store, scene: Scene, asked: Asked, estimate: Callabl
     # $NOW and the caller stand beside the literals: they would make another estimate of every request.
     digest = sha256(repr(asked.literals).encode()).digest()
     key = asked.statement.text, digest, int(time.monotonic() / SECONDS_KEPT)
-    expected = scene.snapshot.estimates.get(key, estimate)
+    expected = scene.snapshot.estimates.setdefault_with(key, estimate)
     share = min(1.0, asked.batch / max(expected.top, 1.0)) if asked.batch else 1.0
     if expected.nested * share > store.max_nested_rows:
         assert asked.statement.nesting

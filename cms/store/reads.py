@@ -178,7 +178,7 @@ def statement_for(store: Store, scene: Scene, collection: str, query: Query, *, 
         single = query.only is not None and query.only.operator == "_eq"
         return finish(plan(guarded, catalogue), guarded.touched, searches=query.search is not None, single=single)
 
-    return scene.snapshot.plans.get((collection, query, policy, page), make)
+    return scene.snapshot.plans.setdefault_with((collection, query, policy, page), make)
 
 
 def defaults(asked: Statement) -> Item:
@@ -257,7 +257,7 @@ def prepared(
     shape = shape_of(ask.query_string)
     key = (ask.collection, shape.text, keyed, versioned, below, scene.actor.policy)
     try:
-        found, literals = scene.snapshot.said.get(key, lambda: make(shape.params()))
+        found, literals = scene.snapshot.said.setdefault_with(key, lambda: make(shape.params()))
     except Refused:
         return made(nested(ask.query_string))  # to refuse what was said, not what is left of it
     return found, shape.filled(literals)

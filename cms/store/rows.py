@@ -161,7 +161,7 @@ def arrays(columns: Columns, rows: Sequence[Values], *, single: bool) -> list[ob
 
 def run_kept(session: Session, plan: Hashable, printed: Callable[[], Fragment], values: Sequence[object]) -> list[Row]:
     """Run a statement on these values, printed once for all that are called alike."""
-    found = session.scene.snapshot.plans.get(plan, lambda: finished(printed()))
+    found = session.scene.snapshot.plans.setdefault_with(plan, lambda: finished(printed()))
     return _execute(session, found, (session.author, values))
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import orjson
+from cachebox import LRUCache
 
 from cms.access.policy import Actor, Policy
 from cms.query.estimate import Estimate
@@ -39,84 +39,20 @@ _LISTS = (
     "dropped",
 )
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class _Entry(Generic[V]):
-    """What a cache holds under a key: how much it weighs, and when it was used last, as a number that grows."""
-
-    __slots__ = ("used", "value", "weight")
-
-    def __init__(self, value: V, weight: int, used: int) -> None:
-        self.value = value
-        self.weight = weight
-        self.used = used
-
-
-class Bounded(Generic[K, V]):
-    """A cache of at most `bound` entries, of which those used longest ago make room; safe between threads.
-
-    With `weigh` they weigh `room` at most, all together; one that is heavier is not kept.
-
-    A hit is one look into a dict, without a lock. Many keys are whole queries, which take microseconds to hash;
-    `cachetools.LRUCache` hashes the key of a hit twice, and so does an OrderedDict whose entry is moved to the end,
-    both under a lock: that takes two to ten times as long. So an entry only notes its use, and what was used
-    longest ago is looked for when the cache is full, for a sixteenth of it at once.
-    """
-
-    def __init__(self, bound: int, *, room: int = 0, weigh: Callable[[V], int] = lambda _: 0) -> None:
-        self._bound = bound
-        self._room = room
-        self._weigh = weigh
-        self._weight = 0
-        self._entries: dict[K, _Entry[V]] = {}
-        self._uses = itertools.count()
-        self._lock = threading.Lock()
-
-    def get(self, key: K, make: Callable[[], V]) -> V:
-        """Return the entry, made when it is missing; threads that miss it together each make their own."""
-        entry = self._entries.get(key)
-        if entry is not None:
-            entry.used = next(self._uses)
-            return entry.value
-        value = make()
-        with self._lock:
-            self._keep(key, value)
-        return value
-
-    def _keep(self, key: K, value: V) -> None:
-        weight = self._weigh(value)
-        if weight > self._room:
-            return
-        self._forget(key)
-        if not self._takes(weight):
-            self._make_room(weight)
-        self._entries[key] = _Entry(value, weight, next(self._uses))
-        self._weight += weight
-
-    def _takes(self, weight: int, *, spare: int = 0) -> bool:
-        """Tell whether one more entry of this weight fits, and some entries and their share of the room stay free."""
-        room = self._room - self._room * spare // self._bound
-        return len(self._entries) < self._bound - spare and self._weight + weight <= room
-
-    def _make_room(self, weight: int) -> None:
-        spare = self._bound // 16
-        for key, _ in sorted(self._entries.items(), key=lambda item: item[1].used):
-            if self._takes(weight, spare=spare):
-                return
-            self._forget(key)
-
-    def _forget(self, key: K) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._weight -= entry.weight
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-
 Plan = tuple[Statement, tuple[object, ...]]
+
+
+def _weight(statement: Statement) -> int:
+    """A short one counts for as much as lets only PLANS_KEPT stay; one of more than all room takes it all."""
+    return min(max(len(statement.text), PLANS_ROOM // PLANS_KEPT), PLANS_ROOM)
+
+
+def _statements() -> LRUCache[Hashable, Statement]:
+    return LRUCache(PLANS_ROOM, getsizeof=lambda _, statement: _weight(statement))
+
+
+def _plans() -> LRUCache[Hashable, Plan]:
+    return LRUCache(PLANS_ROOM, getsizeof=lambda _, plan: _weight(plan[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +63,13 @@ class Snapshot:
     catalogue: Catalogue
     mark: str
     """That of the structure: see `cms.store.watch`."""
-    actors: Bounded[Hashable, Actor] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
-    policies: Bounded[str, Policy] = field(default_factory=lambda: Bounded(ACTORS_KEPT))
-    said: Bounded[Hashable, Plan] = field(
-        default_factory=lambda: Bounded(PLANS_KEPT, room=PLANS_ROOM, weigh=lambda plan: len(plan[0].text))
-    )
-    plans: Bounded[Hashable, Statement] = field(
-        default_factory=lambda: Bounded(PLANS_KEPT, room=PLANS_ROOM, weigh=lambda statement: len(statement.text))
-    )
-    estimates: Bounded[Hashable, Estimate] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+    actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(ACTORS_KEPT))
+    policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(ACTORS_KEPT))
+    said: LRUCache[Hashable, Plan] = field(default_factory=_plans)
+    plans: LRUCache[Hashable, Statement] = field(default_factory=_statements)
+    estimates: LRUCache[Hashable, Estimate] = field(default_factory=lambda: LRUCache(PLANS_KEPT))
     """What PostgreSQL expects of reads that could nest many rows."""
-    kept: Bounded[Hashable, Any] = field(default_factory=lambda: Bounded(PLANS_KEPT))
+    kept: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(PLANS_KEPT))
     """What writes have found out of a collection: its rules, its duties, the readers of its items."""
 
 

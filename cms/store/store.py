@@ -316,7 +316,7 @@ def _actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
 
     if identity.cookie and not fetch(statement("find_open_session"), (identity.session, identity.cookie)):
         raise _invalid_token()
-    return admitted(snapshot.actors.get(identity, find), identity)
+    return admitted(snapshot.actors.setdefault_with(identity, find), identity)
 
 
 def admitted(actor: Actor, identity: Identity) -> Actor:
@@ -339,7 +339,7 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
         return policy_of(name, [*grants, *(app_grants(grants) if app else ()), EVERYBODYS], app=app)
 
     name = ",".join(roles) or "public"
-    held = ADMIN if admin else snapshot.policies.get(name, policy)
+    held = ADMIN if admin else snapshot.policies.setdefault_with(name, policy)
     bound_to = networks_of(jsontext.stored(networks))
     return Actor(held, user, role, networks=bound_to, unproven=bool(unproven), session=identity.session)
 

@@ -15,7 +15,6 @@ import pytest
 
 from cms.app import create_app
 from cms.config import Config
-from cms.query.ast import Query, Window
 from cms.store import snapshot
 from tests.client import Answer, Client
 from tests.things import Stage, admin_token
@@ -132,24 +131,6 @@ def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(process
         assert statuses(processes, path, anonymous=True) == {403}
 
 
-def test_a_cache_never_holds_more_than_its_bound() -> None:
-    cache: snapshot.Bounded[Query, int] = snapshot.Bounded(10)
-    for number in range(1_000):
-        assert cache.get(Query(window=Window(number)), lambda: number) == number  # noqa: B023
-    assert len(cache) == 10
-
-
-def test_entries_that_are_heavy_push_out_several_and_too_heavy_ones_are_not_kept() -> None:
-    cache: snapshot.Bounded[int, str] = snapshot.Bounded(10, room=100, weigh=len)
-    for number in range(100):
-        assert cache.get(number, lambda: "x" * 20) == "x" * 20
-    assert len(cache) == 5
-    assert len(cache.get(100, lambda: "x" * 101)) == 101
-    assert (len(cache), cache.get(99, lambda: "another")) == (5, "x" * 20)
-    assert len(cache.get(101, lambda: "x" * 70)) == 70
-    assert len(cache) == 2
-
-
 def test_long_statements_are_kept_up_to_a_length_in_all(
     make_client: Callable[..., Client], admin_token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,8 +140,8 @@ def test_long_statements_are_kept_up_to_a_length_in_all(
         assert client.get(f"/users?fields=*.*&alias[a{number}]=id").status == 200
         assert client.get(f"/roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
     current = client.app.store.snapshots.current()
-    said = [len(entry.value[0].text) for entry in current.said._entries.values()]
-    plans = [len(entry.value.text) for entry in current.plans._entries.values()]
+    said = [len(plan[0].text) for plan in current.said.values()]
+    plans = [len(plan.text) for plan in current.plans.values()]
     assert 0 < sum(said) <= 20_000
     assert 0 < sum(plans) <= 20_000
 

@@ -1,0 +1,68 @@
+"""What a snapshot keeps drops what was used longest ago, and stays within its bounds whoever uses it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
+import pytest
+
+from cms.query.ast import Query, Window
+from cms.query.statement import Statement
+from cms.schema.model import Catalogue, Version
+from cms.store import snapshot
+from cms.store.snapshot import Snapshot
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
+    """A snapshot that keeps 100 statements, of 10,000 characters in all."""
+    monkeypatch.setattr(snapshot, "PLANS_ROOM", 10_000)
+    monkeypatch.setattr(snapshot, "PLANS_KEPT", 100)
+    return Snapshot(Version(1, 1), Catalogue(1, {}, ()), "")
+
+
+def missed() -> Statement:
+    pytest.fail("it is not there any more")
+
+
+def of(text: str) -> Statement:
+    return Statement(text, (), (), ())
+
+
+def query(number: int) -> Query:
+    return Query(window=Window(number))
+
+
+def test_what_is_used_stays_whatever_comes(kept: Snapshot) -> None:
+    kept.plans.setdefault_with("used", lambda: of("used"))
+    for number in range(1_000):
+        kept.plans.setdefault_with(query(number), lambda: of("passing"))
+        assert kept.plans.setdefault_with("used", missed).text == "used"
+    assert len(kept.plans) == 100
+
+
+def test_long_statements_push_out_what_was_used_longest_ago(kept: Snapshot) -> None:
+    for number in range(100):
+        kept.plans.setdefault_with(number, lambda: of("short"))
+    kept.plans.setdefault_with(0, missed)
+    kept.plans.setdefault_with("long", lambda: of("x" * 9_900))
+    assert set(kept.plans.keys()) == {0, "long"}
+
+
+def test_a_statement_that_is_longer_than_all_room_is_answered_all_the_same(kept: Snapshot) -> None:
+    assert len(kept.plans.setdefault_with("long", lambda: of("x" * 20_000)).text) == 20_000
+
+
+def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
+    def use(seed: int) -> None:
+        random = Random(seed)
+        for _ in range(3_000):
+            number = random.randrange(200)
+            text = "x" * (number * 5)
+            assert kept.plans.setdefault_with(query(number), lambda: of(text)).text == text  # noqa: B023
+            assert len(kept.plans) <= 100
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(use, range(8)))
+    assert 0 < sum(len(plan.text) for plan in kept.plans.values()) <= 10_000
