@@ -105,7 +105,7 @@ def create_app(config: Config) -> App:
     app.add_route("/auth/logout", auth.Logout(store, auth.Holder(cookies, origins), most))
     app.add_route("/auth/password/request", accounts.RequestReset(store, links.reset, most))
     app.add_route("/auth/password/reset", accounts.Reset(store, links.reset, most))
-    _add_people(app, links, most)
+    _add_people(app, links, issuer.secret, most)
     _add_structure(app, most)
     _add_items(app, most)
     _add_files(app, library)
@@ -115,7 +115,7 @@ def create_app(config: Config) -> App:
     return app
 
 
-def _add_people(app: App, links: Links, most: int) -> None:
+def _add_people(app: App, links: Links, secret: str, most: int) -> None:
     store = app.store
     app.add_route("/users", items.Items(store, most, of="system_users"))
     app.add_route("/users/{key}", items.Item(store, most, of="system_users"))
@@ -127,7 +127,7 @@ def _add_people(app: App, links: Links, most: int) -> None:
     app.add_route("/users/me/tfa/generate", factors.Generate(store, most))
     app.add_route("/users/me/tfa/enable", factors.Enable(store, most))
     app.add_route("/users/me/tfa/disable", factors.Disable(store, most))
-    app.add_route("/users/me/tfa/recovery-codes", factors.RecoveryCodes(store, most))
+    app.add_route("/users/me/tfa/recovery-codes", factors.RecoveryCodes(store, secret, most))
     app.add_route("/roles", items.Items(store, most, of="system_roles"))
     app.add_route("/roles/{key}", items.Item(store, most, of="system_roles"))
     app.add_route("/permissions", items.Items(store, most, of="system_permissions"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from secrets import token_bytes
 
 from cms.auth import factors
 from cms.auth.login import Account, account_of, confirm, count_failure
@@ -13,6 +14,8 @@ from cms.store.database import Transaction
 from cms.store.once import Once
 from cms.store.statements import statement
 from cms.store.store import Identity, Job, Scene, Store
+
+_SEED_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +73,25 @@ def disable(store: Store, identity: Identity, *, code: str, once: Once | None = 
         raise
 
 
-def recovery_codes(store: Store, identity: Identity, *, password: str) -> list[str]:
-    """Return new recovery codes, once the password was said again."""
-    account = _confirmed(store, identity, password)
-    if account.tfa_secret is None:
-        raise _no_factor()
+def recovery_codes(
+    store: Store, identity: Identity, *, password: str, secret: str, once: Once | None = None
+) -> list[str]:
+    """Return new recovery codes, once the password was said again.
 
-    def work(transaction: Transaction, scene: Scene) -> list[str]:
-        note(transaction, "update", user=account.id, caller=identity.caller)
-        return factors.renew_recovery_codes(transaction, account.id)
+    What is kept for an Idempotency-Key is the seed that they come from, which tells nothing without SECRET.
+    """
+    user = _confirmed(store, identity, password).id
 
-    return store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
+    def work(transaction: Transaction) -> bytes:
+        if account_of(transaction.execute, user).tfa_secret is None:
+            raise _no_factor()
+        seed = token_bytes(_SEED_BYTES)
+        factors.keep_recovery_codes(transaction, user, factors.recovery_codes_of(seed, secret=secret))
+        note(transaction, "update", user=user, caller=identity.caller)
+        return seed
+
+    seed = store.writing(identity, lambda scene: Job(work), once=once)
+    return factors.recovery_codes_of(seed, secret=secret)
 
 
 def _confirmed(store: Store, identity: Identity, password: str) -> Account:

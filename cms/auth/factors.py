@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import hmac
 import re
-import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import pyotp
 
@@ -71,24 +70,27 @@ def disable(transaction: Transaction, user: str) -> None:
     transaction.execute(statement("disable_factor"), (user,))
 
 
-def renew_recovery_codes(transaction: Transaction, user: str) -> list[str]:
-    """Return new recovery codes in place of those that were there; only their digests are kept."""
-    codes = list(_new_codes())
+def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
+    """Return the codes that stand in for a second factor, which nobody can tell who has not the seed and SECRET."""
+    key = hmac.digest(secret.encode(), b"recovery codes", "sha256")
+    return [_recovery_code(hmac.digest(key, seed + bytes([number]), "sha256")) for number in range(RECOVERY_CODES)]
+
+
+def keep_recovery_codes(transaction: Transaction, user: str, codes: Sequence[str]) -> None:
+    """Put recovery codes in place of those that were there; only their digests are kept."""
     transaction.execute(statement("lock_account"), (user,))
     transaction.execute(statement("forget_recovery_codes"), (user,))
     transaction.execute(statement("keep_recovery_codes"), (user, [digest(_plain(code)) for code in codes]))
-    return codes
 
 
 def invalid_otp() -> Refused:
     return Refused(Problem("INVALID_OTP", "The one-time code is not right."))
 
 
-def _new_codes() -> Iterator[str]:
-    """Yield codes of 80 random bits, in four groups of four letters and digits."""
-    for _ in range(RECOVERY_CODES):
-        plain = base64.b32encode(secrets.token_bytes(10)).decode()
-        yield "-".join(plain[start : start + 4] for start in range(0, len(plain), 4))
+def _recovery_code(random: bytes) -> str:
+    """Return a code of 80 random bits, in four groups of four letters and digits."""
+    plain = base64.b32encode(random[:10]).decode()
+    return "-".join(plain[start : start + 4] for start in range(0, len(plain), 4))
 
 
 def _plain(code: str) -> str:

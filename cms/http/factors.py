@@ -44,10 +44,17 @@ class Disable(_Own):
 
 
 class RecoveryCodes(_Own):
+    def __init__(self, store: Store, secret: str, most: int) -> None:
+        super().__init__(store, most)
+        self._secret = secret
+
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Give ten new codes that stand in for the second factor, once each; the older ones are worth nothing."""
         password = text_of(fields(request, most=self._most), "password")
-        send(response, enrolment.recovery_codes(self._store, _enrolling(request), password=password))
+        codes = enrolment.recovery_codes(
+            self._store, _enrolling(request), password=password, secret=self._secret, once=once_of(request)
+        )
+        send(response, codes)
 
 
 def _enrolling(request: falcon.Request) -> Identity:

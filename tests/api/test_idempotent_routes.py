@@ -22,9 +22,8 @@ from tests.things import field, table
 
 WITHOUT = {
     "/users/me/tfa/generate": "it changes nothing",
-    "/users/me/tfa/recovery-codes": "its answer holds secrets, which are stored nowhere",
 }
-"""Routes that heed no key, and why; those under /auth besides."""
+"""Routes that take no key, and why; those under /auth besides."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +156,13 @@ def second_factor(call: str) -> Callable[[Scene], Example]:
     return make
 
 
+def recovery_codes(scene: Scene) -> Example:
+    anonymous = scene.house.stage.anonymous
+    answer = login(anonymous, person(scene.house.stage, tfa_secret=SECRET), otp=code())
+    user = anonymous.bearing(answer.data["access_token"])
+    return Example("/users/me/tfa/recovery-codes", {"password": PASSWORD}, user)
+
+
 EXAMPLES: dict[str, Callable[[Scene], Example]] = {
     "/activity/comment": comment("/activity/comment"),
     "/batch": batch,
@@ -175,6 +181,7 @@ EXAMPLES: dict[str, Callable[[Scene], Example]] = {
     "/users/invite/accept": accept,
     "/users/me/tfa/disable": second_factor("disable"),
     "/users/me/tfa/enable": second_factor("enable"),
+    "/users/me/tfa/recovery-codes": recovery_codes,
     "/users/register": register,
     "/utils/cache/clear": lambda scene: Example("/utils/cache/clear"),
     "/utils/import/{collection}": importing,

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pyotp
 import pytest
 
-from tests.client import Client
+from tests.client import Answer, Client
 from tests.members import may, new_role
 from tests.people import PASSWORD, login, of_user, outcome, person
 from tests.things import Stage
@@ -129,6 +129,43 @@ def test_new_recovery_codes_replace_the_old_ones_and_none_is_stored_as_it_is(sta
     assert login(stage.anonymous, email, otp=new[0]).status == 200
     stored = stage.value("SELECT string_agg(digest, ' ') FROM system_recovery_codes")
     assert not any(code in stored or code.replace("-", "") in stored for code in new)
+
+
+def test_recovery_codes_asked_for_twice_with_one_key_are_the_same_and_stored_nowhere(stage: Stage) -> None:
+    email = person(stage, tfa_secret=SECRET)
+    user = logged_in(stage, email, otp=code())
+
+    def ask(key: str) -> Answer:
+        return user.send("POST", f"{TFA}/recovery-codes", {"password": PASSWORD}, **{"Idempotency-Key": key})
+
+    with ThreadPoolExecutor(4) as threads:
+        answers = [call.result() for call in [threads.submit(ask, "once") for _ in range(4)]]
+    codes = answers[0].data
+    assert [answer.data for answer in answers] == [codes] * 4
+    assert len(set(codes)) == 10
+    assert login(stage.anonymous, email, otp=codes[0]).status == 200
+    assert ask("once").data == codes
+    assert outcome(login(stage.anonymous, email, otp=codes[0])) == (401, ["INVALID_OTP"])
+    stored = stage.value("SELECT string_agg(encode(answer, 'escape'), ' ') FROM system_idempotency")
+    assert not any(code in stored or code.replace("-", "") in stored for code in codes)
+    assert not set(ask("another").data) & set(codes)
+
+
+def test_a_repeat_answers_the_first_recovery_codes_also_when_the_factor_is_gone(stage: Stage) -> None:
+    email = person(stage, tfa_secret=SECRET)
+    user = logged_in(stage, email, otp=code())
+    key = {"Idempotency-Key": "once"}
+    codes = user.send("POST", f"{TFA}/recovery-codes", {"password": PASSWORD}, **key).data
+    assert user.post(f"{TFA}/disable", {"otp": codes[0]}).status == 204
+    assert user.send("POST", f"{TFA}/recovery-codes", {"password": PASSWORD}, **key).data == codes
+    assert outcome(user.send("POST", f"{TFA}/recovery-codes", {"password": "guess"}, **key))[0] == 401
+
+
+def test_recovery_codes_of_one_key_differ_from_user_to_user(stage: Stage) -> None:
+    users = [logged_in(stage, person(stage, tfa_secret=SECRET), otp=code()) for _ in range(2)]
+    key, body = {"Idempotency-Key": "once"}, {"password": PASSWORD}
+    first, second = (user.send("POST", f"{TFA}/recovery-codes", body, **key).data for user in users)
+    assert not set(first) & set(second)
 
 
 def test_a_code_of_somebody_else_is_none(stage: Stage) -> None:
