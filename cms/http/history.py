@@ -98,12 +98,20 @@ class Comment:
         self._most = most
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        payload, identity = fields(request, most=self._most), request.context.identity
-        found = comments.change_comment(self._store, identity, request.query_string, key=key, payload=payload)
-        send_written(response, found)
+        payload = fields(request, most=self._most)
+        written = comments.change_comment(
+            self._store,
+            request.context.identity,
+            request.query_string,
+            key=key,
+            payload=payload,
+            if_match=request.get_header("If-Match"),
+        )
+        send_written(response, written)
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        comments.delete_comment(self._store, request.context.identity, key=key)
+        if_match = request.get_header("If-Match")
+        comments.delete_comment(self._store, request.context.identity, key=key, if_match=if_match)
         response.status = falcon.HTTP_204
 
 

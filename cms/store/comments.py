@@ -10,6 +10,7 @@ from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
 from cms.query.ast import KEY, Name, Pick, Query, Slot
 from cms.query.parse import parse_query_string
 from cms.store.database import Transaction
+from cms.store.matching import check_match
 from cms.store.once import Once
 from cms.store.reads import by_key, parse_key
 from cms.store.statements import statement
@@ -43,26 +44,33 @@ def comment(
 
 
 def change_comment(
-    store: Store, identity: Identity, query_string: str, *, key: str, payload: Mapping[str, object]
+    store: Store,
+    identity: Identity,
+    query_string: str,
+    *,
+    key: str,
+    payload: Mapping[str, object],
+    if_match: str | None = None,
 ) -> bytes | None:
     """Give a comment another text; its author may, and an administrator."""
     _require_user(identity)
     told = _texts(payload, ("comment",))
 
     def work(transaction: Transaction, scene: Scene) -> bytes | None:
-        found = _own(store, transaction, scene, key)
-        transaction.execute(statement("change_comment"), (found, told["comment"]))
-        return _answer(store, transaction, scene, query_string, key=found)
+        own = _own(store, transaction, scene, key, if_match=if_match)
+        transaction.execute(statement("change_comment"), (own, told["comment"]))
+        return _answer(store, transaction, scene, query_string, key=own)
 
     return store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
 
 
-def delete_comment(store: Store, identity: Identity, *, key: str) -> None:
+def delete_comment(store: Store, identity: Identity, *, key: str, if_match: str | None = None) -> None:
     """Delete a comment; its author may, and an administrator."""
     _require_user(identity)
 
     def work(transaction: Transaction, scene: Scene) -> None:
-        transaction.execute(statement("delete_comment"), (_own(store, transaction, scene, key),))
+        own = _own(store, transaction, scene, key, if_match=if_match)
+        transaction.execute(statement("delete_comment"), (own,))
 
     store.writing(identity, lambda scene: Job(lambda transaction: work(transaction, scene)))
 
@@ -93,15 +101,18 @@ def _fault(name: str, reason: str) -> Problem:
     return invalid_payload(f'"{name}": {reason}', field=name).problems[0]
 
 
-def _own(store: Store, transaction: Transaction, scene: Scene, key: str) -> str:
+def _own(store: Store, transaction: Transaction, scene: Scene, key: str, *, if_match: str | None) -> str:
     """Return the key of a comment that the caller may change, locked.
 
-    Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it cannot.
+    Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it cannot,
+    PRECONDITION_FAILED for one that has changed since.
     """
-    found = parse_key(scene.snapshot.catalogue.collections[ACTIVITY], key)
+    activity = scene.snapshot.catalogue.collections[ACTIVITY]
+    found = parse_key(activity, key)
     rows = transaction.execute(statement("lock_comment"), (found,))
     actor = scene.actor
     if rows and (actor.policy.admin or str(rows[0][0]) == actor.user):
+        check_match(store, transaction, scene, activity, key=found, if_match=if_match)
         return found
     _key_of(store, transaction, scene, ACTIVITY, found)
     raise forbidden() if rows else not_found()

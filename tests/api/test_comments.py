@@ -49,6 +49,20 @@ def test_an_author_changes_and_deletes_a_comment(things: Table) -> None:
         assert things.api.get(f"/activity/{key}").status == 404
 
 
+@pytest.mark.parametrize("path", ["/activity/comment", "/comments"])
+def test_if_match_lets_one_of_two_editors_change_or_delete_a_comment(things: Table, path: str) -> None:
+    key = comment_on(things).data["id"]
+    seen = things.api.get(f"/comments/{key}").headers["etag"]
+    change, conditional = {"comment": "Mine."}, {"If-Match": seen}
+    assert things.api.send("PATCH", f"{path}/{key}", change, **conditional).status == 200
+    for method, body in (("PATCH", change), ("DELETE", None)):
+        assert things.api.send(method, f"{path}/{key}", body, **conditional).codes == ["PRECONDITION_FAILED"]
+    now = things.api.get(f"/comments/{key}?fields=comment")
+    assert now.data == {"comment": "Mine."}
+    assert things.api.send("DELETE", f"{path}/{key}", **{"If-Match": now.headers["etag"]}).status == 204
+    assert things.api.send("DELETE", f"{path}/{key}", **{"If-Match": "*"}).status == 404
+
+
 def test_comments_lists_comments_only(stage: Stage, things: Table) -> None:
     stage.execute(f"INSERT INTO system_activity (action, collection, item) VALUES ('update', '{things.name}', '1')")
     comment_on(things, comment="Listed.")

@@ -1,0 +1,84 @@
+"""Every route that changes one record compares If-Match with what its reads say (decisions, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from falcon.inspect import inspect_routes
+
+from tests.client import Client
+from tests.members import new_role
+from tests.things import Stage, field, table
+
+WITHOUT = {
+    "/collections/{collection}": "its reads give no version",
+    "/fields/{collection}/{field}": "its reads give no version",
+    "/relations/{collection}/{field}": "its reads give no version",
+    "/collections": "it changes several",
+    "/fields/{collection}": "it changes several",
+    "/files": "it changes several",
+    "/folders": "it changes several",
+    "/items/{collection}": "it changes several, where it is no singleton",
+    "/permissions": "it changes several",
+    "/roles": "it changes several",
+    "/users": "it changes several",
+    "/activity/comment/{key}": "it is read at /comments/{key}, and tested with it",
+    "/files/{key}": "it is tested with the files",
+}
+"""Routes that are not looked at here, and why."""
+
+
+def item(stage: Stage) -> str:
+    things = table(stage.admin, field("name", "string"))
+    things.add({"name": "a"})
+    return f"{things.path}/1"
+
+
+def comment(stage: Stage) -> str:
+    things = table(stage.admin)
+    things.add({})
+    body = {"collection": things.name, "item": 1, "comment": "Mine."}
+    return f"/comments/{stage.admin.post('/comments', body).data['id']}"
+
+
+def made(path: str, body: dict[str, object]) -> Callable[[Stage], str]:
+    return lambda stage: f"{path}/{stage.admin.post(path, body).data['id']}"
+
+
+def permission(stage: Stage) -> str:
+    body = {"role": new_role(stage), "collection": table(stage.admin).name, "action": "read"}
+    return made("/permissions", body)(stage)
+
+
+CHANGES: dict[str, tuple[Callable[[Stage], str], dict[str, object]]] = {
+    "/comments/{key}": (comment, {"comment": "Better."}),
+    "/folders/{key}": (made("/folders", {"name": "a"}), {"name": "b"}),
+    "/items/{collection}/{key}": (item, {"name": "b"}),
+    "/permissions/{key}": (permission, {"fields": ["id"]}),
+    "/roles/{key}": (made("/roles", {"name": "a"}), {"name": "b"}),
+    "/settings": (lambda stage: "/settings", {"project_name": "b"}),
+    "/users/me": (lambda stage: "/users/me", {"title": "b"}),
+    "/users/{key}": (made("/users", {"title": "a"}), {"title": "b"}),
+}
+
+
+def test_every_route_that_changes_is_here(anonymous: Client) -> None:
+    changing = {
+        route.path
+        for route in inspect_routes(anonymous.app)
+        if any(method.method == "PATCH" and not method.internal for method in route.methods)
+    }
+    assert changing == CHANGES.keys() | WITHOUT.keys()
+
+
+@pytest.mark.parametrize("route", CHANGES)
+def test_a_change_needs_the_version_that_is_there(stage: Stage, route: str) -> None:
+    make, body = CHANGES[route]
+    path = make(stage)
+    seen = {"If-Match": stage.admin.get(path).headers["etag"]}
+    assert stage.admin.send("PATCH", path, body, **{"If-Match": '"another-version"'}).codes == ["PRECONDITION_FAILED"]
+    assert stage.admin.send("PATCH", path, body, **seen).status == 200
+    assert stage.admin.send("PATCH", path, body, **seen).codes == ["PRECONDITION_FAILED"]
+    gone = stage.admin.send("DELETE", path, **seen)
+    assert gone.status == 405 or gone.codes == ["PRECONDITION_FAILED"]
