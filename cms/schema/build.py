@@ -29,6 +29,8 @@ ALIAS_SPECIALS = frozenset({"alias", "o2m", "m2m", "m2a", "files", "translations
 _NULL = re.compile(r"NULL(?:::[\w \".,()\[\]]+)?")
 _UNLISTED = frozenset({"json", "jsonb", "bytea", "box", "geometry", "geography"})
 """Types whose arrays are read and written as text: their elements hold lists, or are written in another way."""
+_NAMING = frozenset({Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.CSV})
+"""Families of which a key may be: they have an order and take equality."""
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
@@ -189,7 +191,7 @@ def _collection(
         name=name,
         kind=Kind.FOLDER if table is None else Kind.VIEW if table["is_view"] else Kind.TABLE,
         fields=fields,
-        primary_key=keys[0] if keys else _stand_in_key(name, table, columns),
+        primary_key=keys[0] if keys else _stand_in_key(name, table, fields),
         meta=meta,
         comment=table["comment"] if table else None,
         system=is_system(name),
@@ -205,15 +207,15 @@ def _following(collection: Collection, dropped: Row) -> Collection:
 
 
 def _names_rows(field: Field) -> bool:
-    """Tell whether a primary key can stand in a path and in a list of keys; one of json or of an array cannot."""
-    is_array = field.column is not None and field.column.base_type.startswith("_")
-    return field.type.family is not Family.JSON and not is_array
+    """Tell whether a column can stand in a path and in a list of keys, and give an order; one of json cannot."""
+    column = field.column
+    return column is not None and field.type.family in _NAMING and not column.base_type.startswith("_")
 
 
-def _stand_in_key(name: str, table: Row | None, columns: Mapping[str, Column]) -> str | None:
+def _stand_in_key(name: str, table: Row | None, fields: Mapping[str, Field]) -> str | None:
     """Views have no key, and partitioned system tables one of two columns: `id` tells their rows apart."""
-    stands_in = table is not None and (table["is_view"] or is_system(name)) and "id" in columns
-    return "id" if stands_in else None
+    has_none = table is not None and (table["is_view"] or is_system(name))
+    return "id" if has_none and "id" in fields and _names_rows(fields["id"]) else None
 
 
 def _fields(collection: str, columns: Mapping[str, Column], metas: list[Row]) -> Iterable[Field]:

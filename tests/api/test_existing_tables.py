@@ -26,6 +26,9 @@ TABLES = {
     "INSERT INTO below (v, extra) VALUES ('c', 1)",
     "seen": "CREATE VIEW seen AS SELECT id, v FROM above",
     "seen_without_key": "CREATE VIEW seen_without_key AS SELECT v, ARRAY[id] AS ids, above AS whole FROM above",
+    "seen_with_json": "CREATE VIEW seen_with_json AS SELECT json_build_object('id', id) AS id, v FROM above",
+    "seen_with_bytes": "CREATE VIEW seen_with_bytes AS SELECT v::bytea AS id, v FROM above",
+    "seen_with_list": "CREATE VIEW seen_with_list AS SELECT ARRAY[id] AS id, v FROM above",
     "kept": "CREATE MATERIALIZED VIEW kept AS SELECT id, v FROM above",
     "far": "CREATE EXTENSION file_fdw; CREATE SERVER files FOREIGN DATA WRAPPER file_fdw; "
     "CREATE FOREIGN TABLE far (id integer, v text) SERVER files OPTIONS (filename '/dev/null')",
@@ -37,12 +40,14 @@ TABLES = {
     "x" * 63: f"CREATE TABLE {'x' * 63} (id serial PRIMARY KEY, v text, {'y' * 63} text)",
     "keyed_by_json": "CREATE TABLE keyed_by_json (id jsonb PRIMARY KEY, v text)",
     "keyed_by_list": "CREATE TABLE keyed_by_list (id integer[] PRIMARY KEY DEFAULT '{1,2}', v text)",
+    "keyed_by_bytes": "CREATE TABLE keyed_by_bytes (id bytea PRIMARY KEY DEFAULT '\\x00', v text)",
+    "points_to_bytes": "CREATE TABLE points_to_bytes (id serial PRIMARY KEY, v text, key bytea REFERENCES keyed_by_bytes)",
     "keyed_by_row": "CREATE TYPE pair AS (a integer, b text); "
     "CREATE TABLE keyed_by_row (id pair PRIMARY KEY DEFAULT '(1,x)', v text)",
     "ruled": "CREATE TABLE ruled (id serial PRIMARY KEY, v text); "
     "CREATE RULE nothing AS ON INSERT TO ruled DO INSTEAD NOTHING",
 }
-WRITABLE = {"by_hash", "above", "below", "made", "a.b", 'Say "x"', "x" * 63, "keyed_by_row"}
+WRITABLE = {"by_hash", "above", "below", "made", "a.b", "points_to_bytes", 'Say "x"', "x" * 63, "keyed_by_row"}
 QUERIES = (
     "", "fields=*.*", "limit=-1&meta=*", "search=a", "aggregate[count]=*", "groupBy=v", "sort=-v", "filter[v]=a",
     "export=csv", "export=json", "export=xml", "export=yaml",
@@ -64,6 +69,14 @@ def test_no_table_is_a_fault_of_the_service(stage: Stage, name: str) -> None:
     assert (answers["POST"].status == 200) == (name in WRITABLE), answers["POST"].text
     for action in ("PATCH", "DELETE"):
         assert (answers[action].status < 300) == (name in WRITABLE), answers[action].text
+
+
+def test_a_table_whose_key_becomes_a_hash_is_read_only(stage: Stage) -> None:
+    stage.execute("CREATE TABLE keyed_by_hash (id text PRIMARY KEY, v text); INSERT INTO keyed_by_hash VALUES ('a')")
+    assert stage.admin.patch("/fields/keyed_by_hash/id", {"meta": {"special": ["hash"]}}).status == 200
+    assert stage.admin.get("/items/keyed_by_hash").data == [{"id": "**********", "v": None}]
+    assert stage.admin.get("/items/keyed_by_hash/a").status == 404
+    assert stage.admin.post("/items/keyed_by_hash", {"id": "b"}).status == 403
 
 
 def _answers(api: Client, name: str) -> Iterator[tuple[str, Answer]]:
