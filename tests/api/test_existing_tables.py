@@ -41,7 +41,8 @@ TABLES = {
     "keyed_by_json": "CREATE TABLE keyed_by_json (id jsonb PRIMARY KEY, v text)",
     "keyed_by_list": "CREATE TABLE keyed_by_list (id integer[] PRIMARY KEY DEFAULT '{1,2}', v text)",
     "keyed_by_bytes": "CREATE TABLE keyed_by_bytes (id bytea PRIMARY KEY DEFAULT '\\x00', v text)",
-    "points_to_bytes": "CREATE TABLE points_to_bytes (id serial PRIMARY KEY, v text, key bytea REFERENCES keyed_by_bytes)",
+    "points_to_bytes": "CREATE TABLE points_to_bytes "
+    "(id serial PRIMARY KEY, v text, key bytea REFERENCES keyed_by_bytes)",
     "keyed_by_row": "CREATE TYPE pair AS (a integer, b text); "
     "CREATE TABLE keyed_by_row (id pair PRIMARY KEY DEFAULT '(1,x)', v text)",
     "ruled": "CREATE TABLE ruled (id serial PRIMARY KEY, v text); "
