@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 STATUS: Mapping[str, int] = MappingProxyType(
     {
@@ -52,21 +52,35 @@ class Problem:
     extensions: Mapping[str, object] = field(default_factory=dict)
 
 
+Inquiry = Callable[[Any], list[Problem]]
+"""Asks the database what else it minds of a payload that was refused (cms/store/inquiry.py)."""
+
+
 class Refused(Exception):
     """A request that is answered with an error; holds one `Problem` for each fault found.
 
-    `total` is the number of faults, where there are more than problems.
+    `total` is the number of faults, where there are more than problems. What is told only after the transaction is
+    over comes by `inquiry`.
     """
 
-    def __init__(self, problems: Problem | Iterable[Problem], *, total: int = 0) -> None:
+    def __init__(
+        self, problems: Problem | Iterable[Problem], *, total: int = 0, inquiry: Inquiry | None = None
+    ) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         self.total = max(total, len(self.problems))
+        self.inquiry = inquiry
         super().__init__("; ".join(problem.message for problem in self.problems))
 
     @property
     def status(self) -> int:
         """The status of the whole answer: that of the first problem."""
         return STATUS[self.problems[0].code]
+
+    def each(self, change: Callable[[Problem], Problem]) -> Refused:
+        """Return the refusal with its problems changed, those that the inquiry brings too."""
+        inquiry = self.inquiry
+        later = inquiry and (lambda ask: [change(problem) for problem in inquiry(ask)])
+        return Refused(map(change, self.problems), total=self.total, inquiry=later)
 
 
 MAX_TOLD = 100

@@ -38,7 +38,7 @@ def _discreet(refused: Refused, policy: Policy) -> Refused:
         return forbidden()
     if any(problem.extensions.get("parameter") in _RULES_OF_FIELDS for problem, _ in problems):
         return forbidden()
-    return Refused((_without(problem, hidden) for problem, hidden in problems), total=refused.total)
+    return refused.each(lambda problem: _without(problem, _hidden(problem, policy)))
 
 
 def _hidden(problem: Problem, policy: Policy) -> set[str]:

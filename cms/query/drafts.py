@@ -11,12 +11,12 @@ Many-to-many needs nothing of its own: it is a to-many field onto the junction, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
-from cms.errors import MAX_TOLD, Problem, Refused, forbidden, invalid_payload
+from cms.errors import MAX_TOLD, Inquiry, Problem, Refused, forbidden, invalid_payload
 from cms.query.ast import Filter
 from cms.query.walk import Link, link_of
 from cms.schema.model import Catalogue, Collection
@@ -162,11 +162,22 @@ class Faults:
             extensions["index"] = place.number
         self.found.append((place.number or 0, replace(problem, extensions=extensions)))
 
-    def refuse(self) -> None:
+    def refuse(self, inquiry: Inquiry | None = None) -> None:
         """Raise `Refused` with those that are kept, in the order of the items."""
         if self.found:
             problems = [problem for _, problem in sorted(self.found, key=lambda fault: fault[0])]
-            raise Refused(problems, total=self.total)
+            raise Refused(problems, total=self.total, inquiry=inquiry)
+
+
+def batches_of(batch: Batch) -> Iterator[Batch]:
+    """Yield all batches of a tree; what only left a list, too, has changed."""
+    yield batch
+    for one in batch.ones.values():
+        yield from batches_of(one.batch)
+    for many in batch.manys.values():
+        if many.unlinked:
+            yield many.unlinked
+        yield from batches_of(many.batch)
 
 
 Readers = Callable[[Collection, Expects], Reader]

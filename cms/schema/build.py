@@ -139,6 +139,7 @@ def _column(row: Row) -> Column:
         cast=row["cast"],
         choices=tuple(row["choices"]) if row["choices"] else None,
         element=_element(row["element"]),
+        is_domain=row["is_domain"],
     )
 
 
@@ -164,7 +165,7 @@ def _checks(rows: Iterable[Row]) -> dict[str, Check]:
     for row in rows:
         name, columns = row["name"], tuple(row["columns"])
         before = checks[name].columns if name in checks else ()
-        checks[name] = Check((*before, *columns), RULES.get(name) or row["rule"])
+        checks[name] = Check((*before, *columns), RULES.get(name) or row["rule"], row["expression"])
     return checks
 
 

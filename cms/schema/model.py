@@ -39,6 +39,7 @@ class Column:
     """The values of an enum type."""
     element: str | None = None
     """The type of the elements, where it is an array of a type that lists are made of."""
+    is_domain: bool = False
 
     @property
     def fills_itself(self) -> bool:
@@ -125,10 +126,14 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A rule of the database's for values of some columns: of the table's, or of the domains that they are of."""
+    """A rule of the database's for values of some columns: of the table's, or of the domains that they are of.
+
+    `expression` is the condition as SQL over the table's columns; a domain has none.
+    """
 
     columns: tuple[str, ...]
     rule: str
+    expression: str | None = None
 
 
 class Kind(StrEnum):

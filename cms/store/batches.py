@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from cms import jsontext
@@ -78,7 +79,7 @@ def _run(batch: _Batch, operations: Sequence[Operation], results: Results) -> by
         try:
             answers.append(_answered(batch, operation, results))
         except Refused as refused:
-            raise Refused(placed(problem, place) for problem in refused.problems) from refused
+            raise refused.each(partial(placed, operation=place)) from refused
     return jsontext.dumps({"data": answers})
 
 

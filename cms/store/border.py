@@ -61,6 +61,8 @@ _CODES: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
     }
 )
 
+_SENTENCES = dict(reversed(list(_CODES.values())))
+
 RULE_BROKEN = "CM403"
 """What `system_require` raises."""
 
@@ -123,6 +125,11 @@ def domain_error(error: psycopg.Error, *, with_values: bool = True) -> Exception
         return _conflict(error)
     unforeseen = Unforeseen(f"{type(error).__name__}: {_said(error)}")
     return next((make(error) for kinds, make in _OTHERS if isinstance(error, kinds)), unforeseen)
+
+
+def problem_of(code: str, extensions: Mapping[str, object]) -> Problem:
+    """Return the problem as it is told where PostgreSQL itself refuses something."""
+    return Problem(code, f"{_SENTENCES[code]}.", extensions)
 
 
 def _is_of_a_value(error: psycopg.Error) -> bool:

@@ -24,9 +24,11 @@ from cms.query.readers import reader_of
 from cms.schema.model import Collection
 from cms.schema.payload import Reader, invalid
 from cms.store import direct
+from cms.store.border import Clash
 from cms.store.clashes import clashes_told
 from cms.store.database import Transaction
 from cms.store.direct import Short
+from cms.store.inquiry import PayloadInquiry
 from cms.store.judging import Judge
 from cms.store.nested import write_tree
 from cms.store.nesting import Asked
@@ -99,7 +101,7 @@ class Call:
         """Complete the rows of a root; refuse at once when nothing else is to be looked at."""
         self.judge.complete(root, drafter.faults)
         if root.flat:
-            drafter.faults.refuse()
+            drafter.faults.refuse(PayloadInquiry(self.scene.snapshot.catalogue, root))
 
 
 def call_on(store: Store, scene: Scene, caller: Caller, ask: tuple[str, Said], aim: Aim) -> Call:
@@ -120,7 +122,7 @@ def plan_new(call: Call, items: Sequence[object]) -> Job[Written]:
     root = drafter.root(call.collection, items, Expects.ABSENT)
     call.completed(drafter, root)
     at_once = root.flat and direct.inserted(call.short, root)
-    return Job(writing(call, drafter, root), _telling(root, at_once or None))
+    return Job(writing(call, drafter, root), _telling(call, root, at_once or None))
 
 
 def plan_change(call: Call, key: str, item: object) -> Job[Written]:
@@ -129,7 +131,7 @@ def plan_change(call: Call, key: str, item: object) -> Job[Written]:
     root = changed(call, drafter, drafter.root(call.collection, [item], Expects.PRESENT), [key])
     terms = None if call.act else _terms_of_change(call, root)
     at_once = direct.changed(call.short, root, terms) if terms else None
-    return Job(writing(call, drafter, root), _telling(root, at_once))
+    return Job(writing(call, drafter, root), _telling(call, root, at_once))
 
 
 def plan_each(call: Call, items: list[object]) -> Job[Written]:
@@ -199,15 +201,28 @@ def plan_removals(call: Call, payload: Mapping[str, object]) -> Job[object]:
     return Job(within)
 
 
-def _telling(root: Batch, at_once: Callable[[], Written] | None) -> Callable[[], Written] | None:
+def _telling(call: Call, root: Batch, at_once: Callable[[], Written] | None) -> Callable[[], Written] | None:
     """Let a statement that is all of a call tell which row the database refuses."""
 
     def run() -> Written:
         assert at_once
-        with clashes_told(root.collection, root.drafts):
-            return at_once()
+        try:
+            with clashes_told(root.collection, root.drafts):
+                return at_once()
+        except Clash as clash:
+            of_rows = call.scene.actor.policy.admin or _has_met_rows(clash, root)
+            clash.inquiry = PayloadInquiry(call.scene.snapshot.catalogue, root, of_rows=of_rows)
+            raise
 
     return at_once and run
+
+
+def _has_met_rows(clash: Clash, root: Batch) -> bool:
+    """Tell whether the statement went as far as the rows: what a type minds says not yet that a row may be changed."""
+    problem = clash.problems[0]
+    check = root.collection.checks.get(str(problem.extensions.get("constraint")))
+    is_of_row = problem.code in ("RECORD_NOT_UNIQUE", "INVALID_FOREIGN_KEY") or bool(check and check.expression)
+    return is_of_row or root.drafts[0].new
 
 
 # Changes

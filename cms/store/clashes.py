@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from cms.errors import Problem, shown
 from cms.query.drafts import Draft, Faults
 from cms.schema.model import Check, Collection
+from cms.schema.types import Family
 from cms.store.border import Clash
 
 _ROW = re.compile(r"\((.*)\)", re.DOTALL)
@@ -28,7 +29,7 @@ def clashes_told(collection: Collection, drafts: Sequence[Draft]) -> Iterator[No
     try:
         yield
     except Clash as clash:
-        problem = _of_check(clash.problems[0], collection)
+        problem = of_check(clash.problems[0], collection)
         if problem.extensions.get("collection", collection.name) != collection.name:
             raise
         sent = _sent(clash, problem, collection, drafts)
@@ -37,10 +38,10 @@ def clashes_told(collection: Collection, drafts: Sequence[Draft]) -> Iterator[No
                 raise
             raise Clash(problem, clash.value, words=clash.words) from clash
         draft, name = sent
-        raise Clash(_placed(problem, draft, collection, name), clash.value, words=clash.words) from clash
+        raise Clash(placed(problem, draft, collection, name), clash.value, words=clash.words) from clash
 
 
-def _of_check(problem: Problem, collection: Collection) -> Problem:
+def of_check(problem: Problem, collection: Collection) -> Problem:
     """Add what a check says, and the one field that it speaks of."""
     check = collection.checks.get(str(problem.extensions.get("constraint")))
     if check is None or problem.code != "INVALID_PAYLOAD":
@@ -110,16 +111,17 @@ def _is_quoted(value: str | None, words: str) -> bool:
     return value is not None and f'"{value}"' in words
 
 
-def _placed(problem: Problem, draft: Draft, collection: Collection, name: str) -> Problem:
+def placed(problem: Problem, draft: Draft, collection: Collection, name: str) -> Problem:
     secret = collection.fields[name].secret or name not in draft.sent
     sent = draft.sent.get(name)
-    text = draft.values.get(name) if isinstance(sent, dict | list) else sent  # a related item stands for its key
+    relates = isinstance(sent, dict | list) and collection.fields[name].type.family is not Family.JSON
+    text = draft.values.get(name) if relates else sent  # a related item stands for its key
     value = {} if secret else {"value": shown(text)}
     extensions = {"collection": collection.name, **problem.extensions, "field": name, **value}
-    return _with_place(replace(problem, extensions=extensions), draft)
+    return with_place(replace(problem, extensions=extensions), draft)
 
 
-def _with_place(problem: Problem, draft: Draft) -> Problem:
+def with_place(problem: Problem, draft: Draft) -> Problem:
     faults = Faults()
     faults.add(problem, draft.place)
     return faults.found[0][1]

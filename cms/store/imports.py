@@ -4,7 +4,8 @@ A file is received whole before anything is locked (cms/http/imports.py), so tha
 deadlock can be answered by doing it again. Then it is read batch by batch in one transaction, each while the database
 writes the one before. A batch goes through the drafts, the judge and the row functions as the items of any call do;
 what is there already is looked up for all of it at once. When the database refuses a batch, halves of it are tried,
-down to the row that it refuses.
+down to the row that it refuses. What is left of a batch is written still, and so are those after it, for what the
+database minds there; not once as many faults are known as are told.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from cms import jsontext
 from cms.access.guard import view_of
 from cms.digits import TooManyDigits
 from cms.errors import STATUS, Problem, Refused, invalid_payload
+from cms.fragment import Fragment
 from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
 from cms.query.drafts import Batch, Drafter, Expects
@@ -26,12 +28,14 @@ from cms.query.walk import arms_of, link_of
 from cms.schema.model import Collection, Field
 from cms.schema.payload import invalid
 from cms.schema.types import Family
+from cms.store import database
 from cms.store.ahead import Ahead
 from cms.store.border import Clash, Stale
 from cms.store.calls import Aim, Call, call_on
 from cms.store.counters import version_of
 from cms.store.database import Transaction
 from cms.store.formats import plain
+from cms.store.inquiry import PayloadInquiry, completed
 from cms.store.nested import write_tree
 from cms.store.once import Once
 from cms.store.rows import pass_keys
@@ -66,10 +70,15 @@ class Upload:
 
 @dataclass(slots=True)
 class Findings:
-    """What is wrong with a file: the first problems, and how many there are."""
+    """What is wrong with a file: the first problems, and how many are known; `partial` once not all is looked at."""
 
     found: list[tuple[int, Problem]] = field(default_factory=list)
     total: int = 0
+    partial: bool = False
+
+    @property
+    def full(self) -> bool:
+        return self.total >= MOST_TOLD
 
     def add(self, problem: Problem, line: int) -> None:
         self.total += 1
@@ -79,8 +88,8 @@ class Findings:
     def refuse(self) -> None:
         """Raise `Refused` with what is kept, by its lines, and with the number where that is not all."""
         told = [_placed(problem, line) for line, problem in sorted(self.found, key=lambda found: found[0])]
-        if self.total > len(told):
-            reason = f"The file has {self.total} faults; the first {len(told)} are told"
+        if self.partial or self.total > len(told):
+            reason = f"The file has at least {self.total} faults; the first {len(told)} are told"
             told.append(Problem(told[0].code, f"{reason}.", {"reason": reason, "total": self.total}))
         if told:
             raise Refused(told)
@@ -120,6 +129,7 @@ class _Import:
         self._session = call.session(transaction)
         self._collection = call.collection
         self._findings = Findings()
+        self._refused_keys: set[str] = set()
         self._keyed = False
         self._created = self._updated = 0
 
@@ -168,7 +178,18 @@ class _Import:
                 self._put(rows[: len(rows) // 2])
                 self._put(rows[len(rows) // 2 :])
             else:
-                self._tell(refused, rows)
+                self._put_others(rows, self._tell(completed(refused, self._ask), rows))
+
+    def _put_others(self, rows: Sequence[Row], refused: set[int]) -> None:
+        """Write the rows of a batch of which nothing is wrong as far as is known."""
+        others = [row for number, row in enumerate(rows) if number not in refused]
+        if others and len(others) < len(rows) and not self._findings.full:
+            self._put(others)
+
+    def _ask(self, question: Fragment) -> list[database.Row]:
+        """Ask about rows that were refused; their transaction goes on whatever the answer is."""
+        with self._session.transaction.savepoint():
+            return replace(self._session.transaction, prepare=False).run(question)
 
     def _check_structure(self) -> None:
         """Raise `Stale` when the structure has moved on: every row would be refused then, one by one."""
@@ -176,20 +197,36 @@ class _Import:
         if now.structure != before.structure:
             raise Stale(f"{now} instead of {before}")
 
-    def _tell(self, refused: Refused, rows: Sequence[Row]) -> None:
+    def _tell(self, refused: Refused, rows: Sequence[Row]) -> set[int]:
+        """Keep what is wrong with rows, and return their places among them."""
         if refused.status in _ENDING:
             raise Refused(_placed(problem, rows[0].line) for problem in refused.problems) from refused
+        numbers = set()
         for problem in refused.problems:
             index = problem.extensions.get("index", 0)
-            self._findings.add(problem, rows[index if isinstance(index, int) else 0].line)
+            number = index if isinstance(index, int) else 0
+            numbers.add(number)
+            if not self._follows(problem):
+                self._findings.add(problem, rows[number].line)
         self._findings.total += refused.total - len(refused.problems)
+        self._refused_keys |= {_key_of(rows[number], self._collection) for number in numbers}
+        return numbers
+
+    def _follows(self, problem: Problem) -> bool:
+        """Tell whether a row points to one of the file that is not there only because it was refused."""
+        if problem.code != "INVALID_FOREIGN_KEY" or str(problem.extensions.get("value")) not in self._refused_keys:
+            return False
+        place = str(problem.extensions.get("collection")), str(problem.extensions.get("field"))
+        relation = self._session.scene.snapshot.catalogue.by_many.get(place)
+        return relation is not None and relation.one_collection == self._collection.name
 
     def _write(self, drafter: Drafter, root: Batch) -> None:
-        """Write a batch; once something is wrong with the file, look at it only."""
+        """Write a batch; once enough is wrong with the file, look at it only."""
         self._find(root)
         self._session.judge.complete(root, drafter.faults)
-        if drafter.faults.found or self._findings.total:
-            drafter.faults.refuse()
+        drafter.faults.refuse(PayloadInquiry(self._session.scene.snapshot.catalogue, root))
+        if self._findings.full:
+            self._findings.partial = True
             return
         write_tree(self._session, drafter, root)
         created = sum(draft.new for draft in root.drafts)
@@ -265,6 +302,11 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _key_of(row: Row, collection: Collection) -> str:
+    """Return the key that a row brings, as text."""
+    return str(row.item.get(collection.primary_key)) if isinstance(row.item, Mapping) else ""
 
 
 def _placed(problem: Problem, line: int) -> Problem:

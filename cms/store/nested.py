@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from cms.errors import STATUS, Refused
-from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne
+from cms.query.drafts import Batch, Draft, Drafter, ToMany, ToOne, batches_of
+from cms.store.border import Clash
 from cms.store.circles import Circles
 from cms.store.clashes import clashes_told
+from cms.store.inquiry import PayloadInquiry
 from cms.store.removal import delete_rows
 from cms.store.rows import (
     Session,
@@ -43,14 +44,18 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
     if not root.flat:
         Settler(session, drafter).settle(root)
         _permit_below(session, drafter, root)
-    drafter.faults.refuse()
+    drafter.faults.refuse(PayloadInquiry(session.scene.snapshot.catalogue, root))
     trail = Trail(Circles(session.scene.snapshot.catalogue))
-    trail.circles.expect(_batches(root))
+    trail.circles.expect(batches_of(root))
     if not root.flat:
         for name, keys in trail.circles.coming.items():  # rows of one call may stand in several of its statements
             pass_keys(session, session.scene.snapshot.catalogue.collections[name], list(keys))
-    _write(session, root, trail)
-    _note_late(session, trail)
+    try:
+        _write(session, root, trail)
+        _note_late(session, trail)
+    except Clash as clash:
+        clash.inquiry = PayloadInquiry(session.scene.snapshot.catalogue, root, of_rows=True)
+        raise
     _link_revisions(session, trail)
     _check(session, root)
     return [str(draft.key) for draft in root.drafts]
@@ -79,7 +84,7 @@ def _permit(session: Session, drafter: Drafter, batch: Batch) -> None:
 
 def _permit_below(session: Session, drafter: Drafter, root: Batch) -> None:
     """Check everything else that is to be done, once it is settled."""
-    for batch in _batches(root):
+    for batch in batches_of(root):
         if batch is not root:
             _permit(session, drafter, batch)
         for many in batch.manys.values():
@@ -89,19 +94,8 @@ def _permit_below(session: Session, drafter: Drafter, root: Batch) -> None:
 
 def _check(session: Session, root: Batch) -> None:
     """Check what has been written against the rules that let it be."""
-    for batch in _batches(root):
+    for batch in batches_of(root):
         session.judge.check(batch, session.transaction.execute)
-
-
-def _batches(batch: Batch) -> Iterator[Batch]:
-    """Yield all batches of a tree; what only left a list, too, has changed."""
-    yield batch
-    for one in batch.ones.values():
-        yield from _batches(one.batch)
-    for many in batch.manys.values():
-        if many.unlinked:
-            yield many.unlinked
-        yield from _batches(many.batch)
 
 
 def _changed(batch: Batch) -> list[Draft]:

@@ -18,6 +18,7 @@ from cms.schema.model import Version
 from cms.store.border import Deadlock, Misfit, Stale, Unforeseen
 from cms.store.counters import check_version, checked, held, version_of
 from cms.store.database import Database, Row, Transaction
+from cms.store.inquiry import completed
 from cms.store.once import Kept, Once, done_once, kept_answer, take_turn
 from cms.store.snapshot import Snapshot, Snapshots, load_within
 from cms.store.statements import statement
@@ -195,6 +196,8 @@ class Store:
                 before = _passing(stale, snapshot, before)
             except (Refused, Unforeseen) as refusal:
                 if holds or _is_unavailable(refusal) or version_of(fetch) == snapshot.version:
+                    if isinstance(refusal, Refused) and refusal.inquiry:
+                        raise completed(refusal, self.database.run_primary) from refusal
                     raise
             snapshots.renew(snapshot)
         raise unavailable("database", "Its structure does not come to rest")

@@ -78,6 +78,7 @@ columns AS (
         format_type(attribute.atttypid, attribute.atttypmod) AS data_type,
         format_type(types.base, -1) AS cast,
         types.name AS base_type,
+        types.base <> types.oid AS is_domain,
         coalesce(pg_get_expr(definition.adbin, definition.adrelid), types.default_value) AS default_value,
         CASE WHEN types.name IN ('varchar', 'bpchar') AND size.modifier > 4
             THEN size.modifier - 4
@@ -166,12 +167,13 @@ checks AS (  -- of tables, and of the domains that their columns are of
             WHERE attrelid = con.conrelid AND attnum = ANY (con.conkey)
             ORDER BY attnum
         ) AS columns,
-        pg_get_constraintdef(con.oid) AS rule
+        pg_get_constraintdef(con.oid) AS rule,
+        pg_get_expr(con.conbin, con.conrelid) AS expression
     FROM tables
     JOIN pg_constraint AS con ON con.conrelid = tables.oid
     WHERE con.contype = 'c'
     UNION ALL
-    SELECT tables.name, con.conname, ARRAY[attribute.attname], pg_get_constraintdef(con.oid)
+    SELECT tables.name, con.conname, ARRAY[attribute.attname], pg_get_constraintdef(con.oid), NULL
     FROM tables
     JOIN pg_attribute AS attribute ON attribute.attrelid = tables.oid
     JOIN pg_constraint AS con ON con.contypid = attribute.atttypid

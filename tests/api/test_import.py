@@ -177,6 +177,7 @@ def test_everything_that_is_wrong_is_told_with_its_line_and_nothing_is_written(t
         (4, "INVALID_PAYLOAD", "price"),
         (6, "VALUE_TOO_LONG", "code"),
         (7, "INVALID_PAYLOAD", None),
+        (8, "RECORD_NOT_UNIQUE", "code"),
     ]
     assert answer.status == 422
     assert things.get().data == []

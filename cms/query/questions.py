@@ -1,0 +1,78 @@
+"""The printers of what the database is asked about rows that were refused (cms/store/inquiry.py).
+
+Values travel as text, and are of their columns' types without domains and lengths, unless it is these that are asked
+about. Where the answer is rows, they hold the numbers of the rows in question, from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.fragment import Fragment, commas, concat, fill, name, param, text
+from cms.query.arrays import array
+from cms.schema.model import Check, Collection, Constraint, Field
+
+Texts = Sequence[str | None]
+
+
+def taking(field: Field, values: Texts) -> Fragment:
+    """Print what fails where the type of a column, or the domain that it is of, takes not all of the values."""
+    assert field.column
+    shape = "SELECT count(CAST({0} AS {1})) FROM {2}"
+    return fill(shape, _typed(field, "r.c0"), text(field.column.data_type), _source([values]))
+
+
+def breaking(collection: Collection, check: Check, columns: Sequence[Texts]) -> Fragment:
+    """Print the question which rows break a check, of which there are the columns that it speaks of."""
+    cells = [
+        concat(_typed(collection.fields[column], f"r.c{place}"), " AS ", name(column))
+        for place, column in enumerate(check.columns)
+    ]
+    # The expression sees its own columns only, as if this one row were the table.
+    broken = concat(
+        "SELECT NOT (", str(check.expression), ") FROM (SELECT ", commas(cells), ") AS ", name(collection.name)
+    )
+    return fill("SELECT r.n FROM {0} WHERE ({1})", _source(columns), broken)
+
+
+def dangling(field: Field, constraint: Constraint, values: Texts) -> Fragment:
+    """Print the question which rows point to nothing."""
+    return fill(
+        "SELECT r.n FROM {0} WHERE r.c0 IS NOT NULL AND NOT EXISTS (SELECT FROM {1} AS t WHERE t.{2} = {3})",
+        _source([values]),
+        name(constraint.foreign_table),
+        name(constraint.foreign_column),
+        _typed(field, "r.c0"),
+    )
+
+
+def taken(collection: Collection, field: Field, values: Texts, *, by_others_than: Sequence[str]) -> Fragment:
+    """Print the question which rows bring what another row has, in the table or before them in the call."""
+    return fill(
+        "SELECT r.n FROM {0} WHERE EXISTS (SELECT FROM {1} AS t WHERE t.{2} = {3} AND t.{4}::text <> ALL ({5})) "
+        "OR EXISTS (SELECT FROM {6} WHERE o.n < r.n AND {7} = {3})",
+        _source([values]),
+        name(collection.name),
+        name(field.name),
+        _typed(field, "r.c0"),
+        name(collection.key.name),
+        param(array(by_others_than), "text[]"),
+        _source([values], label="o"),
+        _typed(field, "o.c0"),
+    )
+
+
+def _source(columns: Sequence[Texts], *, label: str = "r") -> Fragment:
+    """Print the rows of which these are the columns, as c0 …, n."""
+    values = commas(param(array(column), "text[]") for column in columns)
+    labels = ", ".join([*(f"c{place}" for place in range(len(columns))), "n"])
+    return fill("unnest({0}) WITH ORDINALITY AS {1} ({2})", values, text(label), text(labels))
+
+
+def _typed(field: Field, column: str) -> Fragment:
+    assert field.column
+    if field.is_switch:
+        return text(f"{column}::boolean::integer::{field.column.cast}")
+    if field.type_name.startswith("geometry"):
+        return text(f"ST_GeomFromGeoJSON({column})")
+    return text(f"{column}::{field.column.cast}")
