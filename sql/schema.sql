@@ -531,10 +531,31 @@ BEGIN
         seqrelid AS name,
         seqstart::numeric AS first,
         seqincrement::numeric AS stride,
-        (CASE WHEN seqincrement > 0 THEN seqmax ELSE seqmin END)::numeric AS bound,
+        CASE WHEN seqincrement > 0 THEN least(seqmax, largest) ELSE greatest(seqmin, -largest - 1) END AS bound,
         seqcache AS ahead
     INTO counter
     FROM pg_sequence
+    CROSS JOIN (
+        -- A sequence that the column does not own may count further than the column does.
+        WITH RECURSIVE kinds (kind) AS (
+            SELECT atttypid
+            FROM pg_attribute
+            WHERE attrelid = to_regclass(quote_ident(counted))
+              AND attname = named
+            UNION ALL
+            SELECT typbasetype
+            FROM kinds
+            JOIN pg_type ON pg_type.oid = kind AND typtype = 'd'
+        )
+        SELECT min(
+            CASE kind
+                WHEN 'smallint'::regtype THEN 32767
+                WHEN 'integer'::regtype THEN 2147483647
+                ELSE 9223372036854775807
+            END::numeric
+        ) AS largest
+        FROM kinds
+    ) AS numbers
     WHERE seqrelid = system_sequence(counted, named);
     IF NOT FOUND OR NOT has_sequence_privilege(counter.name, 'USAGE') THEN
         RETURN true;  -- the write is good, whoever may count

@@ -129,6 +129,24 @@ def test_a_sequence_that_the_column_does_not_own_moves_too(stage: Stage, sequenc
     assert keys(*things.add({})) == [41]
 
 
+@pytest.mark.parametrize(("kind", "last"), [("integer", 2**31 - 1), ("smallint", 2**15 - 1), ("quantity", 2**31 - 1)])
+@pytest.mark.parametrize("stride", [1, -1])
+def test_a_sequence_that_counts_further_than_the_column_stays_within_it(
+    stage: Stage, kind: str, last: int, stride: int
+) -> None:
+    stage.execute("DROP DOMAIN IF EXISTS quantity; DROP DOMAIN IF EXISTS number")
+    stage.execute("CREATE DOMAIN number AS integer; CREATE DOMAIN quantity AS number CHECK (VALUE <> 0)")
+    name = f"far_{table(stage.admin).name}"
+    stage.execute(f"CREATE SEQUENCE {name} INCREMENT BY {stride}")
+    things = counted(stage, f"{kind} DEFAULT nextval('{name}')")
+    end = last if stride > 0 else -last - 1
+    assert keys(*things.add({"id": end})) == [end]
+    assert keys(*things.add({})) == [stride]
+    assert keys(*things.add({"id": stride * 40})) == [stride * 40]
+    assert keys(*things.add({})) == [stride * 41]
+    stage.execute(f"DROP TABLE {things.name}")
+
+
 def test_a_key_that_is_more_than_what_is_drawn_moves_nothing(stage: Stage) -> None:
     stage.execute("CREATE SEQUENCE steps")
     things = counted(stage, "bigint DEFAULT nextval('steps') * 100")
