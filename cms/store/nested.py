@@ -16,20 +16,26 @@ from cms.store.rows import (
     Written,
     change_rows,
     column_by_key,
+    draw_revisions,
     insert_rows,
     link_revisions,
     lock_rows,
     pass_keys,
+    pass_revisions_on,
 )
 from cms.store.settling import Settler
 
 
 @dataclass(slots=True)
 class Trail:
-    """What is to be done at the end: `parents` are revisions, each beside the row whose write they were part of."""
+    """What is to be done at the end: `parents` are revisions, each beside the row whose write they were part of.
+
+    `awaited` are rows whose nearest revision is still to come, each with the number that has been named in its place.
+    """
 
     circles: Circles
     parents: list[tuple[int, Draft]] = field(default_factory=list)
+    awaited: dict[Draft, int] = field(default_factory=dict)
 
 
 def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
@@ -162,9 +168,23 @@ def _drop(session: Session, many: ToMany, trail: Trail) -> None:
     if many.unlinked:
         _write_rows(session, many.unlinked, trail)
     elif many.deletes:
-        around = {key: _nearest(owner) for key, owner in many.dropped.items()}
+        around = _around(session, many, trail)
         gone = delete_rows(session, many.batch.collection, list(many.dropped), around=around)
         trail.parents += [(revision, many.dropped[key]) for key, revision in gone if revision is not None]
+
+
+def _around(session: Session, many: ToMany, trail: Trail) -> dict[str, int | None]:
+    """Return the revisions of the writes that rows leave a list by, or what stands for those that are to come.
+
+    They are asked for where the rows leave no revisions, which are linked later, but what goes with them does.
+    """
+    if many.batch.collection.accountability == "all":
+        return {}
+    around = {key: _nearest(owner) for key, owner in many.dropped.items()}
+    owners = {owner: None for key, owner in many.dropped.items() if around[key] is None}
+    unnamed = [owner for owner in owners if owner not in trail.awaited]
+    trail.awaited.update(zip(unnamed, draw_revisions(session, len(unnamed)), strict=True))
+    return {key: around[key] or trail.awaited[owner] for key, owner in many.dropped.items()}
 
 
 def _column(session: Session, batch: Batch, column: str, drafts: list[Draft]) -> dict[Draft, str | None]:
@@ -178,6 +198,7 @@ def _column(session: Session, batch: Batch, column: str, drafts: list[Draft]) ->
 def _link_revisions(session: Session, trail: Trail) -> None:
     """Name the revision of the enclosing write, which for to-one objects came after theirs."""
     link_revisions(session, [(revision, parent) for revision, above in trail.parents if (parent := _nearest(above))])
+    pass_revisions_on(session, {number: _nearest(owner) for owner, number in trail.awaited.items()})
 
 
 def _nearest(draft: Draft | None) -> int | None:

@@ -7,7 +7,7 @@ called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.errors import invalid_payload, not_found
@@ -124,6 +124,19 @@ def link_revisions(session: Session, links: Sequence[tuple[int, int]]) -> None:
     if links:
         revisions, parents = zip(*links, strict=True)
         session.transaction.execute(statement("link_revisions"), (list(revisions), list(parents)))
+
+
+def draw_revisions(session: Session, count: int) -> list[int]:
+    """Return numbers that no revision has, for `pass_revisions_on`."""
+    if not count:
+        return []
+    return [number for (number,) in session.transaction.execute(statement("draw_revisions"), (count,))]
+
+
+def pass_revisions_on(session: Session, parents: Mapping[int, int | None]) -> None:
+    """Give revisions that this transaction has made under numbers that were drawn their true parents, if any."""
+    if parents:
+        session.transaction.execute(statement("pass_revisions_on"), (list(parents), list(parents.values())))
 
 
 def pass_keys(session: Session, collection: Collection, keys: Sequence[str]) -> None:

@@ -16,3 +16,17 @@ SET parent = link.parent
 FROM unnest($1::bigint[], $2::bigint[]) AS link (id, parent)
 WHERE revision.id = link.id
   AND revision.created = now();
+
+-- name: draw_revisions
+-- Numbers that stand for revisions which are still to come.
+SELECT nextval('system_revisions_id_seq')
+FROM generate_series(1, $1::integer);
+
+-- name: pass_revisions_on
+-- What was made under such a number, after it and in this transaction, gets its true parent, or none.
+UPDATE system_revisions AS revision
+SET parent = link.parent
+FROM unnest($1::bigint[], $2::bigint[]) AS link (number, parent)
+WHERE revision.parent = link.number
+  AND revision.id > link.number
+  AND revision.created = now();
