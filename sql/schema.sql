@@ -613,6 +613,22 @@ CREATE FUNCTION system_mark() RETURNS text
         FROM pg_constraint
         WHERE conrelid IN (SELECT oid FROM tables) OR contypid <> 0
         UNION ALL
+        -- What goes with rows of ours may lie elsewhere: in partitions, and in tables of other schemas.
+        SELECT hashint8extended(con.xmin::text::bigint, con.oid::bigint)
+        FROM pg_constraint AS con
+        JOIN pg_class AS class ON class.oid = con.conrelid AND class.relpersistence <> 't'
+        WHERE con.contype = 'f'
+          AND con.conparentid = 0
+          AND con.confdeltype IN ('c', 'n', 'd')
+          AND con.conrelid NOT IN (SELECT oid FROM tables)
+        UNION ALL
+        SELECT hashint8extended(inhparent::bigint, inhrelid::bigint)
+        FROM pg_inherits
+        JOIN pg_class AS class ON class.oid = inhrelid
+        WHERE class.relkind IN ('r', 'p')
+          AND class.relpersistence <> 't'
+          AND NOT class.relispartition
+        UNION ALL
         SELECT hashint8extended(xmin::text::bigint, indexrelid::bigint)
         FROM pg_index
         WHERE indrelid IN (SELECT oid FROM tables)

@@ -2,74 +2,99 @@
 
 Rows that go with a deleted one are locked and written down; then the database deletes them as it would anyway. Rows
 that lose what they point to are changed beforehand, which leaves the database nothing to do.
+
+Rows are told apart by their marks: the primary key as text or, where a table has none of one column, where the row
+lies, which stays while the row is locked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, text
+from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, quoted, text
 from cms.query.recorded import History, delta_of, recorded, told, watched
 from cms.query.write import Arguments, cast_of
+from cms.schema.actions import Table
 from cms.schema.model import Collection, Field
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """How rows of a collection (t0) name those above them: by a column that holds the column `far` of these."""
+class Side:
+    """One side of a foreign key: a table and columns of it, and its primary key, None where it has none of one column.
 
-    collection: Collection
-    column: Field
-    above: Collection
-    far: str
+    `collection` is that in whose history the rows are, if any.
+    """
+
+    table: Table
+    columns: tuple[str, ...]
+    key: Field | None
+    collection: Collection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """How rows (t0) name those above them; without `above` one of their own columns names the rows themselves."""
+
+    own: Side
+    above: Side | None = None
 
 
 def note_going(reference: Reference, arguments: Arguments, *, counted: bool = False) -> Fragment:
     """Print the lock and the history of rows that go with those above them, which come with their revisions.
 
-    Its rows are their keys and revisions, that of the row above where there is none; `counted` only their number.
-    The third argument are rows that have been written down already.
+    Its rows are their marks and revisions, that of the row above where there is none, and, of rows that are named
+    themselves, their keys; `counted` only their number. The third argument are rows that were written down already.
     """
-    collection, key = reference.collection, name(reference.collection.key.name)
+    own = reference.own
+    is_item = own.key is not None and own.collection is not None and own.key.name == own.collection.primary_key
+    shown = recorded(own.collection) if own.collection else []
     rows = fill(
-        "SELECT {0}, up.revision AS parent FROM {1}{2} ORDER BY t0.{3} FOR UPDATE OF t0",
-        commas(recorded(collection)),
-        name(collection.name),
+        "SELECT {0}, up.revision AS parent FROM {1}{2} ORDER BY {3} FOR UPDATE OF t0",
+        commas(shown if is_item else [*shown, concat(_mark(own.key), " AS mark")]),
+        _table(own.table),
         _above(reference, arguments),
-        key,
+        commas(_identity("t0", own.key)),
     )
+    has_revisions = own.collection is not None and own.collection.accountability == "all"
+    answer = [
+        text("rows.item" if is_item else "rows.mark"),
+        text("coalesce(rows.revision, rows.parent)" if has_revisions else "rows.parent"),
+        *([] if reference.above else [text("rows.item")]),
+    ]
     history = History("delete", "NULL::json", nested=True)
-    revision = "coalesce(rows.revision, rows.parent)" if collection.accountability == "all" else "rows.parent"
-    answer = text("count(*)" if counted else f"rows.item, {revision}")
-    return _statement(collection, arguments, [("rows", rows)], history, answer)
+    return _statement(own, arguments, [("rows", rows)], history, text("count(*)") if counted else commas(answer))
 
 
-def unset(reference: Reference, arguments: Arguments, *, to_default: bool) -> Fragment:
+def unset(reference: Reference, arguments: Arguments, *, changed: Sequence[str], to_default: bool) -> Fragment:
     """Print the change of rows that lose what they point to, with its history; its row is their number.
 
     The third argument are rows that go as well, and are left alone.
     """
-    collection, key = reference.collection, name(reference.collection.key.name)
-    changing = watched(collection, [reference.column])
+    own, collection = reference.own, reference.own.collection
+    assert collection, "rows without a history are left to the database"
+    changing = watched(collection, [field for field in collection.columns if field.name in changed])
+    identity = _identity("t0", own.key)
     old = fill(
-        "SELECT t0.{0} AS k, up.revision AS parent{1} FROM {2}{3} ORDER BY t0.{0} FOR NO KEY UPDATE OF t0",
-        key,
+        "SELECT {0}, up.revision AS parent{1} FROM {2}{3} ORDER BY {4} FOR NO KEY UPDATE OF t0",
+        commas(concat(column, f" AS k{n}") for n, column in enumerate(identity)),
         join("", [concat(", t0.", name(field.name), f" AS w{n}") for n, field in enumerate(changing)]),
-        name(collection.name),
+        _table(own.table),
         _above(reference, arguments),
+        commas(identity),
     )
     has_revisions = collection.accountability == "all"
+    value = text(" = DEFAULT" if to_default else " = NULL")
     rows = fill(
-        "UPDATE {0} AS t0 SET {1} = {2} FROM old WHERE t0.{3} = old.k RETURNING {4}, old.parent{5}",
-        name(collection.name),
-        name(reference.column.name),
-        text("DEFAULT" if to_default else "NULL"),
-        key,
+        "UPDATE {0} AS t0 SET {1} FROM old WHERE {2} RETURNING {3}, old.parent{4}",
+        _table(own.table),
+        commas(concat(name(column), value) for column in changed),
+        join(" AND ", [concat(column, f" = old.k{n}") for n, column in enumerate(identity)]),
         commas(recorded(collection)),
         concat(", ", delta_of(changing), " AS delta") if has_revisions else EMPTY,
     )
     history = History("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
-    return _statement(collection, arguments, [("old", old), ("rows", rows)], history, text("count(*)"))
+    return _statement(own, arguments, [("old", old), ("rows", rows)], history, text("count(*)"))
 
 
 def remove(collection: Collection, arguments: Arguments) -> Fragment:
@@ -82,28 +107,61 @@ def remove(collection: Collection, arguments: Arguments) -> Fragment:
     )
 
 
+def _table(table: Table) -> Fragment:
+    schema = f"{quoted(table.schema)}." if table.schema else ""
+    return text(f"{'ONLY ' if table.only else ''}{schema}{quoted(table.name)}")
+
+
+def _identity(label: str, key: Field | None) -> list[Fragment]:
+    """Print what tells rows apart."""
+    columns = ["tableoid", "ctid"] if key is None else [quoted(key.name)]
+    return [text(f"{label}.{column}") for column in columns]
+
+
+def _mark(key: Field | None) -> Fragment:
+    return text("concat(t0.tableoid, ' ', t0.ctid)" if key is None else f"t0.{quoted(key.name)}::text")
+
+
+def _cast(key: Field | None) -> str:
+    return "text" if key is None else cast_of(key)
+
+
 def _above(reference: Reference, arguments: Arguments) -> Fragment:
     """Print the rows above (up), how rows are tied to them, and which rows are left out."""
-    above, column = reference.above, name(reference.column.name)
+    own, above = reference.own, reference.above
+    named = above.key if above else own.key
+    if above is None and own.collection:  # named by its items' key, which may be another one
+        named = own.collection.fields[own.columns[0]]
     keys = fill(
         "unnest({0}, {1}) AS up (key, revision)",
-        arguments.column(0, cast_of(above.key)),
+        arguments.column(0, _cast(named)),
         arguments.column(1, "bigint"),
     )
-    if reference.far == above.primary_key:
-        tie = fill(" AS t0 JOIN {0} ON t0.{1} = up.key", keys, column)
+    if above is None or (above.key and above.columns == (above.key.name,)):
+        tie = fill(" AS t0 JOIN {0} ON t0.{1} = up.key", keys, name(own.columns[0]))
     else:
-        shape = " AS t0 JOIN {0} AS above ON t0.{1} = above.{2} JOIN {3} ON above.{4} = up.key"
-        tie = fill(shape, name(above.name), column, name(reference.far), keys, name(above.key.name))
-    key = reference.collection.key
+        shape = " AS t0 JOIN {0} AS above ON {1} JOIN {2} ON {3}"
+        pairs = zip(own.columns, above.columns, strict=True)
+        columns = [fill("t0.{0} = above.{1}", name(near), name(far)) for near, far in pairs]
+        tie = fill(shape, _table(above.table), join(" AND ", columns), keys, _is_marked(above.key))
     # Looked up in a hash table: `<> ALL` goes through all of them for each row, which takes hours for many.
-    left_out = fill(" WHERE t0.{0} NOT IN (SELECT unnest({1}))", name(key.name), arguments.column(2, cast_of(key)))
+    mark = _mark(None) if own.key is None else fill("t0.{0}", name(own.key.name))
+    left_out = fill(" WHERE {0} NOT IN (SELECT unnest({1}))", mark, arguments.column(2, _cast(own.key)))
     return concat(tie, left_out)
 
 
+def _is_marked(key: Field | None) -> Fragment:
+    """Print whether a row above is the one of a mark."""
+    if key is not None:
+        return fill("above.{0} = up.key", name(key.name))
+    parts = "above.tableoid = split_part(up.key, ' ', 1)::oid AND above.ctid = split_part(up.key, ' ', 2)::tid"
+    return text(parts)
+
+
 def _statement(
-    collection: Collection, arguments: Arguments, steps: list[tuple[str, Fragment]], history: History, answer: Fragment
+    own: Side, arguments: Arguments, steps: list[tuple[str, Fragment]], history: History, answer: Fragment
 ) -> Fragment:
-    parts = [*steps, *told(collection, history, act=None, author=arguments.author())]
+    author = arguments.author()
+    parts = [*steps, *(told(own.collection, history, act=None, author=author) if own.collection else ())]
     queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in parts)
     return fill("WITH {0} SELECT {1} FROM rows", queries, answer)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cms.schema.actions import Owner, actions_of
 from cms.schema.model import Catalogue, Check, Collection, Column, Constraint, Field, Kind, Relation
 from cms.schema.system import (
     ALIASES,
@@ -62,7 +63,7 @@ def build(loaded: Row) -> Catalogue:
         collections,
         tuple(relations),
         extensions=frozenset(loaded["extensions"]),
-        actions=_actions(_constraints(key for key in loaded["keys"] if key["is_plain"]), collections),
+        actions=actions_of(loaded["parts"], loaded["actions"], _owners(collections)),
     )
     return replace(catalogue, reserved=tuple(sorted(filter(_is_reserved, (row["name"] for row in loaded["tables"])))))
 
@@ -259,33 +260,13 @@ def _constraints(keys: Iterable[Row]) -> list[Constraint]:
     ]
 
 
-def _actions(
-    constraints: Iterable[Constraint], collections: Mapping[str, Collection]
-) -> dict[str, tuple[Constraint, ...]]:
-    """Return the foreign keys by which a deletion changes or deletes other rows, by the table that it deletes from.
-
-    Those that leave no history are left out: keys of tables that record nothing, unless rows below them do.
-    """
-    acting = [found for found in constraints if _acts(found, collections)]
-    recorded = {name for name, found in collections.items() if found.accountability}
-    leading: set[str] = set()
-    while True:
-        kept = [key for key in acting if key.table in recorded or (key.on_delete == "CASCADE" and key.table in leading)]
-        reached = {key.foreign_table for key in kept}
-        if reached == leading:
-            break
-        leading = reached
+def _owners(collections: Mapping[str, Collection]) -> dict[str, Owner]:
+    """Return the tables whose rows are told apart by a key, as items are."""
     return {
-        table: tuple(sorted((key for key in kept if key.foreign_table == table), key=lambda key: (key.table, key.name)))
-        for table in sorted(leading)
+        name: Owner(found.primary_key, bool(found.accountability))
+        for name, found in collections.items()
+        if found.kind is Kind.TABLE and found.primary_key
     }
-
-
-def _acts(constraint: Constraint, collections: Mapping[str, Collection]) -> bool:
-    owner, target = collections.get(constraint.table), collections.get(constraint.foreign_table)
-    if owner is None or target is None or owner.primary_key is None or target.primary_key is None:
-        return False
-    return constraint.on_delete in ("CASCADE", "SET NULL", "SET DEFAULT")
 
 
 def _relations(

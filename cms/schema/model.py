@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
+from cms.schema.actions import Actions
 from cms.schema.system import WRITABLE
 from cms.schema.types import MASKED, TYPES, Family, Type
 
@@ -261,8 +261,7 @@ class Catalogue:
     extensions: frozenset[str] = frozenset()
     by_many: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
     by_one: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
-    actions: Mapping[str, tuple[Constraint, ...]] = field(default_factory=dict)
-    """The foreign keys to a collection by which a deletion changes or deletes other rows that have a history."""
+    actions: Actions = field(default_factory=Actions)
     reserved: tuple[str, ...] = ()
     """Tables of others that are no collections, because their names are kept for the service's own."""
 
@@ -274,7 +273,7 @@ class Catalogue:
         relations: tuple[Relation, ...],
         *,
         extensions: frozenset[str] = frozenset(),
-        actions: Mapping[str, tuple[Constraint, ...]] = MappingProxyType({}),
+        actions: Actions | None = None,
     ) -> Catalogue:
         """Make a catalogue with its relations findable from either side."""
         by_many = {(found.many_collection, found.many_field): found for found in relations}
@@ -283,7 +282,7 @@ class Catalogue:
             for found in relations
             if found.one_collection and found.one_field
         }
-        return cls(structure, collections, relations, extensions, by_many, by_one, actions)
+        return cls(structure, collections, relations, extensions, by_many, by_one, actions or Actions())
 
     def relations_of(self, collection: str) -> tuple[Relation, ...]:
         """Return the relations that have the collection on either side."""

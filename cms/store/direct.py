@@ -129,7 +129,7 @@ def _printed(short: Short, shape: Shape) -> Statement:
     direct = Direct(short.scene.snapshot.version, before=before)
     if collection.system or (collection.does_more and (before or shape.action != "delete")):
         return _NEVER  # what keepers mind takes a transaction, and so does what the database does by itself
-    if shape.action == "delete" and collection.name in short.scene.snapshot.catalogue.actions:
+    if shape.action == "delete" and collection.name in short.scene.snapshot.catalogue.actions.begins:
         return _NEVER  # other rows go or change with it
     if shape.action == "delete":
         return finished(write.delete(collection, arguments, direct=direct))

@@ -30,6 +30,8 @@ _LISTS = (
     "tables",
     "columns",
     "keys",
+    "parts",
+    "actions",
     "indexes",
     "checks",
     "collections",

@@ -130,18 +130,69 @@ keys AS (
             ORDER BY key.place
         ) AS foreign_columns,
         con.confupdtype AS on_update,
-        con.confdeltype AS on_delete,
-        NOT EXISTS (  -- rows of several tables are not told apart by their names
-            SELECT FROM pg_inherits
-            WHERE con.conrelid IN (inhrelid, inhparent)
-               OR con.confrelid IN (inhrelid, inhparent)
-        ) AS is_plain
+        con.confdeltype AS on_delete
     FROM tables
     JOIN pg_constraint AS con ON con.conrelid = tables.oid
     LEFT JOIN pg_class AS target ON target.oid = con.confrelid
     WHERE con.contype IN ('p', 'u', 'f')
       AND con.conparentid = 0
       AND (con.confrelid = 0 OR target.relnamespace = current_schema()::regnamespace)  -- others are no collections
+),
+bodies AS (  -- all tables that rows lie in; a schema is named where it is not ours
+    SELECT
+        oid,
+        relname AS name,
+        CASE WHEN relnamespace <> current_schema()::regnamespace THEN relnamespace::regnamespace::name END AS schema,
+        relispartition AS is_partition,
+        has_schema_privilege(relnamespace, 'USAGE') AND has_table_privilege(oid, 'SELECT') AS is_readable
+    FROM pg_class
+    WHERE relkind IN ('r', 'p')
+      AND relpersistence <> 't'
+),
+parts AS (  -- tables whose rows are seen in another one as well: partitions, and those that inherit
+    SELECT
+        child.name,
+        child.schema,
+        child.is_partition,
+        parent.name AS parent_name,
+        parent.schema AS parent_schema
+    FROM pg_inherits
+    JOIN bodies AS child ON child.oid = inhrelid
+    JOIN bodies AS parent ON parent.oid = inhparent
+),
+actions AS (  -- what becomes of rows when those that they point to go; where we may not look, it is the database's alone
+    SELECT
+        con.conname AS name,
+        con.confdeltype AS on_delete,
+        source.name AS table_name,
+        source.schema,
+        target.name AS foreign_table,
+        target.schema AS foreign_schema,
+        own.columns,
+        own.foreign_columns,
+        own.changed
+    FROM pg_constraint AS con
+    JOIN bodies AS source ON source.oid = con.conrelid
+    JOIN bodies AS target ON target.oid = con.confrelid
+    -- PostgreSQL 14 knows no such column, and always changes the whole key.
+    CROSS JOIN LATERAL (SELECT coalesce(to_jsonb(con) -> 'confdelsetcols', 'null') OFFSET 0) AS listed (numbers)
+    CROSS JOIN LATERAL (
+        SELECT
+            array_agg(near.attname ORDER BY key.place) AS columns,
+            array_agg(far.attname ORDER BY key.place) AS foreign_columns,
+            array_agg(near.attname ORDER BY key.place) FILTER (
+                WHERE listed.numbers IN ('null', '[]') OR listed.numbers @> to_jsonb(key.number)
+            ) AS changed
+        FROM unnest(con.conkey, con.confkey) WITH ORDINALITY AS key (number, foreign_number, place)
+        JOIN pg_attribute AS near ON near.attrelid = con.conrelid AND near.attnum = key.number
+        JOIN pg_attribute AS far ON far.attrelid = con.confrelid AND far.attnum = key.foreign_number
+    ) AS own
+    WHERE con.contype = 'f'
+      AND con.confdeltype IN ('c', 'n', 'd')
+      AND con.conparentid = 0
+      AND source.is_readable
+      AND target.is_readable
+      AND has_any_column_privilege(source.oid, 'UPDATE')
 ),
 indexes AS (
     SELECT
@@ -188,6 +239,8 @@ SELECT
     coalesce((SELECT json_agg(tables) FROM tables), '[]')::text AS tables,
     coalesce((SELECT json_agg(columns ORDER BY table_name, position) FROM columns), '[]')::text AS columns,
     coalesce((SELECT json_agg(keys ORDER BY name) FROM keys), '[]')::text AS keys,
+    coalesce((SELECT json_agg(parts ORDER BY schema, name, parent_schema, parent_name) FROM parts), '[]')::text AS parts,
+    coalesce((SELECT json_agg(actions ORDER BY schema, table_name, name) FROM actions), '[]')::text AS actions,
     coalesce((SELECT json_agg(indexes ORDER BY name) FROM indexes), '[]')::text AS indexes,
     coalesce((SELECT json_agg(checks ORDER BY name, columns) FROM checks), '[]')::text AS checks,
     coalesce((SELECT json_agg(c ORDER BY collection) FROM system_collections AS c), '[]')::text AS collections,

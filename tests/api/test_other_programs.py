@@ -151,3 +151,32 @@ def test_nobody_looks_more_than_once_a_minute(api: Client, dsn: str, monkeypatch
     assert api.get("/collections/made").status == 200
     run(dsn, "DROP TABLE made")
     assert api.get("/collections/made").status == 200
+
+
+@pytest.mark.usefixtures("hurried")
+def test_foreign_keys_of_tables_that_are_no_collections_are_seen(api: Client, dsn: str) -> None:
+    run(
+        dsn,
+        "CREATE TABLE above (id integer PRIMARY KEY); CREATE TABLE goes (id integer PRIMARY KEY, up integer);"
+        "CREATE TABLE parted (id integer PRIMARY KEY, up integer) PARTITION BY RANGE (id);"
+        "CREATE TABLE parted_all PARTITION OF parted DEFAULT; CREATE SCHEMA elsewhere;"
+        "CREATE TABLE elsewhere.middle (code integer UNIQUE, up integer)",
+    )
+    assert api.get("/collections/parted").status == 200
+    for statement in (
+        "ALTER TABLE parted_all ADD FOREIGN KEY (up) REFERENCES above ON DELETE CASCADE",
+        "ALTER TABLE elsewhere.middle ADD FOREIGN KEY (up) REFERENCES above ON DELETE CASCADE",
+        "ALTER TABLE goes ADD FOREIGN KEY (up) REFERENCES elsewhere.middle (code) ON DELETE CASCADE",
+        "CREATE TABLE heir (PRIMARY KEY (id)) INHERITS (goes)",
+        "ALTER TABLE heir NO INHERIT goes",
+    ):
+        before = counter(dsn)
+        run(dsn, statement)
+        assert api.get("/items/parted").status == 200
+        assert counter(dsn) == before + 1, statement
+    before = counter(dsn)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE TEMPORARY TABLE one (id int PRIMARY KEY)")
+        connection.execute("CREATE TEMPORARY TABLE two (up int REFERENCES one ON DELETE CASCADE)")
+        assert api.get("/items/parted").status == 200
+    assert counter(dsn) == before

@@ -7,8 +7,9 @@ import pytest
 from cms.fragment import Fragment
 from cms.query import write
 from cms.query.arrays import array
-from cms.query.referential import Reference, note_going
+from cms.query.referential import Reference, Side, note_going
 from cms.query.write import Arguments
+from cms.schema.actions import Table
 from cms.schema.model import Collection, Column, Field, Json, Kind
 
 
@@ -39,8 +40,9 @@ def chosen(collection: Collection, *names: str) -> list[Field]:
 
 def removal_of_rows_met_before() -> Fragment:
     """The rows that go with those above them, but for those that have been written down."""
-    parent = Field("books", "part_of", "integer", (), column("part_of", "integer", "int4"))
-    return note_going(Reference(SILENT, parent, SILENT, "id"), Arguments(), counted=True)
+    below = Side(Table("books"), ("part_of",), SILENT.key, SILENT)
+    above = Side(Table("books"), ("id",), SILENT.key)
+    return note_going(Reference(below, above), Arguments(), counted=True)
 
 
 CASES: list[tuple[str, Fragment, str]] = [

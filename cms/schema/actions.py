@@ -1,0 +1,181 @@
+"""What the database does by itself to rows when those that they point to are deleted (ON DELETE).
+
+Foreign keys stand on tables, and items of one collection may lie in several: a partitioned table keeps its rows in
+partitions, and rows of a table that inherits from another one are items of both. Tables that are no collection, or
+have no key of one column, leave no history, but what goes with their rows may.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+Row = Mapping[str, Any]
+Name = tuple[str | None, str]
+"""A table by its schema, which is None for that of the collections, and its name."""
+
+_ACTS = {"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as statements name it; with `only`, without the rows of those that inherit from it."""
+
+    name: str
+    schema: str | None = None
+    only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A table with all its partitions, whose rows are told apart by one key.
+
+    `collection` is that in whose history its rows are, if any; `key` its primary key, None where the table has none
+    of one column.
+    """
+
+    table: Table
+    collection: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """A foreign key that does something: which rows (`whole`) of `table` lose or follow which of `foreign_table`.
+
+    `changed` are those of its columns that become null, or get their defaults.
+    """
+
+    name: str
+    on_delete: str
+    whole: Whole
+    table: Table
+    columns: tuple[str, ...]
+    foreign_whole: Whole
+    foreign_table: Table
+    foreign_columns: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Actions:
+    """The foreign keys by which a deletion changes or deletes other rows that have a history."""
+
+    by_whole: Mapping[Whole, tuple[Action, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Those to the rows of a table."""
+    begins: Mapping[str, tuple[Whole, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """The tables that items lie in, by the collections from which a deletion does something to others."""
+    arrivals: Mapping[Whole, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many foreign keys lead to a table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What counts of a collection here: its primary key, and whether it has a history."""
+
+    key: str
+    recorded: bool
+
+
+def actions_of(parts: Iterable[Row], keys: Iterable[Row], owners: Mapping[str, Owner]) -> Actions:
+    """Return the actions of the foreign keys; `owners` are the collections with a primary key.
+
+    Those that leave no history are left out: keys of tables that record nothing, unless rows below them do.
+    """
+    lineage = _Lineage(parts, owners)
+    recorded = {name for name, owner in owners.items() if owner.recorded}
+    kept = _leading([_action(key, lineage) for key in keys], recorded)
+    by_whole: dict[Whole, list[Action]] = {}
+    for action in sorted(kept, key=_order):
+        by_whole.setdefault(action.foreign_whole, []).append(action)
+    wholes = {name: tuple(lineage.wholes(name)) for name in sorted(owners)}
+    return Actions(
+        by_whole={whole: tuple(actions) for whole, actions in by_whole.items()},
+        begins={name: found for name, found in wholes.items() if any(whole in by_whole for whole in found)},
+        arrivals=Counter(action.whole for action in kept),
+    )
+
+
+class _Lineage:
+    """Which tables are partitions of others, or inherit from them."""
+
+    def __init__(self, parts: Iterable[Row], owners: Mapping[str, Owner]) -> None:
+        self._owners = owners
+        self._partitioned: dict[Name, Name] = {}
+        self._parents: dict[Name, list[Name]] = {}
+        self._heirs: dict[Name, list[Name]] = {}
+        for part in parts:
+            name = part["schema"], part["name"]
+            parent = part["parent_schema"], part["parent_name"]
+            if part["is_partition"]:
+                self._partitioned[name] = parent
+            else:
+                self._parents.setdefault(name, []).append(parent)
+                self._heirs.setdefault(parent, []).append(name)
+
+    def table(self, name: Name) -> Table:
+        schema, bare = name
+        return Table(bare, schema, only=name in self._heirs)
+
+    def whole(self, name: Name) -> Whole:
+        """Return what a table is a partition of, or the table."""
+        while name in self._partitioned:
+            name = self._partitioned[name]
+        owner = self._owner(name)
+        return Whole(self.table(name), self._collection(name), owner.key if owner else None)
+
+    def wholes(self, collection: str) -> Iterator[Whole]:
+        """Yield the tables that items of a collection lie in."""
+        names: list[Name] = [(None, collection)]
+        for name in names:
+            yield self.whole(name)
+            names += [heir for heir in self._heirs.get(name, ()) if heir not in names]
+
+    def _owner(self, name: Name) -> Owner | None:
+        schema, bare = name
+        return self._owners.get(bare) if schema is None else None
+
+    def _collection(self, name: Name) -> str | None:
+        """Return the collection of a table: its own, or the nearest one that its rows are items of."""
+        if self._owner(name):
+            return name[1]
+        inherited = (self._collection(parent) for parent in self._parents.get(name, ()))
+        return next((found for found in inherited if found), None)
+
+
+def _action(key: Row, lineage: _Lineage) -> Action:
+    table, foreign = (key["schema"], key["table_name"]), (key["foreign_schema"], key["foreign_table"])
+    return Action(
+        name=key["name"],
+        on_delete=_ACTS[key["on_delete"]],
+        whole=lineage.whole(table),
+        table=lineage.table(table),
+        columns=tuple(key["columns"]),
+        foreign_whole=lineage.whole(foreign),
+        foreign_table=lineage.table(foreign),
+        foreign_columns=tuple(key["foreign_columns"]),
+        changed=tuple(key["changed"]),
+    )
+
+
+def _leading(actions: list[Action], recorded: set[str]) -> list[Action]:
+    """Return the actions that lead to rows with a history, at once or by those that go with them."""
+    leading: set[Whole] = set()
+    while True:
+        kept = [
+            action
+            for action in actions
+            if action.whole.collection in recorded or (action.on_delete == "CASCADE" and action.whole in leading)
+        ]
+        reached = {action.foreign_whole for action in kept}
+        if reached == leading:
+            return kept
+        leading = reached
+
+
+def _order(action: Action) -> tuple[str, ...]:
+    table = action.table
+    return table.schema or "", table.name, action.name
