@@ -41,7 +41,10 @@ def view_of(collection: str, *, catalogue: Catalogue, policy: Policy, action: st
 
 def readable(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
     """Return the collection when the caller may read it; raises `Refused` FORBIDDEN or NOT_FOUND."""
-    return Walker(catalogue, sight_of(policy, catalogue), told=policy.admin, depth=0).view(collection).collection
+    view = sight_of(policy, catalogue)(collection)
+    if view is None:
+        raise not_found("collection") if policy.admin else forbidden()
+    return view.collection
 
 
 def writable(

@@ -66,7 +66,7 @@ class Identification:
 
     def _of_access_token(self, token: str) -> Identity:
         """Check the signature of a token once (it takes longer than the database does), its end every time."""
-        identity, end = self._known.setdefault_with(digest(token), lambda: self._verified(token))
+        identity, end = self._known.setdefault_with(token, lambda: self._verified(token))
         return identity if time.time() < end else self._verified(token)[0]
 
     def _verified(self, token: str) -> tuple[Identity, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 import time
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -29,7 +29,7 @@ class Context:
     __slots__ = ("_arrive", "_identify", "began", "digest", "id", "method", "seal")
 
     def __init__(self) -> None:
-        self.id = secrets.token_hex(8)
+        self.id = f"{random.getrandbits(64):016x}"  # no secret; Python seeds anew after a fork
         self.began = time.perf_counter()
         self.method = ""
         self.digest = self.seal = b""

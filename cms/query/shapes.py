@@ -20,6 +20,7 @@ _TAKEN_OUT = "\udfff"
 _OPENS, _CLOSES, _KEY = r"(?:\[|%5[Bb])", r"(?:\]|%5[Dd])", r"[^\[\]&=%+]*"
 _NAMES = "|".join(name for name, found in OPERATORS.items() if found.takes in (Takes.ONE, Takes.PATTERN))
 _LAST = f"(?:{_NAMES}){_CLOSES}"
+_BRACKET = re.compile(_OPENS)
 _OPERAND = re.compile(rf"(?<![^&])({_KEY}(?:{_OPENS}(?!{_LAST}){_KEY}{_CLOSES})+{_OPENS}{_LAST}=)(?!\$|%24)([^&]*)")
 
 
@@ -50,7 +51,7 @@ class Shape:
 
 def shape_of(query_string: str) -> Shape:
     """Take out what becomes a literal as it is: operands that are no variables, of operators that take one value."""
-    if not query_string.isascii() or "\0" in query_string or "%00" in query_string:
+    if _BRACKET.search(query_string) is None or not query_string.isascii() or _holds_zero(query_string):
         return Shape(query_string)
     operands: list[str] = []
 
@@ -59,3 +60,7 @@ def shape_of(query_string: str) -> Shape:
         return found[1] + _TAKEN_OUT
 
     return Shape(_OPERAND.sub(taken, query_string), tuple(operands))
+
+
+def _holds_zero(query_string: str) -> bool:
+    return "\0" in query_string or "%00" in query_string

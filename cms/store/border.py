@@ -91,17 +91,25 @@ _OF_STATEMENTS_AND_VALUES = (
 )
 
 
-@contextmanager
-def border(*, with_values: bool = True) -> Iterator[None]:
+class border:
     """Turn what psycopg raises inside into `Refused`, or `Stale` when the structure has moved.
 
     A definition goes `with_values=False`: what it lacks is never the fault of a value that a client has sent. The
     cause is kept only of what befalls a connection: any other may hold a row's data, which no log is to show.
     """
-    try:
-        yield
-    except psycopg.Error as error:
-        raise domain_error(error, with_values=with_values) from (error if isinstance(error, _OF_CONNECTIONS) else None)
+
+    __slots__ = ("_with_values",)
+
+    def __init__(self, *, with_values: bool = True) -> None:
+        self._with_values = with_values
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, psycopg.Error):
+            cause = error if isinstance(error, _OF_CONNECTIONS) else None
+            raise domain_error(error, with_values=self._with_values) from cause
 
 
 def domain_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -267,27 +266,27 @@ def _connect_again(pool: ConnectionPool[Any]) -> None:
         pool.check()
 
 
-@contextmanager
-def _borrowed(pool: ConnectionPool[Connection]) -> Iterator[Connection]:
+class _borrowed:
     """Lend a connection that works: those that a restart of the server has ended are replaced, unnoticed."""
-    connection = pool.getconn()
-    while _is_ended(connection):
-        connection.close()
-        pool.putconn(connection)
-        connection = pool.getconn()
-    try:
-        yield connection
-    finally:
-        if connection.wire.is_swollen:
-            connection.close()  # the pool makes another one when it is needed
-        pool.putconn(connection)
 
+    __slots__ = ("_connection", "_pool")
 
-def _is_ended(connection: Connection) -> bool:
-    """Tell whether the server has hung up, without a round trip: an idle connection has nothing to read."""
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
+    def __init__(self, pool: ConnectionPool[Connection]) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> Connection:
+        connection = self._pool.getconn()
+        while connection.wire.is_ended():
+            connection.close()
+            self._pool.putconn(connection)
+            connection = self._pool.getconn()
+        self._connection = connection
+        return connection
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection.wire.is_swollen:
+            self._connection.close()  # the pool makes another one when it is needed
+        self._pool.putconn(self._connection)
 
 
 class _ReadyJson(Loader):

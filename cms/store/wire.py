@@ -75,12 +75,18 @@ class Wire:
     def __init__(self, connection: Connection, epoch: Epoch) -> None:
         self._connection = connection
         self._reader = Transformer(connection)
+        self._poll = select.poll()
+        self._poll.register(connection.fileno(), select.POLLIN)
         self._names: OrderedDict[str, bytes] = OrderedDict()
         self._made = 0
         self._epoch = epoch
         self._prepared_in: int | None = epoch.number
         self.is_swollen = False
         """Whether libpq keeps room for a row so long that the connection is better closed."""
+
+    def is_ended(self) -> bool:
+        """Tell whether the server has hung up, without a round trip: an idle connection has nothing to read."""
+        return bool(self._poll.poll(0))
 
     def run(
         self, text: str, values: Sequence[object], *, prepare: bool, meanwhile: Callable[[], None] | None = None
