@@ -26,10 +26,15 @@ log = logging.getLogger("cms")
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """Whose word on the scheme counts: addresses (or `*`), and headers with the values that say TLS."""
+    """Whose word on the scheme counts: addresses (or `*`), and what of their environment says TLS by which value."""
 
     addresses: frozenset[str] = frozenset()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, addresses: Iterable[str], headers: Mapping[str, str]) -> Proxies:
+        """Return the proxies of the settings; `headers` are those that say TLS, with their values."""
+        return cls(frozenset(addresses), {f"HTTP_{name.replace('-', '_')}": value for name, value in headers.items()})
 
     def trust(self, address: str) -> bool:
         """Tell whether a client is a proxy; one on a unix socket always is."""
@@ -37,7 +42,7 @@ class Proxies:
 
     def say_https(self, environ: Environ) -> bool:
         """Tell whether the headers of a proxy say that its own client came over TLS."""
-        return any(environ.get(f"HTTP_{name.replace('-', '_')}") == value for name, value in self.headers.items())
+        return any(environ.get(name) == value for name, value in self.marks.items())
 
 
 class Server:

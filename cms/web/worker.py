@@ -34,7 +34,7 @@ class EventWorker(Starting):
         _allow_descriptors()
         loop = uvloop.new_event_loop()
         server = Server(self._counted, loop, threads=self.cfg.threads, limits=self._limits())
-        server.proxies = Proxies(frozenset(self.cfg.forwarded_allow_ips), self.cfg.secure_scheme_headers)
+        server.proxies = Proxies.of(self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers)
         loop.run_until_complete(self._serve(server))
         if server.threads.is_busy:
             os._exit(0)  # what still works on a request after all that time must not keep the process
