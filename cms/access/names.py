@@ -94,7 +94,8 @@ class Walker:
         _refuse_namesakes(asked.values())
         for pick in query.unshown:
             for scoped in self._scoped(pick, view, {}):
-                if (scoped.key, scoped.name.field) not in asked:
+                shown = asked.get((scoped.key, scoped.name.field))
+                if shown is None or (scoped.nested and not shown.nested):
                     self._pick(scoped, view, level)
         return tuple(pick if _is_stores(pick, view) else self._pick(pick, view, level) for pick in asked.values())
 

@@ -1,0 +1,26 @@
+"""What `deep` may name does not depend on what is shown (decisions, section 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.client import Client
+from tests.things import Table, field, table
+
+
+@pytest.fixture(scope="module")
+def people(admin: Client) -> Table:
+    made = table(admin, field("name", "string"), field("boss", "integer"), field("more", "json"))
+    relation = {"collection": made.name, "field": "boss", "related_collection": made.name}
+    assert admin.post("/relations", {**relation, "meta": {"one_field": "staff"}}).status == 200
+    made.add({"name": "a", "staff": [{"name": "b"}]})
+    return made
+
+
+@pytest.mark.parametrize("form", ["?", "?fields=*", "/1?", "?fields=name,id", "?fields=*.*", "?fields=boss.id",
+                                  "?aggregate[count]=*", "?export=csv"])  # fmt: skip
+def test_deep_takes_fields_that_lead_somewhere(people: Table, form: str) -> None:
+    for key in ("name][_limit", "name][nothing][_limit", "more][nothing][_sort", "staff][name][_limit", "nothing"):
+        assert people.api.get(f"{people.path}{form}&deep[{key}]=1").codes == ["INVALID_QUERY"], key
+    for key in ("staff][_limit", "boss][staff][_limit"):
+        assert people.api.get(f"{people.path}{form}&deep[{key}]=1").status == 200, key
