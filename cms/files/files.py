@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from cms import jsontext
 from cms.config import Config
-from cms.errors import Problem, Refused, invalid_payload
+from cms.errors import Problem, Refused, invalid_payload, shown
 from cms.files import records
 from cms.files.contents import Content, Contents, Incoming, Json, contents_of
 from cms.files.form import Part, Upload, received
@@ -79,10 +79,10 @@ def upload_json(library: Library, ask: Ask, payload: Mapping[str, object]) -> by
     said: Json = dict(payload)
     raw, name = _raw(said.pop("data", None)), said.get("filename_download")
     if not isinstance(name, str) or not name:
-        raise invalid_payload('"filename_download" must be a text', field="filename_download")
+        raise invalid_payload('"filename_download" must be a text', field="filename_download", value=shown(name))
     location = said.pop("storage", None)
     if location is not None and not isinstance(location, str):
-        raise invalid_payload('"storage" must be a text', field="storage")
+        raise invalid_payload('"storage" must be a text', field="storage", value=shown(location))
     with library.contents.provisional() as put:
         put.append(library.contents.put(Incoming(name, None, [raw]), location))
         return created(library, ask, [Upload(put[0], said)])
@@ -208,7 +208,8 @@ def _named(said: Mapping[str, object]) -> Json:
     found = dict(said)
     if "filename_download" in found:
         if not isinstance(found["filename_download"], str):
-            raise invalid_payload('"filename_download" must be a text', field="filename_download")
+            value = shown(found["filename_download"])
+            raise invalid_payload('"filename_download" must be a text', field="filename_download", value=value)
         found["filename_download"] = clean_name(found["filename_download"])
     return found
 

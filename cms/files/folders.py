@@ -125,7 +125,7 @@ def _checked(payload: object) -> Json:
     if not isinstance(payload, Mapping):
         raise invalid_payload("A folder must be an object")
     if payload.get("name") == "":
-        raise invalid_payload('"name" must not be empty', field="name")
+        raise invalid_payload('"name" must not be empty', field="name", value="")
     return dict(payload)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from cms.errors import Refused, invalid_payload, unavailable
+from cms.errors import Refused, invalid_payload, shown, unavailable
 from cms.files import records
 from cms.files.contents import Incoming, Json, too_large
 from cms.files.files import Library, created
@@ -24,9 +24,9 @@ def import_url(library: Library, ask: Ask, payload: Mapping[str, object]) -> byt
     records.require(library.store, ask.identity, FILES, "create")
     url, said = payload.get("url"), payload.get("data") or {}
     if not isinstance(url, str):
-        raise invalid_payload('"url" must be a text', field="url")
+        raise invalid_payload('"url" must be a text', field="url", value=shown(url))
     if not isinstance(said, Mapping):
-        raise invalid_payload('"data" must be an object', field="data")
+        raise invalid_payload('"data" must be an object', field="data", value=shown(said))
     kept = library.store.kept(ask.identity, ask.once)
     if kept is not None:
         return cast(bytes | None, kept.answer)
@@ -35,7 +35,7 @@ def import_url(library: Library, ask: Ask, payload: Mapping[str, object]) -> byt
         with fetch(Outgoing(url), library.reach, limits=limits) as answer:
             return _kept(library, ask, answer, dict(said))
     except Denied as denied:
-        raise invalid_payload(f'"url" cannot be imported: {denied}', field="url") from None
+        raise invalid_payload(f'"url" cannot be imported: {denied}', field="url", value=shown(url)) from None
     except Failed as failed:
         raise _failed(str(failed)) from None
     except TooLarge:
@@ -47,7 +47,7 @@ def _kept(library: Library, ask: Ask, answer: Answer, said: Json) -> bytes | Non
         raise _failed(f"it answers with the status {answer.status}")
     location = said.pop("storage", None)
     if location is not None and not isinstance(location, str):
-        raise invalid_payload('"storage" must be a text', field="storage")
+        raise invalid_payload('"storage" must be a text', field="storage", value=shown(location))
     incoming = Incoming(_name(answer), answer.headers.get("content-type"), answer.chunks)
     with library.contents.provisional() as put:
         put.append(library.contents.put(incoming, location))

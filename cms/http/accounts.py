@@ -11,7 +11,7 @@ from cms.auth import invitations, registration, renewal
 from cms.auth.invitations import Invitation
 from cms.auth.links import Link
 from cms.auth.renewal import Choice
-from cms.errors import invalid_payload, invalid_query
+from cms.errors import invalid_payload, invalid_query, shown
 from cms.http.media import check_texts, fields, once_of, optional_text, send, text_of
 from cms.store.store import Store
 
@@ -106,7 +106,8 @@ def _emails(payload: Mapping[str, object]) -> list[str]:
 
 
 def _role(payload: Mapping[str, object]) -> str:
+    said = text_of(payload, "role")
     try:
-        return str(uuid.UUID(text_of(payload, "role")))
+        return str(uuid.UUID(said))
     except ValueError:
-        raise invalid_payload('"role" must be the id of a role', field="role") from None
+        raise invalid_payload('"role" must be the id of a role', field="role", value=shown(said)) from None

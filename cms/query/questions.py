@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from cms.fragment import Fragment, commas, concat, fill, name, param, text
 from cms.query.arrays import array
 from cms.schema.model import Check, Collection, Constraint, Field
+from cms.schema.system import UNIQUE_IN_ANY_CASE
 
 Texts = Sequence[str | None]
 
@@ -48,17 +49,17 @@ def dangling(field: Field, constraint: Constraint, values: Texts) -> Fragment:
 
 def taken(collection: Collection, field: Field, values: Texts, *, by_others_than: Sequence[str]) -> Fragment:
     """Print the question which rows bring what another row has, in the table or before them in the call."""
+    same = "lower({0}) = lower({1})" if (field.collection, field.name) in UNIQUE_IN_ANY_CASE else "{0} = {1}"
     return fill(
-        "SELECT r.n FROM {0} WHERE EXISTS (SELECT FROM {1} AS t WHERE t.{2} = {3} AND t.{4}::text <> ALL ({5})) "
-        "OR EXISTS (SELECT FROM {6} WHERE o.n < r.n AND {7} = {3})",
+        "SELECT r.n FROM {0} WHERE EXISTS (SELECT FROM {1} AS t WHERE {2} AND t.{3}::text <> ALL ({4})) "
+        "OR EXISTS (SELECT FROM {5} WHERE o.n < r.n AND {6})",
         _source([values]),
         name(collection.name),
-        name(field.name),
-        _typed(field, "r.c0"),
+        fill(same, concat("t.", name(field.name)), _typed(field, "r.c0")),
         name(collection.key.name),
         param(array(by_others_than), "text[]"),
         _source([values], label="o"),
-        _typed(field, "o.c0"),
+        fill(same, _typed(field, "o.c0"), _typed(field, "r.c0")),
     )
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Refused, invalid_payload
+from cms.errors import Refused, invalid_payload, shown
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
 from cms.schema.defaults import computed
 from cms.schema.definitions import FieldDefinition
@@ -66,11 +66,12 @@ def default_value(field: str, type_name: str, value: object, *, length: object =
     except TooManyDigits as error:
         raise Refused(too_many_digits(error, field="schema.default_value")) from None
     except ValueError as error:
-        raise invalid_payload(f"The default of {field}: {error}", field="schema.default_value") from None
+        reason = f"The default of {field}: {error}"
+        raise invalid_payload(reason, field="schema.default_value", value=shown(value)) from None
     most = int(str(length or _LENGTH)) if type_name == "string" else None
     if most and len(parsed) > most:  # PostgreSQL takes it and then refuses every row that relies on it
         reason = f"The default of {field}: it takes at most {most} characters"
-        raise invalid_payload(reason, field="schema.default_value")
+        raise invalid_payload(reason, field="schema.default_value", value=shown(value))
     return param(parsed)
 
 

@@ -83,6 +83,9 @@ INTERNAL_COLUMNS: frozenset[Place] = frozenset(
 )
 """Columns of listed collections that are neither shown nor set over the interface."""
 
+UNIQUE_IN_ANY_CASE: frozenset[Place] = frozenset({("system_users", "email")})
+"""Columns that are unique without regard to capitals."""
+
 UNRECORDED: frozenset[Place] = frozenset({("system_users", "last_access")})
 """Columns whose change alone is no change of the record: what a login leaves."""
 

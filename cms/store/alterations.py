@@ -69,10 +69,10 @@ def _settings_of(
 def rename(transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue) -> None:
     """Rename a field, with every reference to it following."""
     if fault := fault_of_name(name):
-        raise invalid_payload(f"field: {fault}", field="field")
+        raise invalid_payload(f"field: {fault}", field="field", value=shown(name))
     owner, new = catalogue.collections[field.collection], str(name)
     if new in owner.fields:
-        raise invalid_payload(f'There is a field "{new}" already', field="field")
+        raise invalid_payload(f'There is a field "{new}" already', field="field", value=new)
     if field.column:
         require_table(owner, "columns")
         transaction.define(ddl.rename_column(owner.name, field.name, new))

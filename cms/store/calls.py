@@ -15,7 +15,7 @@ from functools import partial
 from cms.access.guard import view_of, writable
 from cms.access.licence import Terms
 from cms.access.structure import speaks_of
-from cms.errors import Problem, Refused, invalid_payload, not_found, together
+from cms.errors import Problem, Refused, invalid_payload, not_found, shown, together
 from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
 from cms.query.drafts import Batch, Drafter, Expects, Faults, Place
@@ -101,7 +101,8 @@ class Call:
         """Complete the rows of a root; refuse at once when nothing else is to be looked at."""
         self.judge.complete(root, drafter.faults)
         if root.flat:
-            drafter.faults.refuse(PayloadInquiry(self.scene.snapshot.catalogue, root))
+            scene = self.scene
+            drafter.faults.refuse(PayloadInquiry(scene.snapshot.catalogue, root, permitted=scene.actor.policy.admin))
 
 
 def call_on(store: Store, scene: Scene, caller: Caller, ask: tuple[str, Said], aim: Aim) -> Call:
@@ -210,8 +211,8 @@ def _telling(call: Call, root: Batch, at_once: Callable[[], Written] | None) -> 
             with clashes_told(root.collection, root.drafts):
                 return at_once()
         except Clash as clash:
-            of_rows = call.scene.actor.policy.admin or _has_met_rows(clash, root)
-            clash.inquiry = PayloadInquiry(call.scene.snapshot.catalogue, root, of_rows=of_rows)
+            permitted = call.scene.actor.policy.admin or _has_met_rows(clash, root)
+            clash.inquiry = PayloadInquiry(call.scene.snapshot.catalogue, root, permitted=permitted)
             raise
 
     return at_once and run
@@ -292,7 +293,7 @@ def named(session: Session, collection: Collection, payload: Mapping[str, object
 def _keys(collection: Collection, given: object) -> list[str]:
     """Return the keys of a batch, each once."""
     if not isinstance(given, list) or any(isinstance(key, dict | list) or key is None for key in given):
-        raise invalid_payload("keys must be an array of primary keys", field="keys")
+        raise invalid_payload("keys must be an array of primary keys", field="keys", value=shown(given))
     return list(dict.fromkeys(parse_key(collection, key) for key in given))
 
 
@@ -303,7 +304,7 @@ def _keys_by_query(session: Session, collection: Collection, params: object) -> 
     speaks no longer.
     """
     if not isinstance(params, Mapping):
-        raise invalid_payload("query must be an object", field="query")
+        raise invalid_payload("query must be an object", field="query", value=shown(params))
     unknown = [name for name in params if name not in PARAMETERS]
     if unknown:  # a misspelt filter would otherwise change every row
         known = f"there are {', '.join(sorted(PARAMETERS))}"

@@ -210,7 +210,7 @@ def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:
         seen, found = {name}, catalogue.collections[name].group
         while found:
             if found in seen:
-                raise invalid_payload(f'meta.group: "{name}" would be inside itself', field="meta.group")
+                raise invalid_payload(f'meta.group: "{name}" would be inside itself', field="meta.group", value=name)
             seen.add(found)
             found = catalogue.collections[found].group
 

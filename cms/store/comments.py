@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cms import jsontext
 from cms.access.guard import readable
-from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found
+from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found, shown
 from cms.query.ast import KEY, Name, Pick, Query, Slot
 from cms.query.parse import parse_query_string
 from cms.store.database import Transaction
@@ -82,7 +82,7 @@ def _require_user(identity: Identity) -> None:
 
 def _texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
     """Return what a body says, all of which must be there; a key may be a number."""
-    problems = [_fault(name, "there is no such field") for name in payload.keys() - {*names}]
+    problems = [_fault(name, payload, "there is no such field") for name in payload.keys() - {*names}]
     found: dict[str, str] = {}
     for name in names:
         value = payload.get(name)
@@ -91,14 +91,15 @@ def _texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, s
         if isinstance(value, str) and value.strip() and len(value) <= MAX_COMMENT:
             found[name] = value
         else:
-            problems.append(_fault(name, f"it must be a text of 1 to {MAX_COMMENT} characters"))
+            problems.append(_fault(name, payload, f"it must be a text of 1 to {MAX_COMMENT} characters"))
     if problems:
         raise Refused(problems)
     return found
 
 
-def _fault(name: str, reason: str) -> Problem:
-    return invalid_payload(f'"{name}": {reason}', field=name).problems[0]
+def _fault(name: str, payload: Mapping[str, object], reason: str) -> Problem:
+    sent = {"value": shown(payload[name])} if name in payload else {}
+    return invalid_payload(f'"{name}": {reason}', field=name, **sent).problems[0]
 
 
 def _own(store: Store, transaction: Transaction, scene: Scene, key: str, *, if_match: str | None) -> str:

@@ -224,7 +224,8 @@ class _Import:
         """Write a batch; once enough is wrong with the file, look at it only."""
         self._find(root)
         self._session.judge.complete(root, drafter.faults)
-        drafter.faults.refuse(PayloadInquiry(self._session.scene.snapshot.catalogue, root))
+        scene = self._session.scene
+        drafter.faults.refuse(PayloadInquiry(scene.snapshot.catalogue, root, permitted=scene.actor.policy.admin))
         if self._findings.full:
             self._findings.partial = True
             return

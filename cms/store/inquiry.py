@@ -15,6 +15,7 @@ from cms.query import questions
 from cms.query.drafts import Batch, Draft, batches_of
 from cms.schema.model import Catalogue, Check, Collection, Constraint, Field
 from cms.schema.specials import AWAITED
+from cms.schema.system import UNIQUE_IN_ANY_CASE
 from cms.store.border import Clash, Stale, Unforeseen, problem_of
 from cms.store.clashes import of_check, placed, with_place
 from cms.store.database import Row
@@ -38,19 +39,21 @@ class _Enough(Exception):
 class PayloadInquiry:
     """The inquiry about a tree of drafts.
 
-    What other rows hold is asked about once the database itself was asked to write: by then the caller is known to
-    have the right to.
+    What other rows hold is asked about only where all rows are new or the caller is known to be `permitted` to write
+    them: of a row that somebody may not change it would tell that it holds a value that is taken itself.
     """
 
     catalogue: Catalogue
     root: Batch
-    of_rows: bool = False
+    permitted: bool = False
 
     def __call__(self, ask: Ask) -> list[Problem]:
         """Return what the database minds, as far as it can be asked."""
-        asking = _Asking(self, ask)
+        batches = list(batches_of(self.root))
+        of_rows = self.permitted or all(draft.new for batch in batches for draft in batch.drafts)
+        asking = _Asking(self.catalogue, batches, ask, of_rows=of_rows)
         try:
-            for batch in batches_of(self.root):
+            for batch in batches:
                 asking.look_at(batch)
         except _Enough:
             pass
@@ -95,8 +98,10 @@ def _index(problem: Problem) -> int:
 class _Asking:
     """An inquiry under way."""
 
-    inquiry: PayloadInquiry
+    catalogue: Catalogue
+    batches: Sequence[Batch]
     ask: Ask
+    of_rows: bool
     problems: list[Problem] = field(default_factory=list)
     questions: int = 0
 
@@ -109,7 +114,7 @@ class _Asking:
         for name, check in batch.collection.checks.items():
             if check.expression and check.columns and all(columns.get(column) for column in check.columns):
                 self._look_at_check(batch.collection, name, check, columns)
-        if self.inquiry.of_rows:
+        if self.of_rows:
             self._look_at_rows(batch.collection, columns)
 
     def _look_at_type(self, collection: Collection, found: Field, values: _Values) -> None:
@@ -151,10 +156,10 @@ class _Asking:
     def _look_at_rows(self, collection: Collection, columns: Mapping[str, _Values]) -> None:
         for found in collection.columns:
             values = columns[found.name]
-            relation = self.inquiry.catalogue.by_many.get((collection.name, found.name))
+            relation = self.catalogue.by_many.get((collection.name, found.name))
             if values and relation and relation.constraint:
                 self._look_at_key(collection, found, relation.constraint, values)
-            if values and found.column and found.column.unique and collection.primary_key:
+            if values and _is_unique(found) and collection.primary_key:
                 self._look_at_others(collection, found, values)
 
     def _look_at_key(self, collection: Collection, found: Field, constraint: Constraint, values: _Values) -> None:
@@ -180,7 +185,7 @@ class _Asking:
         return {draft.values.get(column) for draft in drafts} | {draft.key for draft in drafts}
 
     def _batches(self, collection: str) -> list[Batch]:
-        return [batch for batch in batches_of(self.inquiry.root) if batch.collection.name == collection]
+        return [batch for batch in self.batches if batch.collection.name == collection]
 
     def _those(self, drafts: Sequence[Draft], question: Fragment) -> list[Draft]:
         """Return the drafts whose numbers answer a question; none where it cannot be answered."""
@@ -213,6 +218,10 @@ def _values_of(batch: Batch, found: Field) -> _Values:
         if value is not None and not (value == AWAITED and (waits or draft.tied == found.name)):
             values[draft] = value
     return values
+
+
+def _is_unique(found: Field) -> bool:
+    return bool(found.column and found.column.unique) or (found.collection, found.name) in UNIQUE_IN_ANY_CASE
 
 
 def _has_own_rules(found: Field) -> bool:

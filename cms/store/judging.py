@@ -87,7 +87,7 @@ class Judge:
             if preset and not draft.new:
                 problems = []
             if keeper.checks:
-                problems += keeper.problems(draft, self._scene, batch.collection.name)
+                problems += keeper.problems(draft, replace(self._scene, fetch=self._fetch), batch.collection.name)
             if problems:
                 _tell(problems, draft, faults)
 

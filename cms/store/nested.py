@@ -50,17 +50,18 @@ def write_tree(session: Session, drafter: Drafter, root: Batch) -> list[str]:
     if not root.flat:
         Settler(session, drafter).settle(root)
         _permit_below(session, drafter, root)
-    drafter.faults.refuse(PayloadInquiry(session.scene.snapshot.catalogue, root))
-    trail = Trail(Circles(session.scene.snapshot.catalogue))
+    catalogue = session.scene.snapshot.catalogue
+    drafter.faults.refuse(PayloadInquiry(catalogue, root, permitted=session.scene.actor.policy.admin))
+    trail = Trail(Circles(catalogue))
     trail.circles.expect(batches_of(root))
     if not root.flat:
         for name, keys in trail.circles.coming.items():  # rows of one call may stand in several of its statements
-            pass_keys(session, session.scene.snapshot.catalogue.collections[name], list(keys))
+            pass_keys(session, catalogue.collections[name], list(keys))
     try:
         _write(session, root, trail)
         _note_late(session, trail)
     except Clash as clash:
-        clash.inquiry = PayloadInquiry(session.scene.snapshot.catalogue, root, of_rows=True)
+        clash.inquiry = PayloadInquiry(catalogue, root, permitted=True)
         raise
     _link_revisions(session, trail)
     _check(session, root)

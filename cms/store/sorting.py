@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cms.access.guard import writable
-from cms.errors import Problem, Refused, invalid_payload, not_found
+from cms.errors import Problem, Refused, invalid_payload, not_found, shown
 from cms.fragment import Fragment, commas, param
 from cms.query import locks, manual
 from cms.schema.model import Collection, Field
@@ -50,9 +50,13 @@ def _sort_field(collection: Collection) -> Field:
     return field
 
 
+def _sent(payload: Mapping[str, object], name: str) -> dict[str, object]:
+    return {"value": shown(payload[name])} if name in payload else {}
+
+
 def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, str]:
     problems = [
-        invalid_payload(f'"{name}" must be the key of an item', field=name).problems[0]
+        invalid_payload(f'"{name}" must be the key of an item', field=name, **_sent(payload, name)).problems[0]
         for name in ("item", "to")
         if not isinstance(payload.get(name), str | int) or isinstance(payload[name], bool)
     ]

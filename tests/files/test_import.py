@@ -82,9 +82,9 @@ def test_an_address_that_may_not_be_asked_is_refused(files: House, body: Any) ->
 
 
 def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: House) -> None:
-    inner = files.admin.post("/files/import", {"url": "http://127.0.0.2/"})
-    missing = files.admin.post("/files/import", {"url": f"http://{'x' * 64}.example/"})  # too long to be looked up
-    assert (inner.status, inner.text) == (missing.status, missing.text) == (400, inner.text)
+    urls = "http://127.0.0.2/", f"http://{'x' * 64}.example/"  # the second name is too long to be looked up
+    inner, missing = (files.admin.post("/files/import", {"url": url}) for url in urls)
+    assert (inner.status, inner.text) == (missing.status, missing.text.replace(urls[1], urls[0])) == (400, inner.text)
 
 
 def test_what_is_said_of_it_is_checked_and_nothing_stays(files: House, server: Source) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cms.errors import Problem, Refused, shown
 from cms.query.drafts import Draft
@@ -11,7 +11,7 @@ from cms.schema.types import MASK
 from cms.store.store import Fetch, Scene
 
 Check = Callable[[object, Scene], None]
-"""Looks at a value as it was sent; raises ValueError with a reason."""
+"""Looks at a value as it was sent; raises ValueError with a reason, or `Refused` with problems of the field."""
 
 
 class Wrong(ValueError):
@@ -68,6 +68,10 @@ class Keeper:
                 continue
             try:
                 check(draft.sent[name], scene)
+            except Refused as refused:
+                found += [
+                    replace(one, extensions={"collection": collection, **one.extensions}) for one in refused.problems
+                ]
             except ValueError as error:
                 told = not scene.snapshot.catalogue.collections[collection].holds_secrets
                 faults = error.faults if isinstance(error, Several) else (error,)

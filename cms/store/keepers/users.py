@@ -9,7 +9,6 @@ from cms.emails import is_email
 from cms.errors import forbidden
 from cms.passwords import check_password
 from cms.query.drafts import Draft
-from cms.schema.types import MASK
 from cms.store.keepers.keeper import Keeper, one_of, unprocessable
 from cms.store.statements import statement
 from cms.store.store import Fetch, Scene
@@ -37,12 +36,18 @@ def _check_tfa_secret(value: object, scene: Scene) -> None:
     raise ValueError("it is set by POST /users/me/tfa/enable; null takes the second factor away")
 
 
+def _check_password(value: object, scene: Scene) -> None:
+    """The policy is of the settings, and so holds as long as the rights do that the snapshot was taken under."""
+
+    def find() -> str | None:
+        policy: str | None = scene.fetch(statement("find_password_policy"), ())[0][0]
+        return policy
+
+    check_password(str(value), policy=scene.snapshot.kept.setdefault_with("password policy", find))
+
+
 def _before(fetch: Fetch, scene: Scene, drafts: Sequence[Draft], gone: Sequence[str]) -> None:
-    """A password follows the policy; nobody but administrators touches what one of them logs in with."""
-    chosen = [draft.sent["password"] for draft in drafts if draft.sent.get("password") not in (None, MASK)]
-    policy = fetch(statement("find_password_policy"), ())[0][0] if chosen else None
-    for password in chosen:
-        check_password(str(password), policy=policy)
+    """Nobody but administrators touches what one of them logs in with."""
     if scene.actor.policy.admin:
         return
     touched = [str(draft.key) for draft in drafts if not draft.new and _CREDENTIALS & draft.sent.keys()]
@@ -83,6 +88,7 @@ USERS = Keeper(
     said_only=_CREDENTIALS,
     checks={
         "email": _check_email,
+        "password": _check_password,
         "status": one_of(*STATES),
         "token": _check_token,
         "tfa_secret": _check_tfa_secret,
