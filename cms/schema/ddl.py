@@ -124,6 +124,11 @@ def losses(table: str, column: Column, data_type: str) -> Fragment:
     return fill("SELECT EXISTS (SELECT FROM {0} WHERE {1})", name(table), changed)
 
 
+def cast_of_all(table: str, column: str, data_type: str) -> Fragment:
+    """Ask for every value as another type, which PostgreSQL refuses where one of them does not fit it."""
+    return fill("SELECT count({0}::text::{1}) FROM {2}", name(column), text(data_type), name(table))
+
+
 def rename_column(table: str, before: str, after: str) -> Fragment:
     return fill("ALTER TABLE {0} RENAME COLUMN {1} TO {2}", name(table), name(before), name(after))
 

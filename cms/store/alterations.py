@@ -230,6 +230,17 @@ def _would_lose(transaction: Transaction, field: Field, column: Column, data_typ
         return True
 
 
+def check_json(transaction: Transaction, before: Field | None, after: Field) -> None:
+    """Refuse to read a column of text as JSON where it holds anything else: one such value would spoil every list."""
+    if after.type_name != "json" or before is None or before.type.family is not Family.TEXT:
+        return
+    try:
+        transaction.run(ddl.cast_of_all(after.collection, after.name, "json"))
+    except Clash:
+        reason = f'meta.special: "{after.name}" holds text that is no JSON'
+        raise invalid_payload(reason, field="meta.special", collection=after.collection) from None
+
+
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
 
 

@@ -13,7 +13,7 @@ from cms.schema.records import Record, field_record
 from cms.schema.settings import FIELD_META, contradictions
 from cms.schema.types import TYPES, Family
 from cms.store import metadata
-from cms.store.alterations import alter, faults_of_change, rename
+from cms.store.alterations import alter, check_json, faults_of_change, rename
 from cms.store.border import nulls_told
 from cms.store.copies import prune_copied
 from cms.store.database import Transaction
@@ -194,6 +194,7 @@ def _after(transaction: Transaction, names: Sequence[tuple[str, str]], *, before
     metadata.check_archive(found, before=before)
     keep_indexes(transaction, found, catalogue.extensions)
     for old, new in names:
+        check_json(transaction, before.fields.get(old), found.fields[new])
         if found.fields[new].secret and not (old in before.fields and before.fields[old].secret):
             metadata.forget_in_revisions(transaction, found.name, new)
     return [_with_late_index(transaction, found.fields[new]) for _, new in names]

@@ -176,6 +176,22 @@ def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(stage: S
     assert last["delta"] == {"ready": False, "told": []}
 
 
+@pytest.mark.parametrize("value", ["plain", "", "{", "NaN"])
+def test_a_text_that_is_no_json_is_not_taken_for_it(stage: Stage, admin: Client, value: str) -> None:
+    words = table(admin, field("told", "text"), field("more", "string"))
+    words.add({"told": '{"a": 1}'}, {"told": None}, {"told": value})
+    answer = admin.patch(f"/fields/{words.name}/told", {"meta": {"special": ["cast-json"]}})
+    assert (answer.codes, answer.errors[0]["field"]) == (["INVALID_PAYLOAD"], "meta.special")
+    assert words.column("told") == ['{"a": 1}', None, value]
+    seen = f"{words.name}_seen"
+    stage.execute(f"CREATE VIEW {seen} AS SELECT * FROM {words.name}")
+    assert admin.patch(f"/fields/{seen}/told", {"meta": {"special": ["cast-json"]}}).codes == ["INVALID_PAYLOAD"]
+    assert admin.patch(f"{words.path}/3", {"told": "[]"}).status == 200
+    for name in (words.name, seen):
+        assert admin.patch(f"/fields/{name}/told", {"meta": {"special": ["cast-json"]}}).status == 200
+        assert [item["told"] for item in admin.get(f"/items/{name}?sort=id").data] == [{"a": 1}, None, []]
+
+
 def test_a_call_has_only_so_many_secrets_hashed(admin: Client) -> None:
     doors = table(admin, field("code", "hash", special="hash"))
     assert len(doors.add(*({"code": str(number)} for number in range(100)))) == 100
