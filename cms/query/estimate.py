@@ -14,10 +14,14 @@ _READ_WHOLE = frozenset({"Sort", "Aggregate", "Hash", "Materialize", "WindowAgg"
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The rows of the answer's own list, and of all lists in its items together."""
+    """The rows of the answer's own list, and of all lists in its items together.
+
+    `heaviest` are those of one item whose lists, and theirs, are all as long as the longest that there is.
+    """
 
     top: float
     nested: float
+    heaviest: float = 0
 
 
 def estimate_of(plan: Sequence[Mapping[str, Node]]) -> Estimate:

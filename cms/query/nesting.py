@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cms.query.ast import Slot
-from cms.query.resolved import Either, Opened, Output, Page, ReadPlan, Shown
+from cms.query.resolved import Either, Opened, Output, Page, ReadPlan, Shown, Step
+
+Place = tuple[str, str]
+"""A collection and a column of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +18,14 @@ class Level:
     """A list of an answer with the lists in its items; `key` is the path to it from the list around it.
 
     It holds `reach` rows at most (None is all of them), and where a request names a limit, the literal in that slot.
+    Its rows hold in `column` to which item around it they belong.
     """
 
     key: str
     reach: int | None
     limit: int | None = None
     below: tuple[Level, ...] = ()
+    column: Place | None = None
     max_rows: float = field(init=False)
     """The rows of all innermost lists, whatever the limits of a request: infinity where a list has no end."""
 
@@ -41,6 +46,21 @@ def nested_rows(level: Level, literals: Sequence[object], *, top: int | None = N
     return _times(own, _rows_below(level, literals))
 
 
+def columns_of(level: Level) -> set[Place]:
+    """Return the columns that tie the rows of lists to the items around them."""
+    own = {level.column} if level.column else set()
+    return own.union(*map(columns_of, level.below))
+
+
+def heaviest_rows(level: Level, literals: Sequence[object], longest: Mapping[Place, float]) -> float:
+    """Return how many rows the lists of one item hold where each is as long as the `longest` of its column."""
+    return sum(
+        min(_size(each, literals), longest.get(each.column, 1.0) if each.column else 1.0)
+        * (heaviest_rows(each, literals, longest) if each.below else 1)
+        for each in level.below
+    )
+
+
 def longest_chain(level: Level) -> str:
     """Return the path to the lists of which there may be most rows, `author.articles.comments`."""
     if not level.below:
@@ -56,21 +76,26 @@ def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[Level]:
             yield from _levels(output.arms, counted=counted)
         elif isinstance(output, Shown):
             if counted and output.value.step:
-                yield Level(output.key, None)
+                yield Level(output.key, None, column=_column_of(output.value.step))
         elif output.step.link.to_many:
-            yield _level(output.key, output.plan.page, tuple(_levels(output.plan.outputs, counted=True)))
+            below = tuple(_levels(output.plan.outputs, counted=True))
+            yield _level(output.key, output.plan.page, below, _column_of(output.step))
         else:
             yield from _through(output, counted=counted)
 
 
 def _through(opened: Opened, *, counted: bool) -> Iterator[Level]:
     for level in _levels(opened.plan.outputs, counted=counted):
-        yield Level(f"{opened.key}.{level.key}", level.reach, level.limit, level.below)
+        yield Level(f"{opened.key}.{level.key}", level.reach, level.limit, level.below, level.column)
 
 
-def _level(key: str, page: Page | None, below: tuple[Level, ...]) -> Level:
+def _level(key: str, page: Page | None, below: tuple[Level, ...], column: Place | None = None) -> Level:
     limit = page.limit.operand if page and page.limit else None
-    return Level(key, page.reach if page else None, limit.index if isinstance(limit, Slot) else None, below)
+    return Level(key, page.reach if page else None, limit.index if isinstance(limit, Slot) else None, below, column)
+
+
+def _column_of(step: Step) -> Place:
+    return step.link.target, step.link.far
 
 
 def _size(level: Level, literals: Sequence[object] | None) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from cms.config import Config
@@ -39,6 +40,7 @@ ROWS = """
     INSERT INTO articles_tags (articles_id, tags_id) SELECT 1 + n % 2000, 1 + n % 10 FROM generate_series(1, 4000) AS n;
     INSERT INTO comments (text, article) SELECT 'comment ' || n, 1 + n % 2000 FROM generate_series(1, 4000) AS n;
 """
+WITH_COUNT = "author.articles.author.articles.author.articles_count"
 MULTIPLYING = "author.articles.author.articles.author.articles.author.articles"
 
 
@@ -192,3 +194,25 @@ def test_many_filters_along_many_relations_are_answered(make_client: Any, admin_
     filters[0] = along([*path[:-1], "articles", "_none"], {"title": {"_eq": "A"}})
     expected = [] if word == "_and" else [{"id": ann["id"]}]
     assert api.search("/items/authors", {"filter": {word: filters}, "fields": ["id"]}).data == expected
+
+
+def test_one_long_list_among_short_ones_is_reckoned_with(api: Client, dsn: str) -> None:
+    """Of most authors there is one article, and of one a hundred: what the mean says is not what a read picks."""
+    make_site(api)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("INSERT INTO authors (name) SELECT 'author ' || n FROM generate_series(1, 5000) AS n")
+        connection.execute(
+            "INSERT INTO articles (title, author)"
+            " SELECT 'article ' || n, CASE WHEN n <= 100 THEN 1 ELSE n - 99 END FROM generate_series(1, 5000) AS n"
+        )
+        connection.execute("INSERT INTO comments (text, article) SELECT 'c', n FROM generate_series(1, 100) AS n")
+    chain = "author.articles.author.articles"
+    assert is_refused(api.get(f"/items/articles?limit=1&filter[author]=1&fields={MULTIPLYING}.id"))
+    assert is_refused(api.get(f"/items/articles/1?fields={MULTIPLYING}.id"))
+    assert is_refused(api.patch(f"/items/articles/1?fields={MULTIPLYING}.id", {"title": "changed"}))
+    assert is_refused(api.get(f"/items/articles?export=json&fields={MULTIPLYING}.id"))
+    assert is_refused(api.get(f"/items/articles?filter[author]=1&fields={chain}.author.count(articles)"), WITH_COUNT)
+    page = api.get(f"/items/articles?limit=2&filter[author]=1&fields={chain}.id").data
+    assert len(page[1]["author"]["articles"][99]["author"]["articles"]) == 100
+    ordinary = "title,author.name,author.articles.title,author.articles.comments.text,author.articles.tags.tags_id.name"
+    assert len(api.get(f"/items/articles?limit=100&fields={ordinary}").data) == 100
