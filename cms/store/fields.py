@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from cms.errors import Problem, Refused, collected, invalid_payload, numbered
 from cms.schema import ddl
@@ -17,7 +16,7 @@ from cms.store.alterations import alter, check_json, faults_of_change, rename
 from cms.store.border import nulls_told
 from cms.store.copies import prune_copied
 from cms.store.database import Transaction
-from cms.store.indexes import add_index, is_coming, keep_indexes
+from cms.store.indexes import add_index, is_coming, keep_indexes, with_index
 from cms.store.lookup import alterable, known_field, require_table, seen, seen_field, structure_of
 from cms.store.once import Once
 from cms.store.snapshot import load_within
@@ -203,5 +202,5 @@ def _after(transaction: Transaction, names: Sequence[tuple[str, str]], *, before
 def _with_late_index(transaction: Transaction, field: Field) -> Record:
     """The answer goes out when such an index is there."""
     if field.column and is_coming(transaction, field.collection, field.name):
-        field = replace(field, column=replace(field.column, indexed=True))
+        field = with_index(field)
     return field_record(field)

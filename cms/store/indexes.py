@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cms.errors import Refused, unavailable
 from cms.schema import ddl
@@ -128,7 +128,18 @@ def keep_search_indexes(transaction: Transaction, collection: Collection, extens
             add_index(transaction, collection.name, field.name, Index.PARTS)
 
 
+def coming(transaction: Transaction) -> set[tuple[str, str]]:
+    """Return the columns whose indexes are built before the request is answered, though no catalogue shows them yet."""
+    late = [step for step in transaction.afterwards if isinstance(step, LateIndex)]
+    return {(step.table, step.column) for step in late if step.kind is not Index.PARTS}
+
+
 def is_coming(transaction: Transaction, table: str, column: str) -> bool:
-    """Whether an index is built before the request is answered, though the catalogue does not show it yet."""
-    coming = (step for step in transaction.afterwards if isinstance(step, LateIndex) and step.kind is not Index.PARTS)
-    return any((step.table, step.column) == (table, column) for step in coming)
+    """Whether an index of a column is built before the request is answered."""
+    return (table, column) in coming(transaction)
+
+
+def with_index(field: Field) -> Field:
+    """Return a field as it is once its column has an index."""
+    assert field.column
+    return replace(field, column=replace(field.column, indexed=True))

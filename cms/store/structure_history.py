@@ -19,6 +19,7 @@ from cms.schema.model import Catalogue, Field, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.schema.types import MASK
 from cms.store.database import Transaction
+from cms.store.indexes import coming, with_index
 from cms.store.once import Once
 from cms.store.rows import author
 from cms.store.snapshot import load_within
@@ -106,7 +107,7 @@ def restructure(
         renamed = _renamed(transaction, records)
         before = _records(scene.snapshot.catalogue, renamed) | permissions
         catalogue = load_within(transaction).catalogue
-        after = _records(catalogue, {}) | _permissions(transaction, catalogue)
+        after = _records(catalogue, {}) | _late_indexes(transaction, catalogue) | _permissions(transaction, catalogue)
         _mask_defaults(transaction, before, after)
         _write_down(transaction, author(scene, identity.caller), records, before, after)
         return result
@@ -156,6 +157,15 @@ def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> So
             place = relation.many_collection, relation.many_field
             found[RELATIONS, relation.many_collection, renamed.get(place, relation.many_field)] = relation
     return found
+
+
+def _late_indexes(transaction: Transaction, catalogue: Catalogue) -> Sources:
+    """Return the fields of large tables that get an index after the commit, as the answer has them."""
+    late: Sources = {}
+    for collection, name in coming(transaction):
+        field = catalogue.collections[collection].fields[name]
+        late[FIELDS, collection, name] = with_index(field)
+    return late
 
 
 def _permissions(transaction: Transaction, catalogue: Catalogue) -> Sources:
