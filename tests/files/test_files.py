@@ -131,6 +131,39 @@ def test_a_content_that_is_gone_already_hinders_no_deletion(files: House) -> Non
     assert files.admin.delete(f"/files/{found['id']}").status == 204
 
 
+def covered(files: House, key: str, name: str) -> None:
+    """Make a collection with an item whose cover is a file."""
+    body = {"collection": name, "schema": {}, "fields": [{"field": "cover", "type": "uuid"}]}
+    assert files.admin.post("/collections", body).status == 200
+    relation = {"collection": name, "field": "cover", "related_collection": "system_files"}
+    assert files.admin.post("/relations", relation).status == 200
+    assert files.admin.post(f"/items/{name}", {"cover": key}).status == 200
+
+
+@pytest.mark.parametrize("way", ["one", "array", "keys", "query", "folder"])
+def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says_so(files: House, way: str) -> None:
+    folder = files.admin.post("/folders", {"name": "f"}).data["id"]
+    key = files.add(folder=folder)["id"]
+    covered(files, key, f"covers_{way}")
+    bodies = {
+        "one": (f"/files/{key}",),
+        "array": ("/files", [key]),
+        "keys": ("/files", {"keys": [key]}),
+        "query": ("/files", {"query": {"filter": {"id": key}}}),
+        "folder": (f"/folders/{folder}",),
+    }
+    rights = [may(f"system_{name}", action=action) for name in ("files", "folders") for action in ("read", "delete")]
+    caller = member(files.stage, *rights)
+    assert caller.delete(*bodies[way]).status == 204
+    assert files.admin.get(f"/items/covers_{way}").data == [{"id": 1, "cover": None}]
+    asked = {"fields": "delta,parent,activity.action,activity.user,activity.ip", "sort": "-id", "limit": 1}
+    (update,) = files.admin.get(f"/items/covers_{way}/1/revisions", **asked).data
+    (gone,) = files.admin.get("/revisions", **{"filter[item]": key, **asked, "fields": "id,activity.user"}).data
+    assert (update["delta"], update["parent"]) == ({"cover": None}, gone["id"])
+    assert update["activity"] == {"action": "update", "user": caller.get("/users/me").data["id"], "ip": "127.0.0.1"}
+    assert gone["activity"]["user"] == update["activity"]["user"]
+
+
 def test_a_file_that_is_in_use_stays_with_its_content(files: House) -> None:
     found = files.add()
     files.stage.execute("CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))")
