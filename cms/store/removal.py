@@ -94,7 +94,7 @@ class _Removal:
 
     def _follow(self) -> None:
         """Write down everything that goes as well, one step away from the root after the other."""
-        wave = dict(self.going)
+        wave = {whole: dict(rows) for whole, rows in self.going.items()}
         while wave:
             beyond: dict[Whole, Revisions] = {}
             for action in self._actions_to(wave, "CASCADE"):

@@ -103,6 +103,22 @@ def test_a_tree_goes_with_all_that_hangs_on_it(stage: Stage, admin: Client) -> N
     assert admin.get(f"/items/{tree}?fields=id").data == [{"id": 4}, {"id": 5}]
 
 
+def test_what_hangs_on_a_branch_of_a_tree_goes_once(stage: Stage, admin: Client) -> None:
+    sql = (
+        "CREATE TABLE {0} (id integer PRIMARY KEY, parent integer REFERENCES {0} ON DELETE CASCADE);"
+        "CREATE TABLE {1} (id integer PRIMARY KEY, up integer REFERENCES {0} ON DELETE CASCADE);"
+    )
+    tree, leaves, *_ = tables(stage, sql)
+    for key, parent in ((1, None), (2, 1), (3, 2)):
+        admin.post(f"/items/{tree}", {"id": key, "parent": parent})
+    admin.post(f"/items/{leaves}", [{"id": n, "up": n} for n in (1, 2, 3)])
+    assert admin.delete(f"/items/{tree}/1").status == 204
+    gone = deletions(admin, tree)
+    acts = admin.get("/activity", **{"filter[collection]": leaves, "filter[action]": "delete", "sort": "item"}).data
+    assert [act["item"] for act in acts] == ["1", "2", "3"]
+    assert [deletions(admin, leaves)[key]["parent"] for key in "123"] == [gone[key]["id"] for key in "123"]
+
+
 def test_rows_in_a_circle_go_once(stage: Stage, admin: Client) -> None:
     sql = (
         "CREATE TABLE {0} (id integer PRIMARY KEY, best integer);"
