@@ -8,9 +8,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
 from cachebox import LRUCache
 
+from cms import jsontext
 from cms.access.policy import Actor, Policy
 from cms.query.estimate import Estimate
 from cms.query.statement import Statement
@@ -136,5 +136,5 @@ def load_within(transaction: Transaction) -> Snapshot:
 
 def _snapshot(row: Row) -> Snapshot:
     structure, access, mark, *lists = row
-    loaded: dict[str, Any] = {key: orjson.loads(raw) for key, raw in zip(_LISTS, lists, strict=True)}
+    loaded: dict[str, Any] = {key: jsontext.stored(raw) for key, raw in zip(_LISTS, lists, strict=True)}
     return Snapshot(Version(structure, access), build({"structure": structure, **loaded}), mark)

@@ -173,3 +173,17 @@ def test_other_texts_of_such_types_are_taken(stage: Stage, things: Table, kind: 
     stage.execute(f"CREATE TABLE of_words (id serial PRIMARY KEY, strange {kind})")
     answer = things.api.post("/items/of_words", {"strange": written})
     assert answer.status == 200, answer.text
+
+
+def test_what_is_said_of_fields_keeps_all_digits(things: Table) -> None:
+    digits = "12345678901234567890123.5"
+    for number, options in enumerate((f'{{"least": {digits}}}', '{"least": 1e999}', '{"least": [1e-999]}')):
+        body = f'{{"field": "other_{number}", "type": "integer", "meta": {{"options": {options}}}}}'
+        answer = things.api.send("POST", f"/fields/{things.name}", raw=body)
+        assert answer.status == 200, answer.text
+        assert options.replace(" ", "").upper() in answer.text.replace("E+", "E").upper()
+    rule = f'{{"meta": {{"validation": {{"price": {{"_lt": {digits}}}}}}}}}'
+    assert things.api.send("PATCH", f"/fields/{things.name}/other_0", raw=rule).status == 200
+    assert things.api.send("POST", things.path, raw=f'{{"price": {digits[:-1]}4}}').status == 200
+    assert things.api.send("POST", things.path, raw=f'{{"price": {digits}}}').status == 422
+    assert things.api.send("DELETE", f"/fields/{things.name}/other_0").status == 204
