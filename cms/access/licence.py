@@ -54,11 +54,19 @@ class Licence:
         return self._after[place]
 
     def names(self, collection: Collection, actions: Iterable[str]) -> frozenset[str] | None:
-        """Return the fields that some permission for one of the actions speaks of; None is for administrators."""
+        """Return the fields that some permission for one of the actions speaks of; None is for administrators.
+
+        The key is one of them for who may read it and change anything: there it tells which item is meant.
+        """
         if self.policy.admin:
             return None
-        grants = [grant for action in actions for grant in self.policy.granted(collection.name, action)]
-        return frozenset(name for name in collection.fields if any(grant.covers(name) for grant in grants))
+        granted = {action: self.policy.granted(collection.name, action) for action in (*actions, "read")}
+        grants = [grant for action in actions for grant in granted[action]]
+        names = {name for name in collection.fields if any(grant.covers(name) for grant in grants)}
+        key = str(collection.primary_key)
+        if granted.get("update") and any(grant.covers(key) for grant in granted["read"]):
+            names.add(key)
+        return frozenset(names)
 
     def terms(self, collection: Collection, action: str) -> Terms | None:
         """Return what a row must fulfil before it is changed or deleted.

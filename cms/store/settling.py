@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cms.access.guard import view_of
 from cms.errors import Problem, shown
 from cms.query.ast import KEY, At, Name, Pick, Query, Slot, Test
 from cms.query.bind import Context, bound
@@ -67,7 +68,7 @@ class Settler:
     # To-many
 
     def _settle_many(self, batch: Batch, many: ToMany) -> None:
-        fields = tuple(filter(None, (many.link.far, many.link.relation.order)))
+        fields = (many.link.far, *self._order_seen(many))
         keys = dict.fromkeys([*many.batch.keyed, *(removal.key for removal in many.removals)])
         nears = self._nears(batch, many)
         self._hold(many, list(keys), [nears[owner] for owner in many.wholes if owner in nears])
@@ -80,6 +81,12 @@ class Settler:
         self._leave_out(many, nears)
         if many.dropped and not many.deletes:
             self._unlink(many)
+
+    def _order_seen(self, many: ToMany) -> tuple[str, ...]:
+        """Return the column of a list's order where this caller sees it: its places are the service's to write."""
+        order, scene = many.link.relation.order, self._session.scene
+        view = view_of(many.batch.collection.name, catalogue=scene.snapshot.catalogue, policy=scene.actor.policy)
+        return (order,) if order and view and view.sees(order) else ()
 
     def _hold(self, many: ToMany, keys: list[str], nears: list[str]) -> None:
         """Keep what is about to be read as it is: a row that somebody takes into another list is not ours to drop."""

@@ -10,7 +10,7 @@ from cms.config import Config
 from tests.api.nesting import make_relations
 from tests.client import Client
 from tests.members import may, member
-from tests.things import Json, Stage, field, staged
+from tests.things import Json, Stage, field, staged, table
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +119,47 @@ def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_mem
     assert len(told) == 1
     assert next(iter(told))[0] == 403
     assert stage.admin.post("/items/sections", sections[0]).codes == ["INVALID_PAYLOAD"]
+
+
+def test_a_key_that_names_a_row_takes_no_right_to_change_it(stage: Stage) -> None:
+    owner, other = post(stage.admin), post(stage.admin)
+    rights = (may("posts"), may("posts", action="update"), may("comments", "text", "post", action="update"))
+    writer = member(stage, *rights, may("comments", "id", "text", "post"))
+    comments = [stage.admin.post("/items/comments", {"text": "a", "post": owner}).data["id"] for _ in range(2)]
+    first, second = comments
+    for whole in ([second], [second, first], [{"id": first, "text": "b"}, second], {"update": [{"id": first}]}):
+        assert writer.patch(f"/items/posts/{owner}", {"comments": whole}).status == 200, whole
+    assert writer.patch(f"/items/posts/{other}?fields=comments", {"comments": [first]}).data == {"comments": [first]}
+    assert writer.patch("/items/comments", [{"id": first, "text": "c"}]).data[0]["text"] == "c"
+    assert writer.patch(f"/items/comments/{first}", {"id": first, "text": "d"}).data["text"] == "d"
+    assert writer.patch(f"/items/comments/{first}", {"id": second}).status in (400, 403)
+    for new in ({"id": 9999, "text": "new"}, {"text": "new"}):
+        assert writer.patch(f"/items/posts/{owner}", {"comments": {"create": [new]}}).codes == ["FORBIDDEN"]
+        assert writer.patch(f"/items/posts/{owner}", {"comments": [new]}).codes == ["FORBIDDEN"]
+
+
+def test_the_name_of_a_hidden_key_is_told_to_nobody(stage: Stage) -> None:
+    writer = member(stage, may("comments", "text"), may("comments", "text", action="update"))
+    key = stage.admin.post("/items/comments", {"text": "a"}).data["id"]
+    for name in ("id", "no_such_field"):
+        answer = writer.patch(f"/items/comments/{key}", {name: key, "text": "b"})
+        assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
+
+
+def test_a_list_is_put_in_order_by_whom_its_order_is_hidden_from(stage: Stage) -> None:
+    admin = stage.admin
+    lists, rows = (
+        table(admin, field("name", "string")),
+        table(admin, field("list", "integer"), field("place", "integer")),
+    )
+    relation = {"collection": rows.name, "field": "list", "related_collection": lists.name}
+    meta = {"one_field": "rows", "sort_field": "place"}
+    assert admin.post("/relations", {**relation, "meta": meta}).status == 200
+    (made,) = lists.add({"rows": [{}, {}]})
+    writer = member(
+        stage,
+        *(may(lists.name, action=action) for action in ("read", "update")),
+        *(may(rows.name, "id", "list", action=action) for action in ("read", "update")),
+    )
+    assert writer.patch(f"{lists.path}/{made['id']}", {"rows": made["rows"][::-1]}).status == 200
+    assert rows.column("place", "sort=id") == [2, 1]
