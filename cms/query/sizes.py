@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cms.digits import MAX_DIGITS
 from cms.query.resolved import Either, Output, Page, ReadPlan, Shown, Value
 from cms.schema.types import Family
 
@@ -43,16 +44,38 @@ def size_of(plan: ReadPlan, *, single: bool = False) -> Size:
     return Size(row, row * (1 if single else _rows(plan.page)))
 
 
-def size_of_written(plan: ReadPlan, number: int) -> Size:
-    """Return the size of what a write of so many items answers: one body has brought what stands in them."""
-    own = _sum(output for output in plan.outputs if isinstance(output, Shown))
-    related = _sum(output for output in plan.outputs if not isinstance(output, Shown))
-    return Size(own + related, own + related * number)
+@dataclass(frozen=True, slots=True)
+class WrittenSize:
+    """The most that a write answers: `row` for each item, and the values that one body brings for all of them."""
+
+    row: float
+    brought: tuple[float, ...]
+
+    def of(self, number: int) -> float:
+        return self.row * number + sum(min(each * number, LONG) for each in self.brought)
+
+
+def size_of_written(plan: ReadPlan) -> WrittenSize:
+    """Return the size of what a write answers."""
+    brought = tuple(_bytes(output) for output in plan.outputs if _is_brought(output))
+    others = (output for output in plan.outputs if not _is_brought(output))
+    return WrittenSize(_sum(others) + sum(map(_default, plan.outputs)), brought)
+
+
+def _is_brought(output: Output) -> bool:
+    return isinstance(output, Shown) and output.value.family in _LONG_FAMILIES
+
+
+def _default(output: Output) -> int:
+    """Return the bytes that a column's default may put into an item."""
+    column = output.value.field.column if isinstance(output, Shown) else None
+    return 4 * len(column.default or "") if column else 0
 
 
 def _row(plan: ReadPlan) -> float:
     if plan.grouping:
-        return SHORT * len(plan.grouping.summed) + sum(_value(group.value) for group in plan.grouping.groups)
+        groups = sum(_value(group.value) for group in plan.grouping.groups)
+        return (SHORT + MAX_DIGITS) * len(plan.grouping.summed) + groups
     return _sum(plan.outputs)
 
 
@@ -74,8 +97,11 @@ def _rows(page: Page | None) -> float:
 
 
 def _value(value: Value) -> float:
-    field = value.field
-    if value.function or field.secret or value.family not in _LONG_FAMILIES:
+    column = value.field.column
+    if value.function or value.field.secret:
         return SHORT
-    length = field.column.max_length if field.column else None
-    return 4 * length if length else LONG
+    if column and column.base_type == "numeric":  # an exponent of a few characters is written out
+        return SHORT + (column.precision or MAX_DIGITS)
+    if value.family not in _LONG_FAMILIES:
+        return SHORT
+    return 4 * column.max_length if column and column.max_length else LONG

@@ -9,7 +9,7 @@ from typing import Any
 from cms.query.nesting import Level, nesting_of
 from cms.query.resolved import Output, ReadPlan, Shown, paths_of
 from cms.query.select import select
-from cms.query.sizes import NO_SIZE, Size, size_of
+from cms.query.sizes import NO_SIZE, Size, WrittenSize, size_of
 from cms.schema.model import Field, Version
 
 Row = Sequence[Any]
@@ -36,6 +36,8 @@ class Statement:
     nesting: Level | None = None
     """The lists of the answer, where its items hold any."""
     size: Size = NO_SIZE
+    written: WrittenSize | None = None
+    """The size of a write's answer, where it is one."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The columns of an item in which nothing is nested."""
     _behind: int = field(init=False, compare=False, repr=False)

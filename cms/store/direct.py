@@ -38,8 +38,6 @@ _NEVER = Statement("", (), (), ())
 """Stands in the cache for writes of a shape that takes a transaction."""
 
 EVERY_ROW = All(())
-_MANY = 1_000
-"""How many items a statement for several of them is taken to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +72,7 @@ def inserted(short: Short, root: Batch) -> Run | None:
     if len(groups) != 1 or not (single or all(draft.rule is None for draft in root.drafts)):
         return None
     shape = Shape("insert", root.collection, next(iter(groups)), Terms(after=rule), single)
-    return _runner(short, shape, arrays(shape.columns, rows, single=single))
+    return _runner(short, shape, arrays(shape.columns, rows, single=single), number=len(rows))
 
 
 def changed(short: Short, root: Batch, terms: Terms) -> Run | None:
@@ -92,9 +90,9 @@ def deleted(short: Short, collection: Collection, key: str, terms: Terms) -> Run
     return _runner(short, Shape("delete", collection, (str(collection.primary_key),), terms), [key])
 
 
-def _runner(short: Short, shape: Shape, values: Sequence[object]) -> Run | None:
+def _runner(short: Short, shape: Shape, values: Sequence[object], *, number: int = 1) -> Run | None:
     found, scene = _statement(short, shape), short.scene
-    if found is _NEVER:
+    if found is _NEVER or _is_much(short, found, number):
         return None
     literals = (*short.said.literals, *author(scene, short.caller), *values)
 
@@ -136,7 +134,7 @@ def _printed(short: Short, shape: Shape) -> Statement:
     if not _is_readable(short, collection):
         return _NEVER
     found, after = _planned(short, collection), _resolved(short, collection, shape.terms.after)
-    if not _stands_alone(short, shape, found, after) or _is_much(short, shape, found):
+    if not _stands_alone(short, shape, found, after):
         return _NEVER
     hidden = found.allowed != EVERY_ROW
     direct = replace(
@@ -148,7 +146,9 @@ def _printed(short: Short, shape: Shape) -> Statement:
     printer = write.insert if shape.action == "insert" else write.update
     columns = [collection.fields[name] for name in shape.columns]
     text, values = printer(collection, columns, arguments, direct=direct).numbered()
-    return Statement(text, values, tuple((output.key,) for output in found.outputs), ("shown",) if hidden else ())
+    paths, counts = tuple((output.key,) for output in found.outputs), ("shown",) if hidden else ()
+    nesting, written = nesting_of(found, single=True), size_of_written(found)
+    return Statement(text, values, paths, counts, nesting=nesting, written=written)
 
 
 def _before(short: Short, shape: Shape) -> tuple[Fragment, Fragment] | None:
@@ -183,13 +183,11 @@ def _planned(short: Short, collection: Collection) -> ReadPlan:
     return plan(guarded, catalogue)
 
 
-def _is_much(short: Short, shape: Shape, found: ReadPlan) -> bool:
+def _is_much(short: Short, found: Statement, number: int) -> bool:
     """Tell whether the answer may be one of those that a read within a transaction looks at before."""
-    nesting = nesting_of(found, single=True)
-    items = 1 if shape.single else _MANY
-    if nesting is not None and nesting.max_rows * items > short.store.max_nested_rows:
+    if found.nesting is not None and found.nesting.max_rows * number > short.store.max_nested_rows:
         return True
-    return size_of_written(found, items).whole > short.store.max_answer_size
+    return found.written is not None and found.written.of(number) > short.store.max_answer_size
 
 
 def _stands_alone(short: Short, shape: Shape, found: ReadPlan, after: Predicate | None) -> bool:

@@ -30,7 +30,9 @@ def stage(settings: Config, make_database: Any, template: str) -> Iterator[Stage
 @pytest.fixture(scope="module")
 def notes(admin: Client) -> Table:
     """Ten notes of which each holds nine thousand bytes of text, and as many of JSON."""
-    notes = table(admin, field("title", "string"), field("text", "text"), field("any", "json"))
+    notes = table(
+        admin, field("title", "string"), field("text", "text"), field("any", "json"), field("price", "decimal")
+    )
     for _ in range(10):
         notes.add({"title": "old", "text": "x" * 9_000, "any": ["y" * 8_998]})
     return notes
@@ -92,6 +94,33 @@ def test_a_write_whose_answer_would_be_too_large_is_not_done(notes: Table) -> No
     assert notes.column("title", "fields=title&sort=id") == before
 
 
+def test_what_a_small_body_makes_large_is_not_written(stage: Stage, admin: Client) -> None:
+    """An exponent is written out, and defaults and short values come again with every item and every name."""
+    prices = table(admin, field("price", "decimal"), field("short", "decimal", numeric_precision=9))
+    stage.execute(f"ALTER TABLE {prices.name} ADD kind text DEFAULT '{'z' * 1_000}'")
+    names = "".join(f"&alias[t{n}]=" + "{0}" for n in range(10))
+    names = f"fields={','.join(f't{n}' for n in range(10))}{names}"
+
+    def post(path: str, query: str, number: int, item: str) -> Answer:
+        return admin.send("POST", f"{path}?{query}", raw=f"[{','.join([item] * number)}]")
+
+    for asked, number, item in (("price", 11, '{"price":1e999}'), ("id", 1_600, "{}"), ("kind", 11, "{}")):
+        assert is_too_large(post(prices.path, names.format(asked), number, item))
+        assert len(post(prices.path, names.format(asked), 2, item).data) == 2
+    assert len(prices.get(fields="id").data) == 6
+    assert len(post(prices.path, "fields=short", 1_000, '{"short":1}').data) == 1_000
+
+
+def test_long_defaults_are_counted_for_every_item(make_client: Any, stage: Stage, admin: Client) -> None:
+    items = table(admin, field("n", "integer"))
+    stage.execute(f"ALTER TABLE {items.name} ADD note text DEFAULT '{'z' * 50_000}'")
+    api = make_client(database_url=stage.dsn, max_answer_size=4_000_000).bearing(stage.admin._token)
+    answer = api.post(f"{items.path}?fields=note", [{"n": 1}] * 100)
+    assert (answer.status, answer.errors[0]["limit"]) == (400, 4_000_000)
+    assert items.get(fields="id").data == []
+    assert len(api.post(f"{items.path}?fields=note", [{"n": 1}] * 50).data) == 50
+
+
 def test_all_answers_of_a_batch_are_one(notes: Table) -> None:
     read = {"method": "read", "collection": notes.name, "query": {"fields": "text", "limit": 5}}
     create = {"method": "create", "collection": notes.name, "data": {"title": "new"}}
@@ -116,6 +145,8 @@ def test_the_database_goes_on_after_an_answer_that_was_given_up(notes: Table) ->
         ("posts?fields=title&limit=-1", 1),
         ("things?fields=title,text&limit=25", 0),
         ("things?fields=title,text&limit=100", 1),
+        ("things?fields=price&limit=1000", 0),
+        ("things?fields=price&limit=60000", 1),
     ],
 )
 def test_only_what_may_be_too_large_is_taken_in_portions(
