@@ -94,7 +94,7 @@ def actions_of(parts: Iterable[Row], keys: Iterable[Row], owners: Mapping[str, O
     wholes = {name: tuple(lineage.wholes(name)) for name in sorted(owners)}
     return Actions(
         by_whole={whole: tuple(actions) for whole, actions in by_whole.items()},
-        begins={name: found for name, found in wholes.items() if any(whole in by_whole for whole in found)},
+        begins={name: tables for name, tables in wholes.items() if any(whole in by_whole for whole in tables)},
         arrivals=Counter(action.whole for action in kept),
     )
 
@@ -143,7 +143,7 @@ class _Lineage:
         if self._owner(name):
             return name[1]
         inherited = (self._collection(parent) for parent in self._parents.get(name, ()))
-        return next((found for found in inherited if found), None)
+        return next(filter(None, inherited), None)
 
 
 def _action(key: Row, lineage: _Lineage) -> Action:

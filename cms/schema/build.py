@@ -263,9 +263,9 @@ def _constraints(keys: Iterable[Row]) -> list[Constraint]:
 def _owners(collections: Mapping[str, Collection]) -> dict[str, Owner]:
     """Return the tables whose rows are told apart by a key, as items are."""
     return {
-        name: Owner(found.primary_key, bool(found.accountability))
-        for name, found in collections.items()
-        if found.kind is Kind.TABLE and found.primary_key
+        name: Owner(collection.primary_key, bool(collection.accountability))
+        for name, collection in collections.items()
+        if collection.kind is Kind.TABLE and collection.primary_key
     }
 
 

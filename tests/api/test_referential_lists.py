@@ -83,10 +83,16 @@ def test_what_goes_by_the_list_of_a_to_one_object_names_the_nearest_write_with_a
     owner, _, last, around = listed(stage, admin, accountability)
     sent = [{"id": n, "name": "x", "one": {"id": n, "list": [n + 2]}} for n in (1, 2)]
     assert admin.patch(f"/items/{around}", sent).status == 200
-    updates = {found["item"]: found["id"] for found in past(admin, around) if found["activity"]["action"] == "update"}
+    updates = {
+        revision["item"]: revision["id"]
+        for revision in past(admin, around)
+        if revision["activity"]["action"] == "update"
+    }
     assert {key: gone["parent"] for key, gone in deletions(admin, last).items()} == updates
-    changes = {found["item"]: found for found in past(admin, last) if found["activity"]["action"] == "update"}
-    assert {key: found["parent"] for key, found in changes.items()} == {"3": updates["1"], "4": updates["2"]}
+    changes = {
+        revision["item"]: revision for revision in past(admin, last) if revision["activity"]["action"] == "update"
+    }
+    assert {key: revision["parent"] for key, revision in changes.items()} == {"3": updates["1"], "4": updates["2"]}
     assert past(admin, owner)[-1]["activity"]["action"] == "create"
 
 

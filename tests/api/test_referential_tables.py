@@ -242,14 +242,14 @@ def test_tables_that_the_service_may_not_read_hinder_no_deletion(
     dsn: str, config: Config, make_client: Callable[..., Client]
 ) -> None:
     hidden = "(id integer PRIMARY KEY, up integer REFERENCES things ON DELETE CASCADE)"
-    told = "(id integer PRIMARY KEY, up integer REFERENCES {} ON DELETE CASCADE)"
+    below = "(id integer PRIMARY KEY, up integer REFERENCES {} ON DELETE CASCADE)"
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("DROP ROLE IF EXISTS writes_only")
         connection.execute("CREATE ROLE writes_only LOGIN")
         connection.execute("CREATE TABLE things (id integer PRIMARY KEY); CREATE SCHEMA private")
-        for number, name in enumerate(("told", "closed", "read_only", "private.held")):
+        for number, name in enumerate(("open", "closed", "read_only", "private.held")):
             connection.execute(f"CREATE TABLE {name} {hidden}".encode())
-            connection.execute(f"CREATE TABLE below_{number} {told.format(name)}".encode())
+            connection.execute(f"CREATE TABLE below_{number} {below.format(name)}".encode())
         for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
             connection.execute(f"GRANT ALL ON ALL {kind} IN SCHEMA public TO writes_only".encode())
         connection.execute("REVOKE ALL ON closed FROM writes_only; REVOKE UPDATE ON read_only FROM writes_only")
@@ -258,10 +258,10 @@ def test_tables_that_the_service_may_not_read_hinder_no_deletion(
         api = make_client(database_url=make_conninfo(dsn, user="writes_only")).bearing(admin_token(config, dsn))
         assert api.post("/items/things", {"id": 1}).status == 200
         with psycopg.connect(dsn, autocommit=True) as connection:
-            for number, name in enumerate(("told", "closed", "read_only", "private.held")):
+            for number, name in enumerate(("open", "closed", "read_only", "private.held")):
                 connection.execute(f"INSERT INTO {name} VALUES (1, 1); INSERT INTO below_{number} VALUES (1, 1)")
         assert api.delete("/items/things/1").status == 204
-        assert sorted(deletions(api, "told")) == ["1"]
+        assert sorted(deletions(api, "open")) == ["1"]
         assert api.get("/items/below_1").data == api.get("/items/below_3").data == []
         api.close()
     finally:

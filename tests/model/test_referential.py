@@ -1,0 +1,223 @@
+"""Whatever foreign keys there are: the history of a deletion is what a look at all tables before and after it shows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+import psycopg
+import pytest
+
+from cms.config import Config
+from tests.model import test_reads as reads
+from tests.things import Json, Stage, staged
+
+SHAPES = 4
+DELETIONS_FOR_EACH = 6
+TABLES = 5
+KEYS = range(1, 8)
+
+KINDS = ("plain", "plain", "partitioned", "heir", "keyless")
+ACTIONS = ("CASCADE", "CASCADE", "SET NULL", "SET NULL", "SET DEFAULT", "NO ACTION")
+
+Rows = dict[tuple[str, str], Json]
+"""Rows by the tables in which they lie, and their ids."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A foreign key from `table` by `columns` to `foreign_columns` of `target`."""
+
+    table: str
+    columns: tuple[str, ...]
+    target: str
+    foreign_columns: tuple[str, ...]
+    action: str
+
+
+@dataclass(frozen=True)
+class World:
+    """Tables with their kinds, the parents of those that inherit, and the foreign keys."""
+
+    kinds: dict[str, str]
+    parents: dict[str, str]
+    keys: list[Key]
+
+    def lies_in(self, collection: str) -> set[str]:
+        """Return the tables whose rows are items of a collection."""
+        return {collection, *(name for name, parent in self.parents.items() if parent == collection)}
+
+
+@pytest.fixture(scope="module")
+def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
+    with staged(settings, make_database, template) as made:
+        yield made
+
+
+def make_world(random: Random, prefix: str) -> World:
+    kinds: dict[str, str] = {}
+    parents: dict[str, str] = {}
+    keys: list[Key] = []
+    for number in range(TABLES):
+        name = f"{prefix}_{number}"
+        plain = [other for other, kind in kinds.items() if kind == "plain"]
+        kinds[name] = random.choice(KINDS if plain else KINDS[:3])
+        if kinds[name] == "heir":
+            parents[name] = random.choice(plain)
+    for table in kinds:
+        for number in range(2):
+            target = random.choice(list(kinds))
+            action = random.choice(ACTIONS)
+            if number and random.random() < 0.5:
+                keys.append(Key(table, ("a", "b"), target, ("id", "twin"), action))
+            else:
+                keys.append(Key(table, (f"up{number}",), target, ("id",), action))
+    return World(kinds, parents, keys)
+
+
+def definition(world: World) -> str:
+    """Return the SQL of all tables; ids are unique everywhere, and those of keyless tables are no primary keys."""
+    columns = (
+        "id integer NOT NULL, twin integer NOT NULL DEFAULT 0, up0 integer DEFAULT 3, up1 integer, a integer, b integer"
+    )
+    statements = []
+    for name, kind in world.kinds.items():
+        if kind == "heir":
+            inherits = f"INHERITS ({world.parents[name]})"
+            statements.append(f"CREATE TABLE {name} (own text, PRIMARY KEY (id), UNIQUE (id, twin)) {inherits}")
+        else:
+            unique = "id, twin), UNIQUE (id" if kind == "keyless" else "id), UNIQUE (id, twin"
+            parts = "PARTITION BY HASH (id)" if kind == "partitioned" else ""
+            statements.append(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({unique})) {parts}")
+        if kind == "partitioned":
+            shape = "CREATE TABLE {0}_{1} PARTITION OF {0} FOR VALUES WITH (MODULUS 2, REMAINDER {1})"
+            statements += [shape.format(name, number) for number in (0, 1)]
+    for key in world.keys:
+        near, far = ", ".join(key.columns), ", ".join(key.foreign_columns)
+        statements.append(
+            f"ALTER TABLE {key.table} ADD FOREIGN KEY ({near}) REFERENCES {key.target} ({far}) ON DELETE {key.action}"
+        )
+    return ";".join(statements)
+
+
+def ids(world: World, table: str) -> list[int]:
+    """Rows of tables that inherit have ids of their own, so that each is one item of the table above."""
+    offset = 100 if world.kinds[table] == "heir" else 0
+    return [offset * (list(world.kinds).index(table) + 1) + key for key in KEYS]
+
+
+def fill(world: World, random: Random) -> str:
+    statements = [
+        f"INSERT INTO {table} (id, up0) VALUES ({key}, NULL)" for table in world.kinds for key in ids(world, table)
+    ]
+    for key in world.keys:
+        for row in ids(world, key.table):
+            if random.random() < 0.45:
+                values = (str(random.choice(ids(world, key.target))), "0")
+                sets = ", ".join(f"{column} = {value}" for column, value in zip(key.columns, values, strict=False))
+                statements.append(f"UPDATE ONLY {key.table} SET {sets} WHERE id = {row}")
+    return ";".join(statements)
+
+
+def all_rows(stage: Stage, world: World, *, without: tuple[str, list[int]] | None = None) -> Rows | None:
+    """Return all rows: as they are, or as PostgreSQL by itself leaves them `without` some; None if it refuses that."""
+    rows: Rows = {}
+    with psycopg.connect(stage.dsn) as connection:
+        if without:
+            table, keys = without
+            try:
+                connection.execute(f"DELETE FROM {table} WHERE id = ANY (%s)".encode(), (keys,))
+            except psycopg.IntegrityError:
+                return None
+        for table, kind in world.kinds.items():
+            only = "" if kind == "partitioned" else "ONLY"
+            for (row,) in connection.execute(f"SELECT to_json(t) FROM {only} {table} AS t".encode()).fetchall():
+                rows[table, str(row["id"])] = row
+        connection.rollback()
+    return rows
+
+
+def history(stage: Stage, since: int) -> list[Json]:
+    """Return what was done since an act, each beside its revision."""
+    acts: list[Json] = stage.value(
+        "SELECT coalesce(json_agg(t), '[]') FROM ("
+        " SELECT a.action, a.collection, a.item, r.id, r.data, r.delta, r.parent"
+        " FROM system_activity AS a LEFT JOIN system_revisions AS r ON r.activity = a.id"
+        f" WHERE a.id > {since} ORDER BY a.id) AS t"
+    )
+    return acts
+
+
+@pytest.mark.parametrize("number", range(SHAPES))
+def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: int) -> None:
+    random = Random(f"{reads.SEED}-{number}")
+    world = make_world(random, f"r{number}")
+    stage.execute(definition(world))
+    for _ in range(DELETIONS_FOR_EACH):
+        stage.execute(f"TRUNCATE {', '.join(world.kinds)} CASCADE;" + fill(world, random))
+        root = random.choice([name for name, kind in world.kinds.items() if kind != "keyless"])
+        lying = [key for name in sorted(world.lies_in(root)) for key in ids(world, name)]
+        sent = random.sample(lying, random.randint(1, 3))
+        before, expected = all_rows(stage, world), all_rows(stage, world, without=(root, sent))
+        since = stage.value("SELECT max(id) FROM system_activity")
+        status = stage.admin.delete(f"/items/{root}", sent).status
+        after, acts = all_rows(stage, world), history(stage, since)
+        assert before is not None
+        assert after is not None
+        repeated = json.dumps({"shape": definition(world), "root": root, "sent": sent, "acts": acts}, indent=1)
+        if expected is None:
+            assert (status, acts, after) == (400, [], before), repeated
+        else:
+            assert (status, after) == (204, expected), repeated
+            compare(world, (before, after), acts, (root, {str(key) for key in sent}), repeated)
+
+
+def compare(
+    world: World, states: tuple[Rows, Rows], acts: list[Json], root: tuple[str, set[str]], repeated: str
+) -> None:
+    before, after = states
+    items = {spot: item_of(world, spot, root) for spot in before}
+    keyed = {spot for spot in before if world.kinds[spot[0]] != "keyless"}
+    gone = Counter(items[spot] for spot in keyed if spot not in after)
+    assert Counter((act["collection"], act["item"]) for act in acts if act["action"] == "delete") == gone, repeated
+    changed = {items[spot] for spot in keyed if spot in after and after[spot] != before[spot]}
+    assert {(act["collection"], act["item"]) for act in acts if act["action"] == "update"} == changed, repeated
+    deleted = {act["id"]: act for act in acts if act["action"] == "delete"}
+    for spot in keyed:
+        own = [act for act in acts if (act["collection"], act["item"]) == items[spot]]
+        if spot not in after:
+            assert [act["data"] for act in own] == [shown(before[spot], own[0]["data"])], repeated
+            is_root = items[spot][0] == root[0] and items[spot][1] in root[1]
+            assert (own[0]["parent"] is None) == is_root, repeated
+        elif own:
+            assert own[-1]["data"] == after[spot], repeated
+            delta = {name: value for act in own for name, value in act["delta"].items()}
+            assert delta == {name: after[spot][name] for name in delta}, repeated
+            assert set(delta) == {name for name in after[spot] if after[spot][name] != before[spot][name]}, repeated
+        for act in own:
+            assert act["parent"] is None or causes(world, before[spot], spot, deleted[act["parent"]]), repeated
+
+
+def item_of(world: World, spot: tuple[str, str], root: tuple[str, set[str]]) -> tuple[str, str]:
+    """What is deleted as an item of a table above is told there, all else under the table in which it lies."""
+    table, key = spot
+    return (root[0] if table in world.lies_in(root[0]) and key in root[1] else table), key
+
+
+def shown(row: Json, data: Json) -> Json:
+    """A row as an item of a table above has not the columns of its own."""
+    return {name: value for name, value in row.items() if name in data or name != "own"}
+
+
+def causes(world: World, row: Json, spot: tuple[str, str], cause: Json) -> bool:
+    """Whether a row pointed to what a revision tells of, or to a keyless row, which may have pointed there."""
+    for key in world.keys:
+        values = [row[column] for column in key.columns]
+        if key.table != spot[0] or None in values:
+            continue
+        if world.kinds[key.target] == "keyless" or values[0] == cause["data"]["id"]:
+            return True
+    return False
