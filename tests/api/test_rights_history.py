@@ -65,6 +65,23 @@ def test_counts_are_of_what_is_there(stage: Stage, things: Table) -> None:
         assert [(group["item"], group["count"]) for group in grouped.data] == [("1", 1), ("3", 1)]
 
 
+def test_counts_of_comments_and_of_an_item_are_of_these_alone(stage: Stage, things: Table) -> None:
+    things.add({"title": "a"}, {"title": "b"}, {"title": "c"})
+    for key in (1, 2, 3):
+        things.api.patch(item(things, key), {"note": "x"})
+        things.api.post("/comments", {"collection": things.name, "item": key, "comment": "Well done."})
+    caller = member(stage, may(things.name, "id", "title", permissions={"title": {"_neq": "b"}}), *HISTORY)
+    for asked in ("meta=*&limit=1", "meta=*&limit=0"):
+        assert caller.get(f"/comments?{asked}").body["meta"] == {"total_count": 2, "filter_count": 2}
+        assert caller.get(f"/comments?{asked}&filter[item]=1").body["meta"] == {"total_count": 2, "filter_count": 1}
+        assert caller.get(f"{item(things, 1)}/revisions?{asked}").body["meta"] == {"total_count": 2, "filter_count": 2}
+        narrowed = caller.get(f"{item(things, 1)}/revisions?{asked}&filter[activity][action]=create")
+        assert narrowed.body["meta"] == {"total_count": 2, "filter_count": 1}
+        assert caller.get(f"{item(things, 2)}/revisions?{asked}").status == 404
+    whole = caller.search("/comments", {"meta": "*", "limit": 1}).body["meta"]
+    assert whole == {"total_count": 2, "filter_count": 2}
+
+
 def test_an_act_lists_the_revisions_that_the_caller_sees(stage: Stage, things: Table) -> None:
     things.add({"title": "a", "status": "draft"})
     things.api.patch(item(things, 1), {"status": "published"})

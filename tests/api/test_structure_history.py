@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -147,6 +148,49 @@ def test_what_changes_nothing_leaves_the_act_and_what_is_refused_nothing(stage: 
     assert stage.value(count) == before
 
 
+GOOD = {"meta": {"note": "told"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PATCH", "/collections", [{"collection": "{name}", **GOOD}, {"collection": "nowhere", **GOOD}]),
+        (
+            "PATCH",
+            "/collections",
+            [{"collection": "{name}", **GOOD}, {"collection": "{name}", "meta": {"group": "{name}"}}],
+        ),
+        ("PATCH", "/fields/{name}", [{"field": "title", **GOOD}, {"field": "title", "type": "integer"}]),
+        ("PATCH", "/fields/{name}", [{"field": "title", "schema": {"is_unique": True}}]),
+        ("PATCH", "/fields/{name}/title", {"field": "id"}),
+        ("DELETE", "/fields/{name}/id", None),
+        ("POST", "/fields/{name}", {"field": "n", "type": "integer", "schema": {"is_nullable": False}}),
+        ("POST", "/relations", {"collection": "{name}", "field": "up", "related_collection": "{name}"}),
+        ("POST", "/collections", {"collection": "x", "schema": {}, "fields": [{"field": "a", "type": "nonsense"}]}),
+    ],
+)
+def test_a_call_that_fails_half_way_leaves_nothing(
+    stage: Stage, admin: Client, method: str, path: str, body: Any
+) -> None:
+    things = table(admin, field("title", "string"), field("up", "integer"))
+    things.add({"title": "same", "up": 99}, {"title": "same"})
+    sent = json.loads(json.dumps(body).replace("{name}", things.name))
+    counts = "SELECT (SELECT count(*) FROM system_activity), (SELECT count(*) FROM system_revisions)"
+    before = stage.value(f"SELECT to_json(c) FROM ({counts}) AS c"), admin.get(f"/fields/{things.name}").data
+    assert admin.send(method, path.format(name=things.name), sent).status in (400, 404)
+    after = stage.value(f"SELECT to_json(c) FROM ({counts}) AS c"), admin.get(f"/fields/{things.name}").data
+    assert after == before
+    assert admin.get(f"/collections/{things.name}").data["meta"]["note"] is None
+
+
+def test_a_call_that_is_done_once_is_told_once(admin: Client) -> None:
+    name = f"{table(admin).name}_once"
+    for _ in range(2):
+        answer = admin.send("POST", "/collections", {"collection": name, "schema": {}}, **{"Idempotency-Key": name})
+        assert answer.status == 200
+    assert acts(admin, "collections", name) == ["create"]
+
+
 def test_a_secret_is_in_no_record(stage: Stage, admin: Client) -> None:
     things = table(admin, field("pin", "string", special="conceal", default_value="swordfish"))
     (made,) = past(admin, "fields", f"{things.name}.pin")
@@ -172,8 +216,14 @@ def test_only_administrators_see_the_history_of_the_structure(stage: Stage, admi
     caller = member(stage, may(things.name), *rights, *HISTORY)
     for path in ("/activity", "/revisions"):
         assert {found["collection"] for found in caller.get(f"{path}?limit=-1").data} <= {things.name}
+    for path in ("/activity?aggregate[count]=*&groupBy=collection", "/revisions?aggregate[count]=*&groupBy=collection"):
+        assert [group["collection"] for group in caller.get(path).data] == []
+    assert caller.get("/revisions?filter[activity][collection]=system_fields").data == []
+    shown = caller.get("/activity?filter[revisions][collection]=system_fields&meta=*").body
+    assert shown == {"data": [], "meta": {"total_count": 0, "filter_count": 0}}
     (made,) = past(admin, "collections", things.name)
     assert caller.get(f"/revisions/{made['id']}").status == 404
+    assert caller.get(f"/activity/{made['activity']['id']}").status == 404
     assert admin.post(f"/utils/revert/{made['id']}").status == 403
     assert things.api.get(f"/activity/{made['activity']['id']}").status == 200
 
