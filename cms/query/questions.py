@@ -47,27 +47,37 @@ def dangling(field: Field, constraint: Constraint, values: Texts) -> Fragment:
     )
 
 
-def taken(collection: Collection, field: Field, values: Texts, *, by_others_than: Sequence[str]) -> Fragment:
-    """Print the question which rows bring what another row has, in the table or before them in the call."""
-    same = "lower({0}) = lower({1})" if (field.collection, field.name) in UNIQUE_IN_ANY_CASE else "{0} = {1}"
+def holders(collection: Collection, field: Field, values: Texts) -> Fragment:
+    """Print the question which rows bring what rows of the table have; beside their numbers the keys of those."""
     return fill(
-        "SELECT r.n FROM {0} WHERE EXISTS (SELECT FROM {1} AS t WHERE {2} AND t.{3}::text <> ALL ({4})) "
-        "OR EXISTS (SELECT FROM {5} WHERE o.n < r.n AND {6})",
+        "SELECT r.n, t.{0}::text FROM {1} JOIN {2} AS t ON {3} = {4}",
+        name(collection.key.name),
         _source([values]),
         name(collection.name),
-        fill(same, concat("t.", name(field.name)), _typed(field, "r.c0")),
-        name(collection.key.name),
-        param(array(by_others_than), "text[]"),
-        _source([values], label="o"),
-        fill(same, _typed(field, "o.c0"), _typed(field, "r.c0")),
+        _compared(field, concat("t.", name(field.name))),
+        _compared(field, _typed(field, "r.c0")),
     )
 
 
-def _source(columns: Sequence[Texts], *, label: str = "r") -> Fragment:
+def repeated(field: Field, values: Texts) -> Fragment:
+    """Print the question which rows bring what a row before them has brought: in one pass, however many there are."""
+    return fill(
+        "SELECT s.n FROM (SELECT r.n, row_number() OVER (PARTITION BY {0} ORDER BY r.n) AS turn FROM {1}) AS s "
+        "WHERE s.turn > 1",
+        _compared(field, _typed(field, "r.c0")),
+        _source([values]),
+    )
+
+
+def _compared(field: Field, value: Fragment) -> Fragment:
+    return fill("lower({0})", value) if (field.collection, field.name) in UNIQUE_IN_ANY_CASE else value
+
+
+def _source(columns: Sequence[Texts]) -> Fragment:
     """Print the rows of which these are the columns, as c0 …, n."""
     values = commas(param(array(column), "text[]") for column in columns)
     labels = ", ".join([*(f"c{place}" for place in range(len(columns))), "n"])
-    return fill("unnest({0}) WITH ORDINALITY AS {1} ({2})", values, text(label), text(labels))
+    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", values, text(labels))
 
 
 def _typed(field: Field, column: str) -> Fragment:

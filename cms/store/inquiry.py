@@ -124,9 +124,11 @@ class _Asking:
         for value, minded in self._misfits(found, list(drafts)):
             problem = of_check(minded, collection)
             extensions = {key: said for key, said in problem.extensions.items() if key != "fields"}
+            problem = replace(problem, extensions=extensions)
             for draft in drafts[value]:
-                self.problems.append(placed(replace(problem, extensions=extensions), draft, collection, found.name))
                 del values[draft]
+            minding = drafts[value][:MAX_TOLD]
+            self.problems += [placed(problem, draft, collection, found.name) for draft in minding]
 
     def _misfits(self, found: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
         """Yield the values that a type does not take, by halves of those among which there is one."""
@@ -173,12 +175,15 @@ class _Asking:
 
     def _look_at_others(self, collection: Collection, found: Field, values: _Values) -> None:
         """Ask what another row has; those of the call may give theirs up with it."""
-        drafts, extensions = list(values), {"collection": collection.name, "field": found.name}
-        own = [draft.key for batch in self._batches(collection.name) for draft in batch.drafts if not draft.new]
-        rows = list(values.values())
-        question = questions.taken(collection, found, rows, by_others_than=[key for key in own if key is not None])
-        for draft in self._those(drafts, question):
-            self.problems.append(placed(problem_of("RECORD_NOT_UNIQUE", extensions), draft, collection, found.name))
+        drafts, rows = list(values), list(values.values())
+        own = {draft.key for batch in self._batches(collection.name) for draft in batch.drafts if not draft.new}
+        held = self._answers(questions.holders(collection, found, rows))
+        numbers = {number for number, key in held if key not in own}
+        numbers.update(number for (number,) in self._answers(questions.repeated(found, rows)))
+        extensions = {"collection": collection.name, "field": found.name}
+        for number in sorted(numbers)[:MAX_TOLD]:
+            problem = problem_of("RECORD_NOT_UNIQUE", extensions)
+            self.problems.append(placed(problem, drafts[number - 1], collection, found.name))
 
     def _written(self, collection: str, column: str) -> set[str | None]:
         drafts = [draft for batch in self._batches(collection) for draft in batch.drafts]
@@ -188,9 +193,14 @@ class _Asking:
         return [batch for batch in self.batches if batch.collection.name == collection]
 
     def _those(self, drafts: Sequence[Draft], question: Fragment) -> list[Draft]:
-        """Return the drafts whose numbers answer a question; none where it cannot be answered."""
+        """Return the first drafts whose numbers answer a question."""
+        rows = self._answers(question) if drafts else []
+        return [drafts[number - 1] for (number,) in rows[:MAX_TOLD]]
+
+    def _answers(self, question: Fragment) -> list[Row]:
+        """Return the answers to a question; none where it cannot be answered."""
         try:
-            return [drafts[number - 1] for (number,) in self._asked(question)] if drafts else []
+            return self._asked(question)
         except (Refused, Stale, Unforeseen):
             return []
 
