@@ -33,6 +33,8 @@ def settings(config: Config) -> dict[str, object]:
         "worker_class": WORKERS[config.web_worker],
         "post_fork": follow_arbiter,
         "keepalive": 5,
+        "worker_connections": 10_000,
+        "forwarder_headers": "",  # no header moves the application: SCRIPT_NAME is for the environment to say
         "graceful_timeout": 8,  # containers are killed 10 seconds after they were asked to stop
         "limit_request_line": 8190,  # filters are long, and this is the most that gunicorn bounds
         "loglevel": "warning",

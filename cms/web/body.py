@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from cms.web.limits import MAX_UNREAD
@@ -27,8 +28,7 @@ class Body:
         self._bytes = bytearray()
         self._fault: str | None = None
         self._complete = False
-        self.awaited = False
-        self.received = 0
+        self.awaited_since = 0.0
 
     # For the event loop
 
@@ -36,7 +36,6 @@ class Body:
         """Take a piece that has come in; tell whether there is room for more."""
         with self._arrived:
             self._bytes += piece
-            self.received += len(piece)
             self._arrived.notify()
             return self.awaited or len(self._bytes) < MAX_UNREAD
 
@@ -51,6 +50,11 @@ class Body:
         with self._arrived:
             self._fault = self._fault or fault
             self._arrived.notify()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a thread waits for more."""
+        return self.awaited_since > 0
 
     @property
     def is_read(self) -> bool:
@@ -85,7 +89,8 @@ class Body:
         """Wait until there is enough, or the end; then take so many bytes, all where `length` is None."""
         if self._wanted:
             wanted, self._wanted = self._wanted, None
-            wanted()
+            if not (self._bytes or self._complete or self._fault):  # else it comes without being asked for
+                wanted()
         with self._arrived:
             if not (self._complete or self._fault or is_enough()):
                 self._await(is_enough)
@@ -106,9 +111,9 @@ class Body:
             self._arrived.acquire()
 
     def _wait_for(self, is_enough: Callable[[], bool]) -> None:
-        self.awaited = True
+        self.awaited_since = time.monotonic()
         self._resume()
         with self._arrived:
             while not (self._complete or self._fault or is_enough()):
                 self._arrived.wait()
-        self.awaited = False
+        self.awaited_since = 0.0

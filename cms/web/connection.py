@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from cms.web import answers
@@ -29,11 +30,12 @@ class Connection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, address: object) -> None:
         self.server = server
+        self.address = address
         self.is_lost = False
         self.is_closing = False
-        self.is_too_slow = False
+        self.refusal: bytes | None = None  # the answer of whoever has to end before its body is whole
         self._pending: deque[Exchange] = deque()
         self._answered: Exchange | None = None  # the last one that a thread was given
         self._busy = False
@@ -47,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._handed = 0  # bytes that the transport was given
         self._paced_since = 0.0
         self._paced_bytes = 0
+        self._waiting_since = 0.0  # for room for the next piece
 
     # The connection's own events
 
@@ -55,16 +58,17 @@ class Connection(asyncio.Protocol):
         self._socket = self.server.socket_of(self.transport)
         self._intake = Intake(self)
         self.transport.set_write_buffer_limits(high=MAX_UNSENT)
-        self.server.connections.add(self)
-        if len(self.server.connections) > self.server.limits.max_connections:
+        self.server.connections[self] = None
+        if self.server.is_full and not self.server.make_room(self):
             self.refuse(answers.OVERLOADED)
 
     def connection_lost(self, fault: Exception | None) -> None:
-        self.server.connections.discard(self)
+        self.server.connections.pop(self, None)
         self.is_lost = True
         self._room.set()
         self._intake.close()
         for exchange in self._pending:
+            exchange.forget()
             if exchange.body:
                 exchange.body.fail("the client is gone")
         if not self._busy:
@@ -80,7 +84,10 @@ class Connection(asyncio.Protocol):
         """Keep a half-closed connection for the answers that are still to come."""
         self._half_closed = True
         self._intake.end()
-        return self._busy or bool(self._pending)
+        if self.queued or self._unwritten:
+            self.server.loop.call_soon(self._advance)  # a thread may have finished without knowing of the end
+            return True
+        return False
 
     def pause_writing(self) -> None:
         self._is_full = True
@@ -130,11 +137,13 @@ class Connection(asyncio.Protocol):
             self.server.loop.call_soon_threadsafe(self._end_after_answer)
             return
         self._busy = False
-        if self._pending or self.is_ending or self.is_lost:
+        if self._pending or self._intake.is_holding or self.is_ending or self.is_lost:
             self.server.loop.call_soon_threadsafe(self._advance)
 
     def _end_after_answer(self) -> None:
         self._busy = False
+        for exchange in self._pending:
+            exchange.forget()
         self._pending.clear()
         if self.is_lost:
             self._release()
@@ -155,8 +164,10 @@ class Connection(asyncio.Protocol):
         if rest:
             self._room.clear()
             self._hand_over(rest)
+            self._waiting_since = time.monotonic()
             with self.server.threads.waiting():
                 self._room.wait()
+            self._waiting_since = 0.0
         elif self.server.threads.queued:
             self.server.threads.give_way()
         if self.is_lost:
@@ -198,11 +209,17 @@ class Connection(asyncio.Protocol):
 
     def _resume_reading(self) -> None:
         if not self.is_lost:
-            self.transport.resume_reading()
+            self._intake.resume()
 
     def ask_for_body(self) -> None:
-        """Tell a client that has announced a body to send it; by a thread."""
-        self.server.loop.call_soon_threadsafe(self.transport.write, answers.CONTINUE)
+        """Tell a client that has announced a body to send it; by the thread whose answer comes behind."""
+        with suppress(ClientGone):
+            self.write(answers.CONTINUE)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is under way to the client, so that the loop may write."""
+        return not self.queued and not self._unwritten
 
     # Ends
 
@@ -215,11 +232,12 @@ class Connection(asyncio.Protocol):
         """Answer in place of the application and end; where other answers are under way, only end after them."""
         if answer is answers.MALFORMED:
             log.info("%s sent what is no request", self._intake.client or "A client")
-        if not self.queued:
+        if self.is_silent:
             self.transport.write(answer)
             self._end()
         else:
             self.end_after_answers()
+            self.server.loop.call_soon(self._advance)  # the last answer may just be on its way to the loop
 
     def end_after_answers(self) -> None:
         """Read no more requests; those that are here are answered."""
@@ -258,10 +276,7 @@ class Connection(asyncio.Protocol):
                 self._intake.drop("the client is too slow")
                 self.refuse(answers.TOO_SLOW)
         elif not self.queued and now - self._since > self._patience():
-            if self.is_closing:
-                self.transport.abort()
-            else:
-                self.transport.close()
+            self.end_idle()
 
     def _patience(self) -> float:
         """How many seconds the next request may take to begin, or the client to end as well."""
@@ -271,20 +286,53 @@ class Connection(asyncio.Protocol):
 
     def _check_pace(self, now: float) -> None:
         """End a client that neither takes nor sends `PACE_BYTES` within the time for them."""
-        body = self._intake.body
-        moved = self._handed - self.transport.get_write_buffer_size() + (body.received if body else 0)
+        moved = self._handed - self.transport.get_write_buffer_size() + self._intake.received
         if not self._paced_since:
             self._paced_since, self._paced_bytes = now, moved
         elif now - self._paced_since >= self.server.limits.pace_seconds:
             if moved - self._paced_bytes < PACE_BYTES:
-                self._end_slow()
+                self.end_waiting(answers.TOO_SLOW)
             self._paced_since, self._paced_bytes = now, moved
 
-    def _end_slow(self) -> None:
+    # Ends for want of room
+
+    @property
+    def waiting_since(self) -> float:
+        """When a thread began to wait for this client, 0 where none does."""
+        body = self._intake.body
+        return body.awaited_since if body and body.awaited else self._waiting_since
+
+    @property
+    def body_since(self) -> float:
+        """When the body that is kept until it is whole began to come in, 0 where none does."""
+        return self._intake.since if self._intake.holds_body else 0.0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request that is not whole yet, or for its client to end."""
+        return not self.queued and not self._unwritten and self.transport.get_write_buffer_size() == 0
+
+    def end_idle(self) -> None:
+        """Close the connection of a client that sends nothing, or nothing whole; at once where it was told before."""
+        if self.is_closing:
+            self.transport.abort()
+            return
+        self.is_closing = True
+        self._since = time.monotonic()
+        self._intake.drop("the client is too slow")
+        self.transport.close()
+
+    def end_waiting(self, refusal: bytes) -> None:
+        """End a client for which a thread waits: refuse its upload, or cut its answer off."""
         body = self._intake.body
         if body and body.awaited:
-            self.is_too_slow = True
+            self.refusal = refusal
             body.fail("the client is too slow")
         else:
             log.warning("The answer to %s was cut off: its client did not take it in time", self._answered)
             self.transport.abort()
+
+    def end_body(self) -> None:
+        """Refuse a request whose body is not whole yet."""
+        self._intake.drop("the server has too many of them")
+        self.refuse(answers.OVERLOADED)

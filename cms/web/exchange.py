@@ -41,6 +41,7 @@ class Exchange:
         self._is_first_version = environ["SERVER_PROTOCOL"] == "HTTP/1.0"
         self._head: bytes | None = None
         self._length: int | None = None
+        self._reserved = 0
         self.body: Body | None = None
         self.arrived = 0.0
 
@@ -50,15 +51,31 @@ class Exchange:
     def buffered(self, raw: bytes) -> None:
         """Take the whole body."""
         self._environ["wsgi.input"] = io.BytesIO(raw)
+        self._reserved = len(raw)
 
     def stream(self, body: Body) -> None:
         """Take a body that is still coming in."""
         self.body = body
         self._environ["wsgi.input"] = body
 
+    @property
+    def framing(self) -> bytes:
+        """The header that says how long the body is, empty where there is none."""
+        if "HTTP_TRANSFER_ENCODING" in self._environ:
+            return b"Transfer-Encoding: chunked\r\n"
+        length = self._environ.get("CONTENT_LENGTH")
+        return b"" if length is None else f"Content-Length: {length}\r\n".encode("latin-1")
+
+    def forget(self) -> None:
+        """Give back what the body has reserved: a thread has taken the request, or nobody will."""
+        if self._reserved:
+            self._connection.server.release(self._reserved)
+            self._reserved = 0
+
     def run(self) -> None:
         """Answer the request; whatever goes wrong ends the connection and raises nothing."""
         connection = self._connection
+        self.forget()
         try:
             if connection.is_lost:
                 raise ClientGone
@@ -104,8 +121,8 @@ class Exchange:
                 close()
 
     def _send(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
-        if self._connection.is_too_slow:
-            self._refuse(answers.TOO_SLOW)
+        if self._connection.refusal:
+            self._refuse(self._connection.refusal)
         elif isinstance(content, list | tuple):
             self._send_whole(*started[0], b"".join(content))
         else:

@@ -10,13 +10,16 @@ import httptools
 Environ = dict[str, object]
 
 _VERSIONS = frozenset({"1.0", "1.1"})
+_SINGLE = frozenset({"HTTP_HOST", "CONTENT_TYPE"})
+_HEADER_BYTES = 32  # what a header takes beside its name and value, as in RFC 9113, section 6.5.2
 _WITHOUT_PREFIX = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
 class Head:
     """What the parser tells of one request, until its head is whole.
 
-    `size` counts the bytes of names and values that it has told, `received` those that came after the first piece.
+    `size` counts the bytes of names and values that it has told, and 32 for each header; `received` counts the bytes
+    that came after the first piece.
     """
 
     __slots__ = ("environ", "received", "size", "target")
@@ -33,8 +36,11 @@ class Head:
         self.size += len(piece)
 
     def add_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. Repeated ones are joined; names with "_" would pass for others and are left out."""
-        self.size += len(name) + len(value)
+        """Take a header. Repeated ones are joined; names with "_" would pass for others and are left out.
+
+        Raises `ValueError` where a second one would contradict the first.
+        """
+        self.size += len(name) + len(value) + _HEADER_BYTES
         key = _key(name)
         if key is None:
             return
@@ -42,6 +48,8 @@ class Head:
         before = self.environ.get(key)
         if before is None:
             self.environ[key] = text
+        elif key in _SINGLE:
+            raise ValueError(f"{key} is there twice")
         else:
             separator = "; " if key == "HTTP_COOKIE" else ","
             self.environ[key] = f"{before}{separator}{text}"
@@ -51,6 +59,8 @@ class Head:
         if version not in _VERSIONS:
             raise ValueError(f"HTTP/{version} is not served")
         environ = self.environ
+        if version == "1.0" and "HTTP_TRANSFER_ENCODING" in environ:
+            raise ValueError("HTTP/1.0 has no chunks, and whoever has passed this on may have seen another body")
         path, query = _path_and_query(self.target)
         environ["REQUEST_METHOD"] = method
         environ["SERVER_PROTOCOL"] = f"HTTP/{version}"

@@ -8,20 +8,27 @@ import os
 import socket
 import ssl
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from email.utils import formatdate
+from itertools import islice
 from typing import Any
 
+from cms.web import answers
 from cms.web.connection import Connection
 from cms.web.head import Environ
-from cms.web.limits import DRAIN_SECONDS, Limits
+from cms.web.limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, Limits
 from cms.web.threads import Threads
 
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 log = logging.getLogger("cms")
+
+_LOOKED_AT = 100
+_RELIEF_SECONDS = 0.05
+_SHUTDOWN_SECONDS = 86_400.0  # the sweep ends whoever is too slow for what is left; TLS cannot know
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +61,16 @@ class Server:
         self.application = application
         self.loop = loop
         self.limits = limits
-        self.threads = Threads(threads, max_waiting=limits.max_streams)
-        self.connections: set[Connection] = set()
-        self.buffered = 0
+        self.threads = Threads(threads, max_waiting=limits.max_streams, relieve=self._relieve_threads)
+        self.connections: dict[Connection, None] = {}  # the oldest first
+        self._is_relieving = False
+        self._reserved = 0
+        self._lock = threading.Lock()
         self.draining = False
         self.proxies = Proxies()
         self.date = formatdate(usegmt=True)
         self._listeners: list[socket.socket] = []
-        self._connecting: set[asyncio.Task[Any]] = set()
+        self._connecting: dict[asyncio.Task[Any], None] = {}
         self._context: ssl.SSLContext | None = None
         self._environ: Environ = {
             "SCRIPT_NAME": os.environ.get("SCRIPT_NAME", ""),
@@ -87,7 +96,7 @@ class Server:
     def _accept(self, listener: socket.socket) -> None:
         """Accept one connection and leave the next to whichever worker is free first: the loop's own way takes all."""
         try:
-            accepted = listener.accept()[0]
+            accepted, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as fault:  # too many open files: those that are there have to end first
@@ -95,22 +104,31 @@ class Server:
             self.loop.remove_reader(listener)
             self.loop.call_later(1.0, self._accept_again, listener)
             return
-        self._connect(accepted)
+        self._connect(accepted, address)
 
     def _accept_again(self, listener: socket.socket) -> None:
         if not self.draining:
             self.loop.add_reader(listener, self._accept, listener)
 
-    def _connect(self, accepted: socket.socket) -> None:
+    def _connect(self, accepted: socket.socket, address: object) -> None:
         accepted.setblocking(False)
+        secured: dict[str, Any] = {}
+        if self._context:
+            secured = {
+                "ssl": self._context,
+                "ssl_handshake_timeout": self.limits.request_seconds,
+                "ssl_shutdown_timeout": _SHUTDOWN_SECONDS,
+            }
+            if len(self._connecting) >= self.limits.max_connections:
+                next(iter(self._connecting)).cancel()
         connecting = self.loop.create_task(
-            self.loop.connect_accepted_socket(lambda: Connection(self), accepted, ssl=self._context)
+            self.loop.connect_accepted_socket(lambda: Connection(self, address), accepted, **secured)
         )
-        self._connecting.add(connecting)
+        self._connecting[connecting] = None
         connecting.add_done_callback(self._connected)
 
     def _connected(self, connecting: asyncio.Task[Any]) -> None:
-        self._connecting.discard(connecting)
+        self._connecting.pop(connecting, None)
         if not connecting.cancelled() and connecting.exception():
             log.debug("A connection failed as it was made", exc_info=connecting.exception())
 
@@ -120,6 +138,61 @@ class Server:
         now = time.monotonic()
         for connection in list(self.connections):
             connection.sweep(now)
+
+    # Want of room
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are more connections than may be."""
+        return len(self.connections) > self.limits.max_connections
+
+    def make_room(self, newcomer: Connection) -> bool:
+        """Close the oldest connection that waits for a request; tell whether there was one among the oldest."""
+        for connection in islice(self.connections, _LOOKED_AT):
+            if connection.is_idle and connection is not newcomer:
+                connection.end_idle()
+                return True
+        return False
+
+    def reserve(self, size: int) -> None:
+        """Count bytes of bodies that wait; where all together are too many, those that came first have to go."""
+        with self._lock:
+            self._reserved += size
+        if self._reserved > MAX_BUFFERED_IN_ALL:
+            self._relieve_memory()
+
+    def release(self, size: int) -> None:
+        """Count bytes that wait no more; by any thread."""
+        with self._lock:
+            self._reserved -= size
+
+    def _relieve_memory(self) -> None:
+        incoming = [connection for connection in self.connections if connection.body_since]
+        for connection in sorted(incoming, key=lambda connection: connection.body_since):
+            connection.end_body()
+            if self._reserved < MAX_BUFFERED_IN_ALL * 7 // 8:
+                return
+
+    def _relieve_threads(self) -> None:
+        """Have the clients end that threads have waited for longest; by a thread."""
+        self.loop.call_soon_threadsafe(self._begin_relief)
+
+    def _begin_relief(self) -> None:
+        if not self._is_relieving:
+            self._is_relieving = True
+            self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        """End some clients, and look again when their threads had time to notice."""
+        surplus = self.threads.surplus_waiting
+        if surplus <= 0:
+            self._is_relieving = False
+            return
+        waiting = [connection for connection in self.connections if connection.waiting_since]
+        waiting.sort(key=lambda connection: connection.waiting_since)
+        for connection in waiting[: surplus + self.limits.max_streams // 8]:
+            connection.end_waiting(answers.OVERLOADED)
+        self.loop.call_later(_RELIEF_SECONDS, self._end_waiting)
 
     async def drain(self, seconds: float) -> None:
         """Accept nothing more, answer what has come, and return when that is done or the time is over.
@@ -144,7 +217,7 @@ class Server:
         waiting = True
         while waiting:
             try:
-                self._connect(listener.accept()[0])
+                self._connect(*listener.accept())
             except BlockingIOError:
                 waiting = _backlog_of(listener) > 0
 
@@ -166,9 +239,12 @@ class Server:
             own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return own
 
-    def environ_of(self, transport: asyncio.Transport) -> Environ:
-        """Return what the environment of all requests of a connection has in common."""
-        server, client = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+    def environ_of(self, transport: asyncio.Transport, client: Any) -> Environ:
+        """Return what the environment of all requests of a connection has in common; `client` is its address.
+
+        The transport does not know that address any more where the client is gone already.
+        """
+        server = transport.get_extra_info("sockname")
         environ = self._environ.copy()
         if transport.get_extra_info("sslcontext"):
             environ["wsgi.url_scheme"] = "https"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gunicorn.http.errors import ConfigurationProblem, InvalidRequestLine
 from gunicorn.workers.gthread import ThreadWorker
 
 from cms.web.starting import Starting
@@ -23,6 +24,12 @@ class ThreadedWorker(Starting, ThreadWorker):  # type: ignore[misc]  # gunicorn 
         if not super().is_parent_alive():
             self.alive = False
         return bool(self.alive)
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
+        """Answer what is no request; a path outside SCRIPT_NAME is the client's fault, and no 500."""
+        if isinstance(exc, ConfigurationProblem):
+            exc = InvalidRequestLine(str(exc))
+        super().handle_error(req, client, addr, exc)
 
     def set_accept_enabled(self, enabled: bool) -> None:  # noqa: FBT001  # gunicorn calls it so
         """Begin to accept connections, or pause; at the end let go of the address."""

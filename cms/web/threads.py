@@ -15,17 +15,21 @@ class Threads:
     """A pool in which `size` threads work at a time.
 
     A thread works while it holds a slot. `waiting` gives the slot to another thread for as long as a client is waited
-    for; up to `max_waiting` threads may wait so, which costs memory for their stacks and nothing else.
+    for; up to `max_waiting` threads may wait so, which costs memory for their stacks and nothing else. When more wait,
+    `relieve` is called, by the thread: some of the clients have to go, or nobody would be left to work.
     """
 
-    def __init__(self, size: int, *, max_waiting: int) -> None:
+    def __init__(self, size: int, *, max_waiting: int, relieve: Callable[[], None]) -> None:
         self._size = size
-        self._max_threads = size + max_waiting
+        self._max_waiting = max_waiting
+        self._max_threads = size + 2 * max_waiting  # those that give way need some as well
+        self._relieve = relieve
         self._jobs: SimpleQueue[Job] = SimpleQueue()
         self._slots: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
-        self._waiting = 0
+        self._waiting = 0  # for clients, or for their turn
+        self._for_clients = 0
         self._working_since: dict[int, float] = {}
         for _ in range(size):
             self._slots.put(None)
@@ -41,6 +45,11 @@ class Threads:
         """Whether a thread works on a job, or waits for the client of one."""
         return bool(self._working_since) or self._waiting > 0
 
+    @property
+    def surplus_waiting(self) -> int:
+        """How many threads more wait for clients than may."""
+        return self._for_clients - self._max_waiting
+
     def submit(self, job: Job) -> None:
         """Have a thread do the job; jobs are begun in their order. It must not raise."""
         self._jobs.put(job)
@@ -48,33 +57,37 @@ class Threads:
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Let another thread work while this one waits for a client inside."""
-        self._leave()
+        self._leave(clients=1)
+        if self.surplus_waiting > 0:
+            self._relieve()
         try:
             yield
         finally:
-            self._return()
+            self._return(clients=1)
 
     def give_way(self) -> None:
         """Let a job that is queued go before what is left of this one."""
-        with self.waiting():
-            return
+        self._leave(clients=0)
+        self._return(clients=0)
 
     def is_hung(self, now: float, *, seconds: float) -> bool:
         """Tell whether a thread has worked on one job for longer than `seconds`."""
         return any(now - since > seconds for since in list(self._working_since.values()))
 
-    def _leave(self) -> None:
+    def _leave(self, *, clients: int) -> None:
         del self._working_since[threading.get_ident()]
         with self._lock:
             self._waiting += 1
+            self._for_clients += clients
             if self._threads - self._waiting < self._size and self._threads < self._max_threads:
                 self._start_thread()
         self._slots.put(None)
 
-    def _return(self) -> None:
+    def _return(self, *, clients: int) -> None:
         self._slots.get()
         with self._lock:
             self._waiting -= 1
+            self._for_clients -= clients
         self._working_since[threading.get_ident()] = time.monotonic()
 
     def _start_thread(self) -> None:

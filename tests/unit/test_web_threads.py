@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from queue import Queue
 
@@ -15,8 +16,12 @@ from cms.web.threads import Threads
 PATIENCE_SECONDS = 20.0
 
 
+def pool(size: int, *, max_waiting: int, relieve: Callable[[], None] = lambda: None) -> Threads:
+    return Threads(size, max_waiting=max_waiting, relieve=relieve)
+
+
 def test_no_more_threads_work_at_a_time_than_there_are_slots() -> None:
-    threads, gate = Threads(2, max_waiting=5), threading.Event()
+    threads, gate = pool(2, max_waiting=5), threading.Event()
     begun: Queue[int] = Queue()
 
     def work(number: int) -> None:
@@ -32,7 +37,7 @@ def test_no_more_threads_work_at_a_time_than_there_are_slots() -> None:
 
 
 def test_a_thread_that_waits_for_a_client_lets_another_work() -> None:
-    threads, client = Threads(1, max_waiting=3), threading.Event()
+    threads, client = pool(1, max_waiting=3), threading.Event()
     done: Queue[str] = Queue()
 
     def slow() -> None:
@@ -48,8 +53,28 @@ def test_a_thread_that_waits_for_a_client_lets_another_work() -> None:
     assert [done.get(timeout=PATIENCE_SECONDS) for _ in range(3)] == ["slow"] * 3
 
 
+def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
+    client, asked = threading.Event(), threading.Event()
+    threads = pool(1, max_waiting=2, relieve=asked.set)
+    waiting: Queue[None] = Queue()
+
+    def slow() -> None:
+        with threads.waiting():
+            waiting.put(None)
+            client.wait(PATIENCE_SECONDS)
+
+    for _ in range(2):
+        threads.submit(slow)
+        waiting.get(timeout=PATIENCE_SECONDS)
+    assert not asked.is_set()
+    threads.submit(slow)
+    assert asked.wait(PATIENCE_SECONDS)
+    assert threads.surplus_waiting == 1
+    client.set()
+
+
 def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None:
-    threads, end = Threads(1, max_waiting=1), threading.Event()
+    threads, end = pool(1, max_waiting=1), threading.Event()
     begun = threading.Event()
 
     def wait_for_client() -> None:
@@ -71,7 +96,7 @@ def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None
 
 
 def body(*pieces: bytes, complete: bool = True) -> Body:
-    body = Body(Threads(0, max_waiting=0), wanted=lambda: None, resume=lambda: None)
+    body = Body(pool(0, max_waiting=0), wanted=lambda: None, resume=lambda: None)
     for piece in pieces:
         body.feed(piece)
     if complete:
@@ -102,10 +127,16 @@ def test_a_body_that_breaks_off_raises_behind_what_has_come() -> None:
 
 def test_a_body_is_asked_for_once_when_it_is_read() -> None:
     asked: list[str] = []
-    announced = Body(Threads(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
+    announced = Body(pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
     assert asked == []
-    announced.feed(b"abc")
-    announced.complete()
-    announced.read(1)
-    announced.read(1)
+    announced.read(0)
+    announced.read(0)
     assert asked == ["continue"]
+
+
+def test_a_body_that_has_come_by_itself_is_not_asked_for() -> None:
+    asked: list[str] = []
+    announced = Body(pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
+    announced.feed(b"abc")
+    assert announced.read(1) == b"a"
+    assert asked == []

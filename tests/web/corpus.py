@@ -79,8 +79,7 @@ CASES = (
         "an upgrade to another protocol",
         GET + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
         (200,),
-        kept=False,
-        gthread=((200,), True),
+        kept=True,
     ),
     # Bodies
     Case("a body", POST + b"Content-Length: 5\r\n\r\nhello", (200,), kept=True, size=5),

@@ -15,7 +15,16 @@ import orjson
 Environ = dict[str, Any]
 Start = Callable[..., Any]
 
-SHOWN = ("REQUEST_METHOD", "PATH_INFO", "RAW_URI", "QUERY_STRING", "SERVER_PROTOCOL", "SCRIPT_NAME", "wsgi.url_scheme")
+SHOWN = (
+    "REQUEST_METHOD",
+    "PATH_INFO",
+    "RAW_URI",
+    "QUERY_STRING",
+    "SERVER_PROTOCOL",
+    "SCRIPT_NAME",
+    "REMOTE_ADDR",
+    "wsgi.url_scheme",
+)
 CHUNK = 65_536
 
 
@@ -39,6 +48,9 @@ def app(environ: Environ, start: Start) -> Iterable[bytes]:
             return answered(start, str(os.getpid()).encode())
         case "/spin":
             threading.Event().wait()
+        case "/empty":
+            start({"204": "204 No Content", "304": "304 Not Modified"}[parameters["status"]], [])
+            return []
         case "/unread":
             return answered(start, b"unread")
         case "/fault":

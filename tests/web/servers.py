@@ -18,7 +18,6 @@ from pathlib import Path
 
 import psutil
 
-from cms.server import WORKERS
 from tests.smoke.running import PATIENCE_SECONDS, SET_OUTSIDE, free_port
 from tests.web.wire import Wire
 
@@ -54,7 +53,12 @@ class Running:
 
 @contextmanager
 def running(
-    kind: str, *, environ: dict[str, str] | None = None, tls: ssl.SSLContext | None = None, **options: object
+    kind: str,
+    *,
+    environ: dict[str, str] | None = None,
+    tls: ssl.SSLContext | None = None,
+    answers: str = "/",
+    **options: object,
 ) -> Iterator[Running]:
     """Run gunicorn with the service's own settings and these options of its command line."""
     port = free_port()
@@ -63,22 +67,20 @@ def running(
         # By its script: as a module it cannot start itself anew (USR2), for its folder would then hide the library's.
         command = [
             str(Path(sys.executable).with_name("gunicorn")),
-            "--worker-class",
-            WORKERS[kind],
-            "--threads=4",
-            "--keep-alive=5",
+            "--config=gunicorn.conf.py",
+            "--workers=1",
         ]
         process = subprocess.Popen(
-            [*command, f"--bind=127.0.0.1:{port}", "--no-control-socket", f"--chdir={ROOT}", *arguments, APPLICATION],
+            [*command, f"--bind=127.0.0.1:{port}", f"--chdir={ROOT}", *arguments, APPLICATION],
             cwd=ROOT,
-            env=environment(Path(folder), **(environ or {})),
+            env=environment(Path(folder), WEB_WORKER=kind, **(environ or {})),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
         )
         server = Running(kind, port, process, Path(output.name), tls)
         try:
-            await_answer(server)
+            await_answer(server, answers)
             yield server
         finally:
             process.terminate()
@@ -90,14 +92,14 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
     return inherited | {"DATA_DIR": str(folder), "PYTHONPATH": str(ROOT), **settings}
 
 
-def await_answer(server: Running) -> None:
+def await_answer(server: Running, target: str) -> None:
     """Wait until the server answers requests."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         assert server.process.poll() is None, server.logged()
         try:
             with server.connect(1) as wire:
-                wire.get("/")
+                wire.get(target)
                 return
         except (OSError, HTTPException):
             time.sleep(0.05)

@@ -48,7 +48,7 @@ def send_by_many(server: Running, data: bytes, number: int, stack: ExitStack) ->
 
 @pytest.mark.parametrize(
     ("number", "data"),
-    [(500, b""), (500, HALF_A_HEAD), (200, HALF_A_BODY), (200, HALF_AN_UPLOAD), (200, A_LONG_ANSWER)],
+    [(500, b""), (500, HALF_A_HEAD), (200, HALF_A_BODY), (300, HALF_AN_UPLOAD), (300, A_LONG_ANSWER)],
     ids=["nothing", "half a head", "half a body", "half an upload", "an answer that is not read"],
 )
 def test_clients_that_stop_hold_up_nobody(patient: Running, number: int, data: bytes) -> None:

@@ -8,6 +8,7 @@ from http.client import HTTPException
 
 import pytest
 
+from tests.web.ambiguous import AMBIGUOUS
 from tests.web.corpus import CASES, Case
 from tests.web.servers import Running, running
 from tests.web.wire import Wire
@@ -32,7 +33,7 @@ def byte_by_byte(wire: Wire, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("send", [whole, byte_by_byte], ids=["whole", "byte by byte"])
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+@pytest.mark.parametrize("case", CASES + AMBIGUOUS, ids=[case.name for case in CASES + AMBIGUOUS])
 def test_a_request_is_answered_and_never_leaves_a_desynchronised_connection(
     server: Running, case: Case, send: Callable[[Wire, bytes], None]
 ) -> None:
@@ -106,3 +107,34 @@ def test_an_address_may_be_typed_as_people_read_it() -> None:
         told = wire.get("/é?ü=ö").json()
     assert told["PATH_INFO"].encode("latin-1").decode() == "/é"
     assert told["QUERY_STRING"] == "%C3%BC=%C3%B6"
+
+
+def test_the_address_of_a_client_is_that_of_its_connection(server: Running) -> None:
+    with server.connect() as wire:
+        assert wire.get("/", **{"X-Forwarded-For": "192.0.2.1"}).json()["REMOTE_ADDR"] == "127.0.0.1"
+
+
+def test_the_scheme_is_not_what_clients_say_who_are_no_proxy(server: Running) -> None:
+    with running(server.kind, forwarded_allow_ips="192.0.2.1") as untrusting, untrusting.connect() as wire:
+        assert wire.get("/", **{"X-Forwarded-Proto": "https"}).json()["wsgi.url_scheme"] == "http"
+
+
+def test_a_prefix_of_the_process_is_taken_off_the_path(server: Running) -> None:
+    with running(server.kind, environ={"SCRIPT_NAME": "/cms"}, answers="/cms/") as below:
+        with below.connect() as wire:
+            told = wire.get("/cms/a%2Fb").json()
+            assert (told["SCRIPT_NAME"], told["PATH_INFO"]) == ("/cms", "/a/b")
+        with below.connect() as wire:
+            assert wire.get("/other").status == 400
+
+
+@pytest.mark.parametrize(
+    "target", ["/large?size=300000", "/stream?size=300000", "/empty?status=204", "/empty?status=304"]
+)
+def test_answers_without_a_body_leave_the_connection_in_step(server: Running, target: str) -> None:
+    with server.connect() as wire:
+        for method in ("HEAD", "GET", "HEAD"):
+            wire.send(f"{method} {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            answer = wire.answer(method)
+            assert bool(answer.body) == (method == "GET" and "size" in target)
+            assert wire.get("/probe").json()["PATH_INFO"] == "/probe"

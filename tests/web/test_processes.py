@@ -78,8 +78,9 @@ def failures(load: Load) -> dict[str, int]:
     return {outcome: number for outcome, number in load.outcomes.items() if outcome.startswith("failed")}
 
 
-def test_stopping_under_load_fails_no_request() -> None:
-    with running("event", workers=2) as server, Load(server, clients=CLIENTS) as load:
+@pytest.mark.parametrize("kind", ["event", "gthread"])
+def test_stopping_under_load_fails_no_request(kind: str) -> None:
+    with running(kind, workers=2) as server, Load(server, clients=CLIENTS) as load:
         until(lambda: load.outcomes["200"] > 100)
         server.signal(signal.SIGTERM)
         assert server.process.wait(PATIENCE_SECONDS) == 0
@@ -87,8 +88,9 @@ def test_stopping_under_load_fails_no_request() -> None:
     assert load.outcomes["reset"] <= CLIENTS
 
 
-def test_reloading_under_load_fails_no_request() -> None:
-    with running("event", workers=2) as server, Load(server) as load:
+@pytest.mark.parametrize("kind", ["event", "gthread"])
+def test_reloading_under_load_fails_no_request(kind: str) -> None:
+    with running(kind, workers=2) as server, Load(server) as load:
         until(lambda: len(load.processes) == 2)
         before = set(load.processes)
         server.signal(signal.SIGHUP)
