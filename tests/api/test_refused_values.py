@@ -307,6 +307,7 @@ def test_users_and_roles_that_are_nowhere(admin: Client) -> None:
         ("/files/import", {"url": "ftp://example.com/x"}, "url", "ftp://example.com/x"),
         ("/folders", {"name": ""}, "name", ""),
         ("/users/invite", {"email": "x@example.com", "role": "boss"}, "role", "boss"),
+        ("/auth/login", {"email": "x@example.com", "password": "y", "mode": "magic"}, "mode", "magic"),
         ("/utils/sort/{}", {"item": [], "to": 1}, "item", []),
         ("/comments", {"collection": "x", "item": 1, "comment": 7}, "comment", 7),
     ],
