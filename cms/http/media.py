@@ -85,8 +85,9 @@ def once_of(request: falcon.Request) -> Once | None:
         return None
     if not 1 <= len(key) <= MAX_KEY:
         raise invalid_query(f"The header Idempotency-Key takes 1 to {MAX_KEY} characters", header="Idempotency-Key")
-    said = b"\0".join((request.method.encode(), request.relative_uri.encode(), request.context.digest))
-    return Once(sha256(key.encode()).hexdigest(), hmac.digest(request.context.seal, said, "sha256").hex())
+    target = (request.method, request.root_path + request.path, request.query_string)
+    asked = b"\0".join((*(part.encode() for part in target), request.context.digest))
+    return Once(sha256(key.encode()).hexdigest(), hmac.digest(request.context.seal, asked, "sha256").hex())
 
 
 def send(response: falcon.Response, data: object) -> None:

@@ -76,7 +76,7 @@ def test_what_is_kept_of_a_body_is_no_digest_that_guesses_can_be_tried_on(
     assert post(things.api, things.path, {"title": "a"}, key).status == 200
     kept = stage.value("SELECT request FROM system_idempotency ORDER BY created DESC LIMIT 1")
     body = sha256(json.dumps({"title": "a"}).encode())
-    said = b"\0".join((b"POST", things.path.encode(), body.digest()))
+    said = b"\0".join((b"POST", things.path.encode(), b"", body.digest()))
     secret = b"only-for-tests-" * 3
     sealed = hmac.digest(hmac.digest(secret, b"idempotency", "sha256"), said, "sha256").hex()
     assert (kept, kept in (sha256(said).hexdigest(), body.hexdigest())) == (sealed, False)
@@ -184,3 +184,10 @@ def test_sorting_and_going_back_are_done_once(stage: Stage, admin: Client) -> No
         found = admin.send("POST", f"/utils/revert/{first['id']}", None, **{"Idempotency-Key": "back"})
         assert found.data["name"] == "a"
     assert stage.value("SELECT count(*) FROM system_activity") == before + 1
+
+
+def test_a_question_mark_in_a_name_is_no_query(stage: Stage) -> None:
+    stage.execute('CREATE TABLE "odd?name" (id serial PRIMARY KEY); CREATE TABLE odd (id serial PRIMARY KEY)')
+    headers = {"Idempotency-Key": "odd"}
+    assert stage.admin.send("POST", "/items/odd%3Fname", {}, **headers).status == 200
+    assert stage.admin.send("POST", "/items/odd?name", {}, **headers).codes == ["UNPROCESSABLE_CONTENT"]
