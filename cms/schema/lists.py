@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
 from cms.schema.bounds import bounded, holds
 from cms.schema.model import Column
-from cms.schema.types import TYPES, OutOfRange, Type, type_of
+from cms.schema.types import TYPES, OutOfRange, TooLong, Type, type_of
 
 Parse = Callable[[object], str]
+
+_LENGTH = re.compile(r"character(?: varying)?\((\d+)\)\[")
 
 
 def parse_list(column: Column) -> Parse:
@@ -29,9 +32,13 @@ def _element_of(column: Column) -> Parse:
     single = replace(column, base_type=str(column.element), precision=None, scale=None)
     kind: Type = TYPES[type_of(single.base_type, single.data_type, ())]
     has_bounds = bounded(single)
+    length = _LENGTH.match(column.data_type)
+    max_length = int(length[1]) if length else None
 
     def parse(value: object) -> str:
         text = kind.parse(value)
+        if max_length and len(text) > max_length:
+            raise TooLong(f"an element takes at most {max_length} characters")
         if has_bounds and not holds(single, text):
             raise OutOfRange("an element is out of range")
         return text

@@ -16,7 +16,7 @@ from cms.errors import Problem, forbidden, shown
 from cms.schema.bounds import bounded, holds
 from cms.schema.lists import parse_list
 from cms.schema.model import Collection, Field
-from cms.schema.types import MASK, OutOfRange, parse_integer, parse_text
+from cms.schema.types import MASK, OutOfRange, TooLong, parse_integer, parse_text
 
 Values = dict[str, str | None]
 """The columns of a row as PostgreSQL reads them."""
@@ -32,10 +32,6 @@ class Entry:
     values: Values = field(default_factory=dict)
     nested: dict[str, object] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-
-
-class TooLong(ValueError):
-    """A text with more characters than its column takes."""
 
 
 class NotAllowed(ValueError):

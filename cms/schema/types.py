@@ -35,6 +35,10 @@ class OutOfRange(ValueError):
     """A value of the right kind that its type cannot hold."""
 
 
+class TooLong(ValueError):
+    """A text with more characters than its column takes."""
+
+
 class Family(StrEnum):
     """Types that take the same operators and functions (decisions, section 15)."""
 

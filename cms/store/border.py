@@ -66,6 +66,9 @@ _SENTENCES = dict(reversed(list(_CODES.values())))
 RULE_BROKEN = "CM403"
 """What `system_require` raises."""
 
+_NAME = r'"(?:[^"]|"")+"|[^"(),: ]+'
+_KEYS = re.compile(rf"\(((?:{_NAME})(?:, (?:{_NAME}))+)\)=\(")
+"""A key of several columns."""
 _KEY = re.compile(r'\((?:"((?:[^"]|"")+)"|([^"(),: ]+))\)=\(')
 _FOLDED_KEY = re.compile(r'\(lower\(\(?(?:"((?:[^"]|"")+)"|([^"(),: ]+))\)?(?:::[a-z ]+)?\)\)=\(')
 """A key that takes capitals and small letters for the same, as that of addresses does."""
@@ -186,6 +189,7 @@ def _place(error: psycopg.Error) -> Mapping[str, object]:
     known = {
         "collection": error.diag.table_name,
         "field": error.diag.column_name or _key_column(error),
+        "fields": _key_columns(error),
         "constraint": error.diag.constraint_name,
     }
     return {key: value for key, value in known.items() if value}
@@ -203,10 +207,25 @@ def _key_column(error: psycopg.Error) -> str | None:
     return (named[1] or named[2]).replace('""', '"') if named else None
 
 
-def _key_value(error: psycopg.Error) -> str | None:
-    """Return what stands behind the name of the one column of a violated key."""
+def _key_columns(error: psycopg.Error) -> list[str]:
+    """Return the columns of a violated key of several; none where it is a key that something else points to."""
     detail = error.diag.message_detail or ""
-    if _key_column(error) is None:
+    of_others = isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail
+    named = _KEYS.search(detail) if error.diag.constraint_name and not of_others else None
+    return [_unquoted(found) for found in re.findall(_NAME, named[1])] if named else []
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name
+
+
+def _key_value(error: psycopg.Error) -> str | None:
+    """Return what stands behind the name of the one column of a violated key.
+
+    What is in conflict with a value is told with that of another row behind it, and so not taken apart.
+    """
+    detail = error.diag.message_detail or ""
+    if _key_column(error) is None or isinstance(error, pg.ExclusionViolation):
         return None
     return detail[detail.index(")=(") + 3 : detail.rindex(")")]
 

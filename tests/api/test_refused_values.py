@@ -180,6 +180,25 @@ def expected(names: Any) -> list[tuple[Any, ...]]:
     return sorted(((CODES.get(name, "INVALID_PAYLOAD"), name, WRONG[name]) for name in names), key=str)
 
 
+def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, things: Table) -> None:
+    stage.execute(
+        f'ALTER TABLE {things.name} ADD span int4range, ADD EXCLUDE USING gist (span WITH &&), ADD "a, b" integer,'
+        f' ADD UNIQUE (name, stars), ADD UNIQUE (name, "a, b"), ADD codes varchar(3)[]'
+    )
+    things.add({"name": "x", "stars": 1, "span": "[1,5)", "a, b": 7})
+    post = things.api.post
+    for items in ({"name": "x", "stars": 1}, [{"name": "y"}, {"name": "x", "stars": 1}]):
+        assert error_of(post(things.path, items), "fields")["fields"] == ["name", "stars"]
+    assert error_of(post(things.path, {"name": "x", "a, b": 7}), "fields")["fields"] == ["name", "a, b"]
+    expected = {"code": "RECORD_NOT_UNIQUE", "field": "span", "value": "[2,3)"}
+    assert error_of(post(things.path, {"span": "[2,3)"}), "field", "value") == expected
+    error = error_of(post(things.path, {"codes": ["abcd"]}), "field", "value")
+    assert error == {"code": "VALUE_TOO_LONG", "field": "codes", "value": ["abcd"]}
+    caller = member(stage, may(things.name, "name", "stars", action="create", presets={"a, b": 7}))
+    error = caller.post(things.path, {"name": "x"}).errors[0]
+    assert "a, b" not in str(error)
+
+
 def test_all_that_the_database_minds_of_an_item_is_told(many: Table) -> None:
     for names in (WRONG, ["stars", "hearts"], ["a", "b"], ["slug", "b"], ["stars", "slug", "a"], ["net", "a"]):
         item = {name: WRONG[name] for name in names}
