@@ -1,0 +1,71 @@
+"""What is wrong with accounts, files, structure and calls is told with its value, and all of it together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.test_refused_values import error_of
+from tests.client import Client
+from tests.things import Table, field, table
+
+
+@pytest.fixture
+def things(admin: Client) -> Table:
+    return table(admin, field("name", "string"), field("stars", "integer"))
+
+
+def test_users_and_roles_that_are_nowhere(admin: Client) -> None:
+    nowhere = "9b7f1c1e-0000-4000-8000-000000000000"
+    admin.post("/users", {"email": "taken@example.com"})
+    policy = "/^.{12,}$/"
+    admin.patch("/settings", {"auth_password_policy": policy})
+    people = [{"email": "Taken@Example.com", "password": "short"}, {"email": "none"}, {"status": "up", "role": nowhere}]
+    errors = admin.post("/users", people).errors
+    assert [(error["code"], error["field"], error["index"]) for error in errors] == [
+        ("FAILED_VALIDATION", "password", 0),
+        ("RECORD_NOT_UNIQUE", "email", 0),
+        ("FAILED_VALIDATION", "email", 1),
+        ("FAILED_VALIDATION", "status", 2),
+        ("INVALID_FOREIGN_KEY", "role", 2),
+    ]
+    assert (errors[0]["type"], errors[0]["valid"]) == ("regex", policy)
+    assert "short" not in str(errors)
+    own = admin.patch("/users/me", {"password": "short", "email": "none"}).errors
+    assert {error["field"] for error in own} == {"password", "email"}
+    admin.patch("/settings", {"auth_password_policy": None})
+    assert admin.post("/users", {"email": "short@example.com", "password": "short"}).status == 200
+    role = admin.post("/roles", {"name": None, "parent": nowhere}).errors
+    assert [(error["field"], error.get("value")) for error in role] == [("name", None), ("parent", nowhere)]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "name", "value"),
+    [
+        (
+            "/fields/{}",
+            {"field": "x", "type": "integer", "schema": {"default_value": "y"}},
+            "schema.default_value",
+            "y",
+        ),
+        ("/files", {"data": "aGk=", "filename_download": 7}, "filename_download", 7),
+        ("/files", {"data": "aGk=", "filename_download": "x", "storage": "moon"}, "storage", "moon"),
+        ("/files/import", {"url": "ftp://example.com/x"}, "url", "ftp://example.com/x"),
+        ("/folders", {"name": ""}, "name", ""),
+        ("/users/invite", {"email": "x@example.com", "role": "boss"}, "role", "boss"),
+        ("/auth/login", {"email": "x@example.com", "password": "y", "mode": "magic"}, "mode", "magic"),
+        ("/utils/sort/{}", {"item": [], "to": 1}, "item", []),
+        ("/comments", {"collection": "x", "item": 1, "comment": 7}, "comment", 7),
+    ],
+)
+def test_what_else_is_wrong_is_told_with_its_value(
+    admin: Client, things: Table, path: str, body: dict[str, Any], name: str, value: object
+) -> None:
+    if "sort" in path:
+        admin.patch(f"/collections/{things.name}", {"meta": {"sort_field": "stars"}})
+    assert error_of(admin.post(path.format(things.name), body), "field", "value") == {
+        "code": "INVALID_PAYLOAD",
+        "field": name,
+        "value": value,
+    }
