@@ -84,10 +84,11 @@ class Threads:
         self._slots.put(None)
 
     def _return(self, *, clients: int) -> None:
+        with self._lock:
+            self._for_clients -= clients  # the client is there, or gone, whenever this thread's turn may come
         self._slots.get()
         with self._lock:
             self._waiting -= 1
-            self._for_clients -= clients
         self._working_since[threading.get_ident()] = time.monotonic()
 
     def _start_thread(self) -> None:

@@ -73,6 +73,34 @@ def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
     client.set()
 
 
+def test_a_thread_whose_client_is_there_waits_for_it_no_more_before_it_has_its_turn() -> None:
+    client, waiting, end = threading.Event(), threading.Event(), threading.Event()
+    threads = pool(1, max_waiting=1)
+
+    def slow() -> None:
+        with threads.waiting():
+            waiting.set()
+            client.wait(PATIENCE_SECONDS)
+
+    threads.submit(slow)
+    assert waiting.wait(PATIENCE_SECONDS)
+    begun = threading.Event()
+
+    def busy() -> None:
+        begun.set()
+        end.wait(2 * PATIENCE_SECONDS)
+
+    threads.submit(busy)
+    assert begun.wait(PATIENCE_SECONDS)
+    before = threads.surplus_waiting
+    client.set()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while threads.surplus_waiting == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    end.set()
+
+
 def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None:
     threads, end = pool(1, max_waiting=1), threading.Event()
     begun = threading.Event()

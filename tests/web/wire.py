@@ -56,6 +56,10 @@ class Wire:
         self.send("\r\n".join([*lines, "", ""]).encode())
         return self.answer()
 
+    def read(self, size: int) -> bytes:
+        """Read so many bytes as they are, fewer only at the end."""
+        return self._file.buffer.read(size)
+
     def has_come(self) -> bool:
         """Tell whether there is something to read, without waiting."""
         return bool(select.select([self.socket], [], [], 0)[0])
