@@ -10,7 +10,7 @@ import falcon
 from cms.auth import sessions
 from cms.auth.login import Credentials, login
 from cms.auth.sessions import Issuer, Mode, Opened
-from cms.errors import Problem, Refused, invalid_payload, invalid_query, shown
+from cms.errors import Problem, Refused, invalid_payload, invalid_query
 from cms.http.cookies import Cookies, token_of
 from cms.http.media import body, check_texts, fields, optional_text, send, send_written, text_of
 from cms.http.origins import Origins
@@ -112,7 +112,7 @@ def _mode(payload: Mapping[str, object]) -> Mode | None:
     try:
         return None if said is None else Mode(str(said))
     except ValueError:
-        raise invalid_payload(f'"mode" is one of {", ".join(Mode)}', field="mode", value=shown(said)) from None
+        raise invalid_payload(f'"mode" is one of {", ".join(Mode)}', field="mode") from None  # it may be a secret
 
 
 def _shown(opened: Opened) -> Mapping[str, object]:
