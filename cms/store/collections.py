@@ -109,7 +109,7 @@ def delete_collection(store: Store, identity: Identity, name: str) -> None:
         metadata.forget_collection(transaction, name, catalogue=scene.snapshot.catalogue)
         prune_copied(transaction)
 
-    restructure(store, identity, work, lambda _: [_named(name)])
+    restructure(store, identity, work, lambda _: [_named(name)], dropped=name)
 
 
 def _named(name: object) -> Named:

@@ -21,6 +21,7 @@ from cms.access.guard import view_of
 from cms.digits import TooManyDigits
 from cms.errors import STATUS, Problem, Refused, invalid_payload
 from cms.fragment import Fragment
+from cms.memory import note_use
 from cms.query import locks
 from cms.query.ast import KEY, Name, Pick, Query, Said, Slot, Test
 from cms.query.drafts import Batch, Drafter, Expects
@@ -131,6 +132,7 @@ class _Import:
         self._findings = Findings()
         self._refused_keys: set[str] = set()
         self._keyed = False
+        self._largest = 0
         self._created = self._updated = 0
 
     def run(self, upload: Upload) -> bytes:
@@ -143,12 +145,14 @@ class _Import:
                 self._take(rows, drafted)
         finally:  # what it holds would hold this
             self._session = replace(self._session, meanwhile=None)
+            note_use(self._largest)
         self._findings.refuse()
         if self._keyed:
             self._pass_keys()
         return jsontext.dumps({"data": {"created": self._created, "updated": self._updated}})
 
     def _take(self, rows: Sequence[Row], drafted: Drafted | None) -> None:
+        self._largest = max(self._largest, sum(row.size for row in rows))
         for row in rows:
             if row.fault:
                 self._findings.add(row.fault, row.line)

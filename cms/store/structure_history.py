@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cms import jsontext
-from cms.fragment import fill
+from cms.fragment import Fragment, fill, param, quoted, text
 from cms.query.arrays import array
+from cms.query.expressions import TRUE
 from cms.query.recorded import whole_row
 from cms.schema.build import is_system
-from cms.schema.model import Catalogue, Field, Relation
+from cms.schema.model import Catalogue, Collection, Field, Relation
 from cms.schema.records import Record, collection_record, field_record, relation_record
 from cms.schema.types import MASK
 from cms.store.database import Transaction
@@ -28,6 +29,8 @@ from cms.store.store import Identity, Scene, Store
 
 COLLECTIONS, FIELDS, RELATIONS = "system_collections", "system_fields", "system_relations"
 PERMISSIONS = "system_permissions"
+GOES_ALONG = ("system_presets", "system_shares")
+"""What speaks of a collection, and goes with it."""
 
 Place = tuple[str, ...]
 """Where a record is: its system collection, the collection that it is of, and in that the field, or its own key."""
@@ -66,7 +69,7 @@ class Act:
     @property
     def item(self) -> str:
         """The name under which the history has it."""
-        return self.place[-1] if self.place[0] == PERMISSIONS else ".".join(self.place[1:])
+        return self.place[-1] if self.place[0] in (PERMISSIONS, *GOES_ALONG) else ".".join(self.place[1:])
 
     @property
     def data(self) -> Record | None:
@@ -93,19 +96,22 @@ def restructure(
     work: Callable[[Transaction, Scene], T],
     named: Callable[[T], Iterable[Named]],
     *,
+    dropped: str | None = None,
     once: Once | None = None,
 ) -> T:
     """Change the structure as `Store.restructuring` does, and write down what has become of it.
 
-    `named` returns, of what the work returned, the records that the call is about.
+    `named` returns, of what the work returned, the records that the call is about; `dropped` is a collection that goes.
     """
 
     def recorded(transaction: Transaction, scene: Scene) -> T:
-        permissions = _permissions(transaction, scene.snapshot.catalogue)
+        stored = _permissions(transaction, scene.snapshot.catalogue)
+        if dropped and dropped in scene.snapshot.catalogue.collections:
+            stored |= _going_along(transaction, scene.snapshot.catalogue, dropped)
         result = work(transaction, scene)
         records = list(dict.fromkeys(named(result)))
         renamed = _renamed(transaction, records)
-        before = _records(scene.snapshot.catalogue, renamed) | permissions
+        before = _records(scene.snapshot.catalogue, renamed) | stored
         catalogue = load_within(transaction).catalogue
         after = _records(catalogue, {}) | _late_indexes(transaction, catalogue) | _permissions(transaction, catalogue)
         _mask_defaults(transaction, before, after)
@@ -170,9 +176,23 @@ def _late_indexes(transaction: Transaction, catalogue: Catalogue) -> Sources:
 
 def _permissions(transaction: Transaction, catalogue: Catalogue) -> Sources:
     """Return all permissions: a change of the structure may take any of them along, or rewrite its rules."""
-    shape = "SELECT t0.id::text, t0.collection, {0}::text FROM system_permissions AS t0"
-    rows = transaction.run(fill(shape, whole_row(catalogue.collections[PERMISSIONS])))
-    return {(PERMISSIONS, collection, key): _object(content) for key, collection, content in rows}
+    return _stored(transaction, catalogue.collections[PERMISSIONS], TRUE)
+
+
+def _going_along(transaction: Transaction, catalogue: Catalogue, dropped: str) -> Sources:
+    """Return the presets and shares of a collection that is dropped."""
+    condition = fill("t0.collection = {0}", param(dropped, "text"))
+    sources: Sources = {}
+    for name in GOES_ALONG:
+        sources |= _stored(transaction, catalogue.collections[name], condition)
+    return sources
+
+
+def _stored(transaction: Transaction, collection: Collection, condition: Fragment) -> Sources:
+    """Return rows of a system collection that say of which collection they speak."""
+    shape = "SELECT t0.id::text, t0.collection, {0}::text FROM {1} AS t0 WHERE {2}"
+    rows = transaction.run(fill(shape, whole_row(collection), text(quoted(collection.name)), condition))
+    return {(collection.name, of, key): _object(content) for key, of, content in rows}
 
 
 def _object(content: str) -> Record:

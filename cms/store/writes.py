@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from cms import jsontext
 from cms.errors import invalid_payload
 from cms.query.ast import Query, Said
 from cms.query.parse import parse_query_string
-from cms.store.answers import body_of
+from cms.store.answers import body_of, body_of_done
 from cms.store.calls import (
     CHANGE,
     CREATE,
@@ -203,7 +202,7 @@ def _shown(call: Call, job: Job[Written], *, single: bool) -> Job[bytes | None]:
 
     def run(at_once: Callable[[], Written]) -> bytes | None:
         found = at_once()  # it is done by now, and has been planned for answers of a fitting size only
-        return None if found is None else jsontext.dumps(answer(found))
+        return None if found is None else body_of_done(answer(found))
 
     at_once = job.at_once
     return Job(within, at_once and (lambda: run(at_once)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cms import memory
 from cms.config import Config
 from cms.store.database import Row
 from cms.store.wire import Portions, Wire
@@ -119,6 +120,25 @@ def test_long_defaults_are_counted_for_every_item(make_client: Any, stage: Stage
     assert (answer.status, answer.errors[0]["limit"]) == (400, 4_000_000)
     assert items.get(fields="id").data == []
     assert len(api.post(f"{items.path}?fields=note", [{"n": 1}] * 50).data) == 50
+
+
+def test_memory_is_given_back_after_large_writes_and_imports(
+    make_client: Any, stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[int] = []
+    monkeypatch.setattr(memory._TRIMMER, "want", lambda: wanted.append(1))
+    items = table(admin, field("n", "integer"), field("text", "text"))
+    stage.execute(f"ALTER TABLE {items.name} ADD note text DEFAULT '{'z' * 50_000}'")
+    api = make_client(database_url=stage.dsn).bearing(stage.admin._token)
+    assert len(api.post(f"{items.path}?fields=n", [{"n": 1}] * 50).data) == 50
+    assert wanted == []
+    assert len(api.post(f"{items.path}?fields=note", [{"n": 1}] * 50).data) == 50
+    assert wanted == [1]
+    file = "n,text\r\n" + f"1,{'x' * 10_000}\r\n" * 150
+    for rows, status in ((file, 200), (file + "no,\r\n", 400)):
+        answer = api.send("POST", f"/utils/import/{items.name}", raw=rows, **{"Content-Type": "text/csv"})
+        assert answer.status == status
+    assert wanted == [1, 1, 1]
 
 
 def test_all_answers_of_a_batch_are_one(notes: Table) -> None:

@@ -116,6 +116,25 @@ def test_permissions_follow_and_go_as_part_of_it(admin: Client) -> None:
     assert gone["parent"] == past(admin, "collections", things.name)[-1]["id"]
 
 
+def test_presets_and_shares_of_a_dropped_collection_go_as_part_of_it(stage: Stage, admin: Client) -> None:
+    things, other = table(admin), table(admin)
+    me = admin.get("/users/me").data["id"]
+    for name in (things.name, other.name):
+        stage.execute(
+            f"""INSERT INTO system_presets (collection, "user") VALUES ('{name}', '{me}');
+            INSERT INTO system_shares (collection, item, password) VALUES ('{name}', '1', 'swordfish')"""
+        )
+    assert admin.delete(f"/collections/{things.name}").status == 204
+    gone = past(admin, "collections", things.name)[-1]["id"]
+    for kind in ("presets", "shares"):
+        asked = {"filter[collection]": f"system_{kind}", "fields": "data,delta,parent,activity.action"}
+        (revision,) = admin.get("/revisions", **asked).data
+        assert revision["data"]["collection"] == things.name
+        assert (revision["delta"], revision["parent"]) == (None, gone)
+        assert revision["activity"] == {"action": "delete"}
+    assert "swordfish" not in stage.value("SELECT string_agg(concat(data, delta), ' ') FROM system_revisions")
+
+
 def test_a_junction_comes_with_all_its_parts(admin: Client) -> None:
     one, other = table(admin), table(admin)
     junction = f"{one.name}_{other.name}"

@@ -44,7 +44,7 @@ class Model:
         """Return the status of a call (200 for whatever succeeds) and the rows after it."""
         before = deepcopy(self.world)
         try:
-            getattr(self, call["kind"])(**{name: said for name, said in call.items() if name != "kind"})
+            getattr(self, call["kind"])(**{name: said for name, said in call.items() if name not in ("kind", "single")})
         except Refusal as refusal:
             self.world = before
             return refusal.args[0], before
@@ -118,11 +118,8 @@ class Model:
             if not any(self.holds(grant.rule, row) for grant in passing):
                 raise Refusal(403)
 
-    def change(self, keys: Sequence[int], data: Said, *, single: bool) -> None:
+    def change(self, keys: Sequence[int], data: Said) -> None:
         self.may_name("things", "update", list(data))
-        grants = self.grants("things", "update")
-        if single and all(not grant.rule for grant in grants):  # which row it is does not matter
-            self.permitted("things", data, [grants])
         held = self.held("things", keys, "update")
         for key, passing in zip(keys, self.permitted("things", data, held), strict=True):
             for grant in reversed(passing):
@@ -136,7 +133,7 @@ class Model:
         rows = self.world["things"].items()
         keys = [key for key, row in rows if row["state"] == state and self.seen("things", row, "state")]
         if keys:
-            self.change(keys, data, single=False)
+            self.change(keys, data)
 
     def delete(self, keys: Sequence[int]) -> None:
         self.held("things", keys, "delete")
@@ -154,9 +151,9 @@ class Model:
         self.permitted("parents", {"things": 0}, self.held("parents", [parent], "update"))
         if row is None or not there:
             raise Refusal(400)
-        (held,) = self.held("things", [key], "update")
-        if not any(grant.covers("parent") for grant in held):
-            raise Refusal(403)
+        (passing,) = self.permitted("things", {"parent": None}, self.held("things", [key], "update"))
+        for grant in reversed(passing):
+            row |= grant.presets
         row["parent"] = None
         self.fulfil("parents", [parent], ["things"])
         self.fulfil("things", [key], ["parent"])
