@@ -14,7 +14,7 @@ from bench.cases import READS, RULED_READS, WRITES
 from bench.chart import chart
 from bench.report import Report, as_data, table
 from bench.rounds import Length, Tokens, compare
-from bench.stage import Stage, both, environment, login, prepared, sender, temporary_folder
+from bench.stage import BenchEnvironment, environment, login, prepared, sender, service_and_floor, temporary_folder
 
 RESULTS = Path(__file__).with_name("results")
 QUICK, FULL = Length(3, 0.5), Length(19, 0.5)
@@ -22,47 +22,47 @@ QUICK_SIZES = (10_000, 100_000)
 
 
 def main() -> None:
-    arguments = _arguments()
+    arguments = _parse_arguments()
     length = QUICK if arguments.quick else FULL
     sizes = growth.LARGE if arguments.large else QUICK_SIZES if arguments.quick else growth.SIZES
     with temporary_folder() as folder:
         with prepared(folder) as stage:
-            report, token = _measured(stage, length, sizes, quick=arguments.quick)
+            report, token = _measure(stage, length, sizes, quick=arguments.quick)
         started = first.measure(folder, environment(folder), token=token)
     report = replace(report, first_seconds=started)
-    _keep(report)
+    _save_report(report)
     print(table(report))
 
 
-def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bool) -> tuple[Report, str]:
-    with both(stage) as (service, floor):
+def _measure(stage: BenchEnvironment, length: Length, sizes: tuple[int, ...], *, quick: bool) -> tuple[Report, str]:
+    with service_and_floor(stage) as (service, floor):
         token = login(service)
-        _say("Making the data")
+        _announce("Making the data")
         data.make(sender(service, token), stage.dsn)
         tokens = Tokens(token, data.make_member(stage.dsn))
         results = []
         for case in READS + RULED_READS + WRITES:
-            _say(case.name)
+            _announce(case.name)
             results.append(compare(case, service, floor, tokens=tokens, length=length))
         memory = bulk.memory(service.workers())
-        _say(f"create {bulk.ROWS:,} in one POST")
-        posted = bulk.posted(stage.folder, token=token, times=3 if quick else 7)
-        created = bulk.measure(service, stage.dsn, stage.folder, posted)
-        _say("Growth by depth and by size")
+        _announce(f"create {bulk.ROWS:,} in one POST")
+        post_load = bulk.post_load(stage.folder, token=token, times=3 if quick else 7)
+        created = bulk.measure(service, stage.dsn, stage.folder, post_load)
+        _announce("Growth by depth and by size")
         depths = growth.by_depth(service, token=token, length=length)
         grown = growth.by_size(service, stage.dsn, tokens=tokens, sizes=sizes, length=length)
-        _say("Search")
+        _announce("Search")
         searched = searching.measure(service, stage.dsn, token=token, rows=100_000 if quick else searching.ROWS)
         rows = importing.QUICK_ROWS if quick else importing.ROWS
-        _say(f"Import of {rows:,} rows")
+        _announce(f"Import of {rows:,} rows")
         file = importing.imported(stage.folder, token=token, rows=rows)
         imported = bulk.measure(service, stage.dsn, stage.folder, file)
-        _say("Assets and uploads")
+        _announce("Assets and uploads")
         made = assets.measure(stage, service, floor, tokens=tokens, length=length)
         uploaded = uploading.measure(service, stage.folder, token=token, times=3 if quick else 5)
-        _say("Slow clients and overload")
+        _announce("Slow clients and overload")
         crowded = crowds.slow(service, tokens), crowds.overloaded(service, tokens)
-        _say("Both worker classes")
+        _announce("Both worker classes")
         cases = [case for case in (*READS, *WRITES) if case.rows == 1 and case.name != "1,000 rows"]
         compared = workers.measure(stage, [*cases, made.case], tokens=tokens, length=length)
     results.append(made.stored)
@@ -72,20 +72,20 @@ def _measured(stage: Stage, length: Length, sizes: tuple[int, ...], *, quick: bo
     return report, token
 
 
-def _arguments() -> Namespace:
+def _parse_arguments() -> Namespace:
     parser = ArgumentParser(prog="python -m bench", description="Measure the service beside its floor.")
     parser.add_argument("--quick", action="store_true", help="about a minute, with more noise")
     parser.add_argument("--large", action="store_true", help="also 10,000,000 rows, which take minutes to make")
     return parser.parse_args()
 
 
-def _keep(report: Report) -> None:
+def _save_report(report: Report) -> None:
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "latest.json").write_bytes(orjson.dumps(as_data(report), option=orjson.OPT_INDENT_2) + b"\n")
     (RESULTS / "latest.svg").write_text(chart(report.results), encoding="utf-8")
 
 
-def _say(words: str) -> None:
+def _announce(words: str) -> None:
     print(f"{words} …", file=sys.stderr, flush=True)
 
 

@@ -10,20 +10,20 @@ from uuid import uuid4
 import psycopg
 from PIL import Image
 
-from bench.cases import Asked, Case
+from bench.cases import Case, RequestSpec
 from bench.rounds import Length, Result, Tokens, compare
 from bench.serving import Running
-from bench.stage import Stage
+from bench.stage import BenchEnvironment
 from bench.wire import exchange, request
 
 SIZE = 4000, 3000
 QUERY = "width=300&height=300&format=webp"
 FIRST_TRANSFORMS = 40
-AT_ONCE = 4
+CONCURRENCY = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class AssetResult:
     """A stored derivative on both sides, and first transforms of a 4000 x 3000 JPEG a second."""
 
     case: Case
@@ -31,17 +31,19 @@ class Measured:
     first: float
 
 
-def measure(stage: Stage, service: Running, floor: Running, *, tokens: Tokens, length: Length) -> Measured:
-    file = _photograph(stage)
+def measure(
+    stage: BenchEnvironment, service: Running, floor: Running, *, tokens: Tokens, length: Length
+) -> AssetResult:
+    file = _store_photograph(stage)
     target = f"/assets/{file}?{QUERY}"
     made = exchange(service.address, request("GET", target, token=tokens.admin))
     (stage.folder / "uploads" / "made.webp").write_bytes(made)
-    case = Case("asset derivative", 0.6, 1, lambda _: Asked(target), lambda _: Asked("/uploads/made.webp"))
+    case = Case("asset derivative", 0.6, 1, lambda _: RequestSpec(target), lambda _: RequestSpec("/uploads/made.webp"))
     stored = compare(case, service, floor, tokens=tokens, length=length)
-    return Measured(case, stored, _first(service, file, tokens.admin))
+    return AssetResult(case, stored, _transforms_per_second(service, file, tokens.admin))
 
 
-def _photograph(stage: Stage) -> str:
+def _store_photograph(stage: BenchEnvironment) -> str:
     """Put a JPEG of photographic detail into the default location, and its row beside it."""
     file, folder = str(uuid4()), stage.folder / "uploads"
     folder.mkdir(exist_ok=True)
@@ -62,14 +64,14 @@ def _picture() -> Image.Image:
     return Image.merge("RGB", (grey, grey.transpose(Image.Transpose.FLIP_LEFT_RIGHT), grey))
 
 
-def _first(service: Running, file: str, token: str) -> float:
+def _transforms_per_second(service: Running, file: str, token: str) -> float:
     """Return how many transforms a second are made that nobody has asked for before."""
 
     def ask(number: int) -> None:
         exchange(service.address, request("GET", f"/assets/{file}?{QUERY}&focal_point_x={number / 1000}", token=token))
 
-    with ThreadPoolExecutor(AT_ONCE) as threads:
-        list(threads.map(ask, range(AT_ONCE)))  # the child processes start
+    with ThreadPoolExecutor(CONCURRENCY) as threads:
+        list(threads.map(ask, range(CONCURRENCY)))  # the child processes start
         began = time.perf_counter()
-        list(threads.map(ask, range(AT_ONCE, AT_ONCE + FIRST_TRANSFORMS)))
+        list(threads.map(ask, range(CONCURRENCY, CONCURRENCY + FIRST_TRANSFORMS)))
         return FIRST_TRANSFORMS / (time.perf_counter() - began)

@@ -27,7 +27,7 @@ MEBIBYTE = 1 << 20
 BARE, RECORDED = "records", "entries"
 """The same fields twice: a collection without a history, and one that records activities and revisions."""
 
-PATIENCE_SECONDS = 1_800.0
+TIMEOUT_SECONDS = 1_800.0
 
 _CHUNK = 1 << 18
 _COPY = f"COPY {{}} ({', '.join(WRITTEN)}) FROM STDIN (FORMAT csv, HEADER)"
@@ -50,7 +50,7 @@ Files = Mapping[str, Path]
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Comparison:
     """Seconds that a call took, and COPY of what it leaves: medians of turns."""
 
     post: float
@@ -66,13 +66,13 @@ class Bulk:
     """So many rows without a history and with it; mebibytes of the larger worker before, and at the peak."""
 
     rows: int
-    bare: Beside
-    recorded: Beside
+    bare: Comparison
+    recorded: Comparison
     before: float
     peak: float
 
     @property
-    def mixed(self) -> float:
+    def cost_of_history(self) -> float:
         """What a history costs a call, in times of a COPY that writes none."""
         return self.recorded.post / self.bare.copy
 
@@ -82,12 +82,12 @@ class Bulk:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BulkLoad:
     """So many rows as a file for COPY, the call that sends them to a collection, and how often each takes its turn."""
 
     rows: int
     file: Path
-    ask: Callable[[str], bytes]
+    make_request: Callable[[str], bytes]
     bare_turns: int
     recorded_turns: int
 
@@ -97,56 +97,56 @@ class Peak:
     """The most memory that one of the workers has had since the watch began, in mebibytes."""
 
     workers: list[psutil.Process]
-    most: float = 0.0
+    highest: float = 0.0
     done: threading.Event = field(default_factory=threading.Event)
 
     def watch(self) -> None:
         while not self.done.wait(0.005):
-            self.most = max(self.most, memory(self.workers))
+            self.highest = max(self.highest, memory(self.workers))
 
 
-def posted(folder: Path, *, token: str, times: int) -> Load:
+def post_load(folder: Path, *, token: str, times: int) -> BulkLoad:
     """Return 10,000 items for one POST."""
     items = [entry(number) for number in range(ROWS)]
 
-    def ask(collection: str) -> bytes:
+    def make_request(collection: str) -> bytes:
         return request("POST", f"/items/{collection}?fields=id", token=token, payload=items)
 
-    return Load(ROWS, written(folder / "items.csv", ROWS), ask, times, times)
+    return BulkLoad(ROWS, write_items(folder / "items.csv", ROWS), make_request, times, times)
 
 
-def measure(service: Running, dsn: str, folder: Path, load: Load) -> Bulk:
+def measure(service: Running, dsn: str, folder: Path, load: BulkLoad) -> Bulk:
     """Send the rows by calls and by COPY, in turns."""
     before = memory(service.workers())
-    with watched(service) as peak, psycopg.connect(dsn, autocommit=True) as connection:
-        bare = _bare(service, connection, load)
-        recorded = _recorded(service, connection, folder, load)
-    return Bulk(load.rows, bare, recorded, before, peak.most)
+    with peak_memory(service) as peak, psycopg.connect(dsn, autocommit=True) as connection:
+        bare = _without_history(service, connection, load)
+        recorded = _with_history(service, connection, folder, load)
+    return Bulk(load.rows, bare, recorded, before, peak.highest)
 
 
-def _bare(service: Running, connection: Connection, load: Load) -> Beside:
+def _without_history(service: Running, connection: Connection, load: BulkLoad) -> Comparison:
     """Fill the collection without a history; both sides find it empty."""
-    files, message = {_COPY.format(BARE): load.file}, load.ask(BARE)
+    files, message = {_COPY.format(BARE): load.file}, load.make_request(BARE)
     posts, copies = [], []
     for _ in range(load.bare_turns):
         connection.execute(f"TRUNCATE {BARE}".encode())
         copies.append(_timed_copy(connection, files))
         connection.execute(f"TRUNCATE {BARE}".encode())
         posts.append(_timed_call(service, message))
-    return Beside(median(posts), median(copies))
+    return Comparison(median(posts), median(copies))
 
 
-def _recorded(service: Running, connection: Connection, folder: Path, load: Load) -> Beside:
+def _with_history(service: Running, connection: Connection, folder: Path, load: BulkLoad) -> Comparison:
     """Fill the collection with a history; COPY takes the history that the first call has left."""
-    files, message = {_COPY.format(RECORDED): load.file}, load.ask(RECORDED)
+    files, message = {_COPY.format(RECORDED): load.file}, load.make_request(RECORDED)
     posts, copies = [], []
     for turn in range(load.recorded_turns):
         posts.append(_timed_call(service, message))
         if not turn:
             for number, (out, back) in enumerate(_HISTORY):
-                files[back] = _kept(connection, folder / f"history{number}", out.format(load.rows))
+                files[back] = _save_copy(connection, folder / f"history{number}", out.format(load.rows))
         copies.append(_timed_copy(connection, files))
-    return Beside(median(posts), median(copies))
+    return Comparison(median(posts), median(copies))
 
 
 def memory(workers: list[psutil.Process]) -> float:
@@ -155,7 +155,7 @@ def memory(workers: list[psutil.Process]) -> float:
 
 
 @contextmanager
-def watched(service: Running) -> Iterator[Peak]:
+def peak_memory(service: Running) -> Iterator[Peak]:
     peak = Peak(service.workers())
     thread = threading.Thread(target=peak.watch, daemon=True)
     thread.start()
@@ -166,7 +166,7 @@ def watched(service: Running) -> Iterator[Peak]:
         thread.join()
 
 
-def written(path: Path, rows: int) -> Path:
+def write_items(path: Path, rows: int) -> Path:
     """Write so many items as a CSV file."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, WRITTEN)
@@ -175,7 +175,7 @@ def written(path: Path, rows: int) -> Path:
     return path
 
 
-def _kept(connection: Connection, path: Path, statement: str) -> Path:
+def _save_copy(connection: Connection, path: Path, statement: str) -> Path:
     with path.open("wb") as file, connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
         for chunk in copy:
             file.write(chunk)
@@ -184,7 +184,7 @@ def _kept(connection: Connection, path: Path, statement: str) -> Path:
 
 def _timed_call(service: Running, message: bytes) -> float:
     began = time.perf_counter()
-    exchange(service.address, message, patience=PATIENCE_SECONDS)
+    exchange(service.address, message, timeout=TIMEOUT_SECONDS)
     return time.perf_counter() - began
 
 

@@ -11,7 +11,7 @@ from bench.wire import request
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestSpec:
     """One request: what stands in it, and whether it writes."""
 
     target: str
@@ -19,7 +19,7 @@ class Asked:
     method: str = "GET"
 
 
-Ask = Callable[[int], Asked]
+RequestMaker = Callable[[int], RequestSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Case:
     name: str
     target: float
     numbers: int
-    service: Ask
-    floor: Ask
+    service: RequestMaker
+    floor: RequestMaker
     rows: int = 1
     writes: bool = False
     member: bool = False
 
-    def asks(self, kind: str, token: str, *, seed: int) -> Callable[[], bytes]:
+    def requests(self, kind: str, token: str, *, seed: int) -> Callable[[], bytes]:
         """Return a maker of requests; the same seed gives both sides the same numbers."""
         random, ask = Random(seed), self.service if kind == "service" else self.floor
 
@@ -49,19 +49,21 @@ class Case:
         return following
 
 
-def _get(template: str, *, step: int = 1, first: int = 0) -> Ask:
-    return lambda number: Asked(template.format(number * step + first))
+def _get(template: str, *, step: int = 1, first: int = 0) -> RequestMaker:
+    return lambda number: RequestSpec(template.format(number * step + first))
 
 
-def _post(target: str, count: int | None = None) -> Ask:
+def _post(target: str, count: int | None = None) -> RequestMaker:
     if count is None:
-        return lambda number: Asked(target, entry(number), "POST")
-    return lambda number: Asked(target, [entry(number + place) for place in range(count)], "POST")
+        return lambda number: RequestSpec(target, entry(number), "POST")
+    return lambda number: RequestSpec(target, [entry(number + place) for place in range(count)], "POST")
 
 
-def _patch(template: str, *, step: int = 1) -> Ask:
-    def ask(number: int) -> Asked:
-        return Asked(template.format(number * step + 1), {"title": f"Changed to {number}", "views": number}, "PATCH")
+def _patch(template: str, *, step: int = 1) -> RequestMaker:
+    def ask(number: int) -> RequestSpec:
+        return RequestSpec(
+            template.format(number * step + 1), {"title": f"Changed to {number}", "views": number}, "PATCH"
+        )
 
     return ask
 
@@ -121,7 +123,7 @@ READS = (
 def _ruled(case: Case) -> Case:
     """The same for the member; the floor's statements hold the rule as one would write it by hand."""
 
-    def floor(number: int) -> Asked:
+    def floor(number: int) -> RequestSpec:
         asked = case.floor(number)
         return replace(asked, target=f"/ruled{asked.target}")
 

@@ -8,8 +8,8 @@ from html import escape
 from bench.rounds import Result
 
 WIDTH, LEFT, BAR, STEP, TOP = 760, 250, 20, 34, 48
-SPAN = 400  # what a ratio of 1 measures
-KEPT, MISSED, GROUND, INK = "#3a7d44", "#c8553d", "#e6e6e6", "#222222"
+RATIO_WIDTH = 400  # what a ratio of 1 measures
+MET_COLOUR, MISSED_COLOUR, TRACK_COLOUR, TEXT_COLOUR = "#3a7d44", "#c8553d", "#e6e6e6", "#222222"
 
 
 def chart(results: Sequence[Result]) -> str:
@@ -18,7 +18,7 @@ def chart(results: Sequence[Result]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-            f'font-family="sans-serif" font-size="13" fill="{INK}" role="img">',
+            f'font-family="sans-serif" font-size="13" fill="{TEXT_COLOUR}" role="img">',
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
             _text(16, 26, "Requests a second, as a part of the floor's (the mark is the target)"),
             *(piece for place, result in enumerate(results) for piece in _bar(result, TOP + place * STEP)),
@@ -29,17 +29,17 @@ def chart(results: Sequence[Result]) -> str:
 
 
 def _bar(result: Result, y: int) -> Iterator[str]:
-    mark = LEFT + SPAN * result.case.target
-    color = KEPT if result.ratio >= result.case.target else MISSED
+    mark = LEFT + RATIO_WIDTH * result.case.target
+    color = MET_COLOUR if result.ratio >= result.case.target else MISSED_COLOUR
     label = f"{result.ratio:.2f} ({result.service.rate:,.0f} of {result.floor.rate:,.0f})"
     yield _text(16, y + 15, result.case.name)
-    yield _box(LEFT, y, SPAN, BAR, color=GROUND)
-    yield _box(LEFT, y, min(SPAN * result.ratio, WIDTH - LEFT), BAR, color=color)
-    yield _box(mark - 1, y - 3, 2, BAR + 6, color=INK)
-    yield _text(LEFT + 6, y + 15, label, color="#ffffff" if result.ratio > 0.45 else INK)
+    yield _box(LEFT, y, RATIO_WIDTH, BAR, color=TRACK_COLOUR)
+    yield _box(LEFT, y, min(RATIO_WIDTH * result.ratio, WIDTH - LEFT), BAR, color=color)
+    yield _box(mark - 1, y - 3, 2, BAR + 6, color=TEXT_COLOUR)
+    yield _text(LEFT + 6, y + 15, label, color="#ffffff" if result.ratio > 0.45 else TEXT_COLOUR)
 
 
-def _text(x: float, y: float, words: str, *, color: str = INK) -> str:
+def _text(x: float, y: float, words: str, *, color: str = TEXT_COLOUR) -> str:
     return f'<text x="{x}" y="{y}" fill="{color}">{escape(words)}</text>'
 
 

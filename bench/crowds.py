@@ -46,9 +46,12 @@ def slow(service: Running, tokens: Tokens) -> list[Crowd]:
     head = request("GET", ITEMS, token=tokens.admin)
     body = request("POST", "/items/entries", token=tokens.admin, payload={"title": "x" * 10_000})
     export = request("GET", "/items/articles?export=csv&limit=-1", token=tokens.admin)
-    usual = _p99s(service, tokens)
+    baseline = _p99s(service, tokens)
     crowds = [("500 with half a head", 500, head[: len(head) // 2]), ("200 with half a body", 200, body[:-100])]
-    return [_beside(service, tokens, usual, crowd) for crowd in [*crowds, ("200 that read no export", 200, export)]]
+    return [
+        _measure_beside(service, tokens, baseline, crowd)
+        for crowd in [*crowds, ("200 that read no export", 200, export)]
+    ]
 
 
 def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
@@ -63,11 +66,13 @@ def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
     return found
 
 
-def _beside(service: Running, tokens: Tokens, usual: tuple[float, float], crowd: tuple[str, int, bytes]) -> Crowd:
+def _measure_beside(
+    service: Running, tokens: Tokens, baseline: tuple[float, float], crowd: tuple[str, int, bytes]
+) -> Crowd:
     name, number, sent = crowd
-    with _stopped(service, number, sent):
+    with _stalled_clients(service, number, sent):
         ping, items = _p99s(service, tokens)
-    return Crowd(name, ping / usual[0], items / usual[1])
+    return Crowd(name, ping / baseline[0], items / baseline[1])
 
 
 def _p99s(service: Running, tokens: Tokens) -> tuple[float, float]:
@@ -82,7 +87,7 @@ def _p99(service: Running, message: bytes) -> float:
 
 
 @contextmanager
-def _stopped(service: Running, number: int, sent: bytes) -> Iterator[None]:
+def _stalled_clients(service: Running, number: int, sent: bytes) -> Iterator[None]:
     """Open so many connections, send the same on each, and do nothing more with them."""
     clients: list[socket.socket] = []
     try:

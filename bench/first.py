@@ -11,9 +11,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from bench.wire import Failed, exchange, request
+from bench.wire import RequestFailed, exchange, request
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 def measure(folder: Path, environ: Mapping[str, str], *, token: str) -> float:
@@ -36,18 +36,18 @@ def measure(folder: Path, environ: Mapping[str, str], *, token: str) -> float:
             return time.perf_counter() - began
         finally:
             process.send_signal(signal.SIGTERM)
-            process.wait(PATIENCE_SECONDS)
+            process.wait(TIMEOUT_SECONDS)
 
 
 def _ask_until_answered(port: int, message: bytes, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             exchange(("127.0.0.1", port), message)
             return
         except ConnectionRefusedError:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise Failed("the service did not start") from None
+                raise RequestFailed("the service did not start") from None
             time.sleep(0.01)
 
 

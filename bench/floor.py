@@ -18,8 +18,8 @@ import psycopg
 from psycopg_pool import ConnectionPool
 
 from cms.config import Config
-from cms.store.database import session_options
-from cms.store.statements import read_statements
+from cms.database.connections import session_options
+from cms.database.statements import read_statements
 
 Row = tuple[Any, ...]
 
@@ -33,11 +33,11 @@ RULED = {
 
 WRITTEN = ("title", "body", "status", "views", "author")
 ENTRY = ("id", *WRITTEN)
-SOMEBODY = "6b1f0c1e-8f57-4f5e-9d3a-0d4f6a3c2b11"
-CARD = ("id", "title", "status", "views")
+USER_ID = "6b1f0c1e-8f57-4f5e-9d3a-0d4f6a3c2b11"
+SUMMARY_FIELDS = ("id", "title", "status", "views")
 
 
-class Rows:
+class RowPool:
     """The pool; opened at the first request, which is after the fork."""
 
     def __init__(self, config: Config) -> None:
@@ -88,7 +88,7 @@ def _send(response: falcon.Response, names: Sequence[str], rows: Sequence[Row]) 
 class One:
     NAMES = ("id", "title", "body", "status", "views", "rating", "published", "author")
 
-    def __init__(self, rows: Rows, statement: str) -> None:
+    def __init__(self, rows: RowPool, statement: str) -> None:
         self._rows, self._statement = rows, statement
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
@@ -99,7 +99,7 @@ class One:
 class List:
     """A list whose one parameter is a number in the path."""
 
-    def __init__(self, rows: Rows, statement: str, names: Sequence[str]) -> None:
+    def __init__(self, rows: RowPool, statement: str, names: Sequence[str]) -> None:
         self._rows, self._statement, self._names = rows, statement, names
 
     def on_get(self, request: falcon.Request, response: falcon.Response, number: int) -> None:
@@ -107,38 +107,38 @@ class List:
 
 
 class Groups:
-    def __init__(self, rows: Rows, statement: str) -> None:
+    def __init__(self, rows: RowPool, statement: str) -> None:
         self._rows, self._statement = rows, statement
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         _send(response, ("status", "count"), self._rows.fetch(self._statement))
 
 
-def _author(request: falcon.Request) -> tuple[str | None, ...]:
-    return SOMEBODY, request.remote_addr, request.user_agent, request.get_header("Origin")
+def _request_origin(request: falcon.Request) -> tuple[str | None, ...]:
+    return USER_ID, request.remote_addr, request.user_agent, request.get_header("Origin")
 
 
 class Entries:
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RowPool) -> None:
         self._rows = rows
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = orjson.loads(request.bounded_stream.read())
         if isinstance(payload, list):
             columns = [[item[name] for item in payload] for name in WRITTEN]
-            _send(response, ENTRY, self._rows.fetch(SQL["create_many"], [*_author(request), *columns]))
+            _send(response, ENTRY, self._rows.fetch(SQL["create_many"], [*_request_origin(request), *columns]))
         else:
-            row = self._rows.fetch(SQL["create"], [*_author(request), *(payload[name] for name in WRITTEN)])[0]
+            row = self._rows.fetch(SQL["create"], [*_request_origin(request), *(payload[name] for name in WRITTEN)])[0]
             response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
 
 
 class Entry:
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: RowPool) -> None:
         self._rows = rows
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
         payload = orjson.loads(request.bounded_stream.read())
-        row = self._rows.fetch(SQL["update"], (*_author(request), key, payload["title"], payload["views"]))[0]
+        row = self._rows.fetch(SQL["update"], (*_request_origin(request), key, payload["title"], payload["views"]))[0]
         response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
 
 
@@ -149,7 +149,7 @@ class Ping:
 
 def create_floor(config: Config) -> falcon.App[falcon.Request, falcon.Response]:
     """Make the floor's application."""
-    app, rows = falcon.App(), Rows(config)
+    app, rows = falcon.App(), RowPool(config)
     app.add_route("/server/ping", Ping())
     for prefix, statements in (("", SQL), ("/ruled", RULED)):
         _add_reads(app, rows, prefix, statements)
@@ -160,12 +160,12 @@ def create_floor(config: Config) -> falcon.App[falcon.Request, falcon.Response]:
 
 
 def _add_reads(
-    app: falcon.App[falcon.Request, falcon.Response], rows: Rows, prefix: str, statements: Mapping[str, str]
+    app: falcon.App[falcon.Request, falcon.Response], rows: RowPool, prefix: str, statements: Mapping[str, str]
 ) -> None:
     filtered, nested = ("id", "title", "published", "author"), ("id", "title", "author", "tags")
     app.add_route(prefix + "/one/{key:int}", One(rows, statements["one"]))
-    app.add_route(prefix + "/page/{number:int}", List(rows, statements["page"], CARD))
-    app.add_route(prefix + "/many/{number:int}", List(rows, statements["many"], CARD))
+    app.add_route(prefix + "/page/{number:int}", List(rows, statements["page"], SUMMARY_FIELDS))
+    app.add_route(prefix + "/many/{number:int}", List(rows, statements["many"], SUMMARY_FIELDS))
     app.add_route(prefix + "/filtered/{number:int}", List(rows, statements["filtered"], filtered))
     app.add_route(prefix + "/nested/{number:int}", List(rows, statements["nested"], nested))
     app.add_route(prefix + "/groups", Groups(rows, statements["groups"]))

@@ -12,7 +12,7 @@ import orjson
 
 from bench import data
 from bench.load import Round, run
-from bench.rounds import Length, Tokens, middle
+from bench.rounds import Length, Tokens, median_round
 from bench.serving import Running
 from bench.stage import sender
 from bench.wire import exchange, request
@@ -51,7 +51,7 @@ def by_size(service: Running, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...
         for found, both in zip(rounds, asks, strict=True):
             for kept, ask in zip(found, both, strict=True):
                 kept.append(run(service.address, ask, seconds=length.seconds / 2, connections=1))
-    measured = [[middle(kept[1:]).p50 for kept in found] for found in rounds]  # the first warmed up
+    measured = [[median_round(kept[1:]).p50 for kept in found] for found in rounds]  # the first warmed up
     return [Size(rows, item, page) for rows, (item, page) in zip(sizes, measured, strict=True)]
 
 
@@ -66,7 +66,7 @@ def by_depth(service: Running, *, token: str, length: Length) -> list[Depth]:
             return message
 
         took = [run(service.address, again, seconds=length.seconds / 2, connections=1) for _ in range(length.rounds)]
-        found.append(Depth(depth, items_in(answer), middle(took).p50))
+        found.append(Depth(depth, items_in(answer), median_round(took).p50))
     return found
 
 

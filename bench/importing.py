@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.bulk import Load, written
+from bench.bulk import BulkLoad, write_items
 from bench.wire import upload
 
 ROWS, QUICK_ROWS = 1_000_000, 100_000
 _TURNS = 3
 
 
-def imported(folder: Path, *, token: str, rows: int) -> Load:
+def imported(folder: Path, *, token: str, rows: int) -> BulkLoad:
     """Return the file of an import; with a history, whose COPY takes a minute, one turn must do."""
-    file = written(folder / "rows.csv", rows)
+    file = write_items(folder / "rows.csv", rows)
 
-    def ask(collection: str) -> bytes:
+    def make_request(collection: str) -> bytes:
         return upload(f"/utils/import/{collection}", file.read_bytes(), token=token, media_type="text/csv")
 
-    return Load(rows, file, ask, _TURNS, 1)
+    return BulkLoad(rows, file, make_request, _TURNS, 1)

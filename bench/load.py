@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import quantiles
 
-from bench.wire import Address, Failed, connect, head_of
+from bench.wire import Address, RequestFailed, connect, head_of
 
 CONNECTIONS = 8
 
-Next = Callable[[], bytes]
+NextRequest = Callable[[], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Round:
     refused: float = 0.0
 
 
-class Caller:
+class LoadClient:
     """One connection with the answer that it waits for."""
 
     __slots__ = ("_address", "_next", "_received", "_size", "began", "closes", "may_refuse", "refused", "socket")
 
-    def __init__(self, address: Address, next_request: Next, *, may_refuse: bool = False) -> None:
+    def __init__(self, address: Address, next_request: NextRequest, *, may_refuse: bool = False) -> None:
         self._address = address
         self.may_refuse = may_refuse
         self.refused = False
@@ -48,7 +48,7 @@ class Caller:
         self.closes = False
         self.socket: socket.socket = connect(address)
 
-    def ask(self, selector: selectors.BaseSelector) -> None:
+    def send_next(self, selector: selectors.BaseSelector) -> None:
         """Send the next request; a connection that the server has ended counts with the time to make it."""
         message = self._next()
         self.began = time.perf_counter()
@@ -61,11 +61,11 @@ class Caller:
             selector.register(self.socket, selectors.EVENT_READ, self)
         self.socket.sendall(message)
 
-    def hear(self) -> bool:
-        """Take what has come; tell whether the answer is complete. Raises `Failed` for an error."""
+    def receive(self) -> bool:
+        """Take what has come; tell whether the answer is complete. Raises `RequestFailed` for an error."""
         piece = self.socket.recv(1 << 18)
         if not piece:
-            raise Failed(f"the connection ended within an answer: {bytes(self._received[:300])!r}")
+            raise RequestFailed(f"the connection ended within an answer: {bytes(self._received[:300])!r}")
         self._received += piece
         if not self._size:
             head = head_of(self._received)
@@ -73,7 +73,7 @@ class Caller:
                 return False
             self.refused = head.status == 503
             if head.status >= 300 and not (self.refused and self.may_refuse):
-                raise Failed(bytes(self._received[:600]).decode(errors="replace"))
+                raise RequestFailed(bytes(self._received[:600]).decode(errors="replace"))
             self._size, self.closes = head.size, head.closes
         if len(self._received) < self._size:
             return False
@@ -84,7 +84,7 @@ class Caller:
 
 def run(
     address: Address,
-    next_request: Next,
+    next_request: NextRequest,
     *,
     seconds: float,
     connections: int = CONNECTIONS,
@@ -92,11 +92,11 @@ def run(
 ) -> Round:
     """Put a server under load for so many seconds; every answer that began in them counts."""
     with selectors.DefaultSelector() as selector:
-        callers: list[Caller] = []
+        callers: list[LoadClient] = []
         try:
             for _ in range(connections):
-                callers.append(Caller(address, next_request, may_refuse=may_refuse))
-                callers[-1].ask(selector)  # at once: a server ends connections that have nothing to ask
+                callers.append(LoadClient(address, next_request, may_refuse=may_refuse))
+                callers[-1].send_next(selector)  # at once: a server ends connections that have nothing to ask
             return summary(*_drive(selector, len(callers), seconds))
         finally:
             for caller in callers:
@@ -110,9 +110,9 @@ def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> tuple
     began = time.perf_counter()
     end = began + seconds
     while busy:
-        for key, _ in selector.select(60.0) or _silence():
-            caller: Caller = key.data
-            if not caller.hear():
+        for key, _ in selector.select(60.0) or _time_out():
+            caller: LoadClient = key.data
+            if not caller.receive():
                 continue
             now = time.perf_counter()
             if caller.refused:
@@ -120,15 +120,15 @@ def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> tuple
             else:
                 took.append(now - caller.began)
             if now < end:
-                caller.ask(selector)
+                caller.send_next(selector)
             else:
                 selector.unregister(caller.socket)  # the server may end it now
                 busy -= 1
     return took, time.perf_counter() - began, refused
 
 
-def _silence() -> list[tuple[selectors.SelectorKey, int]]:
-    raise Failed("no answer came within a minute")
+def _time_out() -> list[tuple[selectors.SelectorKey, int]]:
+    raise RequestFailed("no answer came within a minute")
 
 
 def summary(took: list[float], seconds: float, refused: int) -> Round:

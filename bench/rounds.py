@@ -39,25 +39,25 @@ class Tokens:
     member: str
 
 
-class Different(Exception):
+class AnswersDiffer(Exception):
     """Service and floor did not answer the same."""
 
 
 def compare(case: Case, service: Running, floor: Running, *, tokens: Tokens, length: Length) -> Result:
     """Measure a case on both sides in turns."""
     token = tokens.member if case.member else tokens.admin
-    sides = {"service": service, "floor": floor}
+    servers = {"service": service, "floor": floor}
     if not case.writes:
-        _check_same(case, sides, token)
-    for kind, running in sides.items():
-        run(running.address, case.asks(kind, token, seed=0), seconds=length.seconds / 2)
-    pairs = [_pair(case, sides, token, length, number=number) for number in range(length.rounds)]
+        _check_same(case, servers, token)
+    for kind, running in servers.items():
+        run(running.address, case.requests(kind, token, seed=0), seconds=length.seconds / 2)
+    pairs = [_pair(case, servers, token, length, number=number) for number in range(length.rounds)]
     ratio = median(pair["service"].rate / pair["floor"].rate for pair in pairs)
-    service_rounds, floor_rounds = ([pair[kind] for pair in pairs] for kind in sides)
-    return Result(case, middle(service_rounds), middle(floor_rounds), ratio)
+    service_rounds, floor_rounds = ([pair[kind] for pair in pairs] for kind in servers)
+    return Result(case, median_round(service_rounds), median_round(floor_rounds), ratio)
 
 
-def middle(rounds: list[Round]) -> Round:
+def median_round(rounds: list[Round]) -> Round:
     """Return the median of each figure."""
     return Round(
         median(found.rate for found in rounds),
@@ -66,21 +66,22 @@ def middle(rounds: list[Round]) -> Round:
     )
 
 
-def _pair(case: Case, sides: dict[str, Running], token: str, length: Length, *, number: int) -> dict[str, Round]:
+def _pair(case: Case, servers: dict[str, Running], token: str, length: Length, *, number: int) -> dict[str, Round]:
     """Measure each side once; they take turns in going first."""
-    order = list(sides) if number % 2 else list(reversed(sides))
+    order = list(servers) if number % 2 else list(reversed(servers))
     return {
-        kind: run(sides[kind].address, case.asks(kind, token, seed=number), seconds=length.seconds) for kind in order
+        kind: run(servers[kind].address, case.requests(kind, token, seed=number), seconds=length.seconds)
+        for kind in order
     }
 
 
-def _check_same(case: Case, sides: dict[str, Running], token: str) -> None:
+def _check_same(case: Case, servers: dict[str, Running], token: str) -> None:
     """A ratio says something only where both do the same work."""
-    asks = {kind: case.asks(kind, token, seed=99) for kind in sides}
+    requests = {kind: case.requests(kind, token, seed=99) for kind in servers}
     for _ in range(3):
-        answers = [_content(exchange(sides[kind].address, asks[kind]())) for kind in sides]
+        answers = [_content(exchange(servers[kind].address, requests[kind]())) for kind in servers]
         if answers[0] != answers[1]:
-            raise Different(f"{case.name}: {str(answers[0])[:500]} against {str(answers[1])[:500]}")
+            raise AnswersDiffer(f"{case.name}: {str(answers[0])[:500]} against {str(answers[1])[:500]}")
 
 
 def _content(answer: bytes) -> object:

@@ -37,13 +37,13 @@ def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Sear
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(_TABLE.format(rows=rows).encode())
     exchange(service.address, request("POST", "/utils/cache/clear", token=token))
-    scan = _searched(service, token)
+    scan = _search_milliseconds(service, token)
     body = {"meta": {"searchable": True}}
     exchange(service.address, request("PATCH", "/collections/searched", token=token, payload=body))
-    return Search(rows, scan, _searched(service, token))
+    return Search(rows, scan, _search_milliseconds(service, token))
 
 
-def _searched(service: Running, token: str) -> float:
+def _search_milliseconds(service: Running, token: str) -> float:
     """Return the median of a few searches; the words are parts of the sums of some numbers."""
     took = []
     for word in ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")[:_WORDS]:

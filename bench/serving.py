@@ -22,7 +22,7 @@ from bench.wire import exchange as ask
 from cms.config import load
 from cms.server import settings
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 BACKLOG = 2048
 PROBE = "/server/ping"
 
@@ -58,10 +58,10 @@ def serving(
         yield Running(address, process)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_SECONDS)
+        process.wait(TIMEOUT_SECONDS)
 
 
-class _Web(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+class _GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, make: Callable[[], Any], chosen: Mapping[str, object]) -> None:
         self._make = make
         self._chosen = chosen
@@ -90,7 +90,7 @@ def main() -> None:
     """Be the web server; the arguments are the kind, the descriptor to listen on, and changed settings."""
     kind, descriptor, changes = sys.argv[1], sys.argv[2], orjson.loads(sys.argv[3])
     chosen = settings(load(os.environ, folder=Path.cwd()))
-    _Web(lambda: _application(kind), {**chosen, "bind": [f"fd://{descriptor}"], **changes}).run()
+    _GunicornApplication(lambda: _application(kind), {**chosen, "bind": [f"fd://{descriptor}"], **changes}).run()
 
 
 if __name__ == "__main__":

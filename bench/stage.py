@@ -14,15 +14,15 @@ from typing import Any
 from bench.serving import Running, serving
 from bench.wire import call, request
 from cms.auth.accounts import first_admin
-from cms.store.embedded import start
-from cms.store.migrate import migrate
+from cms.database.migrate import migrate
+from cms.embedded import start
 
 EMAIL, PASSWORD = "admin@example.com", secrets.token_urlsafe(16)
 WORKERS = "2"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BenchEnvironment:
     """The folder with the database in it, the database's address, the environment of the web servers."""
 
     folder: Path
@@ -31,12 +31,12 @@ class Stage:
 
 
 @contextmanager
-def prepared(folder: Path) -> Iterator[Stage]:
+def prepared(folder: Path) -> Iterator[BenchEnvironment]:
     """Start a database of our own in the folder, as `cms serve` does."""
     with start(folder) as server:
         migrate(server.dsn)
         first_admin(server.dsn, email=EMAIL, password=PASSWORD)
-        yield Stage(folder, server.dsn, environment(folder) | {"DATABASE_URL": server.dsn})
+        yield BenchEnvironment(folder, server.dsn, environment(folder) | {"DATABASE_URL": server.dsn})
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def both(stage: Stage) -> Iterator[tuple[Running, Running]]:
+def service_and_floor(stage: BenchEnvironment) -> Iterator[tuple[Running, Running]]:
     """Run the service and its floor side by side."""
     with (
         serving("service", stage.folder, stage.environ) as service,

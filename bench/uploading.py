@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.serving import Running
-from bench.wire import Failed, connect, exchange, head_of, request
+from bench.wire import RequestFailed, connect, exchange, head_of, request
 
 MEGABYTES = 200
 _BOUNDARY = "bench-boundary"
@@ -39,16 +39,16 @@ def measure(service: Running, folder: Path, *, token: str, times: int = 5) -> Up
     uploads, copies = [], []
     try:
         for _ in range(times):
-            copies.append(_rate(lambda: _copy(source, folder / "copy.bin")))
-            uploads.append(_rate(lambda: _upload(service, source, token)))
-            _forget(service, token)
+            copies.append(_megabytes_per_second(lambda: _copy(source, folder / "copy.bin")))
+            uploads.append(_megabytes_per_second(lambda: _upload(service, source, token)))
+            _delete_upload(service, token)
     finally:
         source.unlink()
         (folder / "copy.bin").unlink(missing_ok=True)
     return Uploading(median(uploads), median(copies))
 
 
-def _rate(work: Callable[[], None]) -> float:
+def _megabytes_per_second(work: Callable[[], None]) -> float:
     began = time.perf_counter()
     work()
     return MEGABYTES / (time.perf_counter() - began)
@@ -72,15 +72,15 @@ def _upload(service: Running, source: Path, token: str) -> None:
         connection.sendfile(file)
         connection.sendall(end)
         while (found := head_of(received)) is None or len(received) < found.size:
-            received += connection.recv(1 << 16) or _ended(received)
+            received += connection.recv(1 << 16) or _fail(received)
     if found.status >= 300:
-        raise Failed(bytes(received[:600]).decode(errors="replace"))
+        raise RequestFailed(bytes(received[:600]).decode(errors="replace"))
 
 
-def _ended(received: bytearray) -> bytes:
-    raise Failed(f"the connection ended within an answer: {bytes(received[:300])!r}")
+def _fail(received: bytearray) -> bytes:
+    raise RequestFailed(f"the connection ended within an answer: {bytes(received[:300])!r}")
 
 
-def _forget(service: Running, token: str) -> None:
+def _delete_upload(service: Running, token: str) -> None:
     query = {"query": {"filter": {"filename_download": {"_eq": "bench.bin"}}}}
     exchange(service.address, request("DELETE", "/files", token=token, payload=query))

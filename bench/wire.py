@@ -10,15 +10,15 @@ import orjson
 
 Address = tuple[str, int]
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 
 
-class Failed(Exception):
+class RequestFailed(Exception):
     """An answer that was not a success: what it would measure is not the case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class ResponseHead:
     """The start of an answer: its status, the bytes of head and body together, and whether it was the last."""
 
     status: int
@@ -44,7 +44,7 @@ def upload(target: str, body: bytes, *, token: str, media_type: str) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def head_of(received: bytes | bytearray) -> Head | None:
+def head_of(received: bytes | bytearray) -> ResponseHead | None:
     """Read the head of an answer, which must tell its length; None while it is not all there."""
     end = received.find(b"\r\n\r\n")
     if end < 0:
@@ -52,27 +52,27 @@ def head_of(received: bytes | bytearray) -> Head | None:
     head = bytes(received[:end]).lower()
     _, found, behind = head.partition(b"\r\ncontent-length:")
     length = int(behind.partition(b"\r\n")[0]) if found else 0
-    return Head(int(head[9:12]), end + 4 + length, b"\r\nconnection: close" in head)
+    return ResponseHead(int(head[9:12]), end + 4 + length, b"\r\nconnection: close" in head)
 
 
-def connect(address: Address, patience: float = PATIENCE_SECONDS) -> socket.socket:
-    connection = socket.create_connection(address, patience)
+def connect(address: Address, timeout: float = TIMEOUT_SECONDS) -> socket.socket:
+    connection = socket.create_connection(address, timeout)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
-def exchange(address: Address, message: bytes, *, patience: float = PATIENCE_SECONDS) -> bytes:
-    """Send one request on a connection of its own and return the body; raises `Failed` for an error."""
+def exchange(address: Address, message: bytes, *, timeout: float = TIMEOUT_SECONDS) -> bytes:
+    """Send one request on a connection of its own and return the body; raises `RequestFailed` for an error."""
     received = bytearray()
-    with connect(address, patience) as connection:
+    with connect(address, timeout) as connection:
         connection.sendall(message)
         while (head := head_of(received)) is None or len(received) < head.size:
             piece = connection.recv(1 << 18)
             if not piece:
-                raise Failed(f"the connection ended within an answer: {bytes(received[:300])!r}")
+                raise RequestFailed(f"the connection ended within an answer: {bytes(received[:300])!r}")
             received += piece
     if head.status >= 300:
-        raise Failed(bytes(received[:600]).decode(errors="replace"))
+        raise RequestFailed(bytes(received[:600]).decode(errors="replace"))
     return bytes(received).partition(b"\r\n\r\n")[2]
 
 

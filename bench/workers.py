@@ -9,9 +9,9 @@ from statistics import median
 
 from bench.cases import Case
 from bench.load import Round, run
-from bench.rounds import Length, Tokens, middle
+from bench.rounds import Length, Tokens, median_round
 from bench.serving import Running, serving
-from bench.stage import Stage
+from bench.stage import BenchEnvironment
 from cms.server import WORKERS
 
 TIMES = {"one item by key": 2.5, "25 rows of 4 columns": 2.5, "asset derivative": 2.5}
@@ -20,7 +20,7 @@ OTHER_TIMES = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class WorkerComparison:
     """The medians of a case's rounds with each worker; `ratio` is that of their rates, pair by pair."""
 
     name: str
@@ -33,31 +33,31 @@ class Compared:
         return TIMES.get(self.name, OTHER_TIMES)
 
 
-def measure(stage: Stage, cases: list[Case], *, tokens: Tokens, length: Length) -> list[Compared]:
+def measure(stage: BenchEnvironment, cases: list[Case], *, tokens: Tokens, length: Length) -> list[WorkerComparison]:
     """Measure every case with both workers."""
     with ExitStack() as stack:
         servers = {kind: stack.enter_context(_serving(stage, kind)) for kind in WORKERS}
-        return [_compared(case, servers, tokens, length) for case in cases]
+        return [_compare_workers(case, servers, tokens, length) for case in cases]
 
 
 @contextmanager
-def _serving(stage: Stage, kind: str) -> Iterator[Running]:
+def _serving(stage: BenchEnvironment, kind: str) -> Iterator[Running]:
     folder = stage.folder / f"worker-{kind}"  # for its log
     folder.mkdir(exist_ok=True)
     with serving("service", folder, {**stage.environ, "WEB_CONCURRENCY": "1", "WEB_WORKER": kind}) as running:
         yield running
 
 
-def _compared(case: Case, servers: dict[str, Running], tokens: Tokens, length: Length) -> Compared:
+def _compare_workers(case: Case, servers: dict[str, Running], tokens: Tokens, length: Length) -> WorkerComparison:
     token = tokens.member if case.member else tokens.admin
     rounds: dict[str, list[Round]] = {kind: [] for kind in servers}
     for number in range(length.rounds + 1):
         order = list(servers) if number % 2 else list(reversed(servers))
         for kind in order:
-            asks = case.asks("service", token, seed=number)
-            measured = run(servers[kind].address, asks, seconds=length.seconds)
+            requests = case.requests("service", token, seed=number)
+            measured = run(servers[kind].address, requests, seconds=length.seconds)
             if number:  # the first round warms up
                 rounds[kind].append(measured)
     event, gthread = rounds["event"], rounds["gthread"]
     ratio = median(one.rate / other.rate for one, other in zip(event, gthread, strict=True))
-    return Compared(case.name, middle(event), middle(gthread), ratio)
+    return WorkerComparison(case.name, median_round(event), median_round(gthread), ratio)

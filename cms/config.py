@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from cms import dotenv
-from cms.locations import Location, completed, lacking, options_of
-from cms.settings import LONG_TEXT, MOST_WORKERS_UNASKED, SETTINGS, Setting
-from cms.unbuilt import unbuilt
+from cms.locations import Location, missing_options, options_of, with_absolute_root
+from cms.not_implemented import unbuilt
+from cms.settings import LONG_TEXT, MAX_DEFAULT_WORKERS, SETTINGS, Setting
 
 Network = IPv4Network | IPv6Network
 Sources = tuple[Mapping[str, str], ...]
@@ -119,14 +119,14 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
     problems.extend(problem for source in sources for problem in unbuilt(source))
-    found = [_location(name, sources, folder, problems) for name in values["storage_locations"] or ()]
+    found = [_read_location(name, sources, folder, problems) for name in values["storage_locations"] or ()]
     if not problems:
         problems.extend(_contradictions(values))
     if problems:
         raise ConfigError(*problems)
-    values = _completed(values, folder)
+    values = _with_defaults(values, folder)
     uploads = values["data_dir"] / "uploads"
-    locations = tuple(completed(one, uploads=uploads, folder=folder) for one in found)
+    locations = tuple(with_absolute_root(one, uploads=uploads, folder=folder) for one in found)
     config = Config(**values, locations=locations)
     if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
         raise ConfigError(
@@ -141,13 +141,13 @@ def effective(config: Config) -> Iterator[tuple[str, str]]:
     An unset one is the empty text, so that unmasked lines can go back into a `.env`.
     """
     for setting in SETTINGS:
-        yield setting.name, _shown(setting, getattr(config, setting.name.lower()))
+        yield setting.name, _show(setting, getattr(config, setting.name.lower()))
     for location in config.locations:
         for option, setting in options_of(location.name).items():
-            yield setting.name, _shown(setting, getattr(location, option))
+            yield setting.name, _show(setting, getattr(location, option))
 
 
-def _shown(setting: Setting, value: object) -> str:
+def _show(setting: Setting, value: object) -> str:
     text = "" if value is None else setting.kind.show(value)
     return setting.mask(text) if setting.mask and text else text
 
@@ -163,7 +163,7 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
         yield "EMAIL_SMTP_SECURE and EMAIL_SMTP_IGNORE_TLS contradict each other: keep one."
 
 
-def _completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _with_defaults(values: dict[str, Any], folder: Path) -> dict[str, Any]:
     host = f"[{values['host']}]" if ":" in values["host"] else values["host"]
     binaries = values["postgres_bin"]
     public_url = values["public_url"] or f"http://{host}:{values['port']}"
@@ -180,18 +180,18 @@ def _completed(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         "import_ip_deny_list": values["import_ip_deny_list"] or (),
         "assets_transform_max_concurrent": values["assets_transform_max_concurrent"] or _cores(),
         "email_smtp_port": values["email_smtp_port"] or (465 if values["email_smtp_secure"] else 587),
-        "web_concurrency": values["web_concurrency"] or min(max(_cores(), 2), MOST_WORKERS_UNASKED),
+        "web_concurrency": values["web_concurrency"] or min(max(_cores(), 2), MAX_DEFAULT_WORKERS),
     }
 
 
-def _location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:
+def _read_location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:
     """Return a location as the settings name it; adds to the problems what its driver lacks."""
     said = {
         option: _value(setting, sources, folder=folder, problems=problems)
         for option, setting in options_of(name).items()
     }
     found = Location(name=name, **{option: value for option, value in said.items() if value is not None})
-    problems += lacking(found)
+    problems += missing_options(found)
     return found
 
 
@@ -211,7 +211,7 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
         if text:
             problems.append(f"{name} and {from_file} are both set: keep one.")
             return None
-        text = _content(folder / Path(source[from_file]), named_by=from_file, problems=problems)
+        text = _read_file(folder / Path(source[from_file]), setting_name=from_file, problems=problems)
     try:
         if "\0" in text:
             raise ValueError
@@ -222,11 +222,11 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
         return None
 
 
-def _content(path: Path, *, named_by: str, problems: list[str]) -> str:
+def _read_file(path: Path, *, setting_name: str, problems: list[str]) -> str:
     try:
         return path.read_text("utf-8").removesuffix("\n").removesuffix("\r")
     except (OSError, ValueError) as fault:
-        problems.append(f"{named_by} names a file that cannot be read: {_reason(fault)}.")
+        problems.append(f"{setting_name} names a file that cannot be read: {_reason(fault)}.")
         return ""
 
 
@@ -255,7 +255,7 @@ def secret_of(config: Config) -> str:
         return config.secret
     path = config.data_dir / "secret"
     try:
-        kept = _kept(path).strip()
+        kept = _read_or_make(path).strip()
     except (OSError, ValueError) as fault:
         raise ConfigError(f"SECRET is not set, and none can be kept in {path}: {_reason(fault)}.") from fault
     try:
@@ -266,7 +266,7 @@ def secret_of(config: Config) -> str:
     return kept
 
 
-def _kept(path: Path) -> str:
+def _read_or_make(path: Path) -> str:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         _publish(secrets.token_urlsafe(32), path)

@@ -10,7 +10,7 @@ from cms.errors import Problem, shown
 
 MAX_DIGITS = 1_000
 
-Step = str | int
+PathStep = str | int
 
 
 class TooManyDigits(ValueError):
@@ -19,7 +19,7 @@ class TooManyDigits(ValueError):
     `path` leads to it in the value of the JSON text that holds it, and `end` is where that value ends.
     """
 
-    def __init__(self, text: str, path: Sequence[Step] = (), *, end: int = 0) -> None:
+    def __init__(self, text: str, path: Sequence[PathStep] = (), *, end: int = 0) -> None:
         super().__init__(f"a number takes at most {MAX_DIGITS} digits, its exponent written out")
         self.text = text
         self.path = tuple(path)
@@ -45,11 +45,11 @@ def check_numbers(text: str) -> None:
 
     Digits that are written out are left alone: they take no more room than the text did, and may be bits or a word.
     """
-    for match in _WITH_EXPONENT.finditer(_UUID.sub("", text.translate(_PASSED_OVER))):
+    for match in _WITH_EXPONENT.finditer(_UUID.sub("", text.translate(_IGNORED))):
         decimal_of(match[0])
 
 
-_PASSED_OVER = str.maketrans("", "", '\\"_')
+_IGNORED = str.maketrans("", "", '\\"_')
 """What PostgreSQL passes over within a number: the escapes and quotes of ranges and records, and marks of grouping."""
 
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.ASCII | re.IGNORECASE)

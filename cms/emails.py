@@ -11,7 +11,7 @@ _FORBIDDEN = r"\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\""
 _ADDRESS = re.compile(rf"[^{_FORBIDDEN}]{{1,64}}@[^{_FORBIDDEN}]{{1,255}}")
 
 
-def parts_of(text: str) -> tuple[str, str]:
+def split_address(text: str) -> tuple[str, str]:
     """Return what stands before the @, and the domain in ASCII; raises ValueError for what is no address."""
     if not _ADDRESS.fullmatch(text):
         raise ValueError("it is not an e-mail address")
@@ -22,7 +22,7 @@ def parts_of(text: str) -> tuple[str, str]:
 def is_email(text: object) -> bool:
     """Tell whether mail can be sent to an address."""
     try:
-        return isinstance(text, str) and bool(parts_of(text))
+        return isinstance(text, str) and bool(split_address(text))
     except ValueError:
         return False
 

@@ -53,7 +53,7 @@ class Problem:
 
 
 Inquiry = Callable[[Any], list[Problem]]
-"""Asks the database what else it minds of a payload that was refused (cms/store/inquiry.py)."""
+"""Asks the database what else it minds of a payload that was refused (cms/items/write/inquiry.py)."""
 
 
 class Refused(Exception):
@@ -76,29 +76,29 @@ class Refused(Exception):
         """The status of the whole answer: that of the first problem."""
         return STATUS[self.problems[0].code]
 
-    def each(self, change: Callable[[Problem], Problem]) -> Refused:
+    def map_problems(self, change: Callable[[Problem], Problem]) -> Refused:
         """Return the refusal with its problems changed, those that the inquiry brings too."""
         inquiry = self.inquiry
         later = inquiry and (lambda ask: [change(problem) for problem in inquiry(ask)])
         return Refused(map(change, self.problems), total=self.total, inquiry=later)
 
 
-MAX_TOLD = 100
+MAX_PROBLEMS = 100
 """How many problems of one query or body an answer holds: each may repeat what a field takes, however long that is."""
 
 
-def together(problems: Iterable[Problem]) -> Refused:
+def combined(problems: Iterable[Problem]) -> Refused:
     """Return one refusal with each of the problems once, the first of many."""
     different: list[Problem] = []
     for problem in problems:
         if problem not in different:
             different.append(problem)
-        if len(different) == MAX_TOLD:
+        if len(different) == MAX_PROBLEMS:
             break
     return Refused(different)
 
 
-def numbered(problems: Iterable[Problem], index: int, *, of: int) -> list[Problem]:
+def at_index(problems: Iterable[Problem], index: int, *, of: int) -> list[Problem]:
     """Return problems with the place of the record that they are of, where there are several records."""
     if of == 1:
         return list(problems)
@@ -108,7 +108,7 @@ def numbered(problems: Iterable[Problem], index: int, *, of: int) -> list[Proble
 T = TypeVar("T")
 
 
-def collected(problems: list[Problem], work: Callable[[], T]) -> T | None:
+def collect_problems(problems: list[Problem], work: Callable[[], T]) -> T | None:
     """Return what the work does, or None once what is wrong with the request has been added to `problems`.
 
     That the caller may not do it, or that there is nothing to do it to, ends the request at once.
@@ -156,7 +156,7 @@ def unavailable(service: str, reason: str) -> Refused:
     return Refused(Problem("SERVICE_UNAVAILABLE", f"The {service} is not available. {reason}.", extensions))
 
 
-MAX_SHOWN = 200
+MAX_VALUE_LENGTH = 200
 
 
 def shown(value: object) -> object:
@@ -167,6 +167,6 @@ def shown(value: object) -> object:
             text = json.dumps(value, ensure_ascii=False, default=str)
         except RecursionError:
             text = "…"
-    if isinstance(text, str) and len(text) > MAX_SHOWN:
-        return text[:MAX_SHOWN] + "…"
+    if isinstance(text, str) and len(text) > MAX_VALUE_LENGTH:
+        return text[:MAX_VALUE_LENGTH] + "…"
     return text if text == "…" else value

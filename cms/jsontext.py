@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 
 import orjson
 
-from cms.digits import Step, TooManyDigits, decimal_of
+from cms.digits import PathStep, TooManyDigits, decimal_of
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
 _NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -25,7 +25,7 @@ def loads(raw: str | bytes) -> object:
     """
     try:
         decoded = raw.decode("utf-8") if isinstance(raw, bytes) else raw
-        value: object = _decoded(decoded)
+        value: object = _decode(decoded)
         _refuse_unstorable(decoded, value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -36,35 +36,35 @@ def loads(raw: str | bytes) -> object:
     return value
 
 
-def _decoded(text: str) -> object:
+def _decode(text: str) -> object:
     try:
         return _DECODER.decode(text)
     except TooManyDigits as error:
-        raise _placed(error, _MARKING.decode(text), end=len(text)) from None
+        raise _with_path(error, _MARKING_DECODER.decode(text), end=len(text)) from None
 
 
-def stored(text: str | bytes) -> object:
+def loads_stored(text: str | bytes) -> object:
     """Return the value of JSON text that PostgreSQL answered: a column may hold what `loads` would not let in."""
-    value: object = _TRUSTING.decode(text.decode() if isinstance(text, bytes) else text)
+    value: object = _STORED_DECODER.decode(text.decode() if isinstance(text, bytes) else text)
     return value
 
 
-def first_of(text: str, start: int) -> tuple[object, int]:
+def loads_at(text: str, start: int) -> tuple[object, int]:
     """Return the value that begins at `start` of a longer text, as `loads` does, and where it ends."""
     try:
-        value, end = _first_decoded(text, start)
+        value, end = _decode_first(text, start)
         _refuse_unstorable(text[start:end], value)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return value, end
 
 
-def _first_decoded(text: str, start: int) -> tuple[object, int]:
+def _decode_first(text: str, start: int) -> tuple[object, int]:
     try:
         return _DECODER.raw_decode(text, start)
     except TooManyDigits as error:
-        value, end = _MARKING.raw_decode(text, start)  # a text that is not whole yet is refused as such
-        raise _placed(error, value, end=end) from None
+        value, end = _MARKING_DECODER.raw_decode(text, start)  # a text that is not whole yet is refused as such
+        raise _with_path(error, value, end=end) from None
 
 
 def dumps(value: object) -> bytes:
@@ -72,20 +72,20 @@ def dumps(value: object) -> bytes:
 
     Raises TypeError for what has no JSON form, and for nesting past 254 levels.
     """
-    return orjson.dumps(value, default=_digits, option=_OPTIONS)
+    return orjson.dumps(value, default=_encode_decimal, option=_OPTIONS)
 
 
-def ready(raw: str | bytes) -> object:
+def raw_json(raw: str | bytes) -> object:
     """Return JSON text as a value that `dumps` copies as it is."""
     return orjson.Fragment(raw)
 
 
 def _number(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _wide(decimal_of(digits))
+    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _int_if_fits(decimal_of(digits))
 
 
 def _stored_number(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _wide(_stored_decimal(digits))
+    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _int_if_fits(_stored_decimal(digits))
 
 
 def _stored_decimal(digits: str) -> Decimal:
@@ -95,15 +95,15 @@ def _stored_decimal(digits: str) -> Decimal:
         raise ValueError("a number's exponent is out of range") from None
 
 
-def _wide(number: Decimal) -> int | Decimal:
+def _int_if_fits(number: Decimal) -> int | Decimal:
     return int(number) if -(2**63) <= number < 2**63 else number
 
 
-def _constant(name: str) -> object:
+def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
-def _digits(value: object) -> object:
+def _encode_decimal(value: object) -> object:
     if isinstance(value, Decimal):
         return orjson.Fragment(str(value))
     raise TypeError(f"{type(value).__name__} has no JSON form")
@@ -119,7 +119,7 @@ def _refuse_unstorable(text: str, value: object) -> None:
             raise ValueError("half of a surrogate pair is no character") from None
 
 
-def _marked(read: Callable[[str], object]) -> Callable[[str], object]:
+def _returning_fault(read: Callable[[str], object]) -> Callable[[str], object]:
     """Let what reads a number return the fault instead of raising it, so that it can be looked for."""
 
     def marked(digits: str) -> object:
@@ -131,23 +131,27 @@ def _marked(read: Callable[[str], object]) -> Callable[[str], object]:
     return marked
 
 
-def _placed(error: TooManyDigits, value: object, *, end: int) -> TooManyDigits:
+def _with_path(error: TooManyDigits, value: object, *, end: int) -> TooManyDigits:
     """Return the fault with the path to it; one whose name an object holds twice may have none."""
-    text, path = next(_marks(value, ()), (error.text, ()))
+    text, path = next(_faults_in(value, ()), (error.text, ()))
     return TooManyDigits(text, path, end=end)
 
 
-def _marks(value: object, path: tuple[Step, ...]) -> Iterator[tuple[str, tuple[Step, ...]]]:
+def _faults_in(value: object, path: tuple[PathStep, ...]) -> Iterator[tuple[str, tuple[PathStep, ...]]]:
     if isinstance(value, TooManyDigits):
         yield value.text, path
     elif isinstance(value, dict):
         for name, inner in value.items():
-            yield from _marks(inner, (*path, name))
+            yield from _faults_in(inner, (*path, name))
     elif isinstance(value, list):
         for number, inner in enumerate(value):
-            yield from _marks(inner, (*path, number))
+            yield from _faults_in(inner, (*path, number))
 
 
-_DECODER = json.JSONDecoder(parse_float=decimal_of, parse_int=_number, parse_constant=_constant)
-_TRUSTING = json.JSONDecoder(parse_float=_stored_decimal, parse_int=_stored_number, parse_constant=_constant)
-_MARKING = json.JSONDecoder(parse_float=_marked(decimal_of), parse_int=_marked(_number), parse_constant=_constant)
+_DECODER = json.JSONDecoder(parse_float=decimal_of, parse_int=_number, parse_constant=_refuse_constant)
+_STORED_DECODER = json.JSONDecoder(
+    parse_float=_stored_decimal, parse_int=_stored_number, parse_constant=_refuse_constant
+)
+_MARKING_DECODER = json.JSONDecoder(
+    parse_float=_returning_fault(decimal_of), parse_int=_returning_fault(_number), parse_constant=_refuse_constant
+)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cms.settings import DRIVER, ENDPOINT, FLAG, TEXT, Setting, hide
+from cms.settings import BOOLEAN, DRIVER, ENDPOINT, TEXT, Setting, mask_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Location:
     account_name: str | None = None
     account_key: str | None = field(default=None, repr=False)
 
-    def prefix(self, option: str) -> str:
+    def variable_name(self, option: str) -> str:
         """Return the name of the variable that sets an option."""
         return f"STORAGE_{self.name.upper()}_{option.upper()}"
 
@@ -50,17 +50,17 @@ OPTIONS: tuple[Setting, ...] = (
     Setting("STORAGE_<NAME>_ENDPOINT", ENDPOINT, "the service (s3, azure, gcs)", unset="the vendor's own"),
     Setting(
         "STORAGE_<NAME>_FORCE_PATH_STYLE",
-        FLAG,
+        BOOLEAN,
         "the bucket in the path, not in the host name (s3)",
         unset="true where an endpoint is set",
     ),
     Setting("STORAGE_<NAME>_SERVER_SIDE_ENCRYPTION", TEXT, "AES256 or aws:kms (s3)", unset="the bucket's own"),
-    Setting("STORAGE_<NAME>_KEY", TEXT, "the access key (s3)", unset="the machine's own role", mask=hide),
-    Setting("STORAGE_<NAME>_SECRET", TEXT, "its secret (s3)", unset="the machine's own role", mask=hide),
+    Setting("STORAGE_<NAME>_KEY", TEXT, "the access key (s3)", unset="the machine's own role", mask=mask_all),
+    Setting("STORAGE_<NAME>_SECRET", TEXT, "its secret (s3)", unset="the machine's own role", mask=mask_all),
     Setting("STORAGE_<NAME>_KEY_FILENAME", TEXT, "the service account's file (gcs)", unset="the machine's own role"),
     Setting("STORAGE_<NAME>_CONTAINER_NAME", TEXT, "the container (azure)", unset="needed by azure"),
     Setting("STORAGE_<NAME>_ACCOUNT_NAME", TEXT, "the account (azure)", unset="needed by azure"),
-    Setting("STORAGE_<NAME>_ACCOUNT_KEY", TEXT, "its key (azure)", unset="the machine's own role", mask=hide),
+    Setting("STORAGE_<NAME>_ACCOUNT_KEY", TEXT, "its key (azure)", unset="the machine's own role", mask=mask_all),
 )
 """The options of a location; `<NAME>` stands for its name in capitals."""
 
@@ -82,7 +82,7 @@ def options_of(name: str) -> dict[str, Setting]:
     }
 
 
-def completed(location: Location, *, uploads: Path, folder: Path) -> Location:
+def with_absolute_root(location: Location, *, uploads: Path, folder: Path) -> Location:
     """Return a location with its root made absolute (`uploads` when there is none), or bare of slashes at its ends."""
     if location.driver == "local":
         root = Path(os.path.abspath(folder / Path(location.root).expanduser())) if location.root else uploads
@@ -90,11 +90,11 @@ def completed(location: Location, *, uploads: Path, folder: Path) -> Location:
     return replace(location, root=location.root.strip("/"))
 
 
-def lacking(location: Location) -> list[str]:
+def missing_options(location: Location) -> list[str]:
     """Return one sentence for each option that the driver needs and that is not set."""
     needed = _NEEDED.get(location.driver, ())
     return [
-        f"{location.prefix(option)} is needed by the driver {location.driver}."
+        f"{location.variable_name(option)} is needed by the driver {location.driver}."
         for option in needed
         if not getattr(location, option)
     ]

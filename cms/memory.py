@@ -10,7 +10,7 @@ import time
 
 LARGE = 2**20
 """Bytes of a body, an answer or a result after which it is worth while."""
-_SOON, _LATER = 1.0, 9.0
+_FIRST_WAIT, _SECOND_WAIT = 1.0, 9.0
 """Seconds to wait: until an answer is sent, and until it is sent to a slow client."""
 
 
@@ -27,14 +27,14 @@ class _Trimmer:
 
     def __init__(self) -> None:
         self._trim = _trim_of_library()
-        self._wanted = threading.Event()
+        self._requested = threading.Event()
         self._lock = threading.Lock()
         self._process = 0
 
-    def want(self) -> None:
-        if self._trim is None or self._wanted.is_set():
+    def schedule(self) -> None:
+        if self._trim is None or self._requested.is_set():
             return
-        self._wanted.set()
+        self._requested.set()
         if self._process != os.getpid():  # no thread lives on behind a fork
             self._start()
 
@@ -46,19 +46,19 @@ class _Trimmer:
 
     def _run(self) -> None:
         assert self._trim
-        while self._wanted.wait():
-            time.sleep(_SOON)
-            self._wanted.clear()
+        while self._requested.wait():
+            time.sleep(_FIRST_WAIT)
+            self._requested.clear()
             gc.collect()
             self._trim(0)
-            if not self._wanted.wait(_LATER):
+            if not self._requested.wait(_SECOND_WAIT):
                 self._trim(0)
 
 
 _TRIMMER = _Trimmer()
 
 
-def note_use(size: int) -> None:
+def note_memory_use(size: int) -> None:
     """Note that a request has held so many bytes at a time; after many of them memory is given back soon."""
     if size >= LARGE:
-        _TRIMMER.want()
+        _TRIMMER.schedule()

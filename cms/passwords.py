@@ -17,29 +17,29 @@ from cms.regex import compile_regex
 
 _HASHER = PasswordHasher(time_cost=3, memory_cost=64 * 1024, parallelism=4, hash_len=32, salt_len=16, type=Type.ID)
 
-LONGEST_PASSWORD = 1_000
-MOST_IN_A_CALL = 100
+MAX_PASSWORD_LENGTH = 1_000
+MAX_HASHES_PER_CALL = 100
 """How many secrets one call may have hashed: each takes 50 ms, and a body holds tens of thousands."""
 
-_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
+_hashes_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
 @contextmanager
-def rationed(most: int = MOST_IN_A_CALL) -> Iterator[None]:
+def limited_hashing(max_hashes: int = MAX_HASHES_PER_CALL) -> Iterator[None]:
     """Let what is done inside hash so many secrets."""
-    token = _left.set([most])
+    token = _hashes_left.set([max_hashes])
     try:
         yield
     finally:
-        _left.reset(token)
+        _hashes_left.reset(token)
 
 
 def hashed(password: str) -> str:
-    """Return the argon2id hash in PHC form; about 50 ms of work. Raises `Refused` past what is `rationed`."""
-    left = _left.get()
+    """Return the argon2id hash in PHC form; about 50 ms of work. Raises `Refused` past what is `limited_hashing`."""
+    left = _hashes_left.get()
     if left is not None:
         if not left[0]:
-            raise invalid_payload(f"A call takes at most {MOST_IN_A_CALL} values that are hashed")
+            raise invalid_payload(f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed")
         left[0] -= 1
     return _HASHER.hash(password)
 
@@ -47,12 +47,12 @@ def hashed(password: str) -> str:
 def matches(stored: str | None, password: str) -> bool:
     """Tell whether the password is the stored one; without a stored one the work is the same and the answer no."""
     try:
-        return _HASHER.verify(stored or _nobodys(), password) and stored is not None
+        return _HASHER.verify(stored or _dummy_hash(), password) and stored is not None
     except (VerificationError, InvalidHashError):
         return False
 
 
-def renewed(stored: str, password: str) -> str | None:
+def rehashed(stored: str, password: str) -> str | None:
     """Return a hash by today's parameters, when the stored one was made by others."""
     return hashed(password) if _HASHER.check_needs_rehash(stored) else None
 
@@ -62,16 +62,16 @@ def check_password(password: str, *, policy: str | None = None) -> None:
 
     The policy is a regular expression of linear time, bare or between slashes.
     """
-    if not 0 < len(password) <= LONGEST_PASSWORD:
-        raise invalid_payload(f"A password has 1 to {LONGEST_PASSWORD} characters", field="password")
-    if policy and not _follows(password, policy):
+    if not 0 < len(password) <= MAX_PASSWORD_LENGTH:
+        raise invalid_payload(f"A password has 1 to {MAX_PASSWORD_LENGTH} characters", field="password")
+    if policy and not _matches_policy(password, policy):
         place = {"field": "password", "path": ["password"], "type": "regex", "valid": policy}
         raise Refused(Problem("FAILED_VALIDATION", "The password does not follow the password policy.", place))
 
 
-def make_ready() -> None:
+def warm_up() -> None:
     """Make what unknown users are compared with, so that not even the first of them takes longer."""
-    _nobodys()
+    _dummy_hash()
 
 
 def digest(token: str) -> str:
@@ -79,12 +79,12 @@ def digest(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
-def generated() -> str:
+def random_password() -> str:
     """Return a random password of 20 characters."""
     return secrets.token_urlsafe(15)
 
 
-def _follows(password: str, policy: str) -> bool:
+def _matches_policy(password: str, policy: str) -> bool:
     """A policy that cannot be read lets no password through: it must not be weaker than it was meant."""
     try:
         return compile_regex(policy).search(password) is not None
@@ -93,5 +93,5 @@ def _follows(password: str, policy: str) -> bool:
 
 
 @cache
-def _nobodys() -> str:
+def _dummy_hash() -> str:
     return hashed(secrets.token_urlsafe(16))

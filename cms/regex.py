@@ -7,8 +7,8 @@ from typing import Any
 
 import re2
 
-MAX_PATTERN = 1_000
-_MEMORY = 1 << 20
+MAX_PATTERN_LENGTH = 1_000
+_MAX_MEMORY = 1 << 20
 
 
 @lru_cache(maxsize=256)
@@ -17,17 +17,17 @@ def compile_regex(text: str) -> Any:
 
     `$` is the very end of the text. A pattern between slashes is meant without them.
     """
-    if len(text) > MAX_PATTERN:
-        raise ValueError(f"a pattern has at most {MAX_PATTERN} characters")
+    if len(text) > MAX_PATTERN_LENGTH:
+        raise ValueError(f"a pattern has at most {MAX_PATTERN_LENGTH} characters")
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "/" else text
     options = re2.Options()
-    options.log_errors, options.max_mem = False, _MEMORY
+    options.log_errors, options.max_mem = False, _MAX_MEMORY
     try:
         return re2.compile(bare, options)
     except re2.error as error:
-        raise ValueError(f"it is not a pattern that RE2 knows: {_said(error)}") from None
+        raise ValueError(f"it is not a pattern that RE2 knows: {_message(error)}") from None
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     said = error.args[0] if error.args else ""
     return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)

@@ -15,7 +15,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 
 from cms.config import Config, ConfigError, load
-from cms.web.starting import follow_arbiter
+from cms.web.starting import remember_arbiter
 
 WORKERS = {"event": "cms.web.worker.EventWorker", "gthread": "cms.web.threaded.ThreadedWorker"}
 
@@ -31,7 +31,7 @@ def settings(config: Config) -> dict[str, object]:
         "workers": config.web_concurrency,
         "threads": config.web_threads,
         "worker_class": WORKERS[config.web_worker],
-        "post_fork": follow_arbiter,
+        "post_fork": remember_arbiter,
         "keepalive": 5,
         "worker_connections": 10_000,
         "forwarder_headers": "",  # no header moves the application: SCRIPT_NAME is for the environment to say
@@ -44,15 +44,15 @@ def settings(config: Config) -> dict[str, object]:
     }
 
 
-class Web(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     """The service under gunicorn, on a socket that is bound already, with a line to `cms serve`."""
 
-    def __init__(self, config: Config, *, listener: int, supervisor: Supervisor) -> None:
+    def __init__(self, config: Config, *, listener: int, parent: ParentChannel) -> None:
         self._settings = settings(config) | {
             "bind": [f"fd://{listener}"],
-            "post_worker_init": supervisor.follow,
+            "post_worker_init": parent.worker_started,
         }
-        self._supervisor = supervisor
+        self._parent = parent
         super().__init__()
 
     def load_config(self) -> None:
@@ -66,36 +66,36 @@ class Web(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
 
             return create_wsgi()
         except ConfigError as fault:
-            self._supervisor.tell(fault)
+            self._parent.report_fault(fault)
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
         except Exception as fault:
-            self._supervisor.tell(fault)
+            self._parent.report_fault(fault)
             raise  # gunicorn logs where it comes from
 
 
-class Supervisor:
+class ParentChannel:
     """The line between the workers and `cms serve`; it closes when that process is gone, however it ended."""
 
     def __init__(self, line: socket.socket) -> None:
-        self._line = line
+        self._socket = line
 
-    def follow(self, worker: Any) -> None:
+    def worker_started(self, worker: Any) -> None:
         """Tell that a worker answers requests, and end the server when `cms serve` is gone."""
         self._send(READY)
-        threading.Thread(target=self._end_with, args=(worker.ppid,), daemon=True).start()
+        threading.Thread(target=self._end_with_parent, args=(worker.ppid,), daemon=True).start()
 
-    def tell(self, fault: Exception) -> None:
+    def report_fault(self, fault: Exception) -> None:
         """Tell why no worker can answer."""
         self._send(FAULT + " ".join(str(fault).split()))
 
     def _send(self, message: str) -> None:
         try:
-            self._line.sendall(f"{message}\n".encode())
+            self._socket.sendall(f"{message}\n".encode())
         except BrokenPipeError:
             return  # nobody is there to be told; the worker that follows ends for that
 
-    def _end_with(self, arbiter: int) -> None:
-        self._line.recv(1)  # nothing is ever sent this way, so it returns at the end of the line
+    def _end_with_parent(self, arbiter: int) -> None:
+        self._socket.recv(1)  # nothing is ever sent this way, so it returns at the end of the line
         if os.getppid() == arbiter:  # else the parent is some process that has adopted this one
             os.kill(arbiter, signal.SIGTERM)
 
@@ -103,7 +103,7 @@ class Supervisor:
 def main() -> None:
     """Run the web server; the arguments are the descriptors of the socket and of the supervisor's line."""
     listener, line = int(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
-    Web(load(os.environ, folder=Path.cwd()), listener=listener, supervisor=Supervisor(line)).run()
+    GunicornApplication(load(os.environ, folder=Path.cwd()), listener=listener, parent=ParentChannel(line)).run()
 
 
 if __name__ == "__main__":

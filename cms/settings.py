@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 MASK = "**********"
 
 # Beyond this many workers the connections of one machine outgrow PostgreSQL's default of 100.
-MOST_WORKERS_UNASKED = 16
+MAX_DEFAULT_WORKERS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SettingType:
     """A kind of value: what it takes in words, how text becomes it, and how it is written again."""
 
     takes: str
@@ -31,7 +31,7 @@ class Setting:
     """One variable. `unset` says what happens without a value, where there is no `default`."""
 
     name: str
-    kind: Kind
+    kind: SettingType
     help: str
     default: str = ""
     unset: str = ""
@@ -40,7 +40,7 @@ class Setting:
 
 DURATION_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 SIZE_UNITS = {"b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
-TRUTH = {
+BOOLEANS = {
     "true": True,
     "1": True,
     "yes": True,
@@ -61,20 +61,20 @@ def _matched(pattern: str) -> Callable[[str], str]:
     return parse
 
 
-def _whole(least: int, most: int) -> Kind:
+def _integer(minimum: int, maximum: int) -> SettingType:
     def parse(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,18}", text) or not least <= int(text) <= most:
+        if not re.fullmatch(r"[0-9]{1,18}", text) or not minimum <= int(text) <= maximum:
             raise ValueError
         return int(text)
 
-    return Kind(f"a whole number from {least} to {most}", parse)
+    return SettingType(f"a whole number from {minimum} to {maximum}", parse)
 
 
-def _choice(*words: str) -> Kind:
-    return Kind("one of " + ", ".join(words), lambda text: _matched("|".join(words))(text.lower()))
+def _choice(*words: str) -> SettingType:
+    return SettingType("one of " + ", ".join(words), lambda text: _matched("|".join(words))(text.lower()))
 
 
-def _measured(text: str, units: Mapping[str, int], *, plain: str) -> int:
+def _with_unit(text: str, units: Mapping[str, int], *, plain: str) -> int:
     found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]*)", text.lower())
     if found is None:
         raise ValueError
@@ -84,46 +84,46 @@ def _measured(text: str, units: Mapping[str, int], *, plain: str) -> int:
     return int(float(found[1]) * factor)
 
 
-def _in_largest(amount: int, units: Mapping[str, int]) -> str:
+def _in_largest_unit(amount: int, units: Mapping[str, int]) -> str:
     name, factor = max((item for item in units.items() if amount % item[1] == 0), key=lambda item: item[1])
     return f"{amount // factor}{name}"
 
 
-def _duration(most: timedelta) -> Kind:
+def _duration(maximum: timedelta) -> SettingType:
     def parse(text: str) -> timedelta:
-        value = timedelta(milliseconds=_measured(text, DURATION_UNITS, plain="ms"))
-        if not timedelta(0) < value <= most:
+        value = timedelta(milliseconds=_with_unit(text, DURATION_UNITS, plain="ms"))
+        if not timedelta(0) < value <= maximum:
             raise ValueError
         return value
 
     def show(value: timedelta) -> str:
-        return _in_largest(value // timedelta(milliseconds=1), DURATION_UNITS)
+        return _in_largest_unit(value // timedelta(milliseconds=1), DURATION_UNITS)
 
-    return Kind(f"a time such as 500ms, 30s, 15m, 12h, 7d or 2w, at most {most.days}d", parse, show)
+    return SettingType(f"a time such as 500ms, 30s, 15m, 12h, 7d or 2w, at most {maximum.days}d", parse, show)
 
 
-def _size(most: int) -> Kind:
+def _size(maximum: int) -> SettingType:
     def parse(text: str) -> int:
-        value = _measured(text, SIZE_UNITS, plain="b")
-        if not 0 < value <= most:
+        value = _with_unit(text, SIZE_UNITS, plain="b")
+        if not 0 < value <= maximum:
             raise ValueError
         return value
 
     def show(value: int) -> str:
-        return _in_largest(value, SIZE_UNITS)
+        return _in_largest_unit(value, SIZE_UNITS)
 
-    return Kind(f"a size such as 512kb, 1mb or 1048576, at most {show(most)}", parse, show)
+    return SettingType(f"a size such as 512kb, 1mb or 1048576, at most {show(maximum)}", parse, show)
 
 
-def _span(text: str) -> str:
+def _retention(text: str) -> str:
     """Months are no fixed time, so the text itself is the value."""
     return _matched("[1-9][0-9]{0,3}(d|w|mo)|[1-9][0-9]{0,2}y")(text.lower().replace(" ", ""))
 
 
-def _truth(text: str) -> bool:
-    if text.lower() not in TRUTH:
+def _boolean(text: str) -> bool:
+    if text.lower() not in BOOLEANS:
         raise ValueError
-    return TRUTH[text.lower()]
+    return BOOLEANS[text.lower()]
 
 
 def _folder(text: str) -> Path:
@@ -148,8 +148,8 @@ def _web_address(text: str) -> str:
     return text.rstrip("/")
 
 
-def _listed(each: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
-    return lambda text: tuple(each(part.strip()) for part in text.split(",") if part.strip())
+def _list_of(parse_part: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+    return lambda text: tuple(parse_part(part.strip()) for part in text.split(",") if part.strip())
 
 
 def _origin(text: str) -> str:
@@ -161,71 +161,71 @@ def _origin(text: str) -> str:
 def _origins(text: str) -> tuple[str, ...]:
     if text == "*" or text.lower() == "true":
         return ("*",)
-    return () if text.lower() == "false" else _listed(_origin)(text)
+    return () if text.lower() == "false" else _list_of(_origin)(text)
 
 
 def _hops(text: str) -> int:
     if text.isdecimal():
         return int(_matched("[0-9]|1[0-6]")(text))
-    return int(_truth(text))
+    return int(_boolean(text))
 
 
-TEXT = Kind("a text", str)
-LONG_TEXT = Kind("a text of 32 characters or more", _matched("(?s).{32,}"))
-HOST = Kind("a host name or an IP address", _host)
-ADDRESS = Kind("an address such as https://cms.example.com or https://example.com/cms", _web_address)
-EMAIL = Kind("an e-mail address", _matched(r"[^\s@]+@[^\s@]+"))
+TEXT = SettingType("a text", str)
+LONG_TEXT = SettingType("a text of 32 characters or more", _matched("(?s).{32,}"))
+HOST = SettingType("a host name or an IP address", _host)
+ADDRESS = SettingType("an address such as https://cms.example.com or https://example.com/cms", _web_address)
+EMAIL = SettingType("an e-mail address", _matched(r"[^\s@]+@[^\s@]+"))
 _ADDRESS_PART = r"[^\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\"]+"
 _SENDER = rf"{_ADDRESS_PART}@{_ADDRESS_PART}"
-SENDER = Kind("an e-mail address, alone or as Name <address>", _matched(rf"{_SENDER}|[^<>\r\n]*<{_SENDER}>"))
-DATABASE = Kind(
+SENDER = SettingType("an e-mail address, alone or as Name <address>", _matched(rf"{_SENDER}|[^<>\r\n]*<{_SENDER}>"))
+DATABASE = SettingType(
     "a PostgreSQL address such as postgresql://user:password@host:5432/name",
     _matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
 )
-FOLDER = Kind("a folder", _folder)
-FLAG = Kind("true or false", _truth, lambda value: "true" if value else "false")
+FOLDER = SettingType("a folder", _folder)
+BOOLEAN = SettingType("true or false", _boolean, lambda value: "true" if value else "false")
 SIZE = _size(2**31)
 FILE_SIZE = _size(5000 * 2**30)  # the largest object of S3
-LIFE = _duration(timedelta(days=3650))
+LIFETIME = _duration(timedelta(days=3650))
 IMPORT_TIME = _duration(timedelta(days=1))
-SPAN = Kind("a span such as 90d, 8w, 12mo or 2y", _span)
-ADDRESSES = Kind(
-    "addresses such as https://example.com/welcome, with commas between them", _listed(_web_address), ",".join
+RETENTION = SettingType("a span such as 90d, 8w, 12mo or 2y", _retention)
+ADDRESSES = SettingType(
+    "addresses such as https://example.com/welcome, with commas between them", _list_of(_web_address), ",".join
 )
-ORIGINS = Kind(
+ORIGINS = SettingType(
     "true or * for any, false, or origins such as https://example.com with commas between", _origins, ",".join
 )
-METHODS = Kind("methods with commas between them", _listed(_matched("[A-Z]+")), ",".join)
-HEADERS = Kind("names of headers with commas between them", _listed(_matched("[A-Za-z0-9-]+")), ",".join)
-HOPS = Kind("true, false, or how many proxies there are, up to 16", _hops)
+METHODS = SettingType("methods with commas between them", _list_of(_matched("[A-Z]+")), ",".join)
+HEADERS = SettingType("names of headers with commas between them", _list_of(_matched("[A-Za-z0-9-]+")), ",".join)
+HOPS = SettingType("true, false, or how many proxies there are, up to 16", _hops)
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
-NETWORKS = Kind(
+NETWORKS = SettingType(
     "addresses and networks such as 10.0.0.0/8,::1",
-    lambda text: tuple(ipaddress.ip_network(part, strict=False) for part in _listed(str)(text)),
+    lambda text: tuple(ipaddress.ip_network(part, strict=False) for part in _list_of(str)(text)),
     lambda networks: ",".join(map(str, networks)),
 )
-MEDIA_TYPES = Kind(
+MEDIA_TYPES = SettingType(
     "media types such as image/*,application/pdf",
-    _listed(lambda part: _matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
+    _list_of(lambda part: _matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
     ",".join,
 )
-LOCATIONS = Kind(
+LOCATIONS = SettingType(
     "names such as local,s3: small letters, digits and _, first the default",
-    _listed(_matched(r"[a-z][a-z0-9_]{0,62}")),
+    _list_of(_matched(r"[a-z][a-z0-9_]{0,62}")),
     ",".join,
 )
 DRIVER = _choice("local", "s3", "gcs", "azure")
-ENDPOINT = Kind("an address such as https://s3.example.com", _web_address)
+ENDPOINT = SettingType("an address such as https://s3.example.com", _web_address)
 
 SEND_TIME = _duration(timedelta(days=1))
 TRANSFORM_TIME = _duration(timedelta(days=1))
-SENDFILE = Kind(
+SENDFILE = SettingType(
     "x-sendfile, or the path of nginx's internal location such as /protected",
     _matched(r"x-sendfile|(?:/[A-Za-z0-9._~-]+)+"),
 )
 
 
-def hide(_text: str) -> str:
+def mask_all(_text: str) -> str:
     """Show nothing of a secret."""
     return MASK
 
@@ -238,17 +238,17 @@ def mask_password(address: str) -> str:
 
 SETTINGS: tuple[Setting, ...] = (
     Setting("HOST", HOST, "where the service listens; 0.0.0.0 is every network", "127.0.0.1"),
-    Setting("PORT", _whole(1, 65535), "the port it listens on", "8055"),
+    Setting("PORT", _integer(1, 65535), "the port it listens on", "8055"),
     Setting("PUBLIC_URL", ADDRESS, "its address as clients see it", unset="http://HOST:PORT"),
     Setting(
         "SECRET",
         LONG_TEXT,
         "signs tokens; the same on every machine",
         unset="a random one, kept in DATA_DIR/secret",
-        mask=hide,
+        mask=mask_all,
     ),
     Setting("ADMIN_EMAIL", EMAIL, "the first admin, made when there is none", "admin@example.com"),
-    Setting("ADMIN_PASSWORD", TEXT, "the first admin's password", unset="a random one, printed once", mask=hide),
+    Setting("ADMIN_PASSWORD", TEXT, "the first admin's password", unset="a random one, printed once", mask=mask_all),
     Setting(
         "DATABASE_URL",
         DATABASE,
@@ -263,10 +263,10 @@ SETTINGS: tuple[Setting, ...] = (
         unset="reads go to DATABASE_URL",
         mask=mask_password,
     ),
-    Setting("DATABASE_PREPARE", FLAG, "prepared statements; false behind PgBouncer in transaction mode", "true"),
+    Setting("DATABASE_PREPARE", BOOLEAN, "prepared statements; false behind PgBouncer in transaction mode", "true"),
     Setting(
         "DATABASE_POOL_SIZE",
-        _whole(1, 1000),
+        _integer(1, 1000),
         "connections of one worker to read, and as many to write",
         unset="WEB_THREADS + 1",
     ),
@@ -277,13 +277,15 @@ SETTINGS: tuple[Setting, ...] = (
         "the programs of the embedded server",
         unset="those that were installed with the service, then the system's",
     ),
-    Setting("ACCESS_TOKEN_TTL", LIFE, "how long an access token lives", "15m"),
-    Setting("REFRESH_TOKEN_TTL", LIFE, "how long a refresh token lives", "7d"),
-    Setting("ACTIVITY_RETENTION", SPAN, "how long activity and revisions are kept, in whole months", unset="for ever"),
-    Setting("SESSION_COOKIE_TTL", LIFE, "how long a session cookie lives that is not refreshed", "1d"),
+    Setting("ACCESS_TOKEN_TTL", LIFETIME, "how long an access token lives", "15m"),
+    Setting("REFRESH_TOKEN_TTL", LIFETIME, "how long a refresh token lives", "7d"),
+    Setting(
+        "ACTIVITY_RETENTION", RETENTION, "how long activity and revisions are kept, in whole months", unset="for ever"
+    ),
+    Setting("SESSION_COOKIE_TTL", LIFETIME, "how long a session cookie lives that is not refreshed", "1d"),
     Setting(
         "SESSION_COOKIE_SECURE",
-        FLAG,
+        BOOLEAN,
         "cookies of logins only over TLS",
         unset="true when PUBLIC_URL begins with https",
     ),
@@ -293,7 +295,7 @@ SETTINGS: tuple[Setting, ...] = (
         "from which sites browsers send the cookies of logins",
         "lax",
     ),
-    Setting("CORS_ENABLED", FLAG, "tells browsers which other sites may read answers", "false"),
+    Setting("CORS_ENABLED", BOOLEAN, "tells browsers which other sites may read answers", "false"),
     Setting("CORS_ORIGIN", ORIGINS, "those sites; only sites that are named may use cookies", "false"),
     Setting("CORS_METHODS", METHODS, "what they may do", "GET,POST,PUT,PATCH,DELETE,SEARCH,QUERY"),
     Setting(
@@ -309,29 +311,29 @@ SETTINGS: tuple[Setting, ...] = (
         "Content-Range,Content-Disposition,ETag,Retry-After,X-Request-Id,"
         "X-RateLimit-Limit,X-RateLimit-Remaining,X-RateLimit-Reset",
     ),
-    Setting("CORS_CREDENTIALS", FLAG, "lets sites that are named use cookies", "true"),
-    Setting("CORS_MAX_AGE", _whole(0, 31_536_000), "seconds for which a browser remembers all this", "18000"),
+    Setting("CORS_CREDENTIALS", BOOLEAN, "lets sites that are named use cookies", "true"),
+    Setting("CORS_MAX_AGE", _integer(0, 31_536_000), "seconds for which a browser remembers all this", "18000"),
     Setting(
         "IP_TRUST_PROXY",
         HOPS,
         "takes the caller's address from X-Forwarded-For, as the outermost of so many proxies wrote it",
         "false",
     ),
-    Setting("PASSWORD_RESET_TTL", LIFE, "how long the link of a password reset is good", "1d"),
+    Setting("PASSWORD_RESET_TTL", LIFETIME, "how long the link of a password reset is good", "1d"),
     Setting(
         "PASSWORD_RESET_URL_ALLOW_LIST",
         ADDRESSES,
         "what reset_url may be",
         unset="links go to PUBLIC_URL/admin/reset-password only",
     ),
-    Setting("USER_INVITE_TTL", LIFE, "how long the link of an invitation is good", "7d"),
+    Setting("USER_INVITE_TTL", LIFETIME, "how long the link of an invitation is good", "7d"),
     Setting(
         "USER_INVITE_URL_ALLOW_LIST",
         ADDRESSES,
         "what invite_url may be",
         unset="links go to PUBLIC_URL/admin/accept-invite only",
     ),
-    Setting("USER_REGISTER_TTL", LIFE, "how long the link of a registration is good", "7d"),
+    Setting("USER_REGISTER_TTL", LIFETIME, "how long the link of a registration is good", "7d"),
     Setting(
         "USER_REGISTER_URL_ALLOW_LIST",
         ADDRESSES,
@@ -344,21 +346,21 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("IMPORT_IP_ALLOW_LIST", NETWORKS, "what outgoing requests may reach all the same", unset="nothing"),
     Setting("IMPORT_IP_DENY_LIST", NETWORKS, "what they may not reach besides", unset="nothing"),
     Setting("IMPORT_TIMEOUT", IMPORT_TIME, "how long an import by URL may take", "5m"),
-    Setting("ASSETS_CACHE_TTL", LIFE, "how long clients may keep an asset", "30d"),
-    Setting("ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION", _whole(1, 16_000), "the longest side of an image made", "6000"),
+    Setting("ASSETS_CACHE_TTL", LIFETIME, "how long clients may keep an asset", "30d"),
+    Setting("ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION", _integer(1, 16_000), "the longest side of an image made", "6000"),
     Setting("ASSETS_TRANSFORM_TIMEOUT", TRANSFORM_TIME, "how long one transform may take", "7500ms"),
     Setting(
         "ASSETS_TRANSFORM_MAX_CONCURRENT",
-        _whole(1, 256),
+        _integer(1, 256),
         "transforms at a time on one machine",
         unset="the number of cores",
     ),
     Setting("ASSETS_SENDFILE", SENDFILE, "have the proxy send what lies in a folder", unset="the service sends it"),
-    Setting("QUERY_LIMIT_DEFAULT", _whole(1, 2**31 - 1), "rows of a page that names no limit", "100"),
-    Setting("QUERY_LIMIT_MAX", _whole(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"),
+    Setting("QUERY_LIMIT_DEFAULT", _integer(1, 2**31 - 1), "rows of a page that names no limit", "100"),
+    Setting("QUERY_LIMIT_MAX", _integer(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"),
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),
-    Setting("MAX_RELATIONAL_DEPTH", _whole(1, 100), "how deep a request may follow relations", "10"),
-    Setting("MAX_NESTED_ROWS", _whole(1, 2**31 - 1), "rows that a read may nest in its lists of lists", "1000000"),
+    Setting("MAX_RELATIONAL_DEPTH", _integer(1, 100), "how deep a request may follow relations", "10"),
+    Setting("MAX_NESTED_ROWS", _integer(1, 2**31 - 1), "rows that a read may nest in its lists of lists", "1000000"),
     Setting("MAX_ANSWER_SIZE", SIZE, "the largest answer that is neither an export nor a file", "64mb"),
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
     Setting("REQUEST_TIMEOUT", SEND_TIME, "how long a head, and a body up to 256 KB, may take to arrive", "10s"),
@@ -372,14 +374,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("LOG_STYLE", _choice("pretty", "json"), "how a line of the log looks", "pretty"),
     Setting(
         "WEB_CONCURRENCY",
-        _whole(1, 512),
+        _integer(1, 512),
         "worker processes",
-        unset=f"the number of cores, 2 to {MOST_WORKERS_UNASKED}",
+        unset=f"the number of cores, 2 to {MAX_DEFAULT_WORKERS}",
     ),
-    Setting("WEB_THREADS", _whole(1, 256), "requests that one worker works on at a time", "4"),
+    Setting("WEB_THREADS", _integer(1, 256), "requests that one worker works on at a time", "4"),
     Setting("WEB_TIMEOUT", SEND_TIME, "how long a worker may work on one request before it is replaced", "15m"),
     Setting("WEB_WORKER", _choice("event", "gthread"), "how a worker waits for clients (see deployment)", "event"),
-    Setting("WORKER_CONCURRENCY", _whole(1, 100), "background jobs that one worker runs at a time", "4"),
+    Setting("WORKER_CONCURRENCY", _integer(1, 100), "background jobs that one worker runs at a time", "4"),
     Setting(
         "EMAIL_TRANSPORT",
         _choice("smtp", "log"),
@@ -388,9 +390,9 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("EMAIL_FROM", SENDER, "whom mail comes from; without a name, the project's", "no-reply@example.com"),
     Setting("EMAIL_SMTP_HOST", HOST, "the mail server", unset="none; EMAIL_TRANSPORT=smtp needs it"),
-    Setting("EMAIL_SMTP_PORT", _whole(1, 65535), "its port", unset="465 with EMAIL_SMTP_SECURE, else 587"),
+    Setting("EMAIL_SMTP_PORT", _integer(1, 65535), "its port", unset="465 with EMAIL_SMTP_SECURE, else 587"),
     Setting("EMAIL_SMTP_USER", TEXT, "the account there", unset="none: the server asks for no login"),
-    Setting("EMAIL_SMTP_PASSWORD", TEXT, "the account's password", unset="none", mask=hide),
-    Setting("EMAIL_SMTP_SECURE", FLAG, "TLS from the first byte; false begins it with STARTTLS", "false"),
-    Setting("EMAIL_SMTP_IGNORE_TLS", FLAG, "true sends without TLS, for a server on a network of trust", "false"),
+    Setting("EMAIL_SMTP_PASSWORD", TEXT, "the account's password", unset="none", mask=mask_all),
+    Setting("EMAIL_SMTP_SECURE", BOOLEAN, "TLS from the first byte; false begins it with STARTTLS", "false"),
+    Setting("EMAIL_SMTP_IGNORE_TLS", BOOLEAN, "true sends without TLS, for a server on a network of trust", "false"),
 )

@@ -76,7 +76,7 @@ def is_special(address: Address) -> bool:
     return any(address in network for network in _SPECIAL[address.version])
 
 
-def embedded(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
+def embedded_ipv4(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
     """Return the IPv4 addresses that an IPv6 address leads to or through."""
     if isinstance(address, ipaddress.IPv4Address):
         return ()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from cms.config import Config
+from cms.database.connections import Database
+from cms.database.maintenance import run_maintenance
+from cms.jobs.housekeeping import delete_finished
 from cms.jobs.tasks import Job, Task
-from cms.jobs.upkeep import delete_finished
 from cms.mail.send import send
-from cms.store.database import Database
-from cms.store.upkeep import keep_up
 
 
 def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
@@ -19,7 +19,9 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
         send(job, config, database)
 
     def maintain(_job: Job) -> None:
-        keep_up(config.database_url or "", retention=config.activity_retention, access_life=config.access_token_ttl)
+        run_maintenance(
+            config.database_url or "", retention=config.activity_retention, access_life=config.access_token_ttl
+        )
         delete_finished(database)
 
     return (

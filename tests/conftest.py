@@ -17,8 +17,8 @@ from psycopg.conninfo import make_conninfo
 from cms.app import create_app
 from cms.auth import accounts
 from cms.config import Config, load
-from cms.store.embedded import start
-from cms.store.migrate import migrate
+from cms.database.migrate import migrate
+from cms.embedded import start
 from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import drop_database

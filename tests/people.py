@@ -13,9 +13,9 @@ import pytest
 from argon2 import PasswordHasher
 
 from cms import passwords
-from cms.auth import letters
-from cms.auth.letters import Letter
-from cms.store.database import Transaction
+from cms.auth import account_mail
+from cms.auth.account_mail import AccountMail
+from cms.database.connections import Transaction
 from tests.client import Answer, Client
 from tests.things import Stage
 
@@ -30,9 +30,9 @@ def quick_hashes() -> Iterator[None]:
     """Hash passwords by parameters that cost nothing, as long as it lasts."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
-        passwords._nobodys.cache_clear()
+        passwords._dummy_hash.cache_clear()
         yield
-    passwords._nobodys.cache_clear()
+    passwords._dummy_hash.cache_clear()
 
 
 def person(stage: Stage, **columns: object) -> str:
@@ -65,13 +65,13 @@ class Outbox:
     """The letters that were written, also those to nobody."""
 
     def __init__(self) -> None:
-        self.letters: list[Letter] = []
+        self.letters: list[AccountMail] = []
 
-    def take(self, transaction: Transaction, letter: Letter) -> None:
+    def take(self, transaction: Transaction, letter: AccountMail) -> None:
         self.letters.append(letter)
 
     @property
-    def sent(self) -> list[Letter]:
+    def sent(self) -> list[AccountMail]:
         """Those that somebody gets."""
         return [letter for letter in self.letters if letter.to is not None]
 
@@ -91,5 +91,5 @@ def outbox() -> Iterator[Outbox]:
     """Keep letters instead of sending them."""
     found = Outbox()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(letters, "send", found.take)
+        patched.setattr(account_mail, "send", found.take)
         yield found

@@ -10,9 +10,9 @@ from typing import Any
 import psycopg
 
 from cms.config import Config
+from cms.database.connections import Database
 from cms.jobs.tasks import Task, defer
 from cms.jobs.worker import drain
-from cms.store.database import Database
 from tests.databases import drop_database
 
 

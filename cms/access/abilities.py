@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cms.access.policy import ALL_FIELDS, EVERYTHING_GRANTED, Grant, Policy
-from cms.access.rules import sight_of, usable
+from cms.access.policy import ALL_FIELDS, FULL_GRANT, Grant, Policy
+from cms.access.rules import usable_grants, view_lookup
 from cms.access.structure import ACTIONS
-from cms.query.ast import EVERYTHING
+from cms.query.language.ast import EVERYTHING
 from cms.schema.model import Catalogue, Collection, Kind
 
 Ability = dict[str, object]
@@ -16,19 +16,19 @@ Ability = dict[str, object]
 def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Ability]]:
     """Return for each collection that some permission speaks of, and for each action, what the caller may do."""
     return {
-        name: {action: ability(grants_of(policy, collection, action, catalogue)) for action in ACTIONS}
+        name: {action: ability(effective_grants(policy, collection, action, catalogue)) for action in ACTIONS}
         for name, collection in catalogue.collections.items()
         if policy.admin or any(policy.granted(name, action) for action in ACTIONS)
     }
 
 
-def grants_of(policy: Policy, collection: Collection, action: str, catalogue: Catalogue) -> tuple[Grant, ...]:
+def effective_grants(policy: Policy, collection: Collection, action: str, catalogue: Catalogue) -> tuple[Grant, ...]:
     """Return what a caller holds of a collection: only permissions whose rules can be applied, settled once."""
     if policy.admin:
-        return (EVERYTHING_GRANTED,)
+        return (FULL_GRANT,)
     if collection.kind is Kind.FOLDER:  # there is nothing in it to be seen
-        return usable(policy.granted(collection.name, action), collection, catalogue)
-    view = sight_of(policy, catalogue, action)(collection.name)
+        return usable_grants(policy.granted(collection.name, action), collection, catalogue)
+    view = view_lookup(policy, catalogue, action)(collection.name)
     return view.grants if view else ()
 
 

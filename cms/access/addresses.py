@@ -39,7 +39,7 @@ def address(text: str) -> str | None:
     return str(mapped or found)
 
 
-def require_admission(networks: Sequence[Networks], ip: str | None) -> None:
+def require_address(networks: Sequence[Networks], ip: str | None) -> None:
     """Raise `Refused` INVALID_IP unless every list of networks holds the address.
 
     Only the service itself calls from no address, and may.

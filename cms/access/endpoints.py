@@ -8,7 +8,7 @@ from cms.schema.build import is_system
 from cms.schema.system import ENDPOINTS
 
 
-def require_open(collection: str, policy: Policy) -> None:
+def require_not_system(collection: str, policy: Policy) -> None:
     """Refuse a system collection where items of people's own collections are meant; administrators are told why.
 
     The name decides: one that does not exist is refused with the same words.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cms.access.names import Walker
 from cms.access.policy import Policy
-from cms.access.rules import sight_of
+from cms.access.query_guard import QueryGuard
+from cms.access.rules import view_lookup
 from cms.access.views import View
 from cms.errors import Problem, Refused, forbidden, not_found
-from cms.query.ast import Query, Window
-from cms.query.guarded import Guarded
+from cms.query.language.ast import Query, Window
+from cms.query.plan.guarded import Guarded
 from cms.schema.model import Catalogue, Collection, Kind
 
 
@@ -29,19 +29,19 @@ def guard(
     Raises `Refused`: FORBIDDEN for whatever is hidden or missing, and
     for an administrator NOT_FOUND (collection) or INVALID_QUERY (field) with its name.
     """
-    walker = Walker(catalogue, sight_of(policy, catalogue), told=policy.admin, depth=depth, page=page)
+    walker = QueryGuard(catalogue, view_lookup(policy, catalogue), told=policy.admin, depth=depth, page=page)
     view = walker.view(collection)
-    return Guarded(view.collection, walker.query(query, view, 0), frozenset(walker.touched))
+    return Guarded(view.collection, walker.query(query, view, 0), frozenset(walker.touched_collections))
 
 
 def view_of(collection: str, *, catalogue: Catalogue, policy: Policy, action: str = "read") -> View | None:
     """Return what a caller sees of a collection for an action; None is nothing."""
-    return sight_of(policy, catalogue, action)(collection)
+    return view_lookup(policy, catalogue, action)(collection)
 
 
-def readable(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
+def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
     """Return the collection when the caller may read it; raises `Refused` FORBIDDEN or NOT_FOUND."""
-    view = sight_of(policy, catalogue)(collection)
+    view = view_lookup(policy, catalogue)(collection)
     if view is None:
         raise not_found("collection") if policy.admin else forbidden()
     return view.collection

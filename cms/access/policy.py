@@ -9,14 +9,14 @@ from typing import Any
 
 from cms.access.addresses import Networks
 from cms.errors import Refused
-from cms.query.ast import EVERYTHING, NOTHING, Filter
-from cms.query.filters import parse_filter, stored
-from cms.query.literals import Constants
-from cms.query.validation import Rule, parse_rule
+from cms.query.language.ast import EVERYTHING, NOTHING, Filter
+from cms.query.language.filters import parse_filter, require_not_blank
+from cms.query.language.literals import RuleLiterals
+from cms.query.rules.validation import PayloadRule, parse_rule
 
 ALL_FIELDS = "*"
 
-Place = tuple[str, str]
+GrantKey = tuple[str, str]
 """A collection and an action: create, read, update, delete, share."""
 
 
@@ -31,7 +31,7 @@ class Grant:
     action: str
     fields: frozenset[str]
     rule: Filter = EVERYTHING
-    validation: Rule | None = None
+    validation: PayloadRule | None = None
     presets: Mapping[str, object] = field(default_factory=dict)
     id: int | None = None
     said: object = None
@@ -53,8 +53,8 @@ class Policy:
     admin: bool = False
     name: str = ""
     app: bool = field(default=False, compare=False)
-    grants: Mapping[Place, tuple[Grant, ...]] = field(default_factory=dict, compare=False)
-    views: dict[Place, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    grants: Mapping[GrantKey, tuple[Grant, ...]] = field(default_factory=dict, compare=False)
+    views: dict[GrantKey, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
         """Return what is granted of a collection, unusable permissions left out."""
@@ -65,25 +65,25 @@ class Policy:
 class Actor:
     """Who calls: the user and role of the request, or neither for the Public role.
 
-    `networks` are those that its roles are bound to; `unproven` is a user who lacks a second factor that is asked for.
+    `networks` are those that its roles are bound to; `lacks_tfa` is a user who lacks a second factor that is asked for.
     """
 
     policy: Policy
     user: str | None = None
     role: str | None = None
     networks: tuple[Networks, ...] = ()
-    unproven: bool = False
+    lacks_tfa: bool = False
     session: str | None = None
 
 
 ADMIN = Policy(admin=True, name="admin")
-EVERYTHING_GRANTED = Grant("*", "*", frozenset({ALL_FIELDS}))
+FULL_GRANT = Grant("*", "*", frozenset({ALL_FIELDS}))
 """What an administrator holds of every collection, for every action."""
 
 
 def policy_of(name: str, grants: Iterable[Grant], *, app: bool = False) -> Policy:
     """Return the policy of a caller that is no administrator, whose name stands for what is granted."""
-    found: dict[Place, tuple[Grant, ...]] = {}
+    found: dict[GrantKey, tuple[Grant, ...]] = {}
     for grant in grants:
         place = grant.collection, grant.action
         found[place] = (*found.get(place, ()), grant)
@@ -115,7 +115,7 @@ def parse_permissions(value: object) -> Filter:
     """Return the rule of a permission, null being every row; raises `Refused` INVALID_QUERY for what is none."""
     if value is None:
         return EVERYTHING
-    return parse_filter(stored(value, "permissions"), Constants(), parameter="permissions")
+    return parse_filter(require_not_blank(value, "permissions"), RuleLiterals(), parameter="permissions")
 
 
 def _rule(value: object) -> tuple[Filter, str | None]:
@@ -126,9 +126,9 @@ def _rule(value: object) -> tuple[Filter, str | None]:
         return NOTHING, refused.problems[0].message
 
 
-def _validation(value: object) -> tuple[Rule | None, str | None]:
+def _validation(value: object) -> tuple[PayloadRule | None, str | None]:
     """Return a validation and no fault, or one that nothing passes and why it cannot be read."""
     try:
         return None if value is None else parse_rule(value), None
     except Refused as refused:
-        return Rule(NOTHING), refused.problems[0].message
+        return PayloadRule(NOTHING), refused.problems[0].message

@@ -6,26 +6,26 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cms.access.names import Sight, Walker
-from cms.access.past import HISTORY, STRUCTURE, narrowed
+from cms.access.history_rules import HISTORY_COLLECTIONS, STRUCTURE_COLLECTIONS, narrow_to_items
 from cms.access.policy import Grant, Policy
-from cms.access.views import View, view_of
+from cms.access.query_guard import QueryGuard, ViewLookup
+from cms.access.views import View, unite_grants
 from cms.errors import Refused
-from cms.query.ast import Filter
-from cms.query.bind import Context, bound
-from cms.query.expressions import predicate
-from cms.query.plan import resolved
+from cms.query.language.ast import Filter
+from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.plan.plan import resolved
+from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection, Kind
 
 log = logging.getLogger("cms.access")
 
 MAX_RULE_DEPTH = 30
 
-_SOMEBODY = "00000000-0000-4000-8000-000000000000"
-_TRIAL = Context((), _SOMEBODY, _SOMEBODY)
+_SAMPLE_ID = "00000000-0000-4000-8000-000000000000"
+_SAMPLE_BINDINGS = Bindings((), _SAMPLE_ID, _SAMPLE_ID)
 
 
-def sight_of(policy: Policy, catalogue: Catalogue, action: str = "read") -> Sight:
+def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> ViewLookup:
     """Return what a caller sees of each collection for an action; rules are settled once for a policy."""
 
     def sight(name: str) -> View | None:
@@ -46,45 +46,45 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
         return None
     if policy.admin:
         return View(collection)
-    grants = usable(policy.granted(name, action), collection, catalogue)
+    grants = usable_grants(policy.granted(name, action), collection, catalogue)
     if not grants:
         return None
-    view = view_of(collection, grants)
-    return narrowed(view, _items_of(policy, catalogue)) if name in HISTORY else view
+    view = unite_grants(collection, grants)
+    return narrow_to_items(view, _history_views(policy, catalogue)) if name in HISTORY_COLLECTIONS else view
 
 
-def _items_of(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
+def _history_views(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
     """Yield what a caller sees of each collection whose items have a history for others than administrators."""
-    sight = sight_of(policy, catalogue)
+    sight = view_lookup(policy, catalogue)
     for name, action in policy.grants:
-        found = sight(name) if action == "read" and name not in HISTORY | STRUCTURE else None
+        found = sight(name) if action == "read" and name not in HISTORY_COLLECTIONS | STRUCTURE_COLLECTIONS else None
         if found:
             yield found
 
 
-def usable(grants: tuple[Grant, ...], collection: Collection, catalogue: Catalogue) -> tuple[Grant, ...]:
+def usable_grants(grants: tuple[Grant, ...], collection: Collection, catalogue: Catalogue) -> tuple[Grant, ...]:
     """Return the grants whose rules can be applied, settled; one that cannot gives nothing, and the log says why."""
     found = []
     for grant in grants:
         try:
-            found.append(replace(grant, rule=settled(grant.rule, collection, catalogue)))
+            found.append(replace(grant, rule=guarded_rule(grant.rule, collection, catalogue)))
         except Refused as refused:
             log.warning("permission %s on %s gives nothing: %s", grant.id, collection.name, refused.problems[0].message)
     return tuple(found)
 
 
-def settled(rule: Filter, collection: Collection, catalogue: Catalogue) -> Filter:
+def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> Filter:
     """Return a rule in the form that the planner takes; raises `Refused` INVALID_QUERY for one that cannot hold.
 
     A rule may name whatever there is: it is the administrator's, and not its caller's.
     """
-    walker = Walker(catalogue, lambda name: _all_of(name, catalogue), told=True, depth=MAX_RULE_DEPTH)
+    walker = QueryGuard(catalogue, lambda name: _whole_view(name, catalogue), told=True, depth=MAX_RULE_DEPTH)
     found = walker.filter(rule, View(collection), 0)
     _, values = predicate(resolved(found, collection, catalogue), 0).numbered()
-    bound(values, _TRIAL)
+    bind_values(values, _SAMPLE_BINDINGS)
     return found
 
 
-def _all_of(name: str, catalogue: Catalogue) -> View | None:
+def _whole_view(name: str, catalogue: Catalogue) -> View | None:
     collection = catalogue.collections.get(name)
     return View(collection) if collection and collection.kind is not Kind.FOLDER else None

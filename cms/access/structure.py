@@ -12,7 +12,7 @@ from cms.schema.model import Catalogue, Collection, Kind, Relation
 ACTIONS = ("read", "create", "update", "delete", "share")
 
 
-def known_to(policy: Policy, catalogue: Catalogue) -> Catalogue:
+def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
     """Return the part of the catalogue that a caller may know of; raises `Refused` FORBIDDEN for none.
 
     It takes the right to read `system_collections`, which `app_access` brings.
@@ -21,7 +21,9 @@ def known_to(policy: Policy, catalogue: Catalogue) -> Catalogue:
         return catalogue
     if not policy.granted("system_collections", "read"):
         raise forbidden()
-    found = {name: _narrowed(item, policy) for name, item in catalogue.collections.items() if speaks_of(policy, name)}
+    found = {
+        name: _narrowed(item, policy) for name, item in catalogue.collections.items() if has_permission_on(policy, name)
+    }
     found |= {name: catalogue.collections[name] for name in _folders(found, catalogue)}
     redaction = Redaction(catalogue, found)
     relations = tuple(redaction.relation(relation) for relation in catalogue.relations if _is_known(relation, found))
@@ -29,7 +31,7 @@ def known_to(policy: Policy, catalogue: Catalogue) -> Catalogue:
     return Catalogue.of(catalogue.structure, ordered, relations, extensions=catalogue.extensions)
 
 
-def speaks_of(policy: Policy, collection: str) -> bool:
+def has_permission_on(policy: Policy, collection: str) -> bool:
     """Tell whether some permission is about a collection."""
     return policy.admin or any(policy.granted(collection, action) for action in ACTIONS)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cms.access.policy import Grant
-from cms.query.ast import EVERYTHING, Filter, Members, Name, Or
+from cms.query.language.ast import EVERYTHING, FieldName, Filter, JsonMembers, Or
 from cms.schema.model import Collection
 
 
@@ -15,15 +15,15 @@ class View:
     """The rows that fulfil `rule`, and of those the fields of `masks`; None is all fields, in every row.
 
     A mask says in which rows its field is there, None in all of them. `members` are, of fields that hold a JSON
-    object, the members of it that are there. `behind` are other collections whose rules it follows.
+    object, the members of it that are there. `other_collections` are other collections whose rules it follows.
     """
 
     collection: Collection
     rule: Filter = EVERYTHING
     masks: Mapping[str, Filter | None] | None = None
     grants: tuple[Grant, ...] = ()
-    members: Mapping[str, tuple[Members, ...]] = field(default_factory=dict)
-    behind: tuple[str, ...] = ()
+    members: Mapping[str, tuple[JsonMembers, ...]] = field(default_factory=dict)
+    other_collections: tuple[str, ...] = ()
 
     def sees(self, field: str) -> bool:
         """Tell whether there is such a field for this caller."""
@@ -33,24 +33,24 @@ class View:
         """Return in which rows the field is there."""
         return None if self.masks is None else self.masks[field]
 
-    def own_name(self, name: Name) -> str:
+    def own_name(self, name: FieldName) -> str:
         """Return the field of a name. A column whose own name holds a colon names no collection that it leads to."""
         return name.field if name.field in self.collection.fields else name.bare
 
 
-def view_of(collection: Collection, grants: tuple[Grant, ...]) -> View:
+def unite_grants(collection: Collection, grants: tuple[Grant, ...]) -> View:
     """Unite grants: a row is seen when one of them allows it, and then that one's fields of it."""
-    rule = any_of(grants)
+    rule = any_rule(grants)
     masks: dict[str, Filter | None] = {}
     for name in collection.fields:
         fitting = tuple(grant for grant in grants if grant.covers(name))
         if fitting:
-            mask = any_of(fitting)
+            mask = any_rule(fitting)
             masks[name] = None if mask in (EVERYTHING, rule) else mask
     return View(collection, rule, masks, grants)
 
 
-def any_of(grants: tuple[Grant, ...]) -> Filter:
+def any_rule(grants: tuple[Grant, ...]) -> Filter:
     """Return the filter that holds where one of the rules does."""
     rules: list[Filter] = []
     for grant in grants:

@@ -10,17 +10,16 @@ from collections.abc import Sequence
 
 import pyotp
 
+from cms.database.connections import Fetch, Transaction
+from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
 from cms.passwords import digest
-from cms.store.database import Transaction
-from cms.store.statements import statement
-from cms.store.store import Fetch
 
 RECOVERY_CODES = 10
 
 _SECRET = re.compile(r"[A-Z2-7]{16,128}")
-_SECONDS = 30
-_STEPS_AROUND = (0, -1, 1)  # clocks may be apart by one step
+_STEP_SECONDS = 30
+_STEP_OFFSETS = (0, -1, 1)  # clocks may be apart by one step
 
 
 def new_secret() -> str:
@@ -33,32 +32,32 @@ def otpauth_url(secret: str, *, account: str, issuer: str) -> str:
     return pyotp.TOTP(secret).provisioning_uri(name=account, issuer_name=issuer)
 
 
-def step_of(secret: str, code: str) -> int | None:
+def time_step_of(secret: str, code: str) -> int | None:
     """Return the step of time to which a code belongs, now or next to it; None for a wrong code."""
     if not re.fullmatch(r"[0-9]{6}", code):
         return None
-    totp, now = pyotp.TOTP(secret), int(time.time()) // _SECONDS
-    steps = (now + around for around in _STEPS_AROUND)
+    totp, now = pyotp.TOTP(secret), int(time.time()) // _STEP_SECONDS
+    steps = (now + around for around in _STEP_OFFSETS)
     return next((step for step in steps if hmac.compare_digest(totp.generate_otp(step), code)), None)
 
 
-def use(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
+def use_code(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
     """Use up a code or a recovery code; False when it is wrong or was used before.
 
     `execute` runs a statement at once, or in a transaction, whose end then decides whether the code is used.
     """
     bare = code.replace(" ", "")
-    step = step_of(secret, bare)
+    step = time_step_of(secret, bare)
     if step is not None:
         return bool(execute(statement("use_step"), (user, step, secret)))
-    return bool(execute(statement("use_recovery_code"), (user, digest(_plain(code)))))
+    return bool(execute(statement("use_recovery_code"), (user, digest(_normalised(code)))))
 
 
 def enable(transaction: Transaction, user: str, *, secret: str, code: str) -> None:
     """Give a user a second factor, proven by a code of it; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
     if not _SECRET.fullmatch(secret) or not _is_base32(secret):
         raise invalid_payload('"secret" is not one that /users/me/tfa/generate gives', field="secret")
-    step = step_of(secret, code.replace(" ", ""))
+    step = time_step_of(secret, code.replace(" ", ""))
     if step is None:
         raise invalid_otp()
     if not transaction.execute(statement("enable_factor"), (user, secret, step)):
@@ -76,11 +75,11 @@ def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
     return [_recovery_code(hmac.digest(key, seed + bytes([number]), "sha256")) for number in range(RECOVERY_CODES)]
 
 
-def keep_recovery_codes(transaction: Transaction, user: str, codes: Sequence[str]) -> None:
+def store_recovery_codes(transaction: Transaction, user: str, codes: Sequence[str]) -> None:
     """Put recovery codes in place of those that were there; only their digests are kept."""
     transaction.execute(statement("lock_account"), (user,))
     transaction.execute(statement("forget_recovery_codes"), (user,))
-    transaction.execute(statement("keep_recovery_codes"), (user, [digest(_plain(code)) for code in codes]))
+    transaction.execute(statement("keep_recovery_codes"), (user, [digest(_normalised(code)) for code in codes]))
 
 
 def invalid_otp() -> Refused:
@@ -93,7 +92,7 @@ def _recovery_code(random: bytes) -> str:
     return "-".join(plain[start : start + 4] for start in range(0, len(plain), 4))
 
 
-def _plain(code: str) -> str:
+def _normalised(code: str) -> str:
     return re.sub(r"[\s-]", "", code).upper()
 
 

@@ -12,13 +12,13 @@ from cms.errors import invalid_payload
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """One kind of link; `named` is what a request calls the address, `usual` where it goes unless told otherwise."""
+class MailLink:
+    """One kind of link; `url_field` names its address in requests, `default_url` is the one when none is given."""
 
     purpose: str
-    named: str
-    usual: str
-    allowed: tuple[str, ...]
+    url_field: str
+    default_url: str
+    allowed_urls: tuple[str, ...]
     life: timedelta
     secret: str = field(repr=False)
 
@@ -28,38 +28,38 @@ class Link:
         A token is the service's to put there. Raises `Refused` INVALID_PAYLOAD.
         """
         if said is None:
-            return self.usual
+            return self.default_url
         plain = said.isascii() and said.isprintable() and not set(said) & {" ", "#", "\\"}
         bare, _, query = said.partition("?")
-        if not plain or bare.rstrip("/") not in self.allowed or "token" in parse_qs(query, keep_blank_values=True):
-            raise invalid_payload(f'"{self.named}" is not on the list of allowed addresses', field=self.named)
+        if not plain or bare.rstrip("/") not in self.allowed_urls or "token" in parse_qs(query, keep_blank_values=True):
+            raise invalid_payload(f'"{self.url_field}" is not on the list of allowed addresses', field=self.url_field)
         return said
 
-    def to(self, address: str, *, user: str, mark: str) -> str:
+    def to(self, address: str, *, user: str, fingerprint: str) -> str:
         """Return the link for a user, good until the mark of the account is another one."""
-        token = tokens.letter_token(self.purpose, user=user, mark=mark, secret=self.secret, life=self.life)
+        token = tokens.link_token(self.purpose, user=user, fingerprint=fingerprint, secret=self.secret, life=self.life)
         return f"{address}{'&' if '?' in address else '?'}{urlencode({'token': token})}"
 
-    def reader(self, token: str) -> tuple[str, str]:
+    def read(self, token: str) -> tuple[str, str]:
         """Return the user and the mark that a link was made for; raises `Refused` INVALID_TOKEN."""
-        return tokens.reader_of(self.purpose, token, secret=self.secret)
+        return tokens.read_link_token(self.purpose, token, secret=self.secret)
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
+class MailLinks:
     """The links that the service writes."""
 
-    reset: Link
-    invite: Link
-    register: Link
+    reset: MailLink
+    invite: MailLink
+    register: MailLink
 
     @classmethod
-    def of(cls, config: Config, secret: str) -> Links:
+    def of(cls, config: Config, secret: str) -> MailLinks:
         """Return the links of the settings."""
         admin = f"{config.public_url}/admin"
         verify = f"{config.public_url}/users/register/verify-email"
         return cls(
-            reset=Link(
+            reset=MailLink(
                 "password-reset",
                 "reset_url",
                 f"{admin}/reset-password",
@@ -67,7 +67,7 @@ class Links:
                 config.password_reset_ttl,
                 secret,
             ),
-            invite=Link(
+            invite=MailLink(
                 "invite",
                 "invite_url",
                 f"{admin}/accept-invite",
@@ -75,7 +75,7 @@ class Links:
                 config.user_invite_ttl,
                 secret,
             ),
-            register=Link(
+            register=MailLink(
                 "register",
                 "verification_url",
                 verify,

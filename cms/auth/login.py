@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from cms import passwords
 from cms.auth import factors
-from cms.auth.sessions import Issuer, Mode, Opened, in_transaction, invalid_credentials, opened
+from cms.auth.sessions import IssuedTokens, Issuer, Mode, in_transaction, invalid_credentials, open_session
+from cms.database.connections import Fetch, Row, Transaction
+from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.store.database import Row, Transaction
-from cms.store.recording import recorder
-from cms.store.statements import statement
-from cms.store.store import Caller, Fetch, Store
+from cms.items.history.recording import recorder
+from cms.store.identity import ClientInfo
+from cms.store.store import Store
 
 log = logging.getLogger("cms.auth")
 
@@ -29,79 +30,81 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user as a login sees it; `waiting` is an administrator who was slowed down."""
+    """A user as a login sees it; `is_throttled` is an administrator who was slowed down."""
 
     id: str
     status: str
     password: str | None = field(repr=False)
     tfa_secret: str | None = field(repr=False)
-    waiting: bool
+    is_throttled: bool
 
 
-def login(store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode, caller: Caller) -> Opened:
+def login(store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode, client: ClientInfo) -> IssuedTokens:
     """Open a session; raises `Refused` INVALID_CREDENTIALS and, once the password was right, USER_SUSPENDED,
     INVALID_OTP or INVALID_IP.
 
     An unknown address takes the same time as a wrong password.
     """
-    account = _account(store.database.fetch_primary(statement("find_account"), (credentials.email,)))
-    _check_password(store, account, credentials.password, caller)
+    account = _account_from(store.database.fetch_primary(statement("find_account"), (credentials.email,)))
+    _check_password(store, account, credentials.password, client)
     assert account
     if account.status == "suspended":
         raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
     if account.status != "active":
         raise invalid_credentials()
-    check_factor(store, account, credentials.otp, caller=caller)
-    renewed = passwords.renewed(account.password or "", credentials.password)
+    check_factor(store, account, credentials.otp, client=client)
+    rehashed = passwords.rehashed(account.password or "", credentials.password)
 
-    def work(transaction: Transaction) -> Opened:
-        if not transaction.execute(statement("note_access"), (account.id, account.password, renewed)):
+    def work(transaction: Transaction) -> IssuedTokens:
+        if not transaction.execute(statement("note_access"), (account.id, account.password, rehashed)):
             raise invalid_credentials()
-        return opened(transaction, issuer, account.id, mode=mode, caller=caller)
+        return open_session(transaction, issuer, account.id, mode=mode, client=client)
 
     return in_transaction(store, work)
 
 
 def account_of(fetch: Fetch, user: str) -> Account:
     """Return the account of a user who is logged in."""
-    found = _account(fetch(statement("find_account_of"), (user,)))
+    found = _account_from(fetch(statement("find_account_of"), (user,)))
     if found is None:
         raise invalid_credentials()
     return found
 
 
-def confirm(store: Store, account: Account, password: str, *, caller: Caller) -> None:
+def confirm_password(store: Store, account: Account, password: str, *, client: ClientInfo) -> None:
     """Have a user who is logged in say the password again; raises `Refused` INVALID_CREDENTIALS."""
-    _check_password(store, account, password, caller)
+    _check_password(store, account, password, client)
 
 
-def check_factor(store: Store, account: Account, otp: str | None, *, caller: Caller) -> None:
+def check_factor(store: Store, account: Account, otp: str | None, *, client: ClientInfo) -> None:
     """Use up a code of the second factor, if the user has one; raises `Refused` INVALID_OTP.
 
     To name no code is how a client learns that one is needed; a wrong one counts as a failed login.
     """
     if account.tfa_secret is None:
         return
-    if otp is None or not factors.use(store.database.fetch_primary, account.id, secret=account.tfa_secret, code=otp):
+    if otp is None or not factors.use_code(
+        store.database.fetch_primary, account.id, secret=account.tfa_secret, code=otp
+    ):
         if otp is not None:
-            count_failure(store, account.id, caller)
+            count_failure(store, account.id, client)
         raise factors.invalid_otp()
 
 
-def _account(rows: list[Row]) -> Account | None:
+def _account_from(rows: list[Row]) -> Account | None:
     return Account(*rows[0]) if rows else None
 
 
-def _check_password(store: Store, account: Account | None, password: str, caller: Caller) -> None:
+def _check_password(store: Store, account: Account | None, password: str, client: ClientInfo) -> None:
     """Compare and count once, whoever it is; while an administrator is slowed down nothing is right or counts."""
     right = passwords.matches(account.password if account else None, password)
-    user = account.id if account and not account.waiting else None
+    user = account.id if account and not account.is_throttled else None
     if not right or user is None:
-        count_failure(store, user or str(uuid.uuid4()), caller)
+        count_failure(store, user or str(uuid.uuid4()), client)
         raise invalid_credentials()
 
 
-def count_failure(store: Store, user: str, caller: Caller) -> None:
+def count_failure(store: Store, user: str, client: ClientInfo) -> None:
     """Count a failed login, and suspend the user when there were too many; for nobody nothing is counted.
 
     The history tells the suspension as nobody's, with where it came from. The lock keeps the last two administrators
@@ -113,7 +116,7 @@ def count_failure(store: Store, user: str, caller: Caller) -> None:
 
     def work(transaction: Transaction) -> list[Row]:
         transaction.execute(statement("lock_accounts"))
-        users = recorder(transaction, store.snapshots.current().catalogue, "system_users", caller=caller)
+        users = recorder(transaction, store.snapshots.current().catalogue, "system_users", client=client)
         before = users.before([user])
         rows = transaction.execute(statement("suspend_or_slow"), (user,))
         if rows and rows[0][0] == "suspended":

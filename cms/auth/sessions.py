@@ -11,14 +11,15 @@ from typing import TypeVar
 
 from cms import passwords
 from cms.auth import tokens
-from cms.auth.person import note, person
+from cms.auth.claims import person, record_activity
 from cms.config import Config, secret_of
+from cms.database.connections import Transaction
+from cms.database.error_mapping import Deadlock
+from cms.database.statements import statement
 from cms.errors import Problem, Refused
-from cms.store.border import Deadlock
-from cms.store.database import Transaction
-from cms.store.once import Once, done_once, take_turn
-from cms.store.statements import statement
-from cms.store.store import ANONYMOUS, Caller, Identity, Store
+from cms.store.idempotency import Idempotency, lock_key, run_idempotently
+from cms.store.identity import ANONYMOUS, ClientInfo, Identity
+from cms.store.store import Store
 
 ATTEMPTS = 3
 
@@ -45,7 +46,7 @@ class Issuer:
     @classmethod
     def of(cls, config: Config) -> Issuer:
         """Return the issuer of the settings; makes the secret when there is none."""
-        passwords.make_ready()
+        passwords.warm_up()
         return cls(secret_of(config), config.access_token_ttl, config.refresh_token_ttl, config.session_cookie_ttl)
 
     def life_of(self, mode: Mode) -> timedelta:
@@ -54,7 +55,7 @@ class Issuer:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class IssuedTokens:
     """What a login or a refresh gives: `token` is the refresh token, or the session cookie, which needs no other.
 
     `expires` is how many milliseconds the client can go on before it has to refresh.
@@ -66,7 +67,9 @@ class Opened:
     access_token: str | None = None
 
 
-def opened(transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, caller: Caller) -> Opened:
+def open_session(
+    transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, client: ClientInfo
+) -> IssuedTokens:
     """Open a session of a user whose row is locked already, and write it down.
 
     First the user, then sessions: the order in which a change of the password takes their locks.
@@ -77,27 +80,31 @@ def opened(transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, c
     transaction.execute(statement("end_expired_sessions_of"), (user, issuer.access_life))
     transaction.execute(
         statement("open_session"),
-        (session, user, passwords.digest(token), mode, expires, caller.ip, caller.user_agent, caller.origin),
+        (session, user, passwords.digest(token), mode, expires, client.ip, client.user_agent, client.origin),
     )
-    note(transaction, "login", user=user, caller=caller)
-    return _given(transaction, issuer, Identity(user=user, session=session, caller=caller), mode=mode, token=token)
+    record_activity(transaction, "login", user=user, client=client)
+    return _issue_tokens(
+        transaction, issuer, Identity(user=user, session=session, client=client), mode=mode, token=token
+    )
 
 
-def refresh(store: Store, issuer: Issuer, *, token: str, caller: Caller) -> Opened:
+def refresh(store: Store, issuer: Issuer, *, token: str, client: ClientInfo) -> IssuedTokens:
     """Go on with a session; one whose refresh token was used before ends, for one of its two holders has stolen it.
 
     The token changes with every use, the one of a session cookie does not: requests that are under way hold it too.
     Raises `Refused` INVALID_CREDENTIALS.
     """
 
-    def work(transaction: Transaction) -> Opened | None:
-        session, mode, user = _found(transaction, issuer, token)
+    def work(transaction: Transaction) -> IssuedTokens | None:
+        session, mode, user = _find_session(transaction, issuer, token)
         if user is None:
             return None
         new = token if mode is Mode.SESSION else tokens.session_token(session, secret=issuer.secret)
         expires = datetime.now(UTC) + issuer.life_of(mode)
         transaction.execute(statement("renew_session"), (session, passwords.digest(new), expires))
-        return _given(transaction, issuer, Identity(user=user, session=session, caller=caller), mode=mode, token=new)
+        return _issue_tokens(
+            transaction, issuer, Identity(user=user, session=session, client=client), mode=mode, token=new
+        )
 
     renewed = in_transaction(store, work)
     if renewed is None:
@@ -105,7 +112,7 @@ def refresh(store: Store, issuer: Issuer, *, token: str, caller: Caller) -> Open
     return renewed
 
 
-def logout(store: Store, *, token: str, caller: Caller, everywhere: bool = False) -> None:
+def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = False) -> None:
     """End the session of a token, or all of its user's; raises `Refused` INVALID_CREDENTIALS when it is of none.
 
     The access token of the one session lives to its end; with `everywhere` those of all end at once.
@@ -121,7 +128,7 @@ def logout(store: Store, *, token: str, caller: Caller, everywhere: bool = False
             end_sessions(transaction, user)
         else:
             transaction.execute(statement("end_session"), (session,))
-        note(transaction, "logout", user=user, caller=caller)
+        record_activity(transaction, "logout", user=user, client=client)
 
     in_transaction(store, work)
 
@@ -147,18 +154,20 @@ def in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
         return work(transaction)
 
 
-def once_for(caller: Caller, once: Once | None, work: Callable[[Transaction], None]) -> Callable[[Transaction], None]:
+def made_idempotent(
+    client: ClientInfo, idempotency: Idempotency | None, work: Callable[[Transaction], None]
+) -> Callable[[Transaction], None]:
     """Return the work of somebody who needs no credentials for it, done once with an Idempotency-Key."""
-    name = ANONYMOUS.calling_from(caller).name
+    name = ANONYMOUS.with_client(client).name
 
     def done(transaction: Transaction) -> None:
-        take_turn(transaction, name, once)
-        done_once(transaction, name, once, lambda: work(transaction))
+        lock_key(transaction, name, idempotency)
+        run_idempotently(transaction, name, idempotency, lambda: work(transaction))
 
     return done
 
 
-def _found(transaction: Transaction, issuer: Issuer, token: str) -> tuple[str, Mode, str | None]:
+def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> tuple[str, Mode, str | None]:
     """Return the session of a token, its mode and its user; no user when it is not to go on."""
     session = tokens.session_of(token)
     found = transaction.execute(statement("lock_session"), (session,)) if session else []
@@ -167,16 +176,18 @@ def _found(transaction: Transaction, issuer: Issuer, token: str) -> tuple[str, M
     current, mode, lives, user = found[0]
     if current == passwords.digest(token):
         return session, Mode(mode), user if lives else None
-    if tokens.is_ours(token, secret=issuer.secret):
+    if tokens.is_signed_here(token, secret=issuer.secret):
         transaction.execute(statement("end_stolen_session"), (session,))
     return session, Mode(mode), None
 
 
-def _given(transaction: Transaction, issuer: Issuer, identity: Identity, *, mode: Mode, token: str) -> Opened:
+def _issue_tokens(
+    transaction: Transaction, issuer: Issuer, identity: Identity, *, mode: Mode, token: str
+) -> IssuedTokens:
     """Return what the client gets, once it is known that this user may act from there."""
     found = person(transaction, identity)
     if mode is Mode.SESSION:
-        return Opened(mode, token, _milliseconds(issuer.session_life))
+        return IssuedTokens(mode, token, _milliseconds(issuer.session_life))
     claims = {
         "id": identity.user,
         "role": found.role,
@@ -185,7 +196,7 @@ def _given(transaction: Transaction, issuer: Issuer, identity: Identity, *, mode
         "session": identity.session,
     }
     access = tokens.access_token(claims, secret=issuer.secret, life=issuer.access_life)
-    return Opened(mode, token, _milliseconds(issuer.access_life), access)
+    return IssuedTokens(mode, token, _milliseconds(issuer.access_life), access)
 
 
 def _milliseconds(life: timedelta) -> int:

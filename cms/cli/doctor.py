@@ -10,21 +10,21 @@ from pathlib import Path
 
 import click
 
-from cms.cli.session import NoDatabase, expected, running_database, sentence_of, settings
+from cms.cli.session import NoDatabase, current_config, is_expected, running_database, sentence_of
 from cms.config import Config, ConfigError
+from cms.database.connections import max_streams, standalone_transaction
+from cms.database.diagnosis import ServerInfo, examine_server
+from cms.database.migrate import OLDEST_SERVER, MigrationError, pending
 from cms.errors import Refused
-from cms.jobs.upkeep import look
-from cms.schema.unmet import unmet
-from cms.store.database import direct_transaction, streams_of
-from cms.store.diagnosis import Server, examine
-from cms.store.migrate import OLDEST_SERVER, MigrationError, pending
-from cms.store.snapshot import load_within
+from cms.jobs.housekeeping import queue_state
+from cms.schema.dangling_settings import dangling_settings
+from cms.store.snapshot import load_snapshot
 
 OK, WARNING, WRONG = "ok", "warning", "wrong"
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 
-SCARCE_BYTES = 1024**3
-NO_BYTES = 100 * 1024**2
+LOW_DISK_BYTES = 1024**3
+MIN_DISK_BYTES = 100 * 1024**2
 QUEUE_CONNECTIONS = 4  # of a worker, beside those of its jobs
 SPARE_CONNECTIONS = 5  # for the command line, migrations and whoever looks at the database by hand
 EXTENSIONS = {
@@ -32,7 +32,7 @@ EXTENSIONS = {
     "unaccent": "search tells accents apart without it",
     "postgis": "geometry fields need it",
 }
-THEN = {
+AFTER_INSTALL = {
     "pg_trgm": ", then set meta.searchable of the collections again",
     "unaccent": ", then `cms migrate`",
 }
@@ -56,7 +56,7 @@ def diagnose() -> int:
 def findings() -> Iterator[Finding]:
     """Yield what there is to tell about the installation of the current folder, the simple things first."""
     try:
-        config = settings()
+        config = current_config()
     except ConfigError as fault:
         yield from (Finding(WRONG, problem) for problem in fault.problems)
         return
@@ -69,7 +69,7 @@ def findings() -> Iterator[Finding]:
     except NoDatabase as fault:
         yield Finding(WARNING, f"database: {fault}")
     except Exception as fault:
-        if not expected(fault):
+        if not is_expected(fault):
             raise
         yield Finding(WRONG, f"database: {sentence_of(fault)}")
 
@@ -84,7 +84,7 @@ def _secret(config: Config) -> Finding:
 
 
 def _disk(config: Config) -> Iterator[Finding]:
-    folder = _nearest(config.data_dir)
+    folder = _nearest_existing(config.data_dir)
     if not folder.is_dir():
         yield Finding(WRONG, f"DATA_DIR: {folder} is not a folder; name another one")
         return
@@ -94,27 +94,27 @@ def _disk(config: Config) -> Iterator[Finding]:
         yield Finding(WRONG, f"DATA_DIR: {folder} cannot be written by this account; change its rights or DATA_DIR")
     free = shutil.disk_usage(folder).free
     text = f"disk: {free / 1024**3:.1f} GB are free at {folder}"
-    if free < NO_BYTES:
+    if free < MIN_DISK_BYTES:
         yield Finding(WRONG, f"{text}; make room before the database stops")
-    elif free < SCARCE_BYTES:
+    elif free < LOW_DISK_BYTES:
         yield Finding(WARNING, f"{text}; make room soon")
     else:
         yield Finding(OK, text)
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_existing(path: Path) -> Path:
     """Return the path, or the folder in which it would be made."""
     return next(place for place in (path, *path.parents) if place.exists())
 
 
 def _database(dsn: str, config: Config) -> Iterator[Finding]:
-    server = examine(dsn)
+    server = examine_server(dsn)
     yield _version(server)
     yield _encoding(server)
     migrations = _migrations(dsn)
     yield migrations
     if migrations.level == OK:
-        yield _jobs(dsn)
+        yield _queue_finding(dsn)
         yield from _structure(dsn)
     yield from (_extension(name, server) for name in EXTENSIONS)
     yield _connections(server, config)
@@ -122,14 +122,14 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
         yield _replica(config.database_read_url)
 
 
-def _version(server: Server) -> Finding:
+def _version(server: ServerInfo) -> Finding:
     major = server.version // 10_000
     if major < OLDEST_SERVER:
         return Finding(WRONG, f"database: PostgreSQL {major} is too old; {OLDEST_SERVER} or newer is needed")
     return Finding(OK, f"database: PostgreSQL {major} answers")
 
 
-def _encoding(server: Server) -> Finding:
+def _encoding(server: ServerInfo) -> Finding:
     if server.encoding == "UTF8":
         return Finding(OK, "encoding: UTF8")
     return Finding(WRONG, f"encoding: {server.encoding}; make a database with ENCODING 'UTF8' TEMPLATE template0")
@@ -147,9 +147,9 @@ def _migrations(dsn: str) -> Finding:
     return Finding(OK, "migrations: all applied")
 
 
-def _jobs(dsn: str) -> Finding:
-    with direct_transaction(dsn) as transaction:
-        queue = look(transaction)
+def _queue_finding(dsn: str) -> Finding:
+    with standalone_transaction(dsn) as transaction:
+        queue = queue_state(transaction)
     failed = f", {queue.failed} failed in the last days; the log tells why" if queue.failed else ""
     if queue.workers or not queue.due:
         return Finding(OK, f"jobs: {queue.due} wait, {queue.workers} workers{failed}")
@@ -157,15 +157,15 @@ def _jobs(dsn: str) -> Finding:
 
 
 def _structure(dsn: str) -> Iterator[Finding]:
-    with direct_transaction(dsn) as transaction:
-        sentences = list(unmet(load_within(transaction).catalogue))
+    with standalone_transaction(dsn) as transaction:
+        sentences = list(dangling_settings(load_snapshot(transaction).catalogue))
     if not sentences:
         yield Finding(OK, "structure: what collections and relations name is there")
     yield from (Finding(WARNING, sentence) for sentence in sentences)
 
 
-def _extension(name: str, server: Server) -> Finding:
-    if name == "unaccent" and name in server.installed and server.keeps_accents:
+def _extension(name: str, server: ServerInfo) -> Finding:
+    if name == "unaccent" and name in server.installed and server.is_accent_sensitive:
         return Finding(
             WARNING,
             "extension unaccent: younger than the tables, so that search tells accents apart; run `cms migrate`",
@@ -174,16 +174,16 @@ def _extension(name: str, server: Server) -> Finding:
         return Finding(OK, f"extension {name}: installed")
     if name in server.available:
         return Finding(
-            WARNING, f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}{THEN.get(name, '')}"
+            WARNING, f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}{AFTER_INSTALL.get(name, '')}"
         )
     # PostGIS is large and most do without it; the other two come with every server.
     level = OK if name == "postgis" else WARNING
     return Finding(level, f"extension {name}: the server does not have it; {EXTENSIONS[name]}")
 
 
-def _connections(server: Server, config: Config) -> Finding:
+def _connections(server: ServerInfo, config: Config) -> Finding:
     pools = 1 if config.database_read_url else 2  # reads and writes have a pool each
-    streams = 0 if config.database_read_url else streams_of(config.database_pool_size)
+    streams = 0 if config.database_read_url else max_streams(config.database_pool_size)
     web = config.web_concurrency * (config.database_pool_size * pools + streams)
     worker = (config.worker_concurrency + 1) * pools + QUEUE_CONNECTIONS
     wanted = web + worker + SPARE_CONNECTIONS
@@ -195,7 +195,7 @@ def _connections(server: Server, config: Config) -> Finding:
 
 def _replica(dsn: str) -> Finding:
     try:
-        examine(dsn)
+        examine_server(dsn)
     except Refused as fault:
         return Finding(WRONG, f"DATABASE_READ_URL: {fault}")
     return Finding(OK, "DATABASE_READ_URL: the replica answers")

@@ -11,23 +11,23 @@ import requests
 from urllib3.exceptions import ProtocolError
 
 from cms.auth.accounts import admin_token
-from cms.cli.session import present_database
+from cms.cli.session import existing_database
 from cms.config import Config, secret_of
 
 CONNECT_SECONDS = 60
-_TOLD = 500
+_MAX_SHOWN = 500
 
 
 class Service:
     """A service at an address; what it refuses ends the command with what it said.
 
-    `signed_here` says that the session's token was made with the settings of this folder.
+    `has_own_token` says that the session's token was made with the settings of this folder.
     """
 
-    def __init__(self, session: requests.Session, url: str, *, signed_here: bool) -> None:
+    def __init__(self, session: requests.Session, url: str, *, has_own_token: bool) -> None:
         self._session = session
         self._url = url.rstrip("/")
-        self._signed_here = signed_here
+        self._has_own_token = has_own_token
 
     def has(self, collection: str) -> bool:
         return self._answer("GET", f"/collections/{collection}", seconds=CONNECT_SECONDS).status_code == 200
@@ -36,19 +36,19 @@ class Service:
         """Send JSON, for calls that are answered soon."""
         answer = self._answer(method, path, json=body, seconds=CONNECT_SECONDS)
         if not answer.ok:
-            raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {answer.text[:_TOLD]}")
+            raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {answer.text[:_MAX_SHOWN]}")
 
     def upload(self, path: str, chunks: Iterable[bytes], *, media_type: str) -> Mapping[str, object]:
         """Send a file and return the `data` of the answer, however long that takes."""
         answer = self._answer("POST", path, data=chunks, headers={"Content-Type": media_type})
-        _require(answer)
+        _raise_for_error(answer)
         found: Mapping[str, object] = answer.json()["data"]
         return found
 
     def download(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
         """Yield a file as it comes."""
         with self._answer("GET", path, params=params, stream=True) as answer:
-            _require(answer)
+            _raise_for_error(answer)
             try:
                 yield from answer.iter_content(1 << 16)
             except requests.RequestException:
@@ -68,7 +68,7 @@ class Service:
             raise click.ClickException(f"Nothing answers at {self._url}. Start the service first: make run") from None
         except requests.RequestException as fault:
             raise click.ClickException(f"{method} {self._url}{path} failed: {fault}") from None
-        if answer.status_code == 401 and self._signed_here:
+        if answer.status_code == 401 and self._has_own_token:
             raise click.ClickException(
                 f"The service at {self._url} does not know the token that was made here. Its SECRET is not the one of "
                 "this folder, or it serves another database: run this with its settings, or give a token with --token."
@@ -83,23 +83,23 @@ def service(config: Config, *, url: str | None, token: str | None) -> Iterator[S
         # Neither a proxy nor a .netrc of this account may come between: the one is for elsewhere, and the
         # other would replace the token.
         session.trust_env = False
-        session.headers["Authorization"] = f"Bearer {token or _own_token(config)}"
-        yield Service(session, url or config.public_url, signed_here=not token)
+        session.headers["Authorization"] = f"Bearer {token or _administrator_token(config)}"
+        yield Service(session, url or config.public_url, has_own_token=not token)
 
 
-def _own_token(config: Config) -> str:
-    with present_database(config) as dsn:
+def _administrator_token(config: Config) -> str:
+    with existing_database(config) as dsn:
         return admin_token(dsn, secret=secret_of(config), life=timedelta(minutes=10))
 
 
-def _require(answer: requests.Response) -> None:
+def _raise_for_error(answer: requests.Response) -> None:
     """Tell what was refused, a line for each fault."""
     if answer.ok:
         return
     try:
         told = [_sentence(entry) for entry in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError):
-        told = [answer.text[:_TOLD]]
+        told = [answer.text[:_MAX_SHOWN]]
     raise click.ClickException("\n".join([f"The service answers {answer.status_code}:", *told]))
 
 

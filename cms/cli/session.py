@@ -20,7 +20,7 @@ class DatabaseLost(Exception):
     """The embedded server ended by itself and cannot be started again."""
 
 
-def settings() -> Config:
+def current_config() -> Config:
     """Return the settings of the environment and of the current folder; raises `ConfigError`."""
     return load(os.environ, folder=Path.cwd())
 
@@ -31,14 +31,14 @@ def database(config: Config) -> Iterator[str]:
     if config.database_url:
         yield config.database_url
         return
-    from cms.store.embedded import start
+    from cms.embedded import start
 
     with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded:
         yield embedded.dsn
 
 
 @contextmanager
-def kept_database(config: Config) -> Iterator[str]:
+def watched_database(config: Config) -> Iterator[str]:
     """Yield the address of the database, for what runs for long: an embedded server that ends is started again.
 
     When it cannot be, this process is sent SIGTERM, and the context ends with `DatabaseLost`.
@@ -46,10 +46,10 @@ def kept_database(config: Config) -> Iterator[str]:
     if config.database_url:
         yield config.database_url
         return
-    from cms.cli.watch import Watch
-    from cms.store.embedded import start
+    from cms.cli.auto_restart import AutoRestart
+    from cms.embedded import start
 
-    with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded, Watch(embedded):
+    with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded, AutoRestart(embedded):
         yield embedded.dsn
 
 
@@ -59,10 +59,10 @@ def running_database(config: Config) -> Iterator[str]:
     if config.database_url:
         yield config.database_url
         return
-    from cms.store.embedded import address_of_running
+    from cms.embedded import running_dsn
 
     require_database(config)
-    address = address_of_running(config.data_dir)
+    address = running_dsn(config.data_dir)
     if address is None:
         raise NoDatabase(
             f"The server of the database in {config.data_dir} is not running, so there is no more to tell. "
@@ -72,7 +72,7 @@ def running_database(config: Config) -> Iterator[str]:
 
 
 @contextmanager
-def present_database(config: Config) -> Iterator[str]:
+def existing_database(config: Config) -> Iterator[str]:
     """Yield the address of a database that is there already; raises `NoDatabase` rather than make one."""
     require_database(config)
     with database(config) as dsn:
@@ -81,7 +81,7 @@ def present_database(config: Config) -> Iterator[str]:
 
 def require_database(config: Config) -> None:
     """Raise `NoDatabase` where the embedded server would make a new database."""
-    from cms.store.embedded import has_data
+    from cms.embedded import has_data
 
     if not config.database_url and not has_data(config.data_dir):
         raise NoDatabase(
@@ -103,20 +103,20 @@ def announce(sentence: str) -> None:
         click.echo(sentence, err=True)
 
 
-def expected(fault: Exception) -> bool:
+def is_expected(fault: Exception) -> bool:
     """Tell a fault of the installation or of the input from a fault of the program."""
     from cms.config import ConfigError
+    from cms.database.error_mapping import Stale
+    from cms.database.migrate import MigrationError
+    from cms.embedded import EmbeddedError
     from cms.errors import Refused
-    from cms.store.border import Stale
-    from cms.store.embedded import EmbeddedError
-    from cms.store.migrate import MigrationError
 
     return isinstance(fault, ConfigError | Refused | EmbeddedError | MigrationError | NoDatabase | DatabaseLost | Stale)
 
 
 def sentence_of(fault: Exception) -> str:
     """Return what to tell about an expected fault."""
-    from cms.store.border import Stale
+    from cms.database.error_mapping import Stale
     from cms.store.health import told
 
     return str(told(fault) if isinstance(fault, Stale) else fault)

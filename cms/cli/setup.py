@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from cms.auth.accounts import first_admin
-from cms.cli.session import database, present_database, say
+from cms.cli.session import database, existing_database, say
 from cms.config import Config
+from cms.database.connections import standalone_transaction
+from cms.database.maintenance import MaintenanceReport, run_maintenance
+from cms.database.migrate import migrate as apply_migrations
 from cms.errors import Refused
 from cms.files import storage
-from cms.files.sweep import Swept, sweep
-from cms.store.database import direct_transaction
-from cms.store.migrate import migrate as apply_migrations
-from cms.store.upkeep import Upkeep, keep_up
+from cms.files.stray_contents import SweepResult, sweep
 
 
 def migrate(config: Config) -> None:
@@ -29,9 +29,9 @@ def bootstrap(config: Config) -> None:
 
 
 def maintain(config: Config) -> None:
-    with present_database(config) as dsn:
-        done = keep_up(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
-        swept = _swept(dsn, config)
+    with existing_database(config) as dsn:
+        done = run_maintenance(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
+        swept = _sweep(dsn, config)
     for name in done.dropped:
         say(f"Dropped {name}.")
     for path in swept.removed:
@@ -46,23 +46,23 @@ def maintain(config: Config) -> None:
     ):
         if count:
             say(f"{count} {what}.")
-    if done == Upkeep(made=0, sessions=0, answers=0) and swept == Swept():
+    if done == MaintenanceReport(made=0, sessions=0, answers=0) and swept == SweepResult():
         say("There is nothing to do.")
 
 
-def _swept(dsn: str, config: Config) -> Swept:
+def _sweep(dsn: str, config: Config) -> SweepResult:
     try:
-        with direct_transaction(dsn) as transaction:
+        with standalone_transaction(dsn) as transaction:
             return sweep(transaction, storage.open(config))
     except Refused as refused:
         say(f"The contents of files were not looked at: {refused}")
-        return Swept()
+        return SweepResult()
 
 
 def prepare(dsn: str, *, config: Config) -> None:
     """Migrate, tidy up and see to the first admin; a password that had to be made up is printed, this once."""
     apply_migrations(dsn)
-    keep_up(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
+    run_maintenance(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
     password = first_admin(dsn, email=config.admin_email, password=config.admin_password)
     if password is not None:
         say(f"The first admin is {config.admin_email} with the password {password} (it is not shown again).")

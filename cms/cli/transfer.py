@@ -17,14 +17,14 @@ from cms.cli.session import say
 MEDIA_TYPES = {"csv": "text/csv", "json": "application/json", "jsonl": "application/x-ndjson"}
 
 _CHUNK = 1 << 18
-_FORMS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 def import_file(service: Service, collection: str, file: BinaryIO, *, size: int | None, form: str) -> None:
     """Send a file and tell how many items were created and updated."""
     with _progress() as progress:
         chunks = iter(lambda: file.read(_CHUNK), b"")
-        counted = _counted(chunks, progress, progress.add_task(f"sending {collection}", total=size))
+        counted = _with_progress(chunks, progress, progress.add_task(f"sending {collection}", total=size))
         made = service.upload(f"/utils/import/{quote(collection)}", counted, media_type=MEDIA_TYPES[form])
     say(f"{collection}: {made['created']} created, {made['updated']} updated")
 
@@ -33,20 +33,20 @@ def export_file(service: Service, collection: str, output: BinaryIO, *, params: 
     """Write all items of a collection, or those of a filter."""
     with _progress() as progress:
         chunks = service.download(f"/items/{quote(collection)}", {"limit": "-1", **params})
-        for chunk in _counted(chunks, progress, progress.add_task(f"reading {collection}", total=None)):
+        for chunk in _with_progress(chunks, progress, progress.add_task(f"reading {collection}", total=None)):
             output.write(chunk)
         output.flush()
 
 
-def form_of(name: str, said: str | None) -> str:
+def file_format_of(name: str, said: str | None) -> str:
     """Return the form of a file, as said or by its name; raises `UsageError` where neither tells."""
-    found = said or _FORMS.get(PurePath(name).suffix.lower())
+    found = said or _FORMATS.get(PurePath(name).suffix.lower())
     if found is None:
         raise click.UsageError(f"Say what {name} is: --format {', '.join(MEDIA_TYPES)}")
     return found
 
 
-def _counted(chunks: Iterable[bytes], progress: Progress, task: TaskID) -> Iterator[bytes]:
+def _with_progress(chunks: Iterable[bytes], progress: Progress, task: TaskID) -> Iterator[bytes]:
     for chunk in chunks:
         progress.advance(task, len(chunk))
         yield chunk

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from cms.auth import accounts
-from cms.cli.session import present_database, say
+from cms.cli.session import existing_database, say
 from cms.config import Config
 
 
 def create(config: Config, *, email: str, password: str, role: str | None) -> None:
-    with present_database(config) as dsn:
+    with existing_database(config) as dsn:
         say(accounts.create_user(dsn, email=email, password=password, role=role))
 
 
 def password(config: Config, *, email: str, password: str) -> None:
-    with present_database(config) as dsn:
+    with existing_database(config) as dsn:
         accounts.set_password(dsn, email=email, password=password)
     say(f"{email} has a new password.")
 
 
 def token(config: Config, *, email: str) -> None:
-    with present_database(config) as dsn:
+    with existing_database(config) as dsn:
         say(accounts.make_token(dsn, email=email))

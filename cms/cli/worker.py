@@ -5,25 +5,25 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from cms.cli.session import kept_database, require_database, say
+from cms.cli.session import require_database, say, watched_database
 from cms.config import Config
+from cms.database.connections import Database
 from cms.http.logs import start_logging
-from cms.jobs.worker import work
-from cms.store.database import Database
+from cms.jobs.worker import run_until_stopped
 from cms.tasks import tasks_of
 
 
 def run_worker(config: Config, *, line: int | None = None) -> None:
     """Run background jobs until SIGTERM, SIGINT, or the end of `line`, a pipe whose other end `cms serve` holds."""
     require_database(config)
-    with kept_database(config) as dsn:
+    with watched_database(config) as dsn:
         # Its jobs run in threads, each of which may need a connection; one more gives back stalled jobs.
         ours = replace(config, database_url=dsn, database_pool_size=config.worker_concurrency + 1)
         start_logging(ours)
         database = Database(ours)
         if line is None:
             say("The worker waits for jobs (Ctrl-C stops it).")
-        finished = work(ours, database, tasks_of(ours, database), line=line)
+        finished = run_until_stopped(ours, database, tasks_of(ours, database), line=line)
         if finished:
             database.close()
     if not finished:

@@ -15,36 +15,38 @@ from cachebox import LRUCache
 from cms import jsontext
 from cms.access.policy import ADMIN, ALL_FIELDS, Actor, Policy
 from cms.config import Config
+from cms.database.statements import statement
 from cms.errors import not_found
-from cms.files.derivatives import Original, derived
-from cms.files.served import Served, find
+from cms.files.derivatives import Original, derivative_of
+from cms.files.image_pool import ImagePool
 from cms.files.storage import Storages
-from cms.files.workshop import Workshop
+from cms.files.stored_content import StoredContent, find_content
+from cms.items.read.reads import Item, ReadRequest, fetch_item
 from cms.schema.model import Version
+from cms.store.context import RequestContext
 from cms.store.counters import check_version
-from cms.store.reads import Ask, Item, row_of
-from cms.store.statements import statement
-from cms.store.store import Identity, Scene, Store
+from cms.store.identity import Identity
+from cms.store.store import Store
 from cms.transforms.steps import Focus
-from cms.transforms.wanted import (
-    MEDIA_TYPES,
-    MIDDLE,
-    NOTHING,
+from cms.transforms.transform import (
+    CENTER,
+    FORMAT_BY_MEDIA_TYPE,
+    MEDIA_TYPE_BY_FORMAT,
+    NO_TRANSFORM,
     PARAMETERS,
-    TRANSFORMED,
-    Rules,
-    Wanted,
+    ResolvedTransform,
+    TransformRules,
     parse_transform,
-    rules_of,
-    settled,
+    resolve_transform,
+    transform_rules,
 )
 
 _READ = ("system_files", "read")
-_ASK = Ask(
+_READ_REQUEST = ReadRequest(
     "system_files",
     "fields=id,storage,filename_disk,filename_download,type,charset,modified_on,focal_point_x,focal_point_y",
 )
-TRANSFORMS_KEPT = 500
+MAX_CACHED_TRANSFORMS = 500
 _BINARY = "application/octet-stream"
 
 
@@ -53,7 +55,7 @@ class Asset:
     """A file as one request wants it. `tag` stands for its very bytes."""
 
     original: Original
-    wanted: Wanted
+    wanted: ResolvedTransform
     filename: str
     media_type: str
     modified: datetime
@@ -64,18 +66,18 @@ class Asset:
 class Delivery:
     """What is sent for an asset."""
 
-    content: Served
+    content: StoredContent
     filename: str
     media_type: str
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _AssetSettings:
     """What the settings say of assets, with the transforms that were understood under it."""
 
-    rules: Rules
+    rules: TransformRules
     public: frozenset[str]
-    transforms: LRUCache[Hashable, Wanted] = field(default_factory=lambda: LRUCache(TRANSFORMS_KEPT))
+    transforms: LRUCache[Hashable, ResolvedTransform] = field(default_factory=lambda: LRUCache(MAX_CACHED_TRANSFORMS))
 
 
 class Assets:
@@ -84,10 +86,10 @@ class Assets:
     def __init__(self, store: Store, storages: Storages, config: Config) -> None:
         self._store = store
         self._storages = storages
-        self._workshop = Workshop(config)
-        self._most = config.assets_transform_image_max_dimension
-        self._settings: LRUCache[Version, _Said] = LRUCache(2)
-        self.close = self._workshop.close
+        self._image_pool = ImagePool(config)
+        self._max_side = config.assets_transform_image_max_dimension
+        self._settings: LRUCache[Version, _AssetSettings] = LRUCache(2)
+        self.close = self._image_pool.close
 
     def asset(self, identity: Identity, key: str, said: Mapping[str, object], *, accept: str) -> Asset:
         """Return a file as the parameters want it.
@@ -95,14 +97,14 @@ class Assets:
         Raises `Refused`: FORBIDDEN or NOT_FOUND as for its row, ILLEGAL_ASSET_TRANSFORMATION.
         """
 
-        def work(scene: Scene) -> tuple[Item, Wanted]:
-            settings, actor = self._said(scene), scene.actor
-            policy = ADMIN if key.lower() in settings.public else _of_contents(scene)
-            seen = replace(scene, actor=Actor(policy, actor.user, actor.role))
-            row = row_of(self._store, seen, _ASK, key=key)
-            return row, _wanted(row, said, accept, settings)
+        def work(context: RequestContext) -> tuple[Item, ResolvedTransform]:
+            settings, actor = self._asset_settings(context), context.actor
+            policy = ADMIN if key.lower() in settings.public else _content_policy(context)
+            seen = replace(context, actor=Actor(policy, actor.user, actor.role))
+            row = fetch_item(self._store, seen, _READ_REQUEST, key=key)
+            return row, _transform(row, said, accept, settings)
 
-        return self._asset(*self._store.reading(identity, work))
+        return self._asset(*self._store.run_read(identity, work))
 
     def delivery(self, asset: Asset) -> Delivery:
         """Return what is sent for an asset, made now where it is not there.
@@ -111,24 +113,24 @@ class Assets:
         """
         original, wanted = asset.original, asset.wanted
         if not wanted.key:
-            return Delivery(find(original.storage, original.path), asset.filename, asset.media_type)
-        found = derived(self._store, self._workshop, original, wanted)
+            return Delivery(find_content(original.storage, original.path), asset.filename, asset.media_type)
+        found = derivative_of(self._store, self._image_pool, original, wanted)
         name = f"{asset.filename.rpartition('.')[0] or asset.filename}.{found.format}"
-        return Delivery(found.content, name, MEDIA_TYPES[found.format])
+        return Delivery(found.content, name, MEDIA_TYPE_BY_FORMAT[found.format])
 
-    def _said(self, scene: Scene) -> _Said:
+    def _asset_settings(self, context: RequestContext) -> _AssetSettings:
         """Return what the settings say, read once for a version of the rights, which a change of them moves."""
 
-        def read() -> _Said:
+        def read() -> _AssetSettings:
             rows = self._store.database.fetch(statement("find_asset_settings"))
             structure, access, allowed, presets, public = rows[0]
-            check_version(scene.snapshot, Version(structure, access))
+            check_version(context.snapshot, Version(structure, access))
             listed = json.loads(presets) if presets else []
-            return _Said(rules_of(allowed, listed, most=self._most), frozenset(public))
+            return _AssetSettings(transform_rules(allowed, listed, maximum=self._max_side), frozenset(public))
 
-        return self._settings.setdefault_with(scene.snapshot.version, read)
+        return self._settings.setdefault_with(context.snapshot.version, read)
 
-    def _asset(self, row: Item, wanted: Wanted) -> Asset:
+    def _asset(self, row: Item, wanted: ResolvedTransform) -> Asset:
         path, media_type = row["filename_disk"], row["type"] or _BINARY
         if not path:
             raise not_found("file")
@@ -136,7 +138,7 @@ class Assets:
             media_type = f"{media_type}; charset={row['charset']}"
         tag = f"{path} {wanted.key}"  # each content of a file has a path of its own
         return Asset(
-            Original(row["id"], self._storages.holding(row["storage"]), path),
+            Original(row["id"], self._storages.existing(row["storage"]), path),
             wanted,
             row["filename_download"],
             media_type,
@@ -145,25 +147,25 @@ class Assets:
         )
 
 
-def _wanted(row: Item, said: Mapping[str, object], accept: str, settings: _Said) -> Wanted:
+def _transform(row: Item, said: Mapping[str, object], accept: str, settings: _AssetSettings) -> ResolvedTransform:
     """Return the settled transform of a row's content; the same words under the same settings are read once."""
-    media_type, focus = row["type"], _focus(row)
+    media_type, focus = row["type"], _focal_point(row)
 
-    def read() -> Wanted:
+    def read() -> ResolvedTransform:
         transform = parse_transform(said, settings.rules)
-        if transform == NOTHING or media_type not in TRANSFORMED:
-            return Wanted()
-        return settled(transform, media_type, focus=focus, accept=accept)
+        if transform == NO_TRANSFORM or media_type not in FORMAT_BY_MEDIA_TYPE:
+            return ResolvedTransform()
+        return resolve_transform(transform, media_type, focus=focus, accept=accept)
 
-    asked = tuple((name, _text(said[name])) for name in PARAMETERS if name in said)
+    asked = tuple((name, _hashable(said[name])) for name in PARAMETERS if name in said)
     if not asked:
-        return Wanted()
+        return ResolvedTransform()
     return settings.transforms.setdefault_with((asked, media_type, focus, accept), read)
 
 
-def _of_contents(scene: Scene) -> Policy:
+def _content_policy(context: RequestContext) -> Policy:
     """Return the policy under which contents are read: who may read anything of a file's row may read its content."""
-    policy = scene.actor.policy
+    policy = context.actor.policy
     if policy.admin:
         return policy
     name = f"{policy.name} contents"
@@ -173,18 +175,20 @@ def _of_contents(scene: Scene) -> Policy:
         whole = tuple(replace(grant, fields=frozenset({ALL_FIELDS})) for grant in grants)
         return replace(policy, name=name, grants=MappingProxyType({**policy.grants, _READ: whole}))
 
-    return scene.snapshot.policies.setdefault_with(name, widened)
+    return context.snapshot.policies.setdefault_with(name, widened)
 
 
-def _focus(row: Mapping[str, Any]) -> Focus | None:
-    x, y = (_number(row[name], usual) for name, usual in zip(("focal_point_x", "focal_point_y"), MIDDLE, strict=True))
-    return None if (x, y) == MIDDLE else (x, y)
+def _focal_point(row: Mapping[str, Any]) -> Focus | None:
+    x, y = (
+        _number(row[name], default) for name, default in zip(("focal_point_x", "focal_point_y"), CENTER, strict=True)
+    )
+    return None if (x, y) == CENTER else (x, y)
 
 
-def _number(value: object, usual: float) -> float:
+def _number(value: object, default: float) -> float:
     """Return a number of a row, which comes as ready JSON."""
-    return usual if value is None else float(jsontext.dumps(value))
+    return default if value is None else float(jsontext.dumps(value))
 
 
-def _text(said: object) -> Hashable:
+def _hashable(said: object) -> Hashable:
     return said if isinstance(said, str) else repr(said)

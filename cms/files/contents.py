@@ -14,14 +14,14 @@ from cms.config import Config
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files import storage
 from cms.files.derivatives import forget_derivatives
-from cms.files.facts import facts_of
-from cms.files.kinds import HEAD, admitted, charset_of, kind_of
-from cms.files.names import clean_name, ending_on_disk
+from cms.files.image_info import image_info_of
+from cms.files.media_types import HEAD_BYTES, charset_of, is_allowed, media_type_of
+from cms.files.names import clean_name, extension_on_disk
 from cms.files.storage import Storages
 
 log = logging.getLogger("cms.files")
 
-REMOVED_AT_ONCE = 8  # a bucket takes its time for each
+REMOVAL_THREADS = 8  # a bucket takes its time for each
 
 Json = dict[str, Any]
 
@@ -58,31 +58,31 @@ class Contents:
 
     def __init__(self, config: Config) -> None:
         self.storages: Storages = storage.open(config)
-        self.most = config.files_max_upload_size
+        self.max_bytes = config.files_max_upload_size
         self._allowed = config.files_mime_type_allow_list
 
     def put(self, incoming: Incoming, location: str | None = None) -> Content:
         """Store a content under a name of its own; raises `Refused` CONTENT_TOO_LARGE, and then nothing stays."""
-        target = self.storages.named(location) if location else self.storages.default
+        target = self.storages.requested(location) if location else self.storages.default
         name, head = clean_name(incoming.name), bytearray()
-        path = f"{uuid4()}{ending_on_disk(name)}"
-        put = target.put(path, _watched(incoming.chunks, head, self.most))
+        path = f"{uuid4()}{extension_on_disk(name)}"
+        put = target.put(path, _limited(incoming.chunks, head, self.max_bytes))
         return Content(target.name, path, put.size, put.sha256, name, incoming.declared, bytes(head))
 
-    def moved(self, content: Content, location: str) -> Content:
+    def move(self, content: Content, location: str) -> Content:
         """Return a content after it has been brought to another location."""
-        target, source = self.storages.named(location), self.storages[content.storage]
+        target, source = self.storages.requested(location), self.storages[content.storage]
         target.put(content.path, source.get(content.path))
         self.remove([content])
         return replace(content, storage=location)
 
-    def described(self, content: Content, name: str) -> Json:
+    def file_columns(self, content: Content, name: str) -> Json:
         """Return the columns of a file that its content decides; raises `Refused` for a type that is not allowed."""
-        kind = kind_of(content.head, name=name, declared=content.declared)
-        if not admitted(kind, self._allowed):
+        kind = media_type_of(content.head, name=name, declared=content.declared)
+        if not is_allowed(kind, self._allowed):
             raise invalid_payload(f"Files of the type {kind} are not allowed", field="type")
         with self.storages[content.storage].reader(content.path) as reader:
-            facts = facts_of(reader, kind=kind, size=content.size)
+            facts = image_info_of(reader, kind=kind, size=content.size)
         return {
             "storage": content.storage,
             "filename_disk": content.path,
@@ -96,13 +96,13 @@ class Contents:
 
     def remove(self, contents: Iterable[Content]) -> None:
         """Remove contents with what was derived from them; what cannot be removed now is left for the sweep."""
-        with ThreadPoolExecutor(REMOVED_AT_ONCE) as threads:  # none is started for nothing
+        with ThreadPoolExecutor(REMOVAL_THREADS) as threads:  # none is started for nothing
             for _ in threads.map(self._remove, contents):
                 pass
 
     def _remove(self, content: Content) -> None:
         try:
-            place = self.storages.holding(content.storage)
+            place = self.storages.existing(content.storage)
             place.delete([content.path])
             forget_derivatives(place, content.path)
         except Refused as refused:
@@ -128,17 +128,17 @@ def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[Content]:
     return [Content(str(name), str(path)) for _, name, path in rows if path]
 
 
-def too_large(most: int) -> Refused:
-    return Refused(Problem("CONTENT_TOO_LARGE", f"The file is larger than {most} bytes.", {"limit": most}))
+def too_large(max_bytes: int) -> Refused:
+    return Refused(Problem("CONTENT_TOO_LARGE", f"The file is larger than {max_bytes} bytes.", {"limit": max_bytes}))
 
 
-def _watched(chunks: Iterable[bytes], head: bytearray, most: int) -> Iterator[bytes]:
-    """Pass chunks on, keep how they begin, and refuse what is more than `most` bytes in all."""
+def _limited(chunks: Iterable[bytes], head: bytearray, max_bytes: int) -> Iterator[bytes]:
+    """Pass chunks on, keep how they begin, and refuse what is more than `max_bytes` bytes in all."""
     size = 0
     for chunk in chunks:
         size += len(chunk)
-        if size > most:
-            raise too_large(most)
-        if len(head) < HEAD:
-            head += chunk[: HEAD - len(head)]
+        if size > max_bytes:
+            raise too_large(max_bytes)
+        if len(head) < HEAD_BYTES:
+            head += chunk[: HEAD_BYTES - len(head)]
         yield chunk

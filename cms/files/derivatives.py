@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cms.files.served import PIECE, Served, find, place
+from cms.database.statements import statement
+from cms.files.image_pool import ImagePool
 from cms.files.storage import Storage
-from cms.files.workshop import Workshop
-from cms.store.statements import statement
+from cms.files.stored_content import CHUNK_BYTES, StoredContent, file_path, find_content
 from cms.store.store import Store
-from cms.transforms.wanted import PLAIN, Wanted
+from cms.transforms.transform import FALLBACK_FORMAT, ResolvedTransform
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,16 @@ class Original:
 class Derivative:
     """A transformed image, with the format that it has."""
 
-    content: Served
+    content: StoredContent
     format: str
 
 
-def derived(store: Store, workshop: Workshop, original: Original, wanted: Wanted) -> Derivative:
+def derivative_of(store: Store, workshop: ImagePool, original: Original, wanted: ResolvedTransform) -> Derivative:
     """Return the derivative that is there, or make it;
     Whoever asks for it at the same time, on whatever machine, waits and is served the same one.
     Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, and FileNotFoundError without the original.
     """
-    return _stored(original, wanted) or _made(store, workshop, original, wanted)
+    return _find(original, wanted) or _make(store, workshop, original, wanted)
 
 
 def forget_derivatives(storage: Storage, path: str) -> None:
@@ -54,36 +54,36 @@ def _folder(path: str) -> str:
     return f"{path.rpartition('.')[0] or path}__"
 
 
-def _path(original: Original, wanted: Wanted, form: str) -> str:
-    return f"{_folder(original.path)}/{wanted.key}.{form}"
+def _path(original: Original, wanted: ResolvedTransform, image_format: str) -> str:
+    return f"{_folder(original.path)}/{wanted.key}.{image_format}"
 
 
-def _stored(original: Original, wanted: Wanted) -> Derivative | None:
-    form = wanted.transform.format or ""
-    for made in ("jpg", "png") if form == PLAIN else (form,):
+def _find(original: Original, wanted: ResolvedTransform) -> Derivative | None:
+    image_format = wanted.transform.format or ""
+    for made in ("jpg", "png") if image_format == FALLBACK_FORMAT else (image_format,):
         try:
-            return Derivative(find(original.storage, _path(original, wanted, made)), made)
+            return Derivative(find_content(original.storage, _path(original, wanted, made)), made)
         except FileNotFoundError:
             continue
     return None
 
 
-def _made(store: Store, workshop: Workshop, original: Original, wanted: Wanted) -> Derivative:
+def _make(store: Store, workshop: ImagePool, original: Original, wanted: ResolvedTransform) -> Derivative:
     """Make a derivative under a lock of the database, unless somebody has made it meanwhile."""
     name = f"{original.storage.name}/{_path(original, wanted, '')}"
     with store.database.transaction() as transaction:
         transaction.execute(statement("lock_derivative"), (name,))
-        if found := _stored(original, wanted):
+        if found := _find(original, wanted):
             return found
         with _source(original) as source, TemporaryDirectory(prefix="cms-transform-") as folder:
             target = Path(folder, "made")
-            form = workshop.render(source, target, wanted.transform, name=name)
-            path = _path(original, wanted, form)
+            image_format = workshop.render(source, target, wanted.transform, name=name)
+            path = _path(original, wanted, image_format)
             original.storage.put(path, _chunks(target))
-        content = find(original.storage, path)
+        content = find_content(original.storage, path)
         if not transaction.execute(statement("find_current_content"), (original.id, original.path)):
             original.storage.delete([path])  # the file has changed meanwhile, and its derivatives are forgotten
-        return Derivative(content, form)
+        return Derivative(content, image_format)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _source(original: Original) -> Iterator[Path]:
     """Give the original as a file on this machine."""
     folder = original.storage.folder
     if folder is not None:
-        path = Path(place(folder, original.path))
+        path = Path(file_path(folder, original.path))
         path.stat()
         yield path
         return
@@ -104,5 +104,5 @@ def _source(original: Original) -> Iterator[Path]:
 
 def _chunks(file: Path) -> Iterator[bytes]:
     with file.open("rb") as opened:
-        while chunk := opened.read(PIECE):
+        while chunk := opened.read(CHUNK_BYTES):
             yield chunk

@@ -5,102 +5,113 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+from cms.database.connections import Transaction
+from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files import records
 from cms.files.contents import Content, Json, contents_of
-from cms.files.files import Library, batch
-from cms.files.records import FILES, FOLDERS, Ask, Doing
-from cms.store.calls import Call, Written
-from cms.store.database import Transaction
-from cms.store.rows import link_revisions
-from cms.store.statements import statement
+from cms.files.files import Library, checked_batch
+from cms.files.records import FILES, FOLDERS, TransactionWork, WriteRequest
+from cms.items.write.calls import WriteCall, WrittenItems
+from cms.items.write.rows import link_revisions
 
 T = TypeVar("T")
 
 
-def create(library: Library, ask: Ask, payload: object) -> bytes | None:
+def create(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Create a folder, or several of an array."""
     many = isinstance(payload, list)
     items = [_checked(item) for item in (payload if isinstance(payload, list) else [payload])]
     nothing: list[Json] = [{} for _ in items]
-    return _put(library, ask, "create", lambda call: records.creating(call, items, nothing, nothing), many=many)
+    return _write(
+        library, request, "create", lambda call: records.plan_create(call, items, nothing, nothing), many=many
+    )
 
 
-def change_one(library: Library, ask: Ask, key: str, payload: object) -> bytes | None:
+def change_one(library: Library, request: WriteRequest, key: str, payload: object) -> bytes | None:
     """Rename a folder, or move it with everything below it."""
-    said = _settled(payload)
-    return _put(library, ask, "update", lambda call: records.changing(ask, call, key, said, {}), many=False)
+    said = _checked_changes(payload)
+    return _write(
+        library, request, "update", lambda call: records.plan_update(request, call, key, said, {}), many=False
+    )
 
 
-def change_many(library: Library, ask: Ask, payload: object) -> bytes | None:
+def change_many(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Change folders: by an array of objects with their ids, or by `keys` or `query` with `data`."""
-    said = batch(payload, _settled)
-    return _put(library, ask, "update", lambda call: records.changing_many(call, said), many=True)
+    said = checked_batch(payload, _checked_changes)
+    return _write(library, request, "update", lambda call: records.plan_update_many(call, said), many=True)
 
 
-def delete_one(library: Library, ask: Ask, key: str) -> None:
+def delete_one(library: Library, request: WriteRequest, key: str) -> None:
     """Delete a folder with everything below it."""
-    _delete(library, ask, [key], key=key)
+    _delete(library, request, [key], key=key)
 
 
-def delete_many(library: Library, ask: Ask, payload: object) -> None:
+def delete_many(library: Library, request: WriteRequest, payload: object) -> None:
     """Delete folders with the folders below them and all files of these, whole or not at all.
 
     Raises `Refused` FORBIDDEN when the caller may not delete one of them.
     """
-    _delete(library, ask, payload)
+    _delete(library, request, payload)
 
 
-def _delete(library: Library, ask: Ask, payload: object, *, key: str | None = None) -> None:
-    def plan(call: Call) -> Doing[list[Content]]:
+def _delete(library: Library, request: WriteRequest, payload: object, *, key: str | None = None) -> None:
+    def plan(call: WriteCall) -> TransactionWork[list[Content]]:
         def within(transaction: Transaction) -> list[Content]:
             if key is not None:
-                records.check_match(ask, call, transaction, key)
+                records.check_match(request, call, transaction, key)
             return _deleted(call, transaction, payload)
 
         return within
 
-    library.contents.remove(_ordered(library, ask, "delete", plan))
+    library.contents.remove(_with_tree_lock(library, request, "delete", plan))
 
 
-def _deleted(call: Call, transaction: Transaction, payload: object) -> list[Content]:
-    session = call.session(transaction)
-    keys = records.named(session, call.collection, payload)
+def _deleted(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
+    write_context = call.write_context(transaction)
+    keys = records.named(write_context, call.collection, payload)
     # What is in them tells that they are there, and so the right to them comes first.
-    session.judge.permit_removal(call.collection, keys, transaction.execute)
+    write_context.authorizer.authorize_delete(call.collection, keys, transaction.execute)
     parents: dict[str, str | None] = dict(transaction.execute(statement("lock_folders_below"), (keys,)))
     below = [key for key in parents if key not in keys]
     files = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
-    gone_files = records.delete_below(session, FILES, [key for key, *_ in files])
-    gone = records.delete_below(session, FOLDERS, below) | records.delete(session, call.collection, keys)
+    gone_files = records.delete_below(write_context, FILES, [key for key, *_ in files])
+    gone = records.delete_below(write_context, FOLDERS, below) | records.delete(write_context, call.collection, keys)
     links = [(gone_files[key], gone[folder]) for key, folder, *_ in files]
     links += [(gone[key], gone[str(parents[key])]) for key in below]
-    link_revisions(session, [(revision, parent) for revision, parent in links if revision and parent])
+    link_revisions(write_context, [(revision, parent) for revision, parent in links if revision and parent])
     return contents_of([(key, *content) for key, _, *content in files])
 
 
-def _put(
-    library: Library, ask: Ask, action: str, plan: Callable[[Call], Doing[Written]], *, many: bool
+def _write(
+    library: Library,
+    request: WriteRequest,
+    action: str,
+    plan: Callable[[WriteCall], TransactionWork[WrittenItems]],
+    *,
+    many: bool,
 ) -> bytes | None:
     """Write folders and answer them; raises `Refused` UNPROCESSABLE_CONTENT when the tree would have a circle."""
 
-    def careful(call: Call) -> Doing[bytes | None]:
+    def careful(call: WriteCall) -> TransactionWork[bytes | None]:
         work = plan(call)
 
         def within(transaction: Transaction) -> bytes | None:
             found = work(transaction)
-            _refuse_circle(transaction)
+            _refuse_cycle(transaction)
             return records.shown(found, many=many)
 
         return within
 
-    return _ordered(library, ask, action, careful)
+    return _with_tree_lock(library, request, action, careful)
 
 
-def _ordered(library: Library, ask: Ask, action: str, plan: Callable[[Call], Doing[T]]) -> T:
+def _with_tree_lock(
+    library: Library, request: WriteRequest, action: str, plan: Callable[[WriteCall], TransactionWork[T]]
+) -> T:
     """Do a change of the tree when those before it have ended."""
 
-    def later(call: Call) -> Doing[T]:
+    def later(call: WriteCall) -> TransactionWork[T]:
         work = plan(call)
 
         def within(transaction: Transaction) -> T:
@@ -109,10 +120,10 @@ def _ordered(library: Library, ask: Ask, action: str, plan: Callable[[Call], Doi
 
         return within
 
-    return records.writing(library.store, ask, (FOLDERS, action), later)
+    return records.writing(library.store, request, (FOLDERS, action), later)
 
 
-def _settled(payload: object) -> Json:
+def _checked_changes(payload: object) -> Json:
     """Return what is said of a folder that is there."""
     said = _checked(payload)
     if "id" in said:
@@ -129,7 +140,7 @@ def _checked(payload: object) -> Json:
     return dict(payload)
 
 
-def _refuse_circle(transaction: Transaction) -> None:
+def _refuse_cycle(transaction: Transaction) -> None:
     if transaction.execute(statement("find_folder_circle")):
         reason = "A folder cannot lie in itself or in a folder below it"
         raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason, "field": "parent"}))

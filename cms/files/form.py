@@ -13,7 +13,7 @@ JSON_FIELDS = frozenset({"tags"})
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FormPart:
     """One part of a form; a file has a `filename`. Its bytes must be read before the next part."""
 
     name: str
@@ -27,20 +27,20 @@ class Part:
 
 
 @dataclass(slots=True)
-class Upload:
+class FileUpload:
     """A content that has arrived, and what its sender says of the file."""
 
     content: Content
     said: Json = field(default_factory=dict)
 
 
-def received(contents: Contents, parts: Iterable[Part], put: list[Content], *, most: int) -> list[Upload]:
-    """Put the files of a form into their locations, noting each in `put`; fields may take `most` bytes in all.
+def receive(contents: Contents, parts: Iterable[FormPart], put: list[Content], *, max_bytes: int) -> list[FileUpload]:
+    """Put the files of a form into their locations, noting each in `put`; fields may take `max_bytes` bytes in all.
 
     Fields belong to the file that follows them, or, in a form that begins with a file, to the one before them. Those
     behind the last file are that one's in any case.
     """
-    uploads: list[Upload] = []
+    uploads: list[FileUpload] = []
     waiting: Json = {}
     first_is_file: bool | None = None
     for part in parts:
@@ -49,46 +49,46 @@ def received(contents: Contents, parts: Iterable[Part], put: list[Content], *, m
         if first_is_file is None:
             first_is_file = part.is_file
         if part.is_file:
-            uploads.append(_arrived(contents, part, waiting, put))
+            uploads.append(_store_file(contents, part, waiting, put))
             waiting = {}
         else:
-            value, most = _value(part, most)
+            value, max_bytes = _value(part, max_bytes)
             (uploads[-1].said if first_is_file else waiting)[part.name] = value
     if not uploads:
         raise invalid_payload("The form holds no file", field="file")
     uploads[-1].said |= waiting
     for upload in uploads:
-        _place(contents, upload, put)
+        _relocate(contents, upload, put)
     return uploads
 
 
-def _arrived(contents: Contents, part: Part, said: Json, put: list[Content]) -> Upload:
+def _store_file(contents: Contents, part: FormPart, said: Json, put: list[Content]) -> FileUpload:
     location = said.get("storage")
     content = contents.put(Incoming(part.filename or part.name, part.declared, part.chunks), location)
     put.append(content)
-    return Upload(content, said)
+    return FileUpload(content, said)
 
 
-def _place(contents: Contents, upload: Upload, put: list[Content]) -> None:
+def _relocate(contents: Contents, upload: FileUpload, put: list[Content]) -> None:
     """Bring a content to the location that was only named behind it."""
     location = upload.said.pop("storage", None)
     if location and location != upload.content.storage:
-        upload.content = contents.moved(upload.content, str(location))
+        upload.content = contents.move(upload.content, str(location))
         put.append(upload.content)
 
 
-def _value(part: Part, most: int) -> tuple[object, int]:
+def _value(part: FormPart, max_bytes: int) -> tuple[object, int]:
     """Return what a field says, and how many bytes further fields may take; an empty one is null."""
     raw = bytearray()
     for chunk in part.chunks:
         raw += chunk
-        if len(raw) > most:
+        if len(raw) > max_bytes:
             raise invalid_payload("The fields of the form are too long", field=part.name)
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         raise invalid_payload("A field of the form is no UTF-8 text", field=part.name) from None
-    return (_json(text) if part.name in JSON_FIELDS else text) or None, most - len(raw)
+    return (_json(text) if part.name in JSON_FIELDS else text) or None, max_bytes - len(raw)
 
 
 def _json(text: str) -> object:

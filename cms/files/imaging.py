@@ -16,62 +16,62 @@ from cms.transforms.steps import (
     Flip,
     Flop,
     Greyscale,
+    ImageStep,
     Negate,
     Resize,
     Rotate,
     Sharpen,
-    Step,
     Tint,
     Trim,
 )
-from cms.transforms.wanted import MIDDLE, PLAIN, Limits, Transform
+from cms.transforms.transform import CENTER, FALLBACK_FORMAT, ImageLimits, Transform
 
-READ = ("JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF")
+READABLE_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF")
 WHITE = (255, 255, 255)
-GAP = 2.0  # how much larger than its target an image may be cut down roughly before it is resampled well
+REDUCING_GAP = 2.0  # how much larger than its target an image may be cut down roughly before it is resampled well
 SRGB = ImageCms.createProfile("sRGB")
 
 Picture = Image.Image
 
 
-class Unusable(Exception):
+class ImageError(Exception):
     """An image that cannot be changed as asked; holds the reason for the client."""
 
 
-def render(source: Path, target: Path, transform: Transform, limits: Limits) -> str:
+def render(source: Path, target: Path, transform: Transform, limits: ImageLimits) -> str:
     """Write the transformed image to `target` and return its format, a key of `MEDIA_TYPES`.
 
-    Of an animation it takes the first frame. Raises `Unusable`.
+    Of an animation it takes the first frame. Raises `ImageError`.
     """
     try:
-        picture, whole = _opened(source, transform.steps, limits)
+        picture, whole = _open(source, transform.steps, limits)
         for number, step in enumerate(transform.steps):
-            picture = _stepped(picture, step, picture.size if number else whole, limits)
+            picture = _apply_step(picture, step, picture.size if number else whole, limits)
         if max(picture.size) > limits.side:
-            raise Unusable(f"The result has more than {limits.side} pixels on a side")
+            raise ImageError(f"The result has more than {limits.side} pixels on a side")
         return _save(picture, target, transform)
     except MemoryError:
-        raise Unusable("The image needs too much memory") from None
+        raise ImageError("The image needs too much memory") from None
 
 
-def _opened(source: Path, steps: tuple[Step, ...], limits: Limits) -> tuple[Picture, tuple[int, int]]:
+def _open(source: Path, steps: tuple[ImageStep, ...], limits: ImageLimits) -> tuple[Picture, tuple[int, int]]:
     """Return an image as it is worked on, and the size that it has when it is not decoded as a draft."""
     Image.MAX_IMAGE_PIXELS = None  # the limit is checked here, before anything is decoded
     try:
-        with Image.open(source, formats=READ) as found:
+        with Image.open(source, formats=READABLE_FORMATS) as found:
             _check_size(found, limits)
             whole = _upright_size(found)
             _draft(found, whole, steps)
             return _upright(found), whole
-    except (Unusable, MemoryError):
+    except (ImageError, MemoryError):
         raise
     except Exception as fault:  # a broken image makes Pillow raise whatever its parser trips over
-        raise Unusable("The image is broken, or not what its type says") from fault
+        raise ImageError("The image is broken, or not what its type says") from fault
 
 
-def _check_size(found: Picture, limits: Limits) -> None:
-    if found.width * found.height > limits.pixels:
-        raise Unusable(f"The image has more than {limits.pixels} pixels")
+def _check_size(found: Picture, limits: ImageLimits) -> None:
+    if found.width * found.height > limits.max_pixels:
+        raise ImageError(f"The image has more than {limits.max_pixels} pixels")
 
 
 def _upright_size(found: Picture) -> tuple[int, int]:
@@ -79,21 +79,21 @@ def _upright_size(found: Picture) -> tuple[int, int]:
     return (found.height, found.width) if turned else found.size
 
 
-def _draft(found: Picture, whole: tuple[int, int], steps: tuple[Step, ...]) -> None:
+def _draft(found: Picture, whole: tuple[int, int], steps: tuple[ImageStep, ...]) -> None:
     """Have a JPEG decoded at a fraction of its size where a resize comes first."""
     if steps and isinstance(steps[0], Resize):
-        width, height = (math.ceil(side * GAP) for side in _scaled(*whole, steps[0]))
+        width, height = (math.ceil(side * REDUCING_GAP) for side in _scaled(*whole, steps[0]))
         found.draft(None, (width, height) if whole == found.size else (height, width))
 
 
 def _upright(found: Picture) -> Picture:
     """Return the first frame in a mode that can be worked on, turned as its orientation says."""
-    picture = _workable(found)
+    picture = _in_editable_mode(found)
     ImageOps.exif_transpose(picture, in_place=True)
     return picture
 
 
-def _workable(found: Picture) -> Picture:
+def _in_editable_mode(found: Picture) -> Picture:
     """Return an image as L, LA, RGB, RGBA or CMYK."""
     found.load()
     match found.mode:
@@ -122,14 +122,16 @@ def _eight_bits(found: Picture) -> Picture:
 # Steps
 
 
-def _stepped(picture: Picture, step: Step, whole: tuple[int, int], limits: Limits) -> Picture:
+def _apply_step(picture: Picture, step: ImageStep, whole: tuple[int, int], limits: ImageLimits) -> Picture:
     """Do a step; `whole` is the image's size, of which a draft is a fraction."""
     match step:
         case Resize():
             return _resized(picture, step, whole, limits)
         case Extract(left, top, width, height):
             if left + width > picture.width or top + height > picture.height:
-                raise Unusable(f"extract reaches beyond the image, which has {picture.width} x {picture.height} pixels")
+                raise ImageError(
+                    f"extract reaches beyond the image, which has {picture.width} x {picture.height} pixels"
+                )
             return picture.crop((left, top, left + width, top + height))
         case Rotate(angle):
             return _rotated(picture, angle)
@@ -182,17 +184,17 @@ def _scaled(width: int, height: int, resize: Resize) -> tuple[float, float]:
     return width * factor, height * factor
 
 
-def _resized(picture: Picture, resize: Resize, whole: tuple[int, int], limits: Limits) -> Picture:
+def _resized(picture: Picture, resize: Resize, whole: tuple[int, int], limits: ImageLimits) -> Picture:
     width, height = _scaled(*whole, resize)
     if resize.width is None or resize.height is None or resize.fit != "cover":
         size = max(round(width), 1), max(round(height), 1)
         if max(size) > limits.side:
-            raise Unusable(f"The result has more than {limits.side} pixels on a side")
+            raise ImageError(f"The result has more than {limits.side} pixels on a side")
         made = _resampled(picture, size, (0, 0, *picture.size))
         wanted = resize.width or 0, resize.height or 0
-        return _contained(made, wanted) if resize.fit == "contain" and made.size != wanted else made
+        return _padded(made, wanted) if resize.fit == "contain" and made.size != wanted else made
     shown = min(resize.width, max(round(width), 1)), min(resize.height, max(round(height), 1))
-    return _resampled(picture, shown, _window(picture.size, (width, height), shown, resize.focus or MIDDLE))
+    return _resampled(picture, shown, _window(picture.size, (width, height), shown, resize.focus or CENTER))
 
 
 def _window(
@@ -209,10 +211,10 @@ def _window(
 
 
 def _resampled(picture: Picture, size: tuple[int, int], box: tuple[float, float, float, float]) -> Picture:
-    return picture.resize(size, Image.Resampling.LANCZOS, box=box, reducing_gap=GAP)
+    return picture.resize(size, Image.Resampling.LANCZOS, box=box, reducing_gap=REDUCING_GAP)
 
 
-def _contained(picture: Picture, size: tuple[int, int]) -> Picture:
+def _padded(picture: Picture, size: tuple[int, int]) -> Picture:
     """Put an image into the middle of a transparent one."""
     inner = _in_srgb(picture).convert("RGBA")
     made = Image.new("RGBA", size, (*WHITE, 0))
@@ -220,7 +222,7 @@ def _contained(picture: Picture, size: tuple[int, int]) -> Picture:
     return _with_info(made, picture)
 
 
-_TURNS = {
+_RIGHT_ANGLES = {
     90.0: Image.Transpose.ROTATE_270,
     180.0: Image.Transpose.ROTATE_180,
     270.0: Image.Transpose.ROTATE_90,
@@ -228,7 +230,7 @@ _TURNS = {
 
 
 def _rotated(picture: Picture, angle: float) -> Picture:
-    if turn := _TURNS.get(angle):
+    if turn := _RIGHT_ANGLES.get(angle):
         return picture.transpose(turn)
     whole = _in_srgb(picture).convert("RGBA")
     turned = whole.rotate(-angle, Image.Resampling.BICUBIC, expand=True, fillcolor=(*WHITE, 0))
@@ -269,14 +271,14 @@ def _in_srgb(picture: Picture) -> Picture:
     return made
 
 
-def _profile(picture: Picture, form: str) -> bytes | None:
+def _profile(picture: Picture, image_format: str) -> bytes | None:
     """Return the profile of an image's colours, if it describes what the encoder of a format writes."""
     found = picture.info.get("icc_profile")
-    writes_grey = picture.mode in ("L", "LA") and form in ("jpg", "png", "tiff")
-    return found if found and _space(found) == ("GRAY" if writes_grey else "RGB") else None
+    writes_grey = picture.mode in ("L", "LA") and image_format in ("jpg", "png", "tiff")
+    return found if found and _colour_space(found) == ("GRAY" if writes_grey else "RGB") else None
 
 
-def _space(profile: bytes) -> str | None:
+def _colour_space(profile: bytes) -> str | None:
     try:
         return ImageCms.ImageCmsProfile(io.BytesIO(profile)).profile.xcolor_space.strip()
     except (OSError, ImageCms.PyCMSError):
@@ -284,25 +286,25 @@ def _space(profile: bytes) -> str | None:
 
 
 def _save(picture: Picture, target: Path, transform: Transform) -> str:
-    form = transform.format or "png"
-    if form == PLAIN:
-        form = "png" if _transparent(picture) else "jpg"
-    if form == "gif" or picture.mode == "CMYK":
+    image_format = transform.format or "png"
+    if image_format == FALLBACK_FORMAT:
+        image_format = "png" if _has_transparency(picture) else "jpg"
+    if image_format == "gif" or picture.mode == "CMYK":
         picture = _in_srgb(picture)
-    if form == "jpg":
+    if image_format == "jpg":
         picture = _flattened(picture)
-    options = dict(_OPTIONS[form])
-    if form in _WITH_QUALITY:
+    options = dict(_OPTIONS[image_format])
+    if image_format in _WITH_QUALITY:
         options["quality"] = transform.quality
-    if profile := _profile(picture, form):
+    if profile := _profile(picture, image_format):
         options["icc_profile"] = profile
     picture = picture.copy()  # else the encoders write the original's metadata, places among them
     picture.info = {}
-    picture.save(target, _ENCODERS[form], **options)
-    return form
+    picture.save(target, _ENCODERS[image_format], **options)
+    return image_format
 
 
-def _transparent(picture: Picture) -> bool:
+def _has_transparency(picture: Picture) -> bool:
     return picture.mode.endswith("A") and picture.getchannel("A").getextrema() != (255, 255)
 
 

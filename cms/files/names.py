@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 
-LONGEST = 255
-LONGEST_ENDING = 20
+MAX_NAME_LENGTH = 255
+MAX_EXTENSION_LENGTH = 20
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories that are not drawn or turn what follows around, such as line breaks and the right-to-left override."""
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')
@@ -20,24 +20,24 @@ def clean_name(said: str) -> str:
     The ending stays when the name is cut.
     """
     bare = re.split(r"[/\\]", unicodedata.normalize("NFC", said))[-1]
-    seen = "".join(sign for sign in bare if unicodedata.category(sign) not in _UNSEEN)
+    seen = "".join(sign for sign in bare if unicodedata.category(sign) not in _INVISIBLE)
     name = _FORBIDDEN.sub("_", seen).strip(" .")
-    if len(name) <= LONGEST:
+    if len(name) <= MAX_NAME_LENGTH:
         return name or "file"
-    stem, ending = split(name)
-    return stem[: LONGEST - len(ending)].rstrip(" .") + ending
+    stem, extension = split(name)
+    return stem[: MAX_NAME_LENGTH - len(extension)].rstrip(" .") + extension
 
 
 def split(name: str) -> tuple[str, str]:
     """Return a name's stem and its ending with the dot; what is too long for an ending is none."""
-    stem, dot, ending = name.rpartition(".")
-    return (stem, dot + ending) if stem and 0 < len(ending) <= LONGEST_ENDING else (name, "")
+    stem, dot, extension = name.rpartition(".")
+    return (stem, dot + extension) if stem and 0 < len(extension) <= MAX_EXTENSION_LENGTH else (name, "")
 
 
-def ending_on_disk(name: str) -> str:
+def extension_on_disk(name: str) -> str:
     """Return the ending that the content gets in its storage."""
-    ending = split(name)[1].lower()
-    return ending if re.fullmatch(r"\.[a-z0-9]+", ending) else ".bin"
+    extension = split(name)[1].lower()
+    return extension if re.fullmatch(r"\.[a-z0-9]+", extension) else ".bin"
 
 
 def title_of(name: str) -> str:

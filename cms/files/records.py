@@ -7,140 +7,153 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cms import jsontext
+from cms.database.connections import Transaction
 from cms.errors import Refused, forbidden
 from cms.files.contents import Json
-from cms.query.drafts import Draft, Expects
-from cms.query.parse import parse_query_string
+from cms.items.read.reads import parse_key
+from cms.items.write import calls, preconditions
+from cms.items.write.authorizing import WriteAuthorizer
+from cms.items.write.calls import WriteCall, WrittenItems
+from cms.items.write.changes import Expects, RowChange
+from cms.items.write.deletion import delete_rows
+from cms.items.write.rows import WriteContext
+from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
 from cms.schema.payload import Values, converter
-from cms.store import calls, matching
-from cms.store.calls import Call, Written
-from cms.store.database import Transaction
-from cms.store.judging import Judge
-from cms.store.once import Once
-from cms.store.reads import parse_key
-from cms.store.removal import delete_rows
-from cms.store.rows import Session
-from cms.store.store import Identity, Job, Scene, Store
+from cms.store.context import RequestContext
+from cms.store.idempotency import Idempotency
+from cms.store.identity import Identity
+from cms.store.store import Store, WritePlan
 
 FILES = "system_files"
 FOLDERS = "system_folders"
 
 T = TypeVar("T")
 
-UPLOADING = "system_files", "create"
+FILE_CREATION = "system_files", "create"
 
-Doing = Callable[[Transaction], T]
+TransactionWork = Callable[[Transaction], T]
 """What is done once a transaction is open."""
 
 
-def require(store: Store, identity: Identity, name: str, action: str) -> None:
+def require_permission(store: Store, identity: Identity, name: str, action: str) -> None:
     """Refuse who may not do this to any row of a collection, before anything of the request is read."""
-    store.checking(identity, lambda scene: _known(scene, name, action))
+    store.run_primary_read(identity, lambda context: _authorized_collection(context, name, action))
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class WriteRequest:
     """Who calls, how the answer is to look, and under which conditions the call is done."""
 
     identity: Identity
     query_string: str = ""
-    once: Once | None = None
+    idempotency: Idempotency | None = None
     if_match: str | None = None
 
 
-def writing(store: Store, ask: Ask, to: tuple[str, str], plan: Callable[[Call], Doing[T]]) -> T:
+def writing(
+    store: Store, request: WriteRequest, to: tuple[str, str], plan: Callable[[WriteCall], TransactionWork[T]]
+) -> T:
     """Plan and do a write; `to` is a collection and an action. Raises `Refused` FORBIDDEN for who may not do it."""
     name, action = to
 
-    def planned(scene: Scene) -> Job[T]:
-        collection = _known(scene, name, action)
-        said, judge = parse_query_string(ask.query_string, store.page), Judge(store, scene, scene.fetch)
-        act = "upload" if to == UPLOADING else None
-        return Job(plan(Call(store, scene, ask.identity.caller, collection, said, judge, act)))
+    def planned(context: RequestContext) -> WritePlan[T]:
+        collection = _authorized_collection(context, name, action)
+        said, authorizer = (
+            parse_query_string(request.query_string, store.page),
+            WriteAuthorizer(store, context, context.fetch),
+        )
+        history_action = "upload" if to == FILE_CREATION else None
+        return WritePlan(
+            plan(WriteCall(store, context, request.identity.client, collection, said, authorizer, history_action))
+        )
 
-    return store.writing(ask.identity, planned, once=ask.once)
+    return store.run_write(request.identity, planned, idempotency=request.idempotency)
 
 
-def check_match(ask: Ask, call: Call, transaction: Transaction, key: str) -> None:
+def check_match(request: WriteRequest, call: WriteCall, transaction: Transaction, key: str) -> None:
     """Hold a row, and refuse to go on when it is not the one that If-Match names."""
     keys = parse_key(call.collection, key)
-    matching.check_match(call.store, transaction, call.scene, call.collection, key=keys, if_match=ask.if_match)
+    preconditions.check_match(
+        call.store, transaction, call.context, call.collection, key=keys, if_match=request.if_match
+    )
 
 
-def creating(
-    call: Call, items: Sequence[Mapping[str, object]], usual: Sequence[Json], owned: Sequence[Json]
-) -> Doing[Written]:
+def plan_create(
+    call: WriteCall, items: Sequence[Mapping[str, object]], defaults: Sequence[Json], owned: Sequence[Json]
+) -> TransactionWork[WrittenItems]:
     """Return what creates rows: of what is said, else of what is usual, and always of what the service owns."""
     drafter = call.drafter()
     root = drafter.root(call.collection, items, Expects.ABSENT)
-    for draft, common, kept in zip(root.drafts, usual, owned, strict=True):
+    for draft, common, kept in zip(root.drafts, defaults, owned, strict=True):
         draft.values |= {**_values(call.collection, common), **draft.values, **_values(call.collection, kept)}
-    call.completed(drafter, root)
+    call.complete(drafter, root)
     for draft, kept in zip(root.drafts, owned, strict=True):
         draft.values |= _values(call.collection, kept)  # over what permissions preset
     return calls.writing(call, drafter, root)
 
 
-def changing(ask: Ask, call: Call, key: str, item: object, owned: Json) -> Doing[Written]:
+def plan_update(
+    request: WriteRequest, call: WriteCall, key: str, item: object, owned: Json
+) -> TransactionWork[WrittenItems]:
     """Return what changes one row, if it is the one that the caller means."""
     drafter, keys = call.drafter(), [parse_key(call.collection, key)]
     root = drafter.root(call.collection, [item], Expects.PRESENT)
-    _own(root.drafts, call.collection, owned)
+    _set_owned(root.drafts, call.collection, owned)
     write = calls.writing(call, drafter, calls.changed(call, drafter, root, keys))
 
-    def within(transaction: Transaction) -> Written:
-        check_match(ask, call, transaction, key)
+    def within(transaction: Transaction) -> WrittenItems:
+        check_match(request, call, transaction, key)
         return write(transaction)
 
     return within
 
 
-def changing_many(call: Call, payload: object) -> Doing[Written]:
+def plan_update_many(call: WriteCall, payload: object) -> TransactionWork[WrittenItems]:
     """Return what changes rows of an array with their keys, or those that `keys` or `query` name by `data`."""
     if isinstance(payload, list):
-        return calls.plan_each(call, payload).within
+        return calls.plan_update_each(call, payload).within
     assert isinstance(payload, Mapping)
-    return calls.plan_named(call, payload).within
+    return calls.plan_update_many(call, payload).within
 
 
-def named(session: Session, collection: Collection, payload: object) -> list[str]:
+def named(write_context: WriteContext, collection: Collection, payload: object) -> list[str]:
     """Return the keys that a batch names: an array of them, `keys` or `query`."""
     given = payload if isinstance(payload, Mapping) else {"keys": payload}
-    return calls.named(session, collection, given)
+    return calls.named(write_context, collection, given)
 
 
-def delete(session: Session, collection: Collection, keys: Sequence[str]) -> dict[str, int | None]:
+def delete(write_context: WriteContext, collection: Collection, keys: Sequence[str]) -> dict[str, int | None]:
     """Delete rows that the caller names, and return their last revisions by their keys.
 
     Raises `Refused` NOT_FOUND or FORBIDDEN, and then for all.
     """
     if not keys:
         return {}
-    session.judge.permit_removal(collection, keys, session.transaction.execute)
-    return dict(delete_rows(session, collection, keys))
+    write_context.authorizer.authorize_delete(collection, keys, write_context.transaction.execute)
+    return dict(delete_rows(write_context, collection, keys))
 
 
-def delete_below(session: Session, name: str, keys: Sequence[str]) -> dict[str, int | None]:
+def delete_below(write_context: WriteContext, name: str, keys: Sequence[str]) -> dict[str, int | None]:
     """Delete rows that go with those that the caller names; one that it may not delete, or not see, is FORBIDDEN."""
     try:
-        return delete(session, session.scene.snapshot.catalogue.collections[name], keys)
+        return delete(write_context, write_context.context.snapshot.catalogue.collections[name], keys)
     except Refused as refused:
         raise (forbidden() if refused.problems[0].code == "NOT_FOUND" else refused) from None
 
 
-def shown(found: Written, *, many: bool) -> bytes | None:
+def shown(found: WrittenItems, *, many: bool) -> bytes | None:
     """Return rows as the body of an answer; None for a caller that may write but not read them."""
     return None if found is None else jsontext.dumps({"data": found if many else found[0]})
 
 
-def _known(scene: Scene, name: str, action: str) -> Collection:
-    if not scene.actor.policy.admin and not scene.actor.policy.granted(name, action):
+def _authorized_collection(context: RequestContext, name: str, action: str) -> Collection:
+    if not context.actor.policy.admin and not context.actor.policy.granted(name, action):
         raise forbidden()
-    return scene.snapshot.catalogue.collections[name]
+    return context.snapshot.catalogue.collections[name]
 
 
-def _own(drafts: Sequence[Draft], collection: Collection, owned: Json) -> None:
+def _set_owned(drafts: Sequence[RowChange], collection: Collection, owned: Json) -> None:
     for draft in drafts:
         draft.values |= _values(collection, owned)
 

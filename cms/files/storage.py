@@ -27,8 +27,8 @@ from cms.errors import invalid_payload, shown, unavailable
 from cms.locations import Location
 
 PART = 5 * 2**20  # the least that S3 takes as a part of an upload
-PIECE = 2**18
-PARTS_AT_ONCE = 2
+CHUNK_BYTES = 2**18
+MAX_CONCURRENT_PARTS = 2
 
 _CLIENT: Mapping[str, Any] = {
     "connect_timeout": timedelta(seconds=5),
@@ -40,7 +40,7 @@ _STAGED = re.compile(r"#\d+$")  # how obstore names a content in a folder that i
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class PutResult:
     """What has been put: its bytes counted, and their SHA-256 in hexadecimal."""
 
     size: int
@@ -48,7 +48,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class ListedContent:
     """A content as a listing tells of it."""
 
     path: str
@@ -77,37 +77,41 @@ class Storage:
         """The folder on this machine that holds the contents, if that is where they are."""
         return Path(self._location.root) if self._location.driver == "local" else None
 
-    def put(self, path: str, chunks: Iterable[bytes]) -> Put:
+    def put(self, path: str, chunks: Iterable[bytes]) -> PutResult:
         """Store a content under a path, in place of what is there, holding a few parts of it at a time at most.
 
         What the chunks raise passes through, and then nothing of them stays.
         """
-        counted = _Counted(chunks)
-        start, rest = _start(counted)
-        with self._border(counted):
+        counted = _HashingChunks(chunks)
+        start, rest = _buffer_first_part(counted)
+        with self._mapped_errors(counted):
             if rest is None:
                 obstore.put(self._store, path, start)
             else:
-                obstore.put(self._store, path, rest, use_multipart=True, chunk_size=PART, max_concurrency=PARTS_AT_ONCE)
-            self._keep(path)
-        return Put(counted.size, counted.hash.hexdigest())
+                obstore.put(
+                    self._store, path, rest, use_multipart=True, chunk_size=PART, max_concurrency=MAX_CONCURRENT_PARTS
+                )
+            self._sync_to_disk(path)
+        return PutResult(counted.size, counted.hash.hexdigest())
 
     def get(self, path: str, start: int | None = None, length: int | None = None) -> Iterator[bytes]:
         """Return a content in pieces, or `length` bytes of it from `start` on, which must lie within it."""
         if length == 0:
             return iter(())
-        with self._border():
+        with self._mapped_errors():
             found = obstore.get(self._store, path, options=_range(start or 0, length))
         return self._pieces(found)
 
     def reader(self, path: str) -> BinaryIO:
         """Return a content as a file that can be read at any place, a little of it at a time."""
-        with self._border():
-            return BufferedReader(_Readable(obstore.open_reader(self._store, path, buffer_size=PIECE)), PIECE)
+        with self._mapped_errors():
+            return BufferedReader(
+                _ObstoreFile(obstore.open_reader(self._store, path, buffer_size=CHUNK_BYTES)), CHUNK_BYTES
+            )
 
     def size(self, path: str) -> int:
         """Return how many bytes a content has."""
-        with self._border():
+        with self._mapped_errors():
             return obstore.head(self._store, path)["size"]
 
     def exists(self, path: str) -> bool:
@@ -120,20 +124,20 @@ class Storage:
 
     def delete(self, paths: Iterable[str]) -> None:
         """Remove contents; those that are not there are no fault."""
-        with self._border():
+        with self._mapped_errors():
             for path in paths:
                 try:
                     obstore.delete(self._store, path)
                 except FileNotFoundError:
                     continue
 
-    def list(self, prefix: str = "") -> Iterator[Stored]:
+    def list(self, prefix: str = "") -> Iterator[ListedContent]:
         """Yield the contents below a folder of paths (`a` has `a/b` in it, not `ab`), or all of them."""
-        with self._border():
+        with self._mapped_errors():
             for batch in obstore.list(self._store, prefix=prefix or None):
-                yield from (Stored(one["path"], one["size"], one["last_modified"]) for one in batch)
+                yield from (ListedContent(one["path"], one["size"], one["last_modified"]) for one in batch)
 
-    def clean(self, age: timedelta) -> tuple[str, ...]:
+    def remove_staged(self, age: timedelta) -> tuple[str, ...]:
         """Remove what uploads of processes that were killed have left, and return its paths.
 
         In a bucket that is the work of its own life-cycle rule for unfinished uploads.
@@ -148,11 +152,11 @@ class Storage:
         return tuple(str(path.relative_to(self.folder)) for path in old)
 
     def _pieces(self, found: Any) -> Iterator[bytes]:
-        with self._border():
-            for piece in found.stream(min_chunk_size=PIECE):
+        with self._mapped_errors():
+            for piece in found.stream(min_chunk_size=CHUNK_BYTES):
                 yield bytes(piece)
 
-    def _keep(self, path: str) -> None:
+    def _sync_to_disk(self, path: str) -> None:
         """Have a folder's content on the disk before its row says that it is there."""
         if self.folder is not None:
             for kept in (self.folder / path, (self.folder / path).parent):
@@ -163,7 +167,7 @@ class Storage:
                     os.close(descriptor)
 
     @contextmanager
-    def _border(self, chunks: _Counted | None = None) -> Iterator[None]:
+    def _mapped_errors(self, chunks: _HashingChunks | None = None) -> Iterator[None]:
         try:
             yield
         except FileNotFoundError:
@@ -196,14 +200,14 @@ class Storages(Mapping[str, Storage]):
     def default(self) -> Storage:
         return next(iter(self._known.values()))
 
-    def named(self, name: str) -> Storage:
+    def requested(self, name: str) -> Storage:
         """Return the location that a client names; raises `Refused` INVALID_PAYLOAD for one that is not set up."""
         found = self._known.get(name)
         if found is None:
             raise invalid_payload("There is no such storage location", field="storage", value=shown(name))
         return found
 
-    def holding(self, name: str) -> Storage:
+    def existing(self, name: str) -> Storage:
         """Return the location that a file's row names; raises `Refused` SERVICE_UNAVAILABLE without its settings."""
         found = self._known.get(name)
         if found is None:
@@ -216,12 +220,12 @@ def open(config: Config) -> Storages:
     return Storages(config.locations)
 
 
-class _Readable(RawIOBase):
+class _ObstoreFile(RawIOBase):
     """What obstore reads, as the standard library has files; a fault of the location is an OSError in there."""
 
     def __init__(self, found: Any) -> None:
         super().__init__()
-        self._found = found
+        self._file = found
 
     def readable(self) -> bool:
         return True
@@ -230,18 +234,18 @@ class _Readable(RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = bytes(self._found.read(len(buffer)))
+        piece = bytes(self._file.read(len(buffer)))
         buffer[: len(piece)] = piece
         return len(piece)
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._found.seek(offset, whence))
+        return int(self._file.seek(offset, whence))
 
     def tell(self) -> int:
-        return int(self._found.tell())
+        return int(self._file.tell())
 
 
-class _Counted:
+class _HashingChunks:
     """Chunks that are counted and hashed as they pass; `fault` is what they raised, if anything."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
@@ -266,7 +270,7 @@ class _Counted:
         return chunk
 
 
-def _start(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] | None]:
+def _buffer_first_part(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] | None]:
     """Return a content that fits into one part, or nothing and an iterator over all of it."""
     held: list[bytes] = []
     size = 0
@@ -274,11 +278,11 @@ def _start(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] | None]:
         held.append(chunk)
         size += len(chunk)
         if size >= PART:
-            return b"", _chain(held, chunks)
+            return b"", _chunks_from(held, chunks)
     return b"".join(held), None
 
 
-def _chain(held: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
+def _chunks_from(held: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
     while held:
         yield held.pop(0)
     yield from rest
@@ -309,8 +313,8 @@ def _s3(location: Location) -> ObjectStore:
     return S3Store(
         location.bucket,
         prefix=location.root or None,
-        config=_set(said | {"virtual_hosted_style_request": not by_path}),
-        client_options=_client(location),
+        config=_without_none(said | {"virtual_hosted_style_request": not by_path}),
+        client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
 
@@ -319,8 +323,8 @@ def _gcs(location: Location) -> ObjectStore:
     return GCSStore(
         location.bucket,
         prefix=location.root or None,
-        config=_set({"service_account": location.key_filename, "base_url": location.endpoint}),
-        client_options=_client(location),
+        config=_without_none({"service_account": location.key_filename, "base_url": location.endpoint}),
+        client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
 
@@ -330,17 +334,17 @@ def _azure(location: Location) -> ObjectStore:
     return AzureStore(
         location.container_name,
         prefix=location.root or None,
-        config=_set(said),
-        client_options=_client(location),
+        config=_without_none(said),
+        client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
 
 
-def _client(location: Location) -> Any:
+def _client_options(location: Location) -> Any:
     return {**_CLIENT, "allow_http": (location.endpoint or "").startswith("http://")}
 
 
-def _set(said: Mapping[str, object]) -> Any:
+def _without_none(said: Mapping[str, object]) -> Any:
     return {name: value for name, value in said.items() if value is not None}
 
 

@@ -7,75 +7,83 @@ from collections.abc import Mapping
 
 import falcon
 
-from cms.auth import invitations, registration, renewal
+from cms.auth import invitations, password_reset, registration
 from cms.auth.invitations import Invitation
-from cms.auth.links import Link
-from cms.auth.renewal import Choice
+from cms.auth.links import MailLink
+from cms.auth.password_reset import NewPassword
 from cms.errors import invalid_payload, invalid_query, shown
-from cms.http.media import check_texts, fields, once_of, optional_text, send, text_of
+from cms.http.media import check_texts, fields, idempotency_key_of, optional_text, required_text, send
 from cms.store.store import Store
 
 
-class _ByLetter:
+class _MailLinkResource:
     """What all of these work with."""
 
-    def __init__(self, store: Store, link: Link, most: int) -> None:
+    def __init__(self, store: Store, link: MailLink, max_bytes: int) -> None:
         self._store = store
         self._link = link
-        self._most = most
+        self._max_bytes = max_bytes
 
 
-class RequestReset(_ByLetter):
+class ResetRequestResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer the same whoever it is: only the owner of the address learns whether there is an account."""
-        payload = fields(request, most=self._most)
-        url = optional_text(payload, self._link.named)
-        renewal.request_reset(self._store, self._link, email=text_of(payload, "email"), url=url)
+        payload = fields(request, max_bytes=self._max_bytes)
+        url = optional_text(payload, self._link.url_field)
+        password_reset.request_reset(self._store, self._link, email=required_text(payload, "email"), url=url)
         response.status = falcon.HTTP_204
 
 
-class Reset(_ByLetter):
+class PasswordResetResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        choice = _choice(fields(request, most=self._most), status="active")
-        renewal.set_password(self._store, self._link, choice, caller=request.context.caller)
+        new_password = _new_password(fields(request, max_bytes=self._max_bytes), status="active")
+        password_reset.set_password(self._store, self._link, new_password, client=request.context.client)
         response.status = falcon.HTTP_204
 
 
-class AcceptInvite(_ByLetter):
+class AcceptInviteResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Accept an invitation by choosing a password."""
-        choice = _choice(fields(request, most=self._most), status="invited")
-        renewal.set_password(self._store, self._link, choice, caller=request.context.caller, once=once_of(request))
+        new_password = _new_password(fields(request, max_bytes=self._max_bytes), status="invited")
+        password_reset.set_password(
+            self._store,
+            self._link,
+            new_password,
+            client=request.context.client,
+            idempotency=idempotency_key_of(request),
+        )
         response.status = falcon.HTTP_204
 
 
-class Invite(_ByLetter):
+class InviteResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, most=self._most)
+        payload = fields(request, max_bytes=self._max_bytes)
         identity = request.context.identity  # who may not call at all is told nothing of the body
-        url = optional_text(payload, self._link.named)
-        invitation = Invitation(_emails(payload), _role(payload), url)
-        invitations.invite(self._store, self._link, identity, invitation, once=once_of(request))
+        url = optional_text(payload, self._link.url_field)
+        invitation = Invitation(_emails(payload), _role_id(payload), url)
+        invitations.invite(self._store, self._link, identity, invitation, idempotency=idempotency_key_of(request))
         response.status = falcon.HTTP_204
 
 
-class Register(_ByLetter):
+class RegisterResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, most=self._most)
-        check_texts(payload, "email", "password", optional=("first_name", "last_name", self._link.named))
-        form = registration.Form(
-            text_of(payload, "email"),
-            text_of(payload, "password"),
+        payload = fields(request, max_bytes=self._max_bytes)
+        check_texts(payload, "email", "password", optional=("first_name", "last_name", self._link.url_field))
+        form = registration.RegistrationForm(
+            required_text(payload, "email"),
+            required_text(payload, "password"),
             optional_text(payload, "first_name"),
             optional_text(payload, "last_name"),
-            optional_text(payload, self._link.named),
+            optional_text(payload, self._link.url_field),
         )
-        registration.register(self._store, self._link, form, caller=request.context.caller, once=once_of(request))
+        registration.register(
+            self._store, self._link, form, client=request.context.client, idempotency=idempotency_key_of(request)
+        )
         response.status = falcon.HTTP_204
 
 
-class VerifyEmail:
-    def __init__(self, store: Store, link: Link) -> None:
+class VerifyEmailResource:
+    def __init__(self, store: Store, link: MailLink) -> None:
         self._store = store
         self._link = link
 
@@ -84,16 +92,16 @@ class VerifyEmail:
         token = request.get_param("token")
         if not token:
             raise invalid_query('"token" is missing', parameter="token")
-        registration.verify(self._store, self._link, token=token, caller=request.context.caller)
+        registration.verify(self._store, self._link, token=token, client=request.context.client)
         send(response, {"status": "active"})
 
     def on_head(self, request: falcon.Request, response: falcon.Response) -> None:
         """Open nothing: programs that look into mail ask where a link leads."""
 
 
-def _choice(payload: Mapping[str, object], *, status: str) -> Choice:
+def _new_password(payload: Mapping[str, object], *, status: str) -> NewPassword:
     check_texts(payload, "token", "password")
-    return Choice(text_of(payload, "token"), text_of(payload, "password"), status)
+    return NewPassword(required_text(payload, "token"), required_text(payload, "password"), status)
 
 
 def _emails(payload: Mapping[str, object]) -> list[str]:
@@ -105,8 +113,8 @@ def _emails(payload: Mapping[str, object]) -> list[str]:
     return texts
 
 
-def _role(payload: Mapping[str, object]) -> str:
-    said = text_of(payload, "role")
+def _role_id(payload: Mapping[str, object]) -> str:
+    said = required_text(payload, "role")
     try:
         return str(uuid.UUID(said))
     except ValueError:

@@ -14,55 +14,57 @@ from cms.config import Config
 from cms.errors import Problem, Refused, not_found
 from cms.files.assets import Asset, Assets, Delivery
 from cms.files.names import clean_name
-from cms.http.conditions import Unsatisfiable, is_known, part_of
-from cms.store.store import ANONYMOUS, Identity
+from cms.http.conditions import RangeNotSatisfiable, byte_range_of, is_not_modified
+from cms.store.identity import ANONYMOUS, Identity
 
 # What a browser would run: it is handed out to be saved, whatever is asked for.
-_ACTIVE = re.compile(r"text/html|image/svg|[a-z]+/(?:[a-z0-9.-]+\+)?xml|[a-z]+/xhtml|text/xsl|application/xslt")
-_NOT_PLAIN = re.compile(r'[^\x20-\x7e]|["\\%]')
+_ACTIVE_CONTENT = re.compile(r"text/html|image/svg|[a-z]+/(?:[a-z0-9.-]+\+)?xml|[a-z]+/xhtml|text/xsl|application/xslt")
+_NOT_QUOTABLE = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
-class Download:
+class AssetResource:
     """A file's content, under the name that may stand behind its id in the path, else under its own."""
 
     def __init__(self, assets: Assets, config: Config) -> None:
         self._assets = assets
         seconds = int(config.assets_cache_ttl.total_seconds())
-        self._for_all, self._for_one = f"public, max-age={seconds}", f"private, max-age={seconds}"
+        self._public_cache, self._private_cache = f"public, max-age={seconds}", f"private, max-age={seconds}"
         self._sendfile = config.assets_sendfile
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str, name: str | None = None) -> None:
         identity = request.context.identity
         try:
-            asset, delivery = self._found(request, identity, key)
+            asset, delivery = self._find(request, identity, key)
         except FileNotFoundError:
-            asset, delivery = self._found_again(request, identity, key)
-        _describe(response, asset)
-        response.set_header("Cache-Control", self._for_all if identity == ANONYMOUS else self._for_one)
+            asset, delivery = self._find_again(request, identity, key)
+        _set_headers(response, asset)
+        response.set_header("Cache-Control", self._public_cache if identity == ANONYMOUS else self._private_cache)
         if delivery is None:
             response.status = falcon.HTTP_304
             return
-        saved = _says_yes(request.params.get("download"))
-        _name(response, delivery, clean_name(name) if name else delivery.filename, saved=saved)
+        is_attachment = _is_truthy(request.params.get("download"))
+        _set_disposition(
+            response, delivery, clean_name(name) if name else delivery.filename, is_attachment=is_attachment
+        )
         if self._sendfile and delivery.content.storage.folder is not None:
-            self._leave_to_proxy(response, delivery)
+            self._send_by_proxy(response, delivery)
         else:
             _send(request, response, asset, delivery)
 
-    def _found(self, request: falcon.Request, identity: Identity, key: str) -> tuple[Asset, Delivery | None]:
+    def _find(self, request: falcon.Request, identity: Identity, key: str) -> tuple[Asset, Delivery | None]:
         """Return a file with what is sent of it, which is nothing to a client that holds it already."""
         accept = request.get_header("Accept") or ""
         asset = self._assets.asset(identity, key, request.params, accept=accept)
-        return asset, None if is_known(request, asset.tag, asset.modified) else self._assets.delivery(asset)
+        return asset, None if is_not_modified(request, asset.tag, asset.modified) else self._assets.delivery(asset)
 
-    def _found_again(self, request: falcon.Request, identity: Identity, key: str) -> tuple[Asset, Delivery | None]:
+    def _find_again(self, request: falcon.Request, identity: Identity, key: str) -> tuple[Asset, Delivery | None]:
         """Look once more at a file whose content was exchanged between a look at its row and one at its place."""
         try:
-            return self._found(request, identity, key)
+            return self._find(request, identity, key)
         except FileNotFoundError:
             raise not_found("file") from None
 
-    def _leave_to_proxy(self, response: falcon.Response, delivery: Delivery) -> None:
+    def _send_by_proxy(self, response: falcon.Response, delivery: Delivery) -> None:
         """Have the proxy in front send the file, with ranges of its own."""
         content = delivery.content
         if self._sendfile == "x-sendfile":
@@ -71,24 +73,24 @@ class Download:
             response.set_header("X-Accel-Redirect", f"{self._sendfile}/{content.storage.name}/{quote(content.path)}")
 
 
-def _describe(response: falcon.Response, asset: Asset) -> None:
+def _set_headers(response: falcon.Response, asset: Asset) -> None:
     response.set_header("ETag", f'"{asset.tag}"')
     response.set_header("Last-Modified", _http_date(asset.modified))
-    response.set_header("Vary", "Accept, Origin" if asset.wanted.varies else "Origin")
+    response.set_header("Vary", "Accept, Origin" if asset.wanted.varies_by_client else "Origin")
     response.set_header("X-Content-Type-Options", "nosniff")
     response.set_header("Content-Security-Policy", "default-src 'none'; sandbox")
 
 
-def _name(response: falcon.Response, delivery: Delivery, filename: str, *, saved: bool) -> None:
+def _set_disposition(response: falcon.Response, delivery: Delivery, filename: str, *, is_attachment: bool) -> None:
     response.content_type = delivery.media_type
-    kind = "attachment" if saved or _ACTIVE.match(delivery.media_type) else "inline"
+    kind = "attachment" if is_attachment or _ACTIVE_CONTENT.match(delivery.media_type) else "inline"
     response.set_header("Content-Disposition", disposition(kind, filename))
 
 
 def disposition(kind: str, filename: str) -> str:
     """Return a Content-Disposition: the name in plain letters, and as it is where that is something else (RFC 6266)."""
     plain = unicodedata.normalize("NFKD", filename).encode("ascii", "ignore").decode()
-    plain = _NOT_PLAIN.sub("_", plain)
+    plain = _NOT_QUOTABLE.sub("_", plain)
     whole = f'{kind}; filename="{plain}"'
     return whole if plain == filename else f"{whole}; filename*=UTF-8''{quote(filename, safe='')}"
 
@@ -97,23 +99,23 @@ def _send(request: falcon.Request, response: falcon.Response, asset: Asset, deli
     content = delivery.content
     response.set_header("Accept-Ranges", "bytes")
     try:
-        part = part_of(request, asset.tag, asset.modified, size=content.size)
-    except Unsatisfiable:
+        part = byte_range_of(request, asset.tag, asset.modified, size=content.size)
+    except RangeNotSatisfiable:
         response.set_header("Content-Range", f"bytes */{content.size}")
         raise Refused(Problem("RANGE_NOT_SATISFIABLE", f"The content has {content.size} bytes.")) from None
     start, length = part or (0, content.size)
     if part:
         response.status = falcon.HTTP_206
         response.set_header("Content-Range", f"bytes {start}-{start + length - 1}/{content.size}")
-    if content.held is not None:
-        response.data = content.held[start : start + length] if part else content.held
+    if content.data is not None:
+        response.data = content.data[start : start + length] if part else content.data
     elif request.context.method == "HEAD":
         response.content_length = length
     else:
-        response.set_stream(content.pieces(start, length), length)
+        response.set_stream(content.chunks(start, length), length)
 
 
-def _says_yes(said: object) -> bool:
+def _is_truthy(said: object) -> bool:
     return said is not None and said not in ("false", "0")
 
 

@@ -9,42 +9,44 @@ import falcon
 
 from cms.auth import sessions
 from cms.auth.login import Credentials, login
-from cms.auth.sessions import Issuer, Mode, Opened
+from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.errors import Problem, Refused, invalid_payload, invalid_query
-from cms.http.cookies import Cookies, token_of
-from cms.http.media import body, check_texts, fields, optional_text, send, send_written, text_of
+from cms.http.cookies import Cookies, refresh_token_of
+from cms.http.etags import send_with_etag
+from cms.http.media import body, check_texts, fields, optional_text, required_text, send, send_written
 from cms.http.origins import Origins
-from cms.http.tags import send_one
-from cms.store.reads import read_me
+from cms.items.read.reads import read_me
+from cms.items.write.writes import update_me
 from cms.store.store import Store
-from cms.store.writes import update_me
 
 
-class Providers:
+class ProvidersResource:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """List the ways to log in beside the password."""
         response.media = {"data": [], "disableDefault": False}
 
 
-class Login:
-    def __init__(self, store: Store, issuer: Issuer, cookies: Cookies, most: int) -> None:
+class LoginResource:
+    def __init__(self, store: Store, issuer: Issuer, cookies: Cookies, max_bytes: int) -> None:
         self._store = store
         self._issuer = issuer
         self._cookies = cookies
-        self._most = most
+        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, most=self._most)
+        payload = fields(request, max_bytes=self._max_bytes)
         check_texts(payload, "email", "password", optional=("otp",))
-        said = Credentials(text_of(payload, "email"), text_of(payload, "password"), optional_text(payload, "otp"))
+        said = Credentials(
+            required_text(payload, "email"), required_text(payload, "password"), optional_text(payload, "otp")
+        )
         mode = _mode(payload) or Mode.JSON
-        found = login(self._store, self._issuer, said, mode=mode, caller=request.context.caller)
-        self._cookies.give(request, response, found)
-        send(response, _shown(found))
+        found = login(self._store, self._issuer, said, mode=mode, client=request.context.client)
+        self._cookies.set_session(request, response, found)
+        send(response, _session_body(found))
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class RefreshTokenSource:
     """Where a client keeps the token of its session: it comes in the body, else in a cookie."""
 
     cookies: Cookies
@@ -53,53 +55,53 @@ class Holder:
     def token(self, request: falcon.Request, payload: Mapping[str, object]) -> str:
         """Return the token; raises `Refused` INVALID_PAYLOAD without one, FORBIDDEN for another site's request."""
         found = optional_text(payload, "refresh_token")
-        if found is None and (found := token_of(request, _mode(payload))) is not None:
+        if found is None and (found := refresh_token_of(request, _mode(payload))) is not None:
             self.origins.require(request)
-        return found if found is not None else text_of(payload, "refresh_token")
+        return found if found is not None else required_text(payload, "refresh_token")
 
 
-class Refresh:
-    def __init__(self, store: Store, issuer: Issuer, holder: Holder, most: int) -> None:
+class RefreshResource:
+    def __init__(self, store: Store, issuer: Issuer, token_source: RefreshTokenSource, max_bytes: int) -> None:
         self._store = store
         self._issuer = issuer
-        self._holder = holder
-        self._most = most
+        self._token_source = token_source
+        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        token = self._holder.token(request, _optional_fields(request, self._most))
-        found = sessions.refresh(self._store, self._issuer, token=token, caller=request.context.caller)
-        self._holder.cookies.give(request, response, found)
-        send(response, _shown(found))
+        token = self._token_source.token(request, _optional_fields(request, self._max_bytes))
+        found = sessions.refresh(self._store, self._issuer, token=token, client=request.context.client)
+        self._token_source.cookies.set_session(request, response, found)
+        send(response, _session_body(found))
 
 
-class Logout:
-    def __init__(self, store: Store, holder: Holder, most: int) -> None:
+class LogoutResource:
+    def __init__(self, store: Store, token_source: RefreshTokenSource, max_bytes: int) -> None:
         self._store = store
-        self._holder = holder
-        self._most = most
+        self._token_source = token_source
+        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """End a session, or with `all=true` all of its user's; cookies go in any case."""
-        token = self._holder.token(request, _optional_fields(request, self._most))
-        self._holder.cookies.clear(request, response)
-        everywhere = _truth(request.get_param("all"))
-        sessions.logout(self._store, token=token, caller=request.context.caller, everywhere=everywhere)
+        token = self._token_source.token(request, _optional_fields(request, self._max_bytes))
+        self._token_source.cookies.clear(request, response)
+        everywhere = _boolean(request.get_param("all"))
+        sessions.logout(self._store, token=token, client=request.context.client, everywhere=everywhere)
         response.status = falcon.HTTP_204
 
 
-class Me:
+class MeResource:
     """The current user."""
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send_one(request, response, read_me(self._store, request.context.identity, request.query_string))
+        send_with_etag(request, response, read_me(self._store, request.context.identity, request.query_string))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         """Change the own account, as far as the caller may change users, and with app access the own profile."""
-        payload, identity = body(request, most=self._most), request.context.identity
+        payload, identity = body(request, max_bytes=self._max_bytes), request.context.identity
         if_match = request.get_header("If-Match")
         found = update_me(self._store, identity, request.query_string, payload=payload, if_match=if_match)
         send_written(response, found)
@@ -115,24 +117,24 @@ def _mode(payload: Mapping[str, object]) -> Mode | None:
         raise invalid_payload(f'"mode" is one of {", ".join(Mode)}', field="mode") from None  # it may be a secret
 
 
-def _shown(opened: Opened) -> Mapping[str, object]:
+def _session_body(issued: IssuedTokens) -> Mapping[str, object]:
     """Return what a client may see of its session: what lies in a cookie, no script gets hold of."""
-    found: dict[str, object] = {"expires": opened.expires}
-    if opened.access_token is not None:
-        found["access_token"] = opened.access_token
-    if opened.mode is Mode.JSON:
-        found["refresh_token"] = opened.token
+    found: dict[str, object] = {"expires": issued.expires}
+    if issued.access_token is not None:
+        found["access_token"] = issued.access_token
+    if issued.mode is Mode.JSON:
+        found["refresh_token"] = issued.token
     return found
 
 
-def _optional_fields(request: falcon.Request, most: int) -> Mapping[str, object]:
-    found = body(request, most=most)
+def _optional_fields(request: falcon.Request, max_bytes: int) -> Mapping[str, object]:
+    found = body(request, max_bytes=max_bytes)
     if found is not None and not isinstance(found, dict):
         raise invalid_payload("The body must be an object")
     return found or {}
 
 
-def _truth(said: str | None) -> bool:
+def _boolean(said: str | None) -> bool:
     """Read `all` of a query string; raises `Refused` INVALID_QUERY for what is neither true nor false."""
     if said not in (None, "", "true", "false", "1", "0"):
         raise invalid_query('"all" is true or false', parameter="all")

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import falcon
 
-from cms.auth.sessions import Mode, Opened
+from cms.auth.sessions import IssuedTokens, Mode
 from cms.config import Config
 
 SESSION = "cms_session_token"
@@ -38,12 +38,12 @@ class Cookies:
             int(config.session_cookie_ttl.total_seconds()),
         )
 
-    def give(self, request: falcon.Request, response: falcon.Response, opened: Opened) -> None:
+    def set_session(self, request: falcon.Request, response: falcon.Response, issued: IssuedTokens) -> None:
         """Set the cookie of a session, if its mode has one."""
-        if opened.mode is Mode.SESSION:
-            self._set(request, response, SESSION, opened.token, life=self.session_life)
-        elif opened.mode is Mode.COOKIE:
-            self._set(request, response, REFRESH, opened.token, life=self.refresh_life)
+        if issued.mode is Mode.SESSION:
+            self._set(request, response, SESSION, issued.token, life=self.session_life)
+        elif issued.mode is Mode.COOKIE:
+            self._set(request, response, REFRESH, issued.token, life=self.refresh_life)
 
     def clear(self, request: falcon.Request, response: falcon.Response) -> None:
         """Have the browser forget both."""
@@ -70,7 +70,7 @@ def session_cookie(request: falcon.Request) -> str | None:
     return _value(request, SESSION) if "HTTP_COOKIE" in request.env else None
 
 
-def token_of(request: falcon.Request, mode: Mode | None) -> str | None:
+def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
     """Return the token that a cookie holds: that of the mode, or of either where none is named."""
     names = {Mode.SESSION: (SESSION,), Mode.COOKIE: (REFRESH,), None: (REFRESH, SESSION)}.get(mode, ())
     return next((found for name in names if (found := _value(request, name))), None)

@@ -10,7 +10,7 @@ import falcon
 from cms.config import Config
 
 
-def cors_of(config: Config) -> Sequence[object]:
+def cors_middleware(config: Config) -> Sequence[object]:
     """Return the middleware that the settings ask for."""
     return [Cors(config)] if config.cors_enabled and config.cors_origin else []
 
@@ -22,7 +22,7 @@ class Cors:
     """
 
     def __init__(self, config: Config) -> None:
-        self._named = frozenset(config.cors_origin)
+        self._origins = frozenset(config.cors_origin)
         self._credentials = config.cors_credentials
         self._exposed = ", ".join(config.cors_exposed_headers)
         self._preflight: Mapping[str, str] = {
@@ -47,11 +47,11 @@ class Cors:
         succeeded: bool,  # noqa: FBT001
     ) -> None:
         origin = request.get_header("Origin")
-        if origin and origin in self._named:
+        if origin and origin in self._origins:
             self._allow(response, origin)
             if self._credentials:
                 response.set_header("Access-Control-Allow-Credentials", "true")
-        elif origin and "*" in self._named:
+        elif origin and "*" in self._origins:
             self._allow(response, "*")
 
     def _allow(self, response: falcon.Response, origin: str) -> None:

@@ -6,57 +6,64 @@ from dataclasses import replace
 
 import falcon
 
-from cms.auth import enrolment
-from cms.http.media import check_texts, fields, once_of, send, text_of
-from cms.store.store import Identity, Store
+from cms.auth import second_factor
+from cms.http.media import check_texts, fields, idempotency_key_of, required_text, send
+from cms.store.identity import Identity
+from cms.store.store import Store
 
 
-class _Own:
+class _SecondFactorResource:
     """What a user does to the own account, also before there is the second factor that the role asks for."""
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
 
 
-class Generate(_Own):
+class GenerateResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Give a secret to put into an authenticator app; nothing is stored before a code of it has come."""
-        password = text_of(fields(request, most=self._most), "password")
-        found = enrolment.generate(self._store, _enrolling(request), password=password)
+        password = required_text(fields(request, max_bytes=self._max_bytes), "password")
+        found = second_factor.generate(self._store, _enrolling(request), password=password)
         send(response, {"secret": found.secret, "otpauth_url": found.otpauth_url})
 
 
-class Enable(_Own):
+class EnableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, most=self._most)
+        payload = fields(request, max_bytes=self._max_bytes)
         check_texts(payload, "secret", "otp")
-        secret, code = text_of(payload, "secret"), text_of(payload, "otp")
-        enrolment.enable(self._store, _enrolling(request), secret=secret, code=code, once=once_of(request))
+        secret, code = required_text(payload, "secret"), required_text(payload, "otp")
+        second_factor.enable(
+            self._store, _enrolling(request), secret=secret, code=code, idempotency=idempotency_key_of(request)
+        )
         response.status = falcon.HTTP_204
 
 
-class Disable(_Own):
+class DisableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        code = text_of(fields(request, most=self._most), "otp")
-        enrolment.disable(self._store, _enrolling(request), code=code, once=once_of(request))
+        code = required_text(fields(request, max_bytes=self._max_bytes), "otp")
+        second_factor.disable(self._store, _enrolling(request), code=code, idempotency=idempotency_key_of(request))
         response.status = falcon.HTTP_204
 
 
-class RecoveryCodes(_Own):
-    def __init__(self, store: Store, secret: str, most: int) -> None:
-        super().__init__(store, most)
+class RecoveryCodesResource(_SecondFactorResource):
+    def __init__(self, store: Store, secret: str, max_bytes: int) -> None:
+        super().__init__(store, max_bytes)
         self._secret = secret
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Give ten new codes that stand in for the second factor, once each; the older ones are worth nothing."""
-        password = text_of(fields(request, most=self._most), "password")
-        codes = enrolment.recovery_codes(
-            self._store, _enrolling(request), password=password, secret=self._secret, once=once_of(request)
+        password = required_text(fields(request, max_bytes=self._max_bytes), "password")
+        codes = second_factor.recovery_codes(
+            self._store,
+            _enrolling(request),
+            password=password,
+            secret=self._secret,
+            idempotency=idempotency_key_of(request),
         )
         send(response, codes)
 
 
 def _enrolling(request: falcon.Request) -> Identity:
     found: Identity = request.context.identity
-    return replace(found, enrolling=True)
+    return replace(found, may_enrol=True)

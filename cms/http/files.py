@@ -9,20 +9,20 @@ import falcon
 from cms.files import files, folders
 from cms.files.files import Library
 from cms.files.importing import import_url
-from cms.files.records import FILES, FOLDERS, Ask
-from cms.http.form import is_form, parts
-from cms.http.items import Item, Items
-from cms.http.media import body, fields, once_of, send_written
+from cms.files.records import FILES, FOLDERS, WriteRequest
+from cms.http.form import form_parts, is_form
+from cms.http.items import ItemResource, ItemsResource
+from cms.http.media import body, fields, idempotency_key_of, send_written
 
 
-class Rows:
+class LibraryItemsResource:
     """What files and folders have in common: several rows by query, change and deletion."""
 
     def __init__(self, library: Library, collection: str, calls: ModuleType) -> None:
         self._library = library
         self._collection = collection
         self._calls = calls
-        self._items = Items(library.store, library.most)
+        self._items = ItemsResource(library.store, library.max_bytes)
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         self._items.on_get(request, response, self._collection)
@@ -31,37 +31,37 @@ class Rows:
         self._items.on_query(request, response, self._collection)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = body(request, most=self._library.most)
-        send_written(response, self._calls.change_many(self._library, ask_of(request), payload))
+        payload = body(request, max_bytes=self._library.max_bytes)
+        send_written(response, self._calls.change_many(self._library, write_request_of(request), payload))
 
     def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = body(request, most=self._library.most)
-        self._calls.delete_many(self._library, ask_of(request), payload)
+        payload = body(request, max_bytes=self._library.max_bytes)
+        self._calls.delete_many(self._library, write_request_of(request), payload)
         response.status = falcon.HTTP_204
 
 
-class Row:
+class LibraryItemResource:
     """One of them by its id."""
 
     def __init__(self, library: Library, collection: str, calls: ModuleType) -> None:
         self._library = library
         self._collection = collection
         self._calls = calls
-        self._item = Item(library.store, library.most)
+        self._item = ItemResource(library.store, library.max_bytes)
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         self._item.on_get(request, response, self._collection, key=key)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        payload = body(request, most=self._library.most)
-        send_written(response, self._calls.change_one(self._library, ask_of(request), key, payload))
+        payload = body(request, max_bytes=self._library.max_bytes)
+        send_written(response, self._calls.change_one(self._library, write_request_of(request), key, payload))
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        self._calls.delete_one(self._library, ask_of(request), key)
+        self._calls.delete_one(self._library, write_request_of(request), key)
         response.status = falcon.HTTP_204
 
 
-class Files(Rows):
+class FilesResource(LibraryItemsResource):
     """Files; new ones come as a form or as JSON."""
 
     def __init__(self, library: Library) -> None:
@@ -70,14 +70,16 @@ class Files(Rows):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         library = self._library
         if is_form(request):
-            found = files.upload(library, ask_of(request), parts(request, most=library.contents.most))
+            found = files.upload(
+                library, write_request_of(request), form_parts(request, max_bytes=library.contents.max_bytes)
+            )
         else:
-            payload = fields(request, most=library.most)
-            found = files.upload_json(library, ask_of(request), payload)
+            payload = fields(request, max_bytes=library.max_bytes)
+            found = files.upload_json(library, write_request_of(request), payload)
         send_written(response, found)
 
 
-class File(Row):
+class FileResource(LibraryItemResource):
     """One file; a form brings it a new content."""
 
     def __init__(self, library: Library) -> None:
@@ -86,40 +88,40 @@ class File(Row):
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         if not is_form(request):
             return super().on_patch(request, response, key)
-        form = parts(request, most=self._library.contents.most)
-        return send_written(response, files.replace(self._library, ask_of(request), key, form))
+        form = form_parts(request, max_bytes=self._library.contents.max_bytes)
+        return send_written(response, files.replace(self._library, write_request_of(request), key, form))
 
 
-class Import:
+class ImportResource:
     """A file from elsewhere."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, most=self._library.most)
-        send_written(response, import_url(self._library, ask_of(request), payload))
+        payload = fields(request, max_bytes=self._library.max_bytes)
+        send_written(response, import_url(self._library, write_request_of(request), payload))
 
 
-class Folders(Rows):
+class FoldersResource(LibraryItemsResource):
     """The tree of folders."""
 
     def __init__(self, library: Library) -> None:
         super().__init__(library, FOLDERS, folders)
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = body(request, most=self._library.most)
-        send_written(response, folders.create(self._library, ask_of(request), payload))
+        payload = body(request, max_bytes=self._library.max_bytes)
+        send_written(response, folders.create(self._library, write_request_of(request), payload))
 
 
-class Folder(Row):
+class FolderResource(LibraryItemResource):
     """One folder."""
 
     def __init__(self, library: Library) -> None:
         super().__init__(library, FOLDERS, folders)
 
 
-def ask_of(request: falcon.Request) -> Ask:
+def write_request_of(request: falcon.Request) -> WriteRequest:
     """Return who asks, and under which conditions; of a JSON body once it has been read."""
-    once = once_of(request) if request.method == "POST" else None
-    return Ask(request.context.identity, request.query_string, once, request.get_header("If-Match"))
+    idempotency = idempotency_key_of(request) if request.method == "POST" else None
+    return WriteRequest(request.context.identity, request.query_string, idempotency, request.get_header("If-Match"))

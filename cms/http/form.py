@@ -10,11 +10,11 @@ from falcon.util import BufferedReader
 
 from cms.errors import Refused, invalid_payload
 from cms.files.contents import too_large
-from cms.files.form import Part
+from cms.files.form import FormPart
 
-MOST_PARTS = 1000
-CHUNK = 2**18
-AROUND = 2**20
+MAX_FORM_PARTS = 1000
+CHUNK_BYTES = 2**18
+MAX_OVERHEAD_BYTES = 2**20
 """What a form may hold beside its files: fields, names and boundaries."""
 
 
@@ -23,37 +23,37 @@ def is_form(request: falcon.Request) -> bool:
     return (request.content_type or "").lower().startswith("multipart/form-data")
 
 
-def parts(request: falcon.Request, *, most: int) -> Iterator[Part]:
-    """Yield the parts of a form, of which the files may have `most` bytes in all.
+def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]:
+    """Yield the parts of a form, of which the files may have `max_bytes` bytes in all.
 
     Raises `Refused`: CONTENT_TOO_LARGE before anything is read where the request tells its length, INVALID_PAYLOAD for
     a form that is none or breaks off.
     """
     length = request.content_length
-    if length is not None and length > most + AROUND:
-        raise too_large(most)
-    limit = most + AROUND if length is None else length
-    stream = BufferedReader(_reader(request, limit), limit + 1, CHUNK)
+    if length is not None and length > max_bytes + MAX_OVERHEAD_BYTES:
+        raise too_large(max_bytes)
+    limit = max_bytes + MAX_OVERHEAD_BYTES if length is None else length
+    stream = BufferedReader(_reader(request, limit), limit + 1, CHUNK_BYTES)
     options = MultipartParseOptions()
-    options.max_body_part_count = MOST_PARTS
+    options.max_body_part_count = MAX_FORM_PARTS
     form = MultipartForm(stream, _boundary(request), limit, options)
     try:
         for part in form:
             yield _part(part)
-        while stream.read(CHUNK):  # what stands behind the last boundary means nothing, but belongs to the body
+        while stream.read(CHUNK_BYTES):  # what stands behind the last boundary means nothing, but belongs to the body
             pass
     except (MultipartParseError, ValueError) as fault:
-        raise _broken(getattr(fault, "description", None)) from None
+        raise _malformed(getattr(fault, "description", None)) from None
 
 
-def _part(part: BodyPart) -> Part:
+def _part(part: BodyPart) -> FormPart:
     if not part.name:
         raise invalid_payload("A part of the form has no name")
     try:
         declared = part.content_type
     except UnicodeDecodeError:
         declared = None
-    return Part(part.name, part.filename, declared, iter(lambda: part.stream.read(CHUNK), b""))
+    return FormPart(part.name, part.filename, declared, iter(lambda: part.stream.read(CHUNK_BYTES), b""))
 
 
 def _boundary(request: falcon.Request) -> bytes:
@@ -82,5 +82,5 @@ def _reader(request: falcon.Request, limit: int) -> Callable[[int], bytes]:
     return read
 
 
-def _broken(reason: str | None = None) -> Refused:
+def _malformed(reason: str | None = None) -> Refused:
     return invalid_payload(f"The form cannot be read: {reason}" if reason else "The form breaks off")

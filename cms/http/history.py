@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import falcon
 
-from cms.http.items import params_of, send_found, send_list
-from cms.http.media import fields, once_of, send_written
-from cms.http.tags import send_one
-from cms.store import comments, history
-from cms.store.reads import Ask, read_one
+from cms.http.etags import send_with_etag
+from cms.http.items import params_of, send_list, send_search
+from cms.http.media import fields, idempotency_key_of, send_written
+from cms.items.history import comments, revisions
+from cms.items.read.reads import ReadRequest, read_one
 from cms.store.store import Store
 
-Only = tuple[tuple[str, str, str], ...]
+FixedFilters = tuple[tuple[str, str, str], ...]
 
-COMMENTS: Only = (("action", "_eq", "comment"),)
+ONLY_COMMENTS: FixedFilters = (("action", "_eq", "comment"),)
 
 
-class Listing:
+class SystemItemsResource:
     """A system collection that is read as a list, in whole or only the rows with certain values."""
 
-    def __init__(self, store: Store, most: int, collection: str, *, only: Only = ()) -> None:
+    def __init__(self, store: Store, max_bytes: int, collection: str, *, only: FixedFilters = ()) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
         self._collection = collection
         self._only = only
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        ask = Ask(self._collection, request.query_string, only=self._only)
+        ask = ReadRequest(self._collection, request.query_string, only=self._only)
         send_list(self._store, request, response, ask)
 
     def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
-        ask = Ask(self._collection, params=params_of(request, self._most), only=self._only)
-        send_found(self._store, request, response, ask)
+        ask = ReadRequest(self._collection, params=params_of(request, self._max_bytes), only=self._only)
+        send_search(self._store, request, response, ask)
 
 
-class Entry:
+class SystemItemResource:
     """One row of such a collection."""
 
     def __init__(self, store: Store, collection: str) -> None:
@@ -42,20 +42,20 @@ class Entry:
         self._collection = collection
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        ask = Ask(self._collection, request.query_string)
-        send_one(request, response, read_one(self._store, request.context.identity, ask, key=key))
+        ask = ReadRequest(self._collection, request.query_string)
+        send_with_etag(request, response, read_one(self._store, request.context.identity, ask, key=key))
 
 
-class ItemRevisions:
+class ItemRevisionsResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
         ask = collection, request.query_string
-        send_one(request, response, history.read_revisions(self._store, request.context.identity, ask, key=key))
+        send_with_etag(request, response, revisions.read_revisions(self._store, request.context.identity, ask, key=key))
 
 
-class ItemRevision:
+class ItemRevisionResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -63,42 +63,46 @@ class ItemRevision:
         self, request: falcon.Request, response: falcon.Response, collection: str, key: str, revision: str
     ) -> None:
         ask = collection, request.query_string
-        found = history.read_revision(self._store, request.context.identity, ask, key=key, revision=revision)
-        send_one(request, response, found)
+        found = revisions.read_revision(self._store, request.context.identity, ask, key=key, revision=revision)
+        send_with_etag(request, response, found)
 
 
-class Revert:
+class RevertResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def on_post(self, request: falcon.Request, response: falcon.Response, revision: str) -> None:
         """Give an item back what it held at a revision."""
         identity = request.context.identity
-        once = once_of(request)
-        found = history.revert(self._store, identity, request.query_string, revision=revision, once=once)
+        idempotency = idempotency_key_of(request)
+        found = revisions.revert(
+            self._store, identity, request.query_string, revision=revision, idempotency=idempotency
+        )
         send_written(response, found)
 
 
-class NewComment:
-    def __init__(self, store: Store, most: int) -> None:
+class NewCommentResource:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload, identity = fields(request, most=self._most), request.context.identity
-        once = once_of(request)
-        send_written(response, comments.comment(self._store, identity, request.query_string, payload, once=once))
+        payload, identity = fields(request, max_bytes=self._max_bytes), request.context.identity
+        idempotency = idempotency_key_of(request)
+        send_written(
+            response, comments.comment(self._store, identity, request.query_string, payload, idempotency=idempotency)
+        )
 
 
-class Comment:
+class CommentResource:
     """A comment as its author sees it."""
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        payload = fields(request, most=self._most)
+        payload = fields(request, max_bytes=self._max_bytes)
         written = comments.change_comment(
             self._store,
             request.context.identity,
@@ -115,16 +119,16 @@ class Comment:
         response.status = falcon.HTTP_204
 
 
-class Comments(Listing, NewComment):
+class CommentsResource(SystemItemsResource, NewCommentResource):
     """The same comments for clients of the newer form."""
 
-    def __init__(self, store: Store, most: int) -> None:
-        super().__init__(store, most, "system_activity", only=COMMENTS)
+    def __init__(self, store: Store, max_bytes: int) -> None:
+        super().__init__(store, max_bytes, "system_activity", only=ONLY_COMMENTS)
 
 
-class OneComment(Comment):
+class ReadableCommentResource(CommentResource):
     """One of them, which here can also be read."""
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        ask = Ask("system_activity", request.query_string, only=COMMENTS)
-        send_one(request, response, read_one(self._store, request.context.identity, ask, key=key))
+        ask = ReadRequest("system_activity", request.query_string, only=ONLY_COMMENTS)
+        send_with_etag(request, response, read_one(self._store, request.context.identity, ask, key=key))

@@ -8,96 +8,98 @@ from urllib.parse import quote
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.media import body, fields, once_of, send_written
-from cms.http.tags import send_one
-from cms.query.brackets import nested
-from cms.store import writes
-from cms.store.batches import run_batch
-from cms.store.export import Export, export
-from cms.store.reads import Ask, read_list, read_one
-from cms.store.sorting import move_item
+from cms.http.etags import send_with_etag
+from cms.http.media import body, fields, idempotency_key_of, send_written
+from cms.items.read.reads import ReadRequest, read_list, read_one
+from cms.items.transfer.export import Export, export
+from cms.items.write import writes
+from cms.items.write.batches import run_batch
+from cms.items.write.sorting import move_item
+from cms.query.language.brackets import nested
 from cms.store.store import Store
 
 
-class _Rows:
+class _StoreResource:
     """What both resources need; `of` is the collection of those whose path does not name one."""
 
-    def __init__(self, store: Store, most: int, of: str = "") -> None:
+    def __init__(self, store: Store, max_bytes: int, of: str = "") -> None:
         self._store = store
-        self._most = most
-        self._of = of
+        self._max_bytes = max_bytes
+        self._collection = of
 
 
-class Items(_Rows):
+class ItemsResource(_StoreResource):
     """Several items, or the one of a singleton."""
 
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
-        send_list(self._store, request, response, Ask(collection or self._of, request.query_string))
+        send_list(self._store, request, response, ReadRequest(collection or self._collection, request.query_string))
 
     def on_query(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        ask = Ask(collection or self._of, params=params_of(request, self._most))
-        send_found(self._store, request, response, ask)
+        ask = ReadRequest(collection or self._collection, params=params_of(request, self._max_bytes))
+        send_search(self._store, request, response, ask)
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
-        payload = body(request, most=self._most)
+        payload = body(request, max_bytes=self._max_bytes)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
-        ask = collection or self._of, request.query_string
-        once = once_of(request)
-        send_written(response, writes.create(self._store, request.context.identity, ask, payload, once=once))
+        ask = collection or self._collection, request.query_string
+        idempotency = idempotency_key_of(request)
+        send_written(
+            response, writes.create(self._store, request.context.identity, ask, payload, idempotency=idempotency)
+        )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
-        payload, ask = body(request, most=self._most), (collection or self._of, request.query_string)
+        payload, ask = body(request, max_bytes=self._max_bytes), (collection or self._collection, request.query_string)
         if_match = request.get_header("If-Match")
         found = writes.update_many(self._store, request.context.identity, ask, payload, if_match=if_match)
         send_written(response, found)
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
-        payload = body(request, most=self._most)
-        writes.delete_many(self._store, request.context.identity, collection or self._of, payload)
+        payload = body(request, max_bytes=self._max_bytes)
+        writes.delete_many(self._store, request.context.identity, collection or self._collection, payload)
         response.status = falcon.HTTP_204
 
 
-class Settings(_Rows):
+class SettingsResource(_StoreResource):
     """The one record of the settings, of which everybody may read the public part (specification, section 4.13)."""
 
-    def __init__(self, store: Store, most: int) -> None:
-        super().__init__(store, most, "system_settings")
+    def __init__(self, store: Store, max_bytes: int) -> None:
+        super().__init__(store, max_bytes, "system_settings")
 
-    on_get = Items.on_get
-    on_query = Items.on_query
-    on_patch = Items.on_patch
+    on_get = ItemsResource.on_get
+    on_query = ItemsResource.on_query
+    on_patch = ItemsResource.on_patch
 
 
-def send_list(store: Store, request: falcon.Request, response: falcon.Response, ask: Ask) -> None:
+def send_list(store: Store, request: falcon.Request, response: falcon.Response, ask: ReadRequest) -> None:
     """Answer a list, or the file that the query string asks for."""
-    form = form_of(nested(request.query_string)) if "export" in request.query_string else None
+    form = file_format_of(nested(request.query_string)) if "export" in request.query_string else None
     if form:
         send_file(response, export(store, request.context.identity, ask, form=form))
     else:
-        send_one(request, response, read_list(store, request.context.identity, ask))
+        send_with_etag(request, response, read_list(store, request.context.identity, ask))
 
 
-def send_found(store: Store, request: falcon.Request, response: falcon.Response, ask: Ask) -> None:
+def send_search(store: Store, request: falcon.Request, response: falcon.Response, ask: ReadRequest) -> None:
     """Answer what the parameters in a body ask for: a list, or a file."""
-    form = form_of(ask.params or {})
+    form = file_format_of(ask.params or {})
     if form:
         send_file(response, export(store, request.context.identity, ask, form=form))
     else:
         response.data = read_list(store, request.context.identity, ask).body
 
 
-def params_of(request: falcon.Request, most: int) -> dict[str, object]:
+def params_of(request: falcon.Request, max_bytes: int) -> dict[str, object]:
     """Return the parameters of a SEARCH body; raises `Refused` INVALID_PAYLOAD."""
-    payload = body(request, most=most)
+    payload = body(request, max_bytes=max_bytes)
     params = payload.get("query", {}) if isinstance(payload, dict) else None
     if not isinstance(params, dict):
         raise invalid_payload('The body must be an object with the parameters under "query"')
     return params
 
 
-def form_of(params: Mapping[str, object]) -> str | None:
+def file_format_of(params: Mapping[str, object]) -> str | None:
     """Return the file format that parameters ask for, if any."""
     said = params.get("export")
     return None if said in (None, "") else str(said)
@@ -111,15 +113,15 @@ def send_file(response: falcon.Response, found: Export) -> None:
     response.stream = found.chunks
 
 
-class Item(_Rows):
+class ItemResource(_StoreResource):
     """One item by its primary key."""
 
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
-        ask = Ask(collection or self._of, request.query_string)
-        send_one(request, response, read_one(self._store, request.context.identity, ask, key=key))
+        ask = ReadRequest(collection or self._collection, request.query_string)
+        send_with_etag(request, response, read_one(self._store, request.context.identity, ask, key=key))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
-        payload, ask = body(request, most=self._most), (collection or self._of, request.query_string)
+        payload, ask = body(request, max_bytes=self._max_bytes), (collection or self._collection, request.query_string)
         found = writes.update_one(
             self._store,
             request.context.identity,
@@ -132,32 +134,36 @@ class Item(_Rows):
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
         if_match = request.get_header("If-Match")
-        writes.delete_one(self._store, request.context.identity, collection or self._of, key=key, if_match=if_match)
+        writes.delete_one(
+            self._store, request.context.identity, collection or self._collection, key=key, if_match=if_match
+        )
         response.status = falcon.HTTP_204
 
 
-class Sort:
+class SortResource:
     """Manual sorting."""
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Move `item` to the place of `to`."""
-        payload = fields(request, most=self._most)
-        move_item(self._store, request.context.identity, collection, payload, once=once_of(request))
+        payload = fields(request, max_bytes=self._max_bytes)
+        move_item(self._store, request.context.identity, collection, payload, idempotency=idempotency_key_of(request))
         response.status = falcon.HTTP_204
 
 
-class Batch:
+class BatchResource:
     """Several operations in one transaction."""
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = body(request, most=self._most)
-        once = once_of(request)
-        response.data = run_batch(self._store, request.context.identity, payload, most=self._most, once=once)
+        payload = body(request, max_bytes=self._max_bytes)
+        idempotency = idempotency_key_of(request)
+        response.data = run_batch(
+            self._store, request.context.identity, payload, max_bytes=self._max_bytes, idempotency=idempotency
+        )

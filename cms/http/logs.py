@@ -21,42 +21,42 @@ LEVELS = {
     "debug": logging.DEBUG,
     "trace": logging.DEBUG,
 }
-_FACTS = ("request", "method", "path", "status", "ms")
+_FIELDS = ("request", "method", "path", "status", "ms")
 
-_service, _access = logging.getLogger("cms"), logging.getLogger("cms.access")
+_service_log, _access_log = logging.getLogger("cms"), logging.getLogger("cms.access")
 
 
 def logs_requests() -> bool:
     """Tell whether requests are logged at all."""
-    return _access.isEnabledFor(logging.INFO)
+    return _access_log.isEnabledFor(logging.INFO)
 
 
-def log_request(facts: Mapping[str, object]) -> None:
-    """Write the line of a request; the facts are all of `_FACTS`.
+def log_request(fields: Mapping[str, object]) -> None:
+    """Write the line of a request; the facts are all of `_FIELDS`.
 
     A record takes five times as long as its line, so there is one only where somebody has changed where lines go.
     """
-    ours = _ours()
+    ours = _own_handler()
     if ours is None:
-        _access.info("%s %s %s", facts["method"], facts["path"], facts["status"], extra=facts)
+        _access_log.info("%s %s %s", fields["method"], fields["path"], fields["status"], extra=fields)
         return
     try:
-        ours.tell(facts)
+        ours.write_request(fields)
     except (OSError, ValueError):  # a log that cannot be written loses the line, and no answer with it
         return
 
 
-def _ours() -> Lines | None:
+def _own_handler() -> LogHandler | None:
     """Return the service's own handler, where the lines of requests go to it as it is and nowhere else."""
-    if _access.handlers or _access.filters or not _access.propagate or _service.propagate:
+    if _access_log.handlers or _access_log.filters or not _access_log.propagate or _service_log.propagate:
         return None
-    handler = _service.handlers[0] if len(_service.handlers) == 1 else None
-    return handler if isinstance(handler, Lines) and handler.untouched else None
+    handler = _service_log.handlers[0] if len(_service_log.handlers) == 1 else None
+    return handler if isinstance(handler, LogHandler) and handler.is_unmodified else None
 
 
 def start_logging(config: Config) -> None:
     """Send the service's log to standard error, in the style and from the level of the settings."""
-    handler = Lines(JsonLines() if config.log_style == "json" else PrettyLines())
+    handler = LogHandler(JsonFormatter() if config.log_style == "json" else PrettyFormatter())
     level = LEVELS[config.log_level]
     # The driver's pool warns of a database that does not answer; Python would print that in a style of its own.
     others = max(level, logging.WARNING)
@@ -65,10 +65,10 @@ def start_logging(config: Config) -> None:
         log.handlers[:] = [handler]
         log.propagate = False
         log.setLevel(least)
-    logging.getLogger("psycopg.pool").filters[:] = [Seldom()]
+    logging.getLogger("psycopg.pool").filters[:] = [RepeatFilter()]
 
 
-class Seldom(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Passes one record of a kind in ten seconds: a pool warns with every attempt to connect, several in a second."""
 
     SECONDS = 10
@@ -84,57 +84,57 @@ class Seldom(logging.Filter):
         return True
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object a line, for machines."""
 
     def format(self, record: logging.LogRecord) -> str:
         error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
-        return self.line(record.created, record.levelname, record.getMessage(), _facts(record) | error)
+        return self.line(record.created, record.levelname, record.getMessage(), _fields_of(record) | error)
 
-    def line(self, created: float, level: str, message: str, facts: Mapping[str, object]) -> str:
+    def line(self, created: float, level: str, message: str, fields: Mapping[str, object]) -> str:
         moment = datetime.fromtimestamp(created, UTC).isoformat(timespec="milliseconds")
-        return jsontext.dumps({"time": moment, "level": level.lower(), "message": message, **facts}).decode()
+        return jsontext.dumps({"time": moment, "level": level.lower(), "message": message, **fields}).decode()
 
 
-class PrettyLines(logging.Formatter):
+class PrettyFormatter(logging.Formatter):
     """Time, level and message, for people; line breaks in what a client sent cannot forge a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = self.line(record.created, record.levelname, record.getMessage(), _facts(record))
+        line = self.line(record.created, record.levelname, record.getMessage(), _fields_of(record))
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
-    def line(self, created: float, level: str, message: str, facts: Mapping[str, object]) -> str:
-        time_taken = f" {facts['ms']} ms" if "ms" in facts else ""
-        request = f" [{facts['request']}]" if "request" in facts else ""
+    def line(self, created: float, level: str, message: str, fields: Mapping[str, object]) -> str:
+        time_taken = f" {fields['ms']} ms" if "ms" in fields else ""
+        request = f" [{fields['request']}]" if "request" in fields else ""
         escaped = message.encode("unicode_escape").decode()
-        return f"{_clock(int(created))} {level.lower():8}{escaped}{time_taken}{request}"
+        return f"{_time_of_day(int(created))} {level.lower():8}{escaped}{time_taken}{request}"
 
 
-class Lines(logging.StreamHandler[TextIO]):
+class LogHandler(logging.StreamHandler[TextIO]):
     """What writes to standard error."""
 
-    def __init__(self, form: JsonLines | PrettyLines) -> None:
+    def __init__(self, line_formatter: JsonFormatter | PrettyFormatter) -> None:
         super().__init__(sys.stderr)
-        self._form = form
-        self.setFormatter(form)
+        self._line_formatter = line_formatter
+        self.setFormatter(line_formatter)
 
     @property
-    def untouched(self) -> bool:
+    def is_unmodified(self) -> bool:
         """Whether it is there, and nothing has been set that looks at records."""
         there = self.stream is not None
-        return there and not self.filters and self.level <= logging.INFO and self.formatter is self._form
+        return there and not self.filters and self.level <= logging.INFO and self.formatter is self._line_formatter
 
-    def tell(self, facts: Mapping[str, object]) -> None:
+    def write_request(self, fields: Mapping[str, object]) -> None:
         """Write the line of a request, without a record."""
-        message = f"{facts['method']} {facts['path']} {facts['status']}"
-        self.stream.write(self._form.line(time.time(), "INFO", message, facts) + self.terminator)
+        message = f"{fields['method']} {fields['path']} {fields['status']}"
+        self.stream.write(self._line_formatter.line(time.time(), "INFO", message, fields) + self.terminator)
         self.stream.flush()
 
 
-def _facts(record: logging.LogRecord) -> dict[str, object]:
-    return {key: getattr(record, key) for key in _FACTS if hasattr(record, key)}
+def _fields_of(record: logging.LogRecord) -> dict[str, object]:
+    return {key: getattr(record, key) for key in _FIELDS if hasattr(record, key)}
 
 
 @lru_cache(maxsize=1)
-def _clock(second: int) -> str:
+def _time_of_day(second: int) -> str:
     return datetime.fromtimestamp(second).strftime("%H:%M:%S")

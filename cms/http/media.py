@@ -11,18 +11,18 @@ import falcon
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Problem, Refused, collected, invalid_payload, invalid_query
-from cms.memory import note_use
-from cms.store.once import Once
+from cms.errors import Problem, Refused, collect_problems, invalid_payload, invalid_query
+from cms.memory import note_memory_use
+from cms.store.idempotency import Idempotency
 
-MAX_KEY = 255
-_VALUES_OF_BODY = 4
+MAX_KEY_LENGTH = 255
+_MEMORY_PER_BODY_BYTE = 4
 """How many times the room of a body its values take at least."""
 
 
-def body(request: falcon.Request, *, most: int) -> object:
+def body(request: falcon.Request, *, max_bytes: int) -> object:
     """Return the JSON body; raises `Refused` for a wrong type, size or text. No body at all is null."""
-    raw = _raw(request, most)
+    raw = _read_body(request, max_bytes)
     if request.get_header("Idempotency-Key") is not None:
         request.context.digest = sha256(raw).digest()
     if raw and not _is_json(request.content_type):
@@ -30,12 +30,12 @@ def body(request: falcon.Request, *, most: int) -> object:
     try:
         return jsontext.loads(raw) if raw else None
     except TooManyDigits as error:
-        raise Refused(_at(error)) from None
+        raise Refused(_digits_problem(error)) from None
     except ValueError as error:
         raise invalid_payload(f"The body is not usable JSON: {error}") from None
 
 
-def _at(error: TooManyDigits) -> Problem:
+def _digits_problem(error: TooManyDigits) -> Problem:
     """Return the problem of a number in a body: the place in an array of several, the field, and the path there."""
     path = list(error.path)
     place: dict[str, object] = {}
@@ -46,15 +46,15 @@ def _at(error: TooManyDigits) -> Problem:
     return too_many_digits(error, **place)
 
 
-def fields(request: falcon.Request, *, most: int) -> Mapping[str, object]:
+def fields(request: falcon.Request, *, max_bytes: int) -> Mapping[str, object]:
     """Return the body as an object; raises `Refused` INVALID_PAYLOAD for anything else."""
-    found = body(request, most=most)
+    found = body(request, max_bytes=max_bytes)
     if not isinstance(found, dict):
         raise invalid_payload("The body must be an object")
     return found
 
 
-def text_of(payload: Mapping[str, object], key: str) -> str:
+def required_text(payload: Mapping[str, object], key: str) -> str:
     """Return a text that must be there; raises `Refused` INVALID_PAYLOAD."""
     found = payload.get(key)
     if not isinstance(found, str) or not found:
@@ -66,28 +66,30 @@ def check_texts(payload: Mapping[str, object], *needed: str, optional: Sequence[
     """Refuse every key of a body that is no text, before the first of them is read."""
     problems: list[Problem] = []
     for key in needed:
-        collected(problems, partial(text_of, payload, key))
+        collect_problems(problems, partial(required_text, payload, key))
     for key in optional:
-        collected(problems, partial(optional_text, payload, key))
+        collect_problems(problems, partial(optional_text, payload, key))
     if problems:
         raise Refused(problems)
 
 
 def optional_text(payload: Mapping[str, object], key: str) -> str | None:
     """Return a text that may be left out; raises `Refused` INVALID_PAYLOAD for anything else."""
-    return None if payload.get(key) is None else text_of(payload, key)
+    return None if payload.get(key) is None else required_text(payload, key)
 
 
-def once_of(request: falcon.Request) -> Once | None:
+def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
     """Return what an Idempotency-Key asks for, after the body was read; raises `Refused` for a key that is none."""
     key = request.get_header("Idempotency-Key")
     if key is None:
         return None
-    if not 1 <= len(key) <= MAX_KEY:
-        raise invalid_query(f"The header Idempotency-Key takes 1 to {MAX_KEY} characters", header="Idempotency-Key")
+    if not 1 <= len(key) <= MAX_KEY_LENGTH:
+        raise invalid_query(
+            f"The header Idempotency-Key takes 1 to {MAX_KEY_LENGTH} characters", header="Idempotency-Key"
+        )
     target = (request.method, request.root_path + request.path, request.query_string)
     asked = b"\0".join((*(part.encode() for part in target), request.context.digest))
-    return Once(sha256(key.encode()).hexdigest(), hmac.digest(request.context.seal, asked, "sha256").hex())
+    return Idempotency(sha256(key.encode()).hexdigest(), hmac.digest(request.context.seal, asked, "sha256").hex())
 
 
 def send(response: falcon.Response, data: object) -> None:
@@ -103,20 +105,20 @@ def send_written(response: falcon.Response, found: bytes | None) -> None:
         response.data = found
 
 
-def _raw(request: falcon.Request, most: int) -> bytes:
-    if (request.content_length or 0) > most:
-        raise _too_large(most)
+def _read_body(request: falcon.Request, max_bytes: int) -> bytes:
+    if (request.content_length or 0) > max_bytes:
+        raise _body_too_large(max_bytes)
     raw = bytearray()
-    while piece := request.stream.read(most + 1 - len(raw)):
+    while piece := request.stream.read(max_bytes + 1 - len(raw)):
         raw += piece
-        if len(raw) > most:
-            raise _too_large(most)
-    note_use(_VALUES_OF_BODY * len(raw))
+        if len(raw) > max_bytes:
+            raise _body_too_large(max_bytes)
+    note_memory_use(_MEMORY_PER_BODY_BYTE * len(raw))
     return bytes(raw)
 
 
-def _too_large(most: int) -> Refused:
-    return Refused(Problem("CONTENT_TOO_LARGE", f"The body is larger than {most} bytes.", {"limit": most}))
+def _body_too_large(max_bytes: int) -> Refused:
+    return Refused(Problem("CONTENT_TOO_LARGE", f"The body is larger than {max_bytes} bytes.", {"limit": max_bytes}))
 
 
 def _is_json(content_type: str | None) -> bool:

@@ -18,14 +18,14 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "SEARCH", "QUERY"})
 class Origins:
     """The service's own origin, and those that the settings name: one that is anybody's does not count."""
 
-    own: str
-    named: frozenset[str]
+    service_origin: str
+    allowed: frozenset[str]
 
     @classmethod
     def of(cls, config: Config) -> Origins:
         """Return the origins of the settings."""
-        named = config.cors_origin if config.cors_enabled and config.cors_credentials else ()
-        return cls(origin_of(config.public_url) or "", frozenset(named) - {"*"})
+        allowed = config.cors_origin if config.cors_enabled and config.cors_credentials else ()
+        return cls(origin_of(config.public_url) or "", frozenset(allowed) - {"*"})
 
     def require(self, request: falcon.Request) -> None:
         """Raise `Refused` FORBIDDEN unless the request says that it comes from a page of one of these.
@@ -35,7 +35,7 @@ class Origins:
         """
         said = request.get_header("Origin")
         found = origin_of(said or request.get_header("Referer") or "")
-        if found is None or (found not in (self.own, _target(request)) and found not in self.named):
+        if found is None or (found not in (self.service_origin, _own_origin(request)) and found not in self.allowed):
             raise forbidden()
 
 
@@ -53,5 +53,5 @@ def origin_of(address: str) -> str | None:
     return f"{parts.scheme}://{host}" if port in (None, usual) else f"{parts.scheme}://{host}:{port}"
 
 
-def _target(request: falcon.Request) -> str | None:
+def _own_origin(request: falcon.Request) -> str | None:
     return origin_of(f"{request.scheme}://{request.get_header('Host') or request.netloc}")

@@ -48,11 +48,11 @@ def path_of(environ: Mapping[str, Any], path: str) -> str:
     target = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")
     if _ENCODED.search(target) is None:
         return path
-    whole = ENCODED_SLASH.join(map(_decoded, _ENCODED.split(_bare(target))))
+    whole = ENCODED_SLASH.join(map(_decoded, _ENCODED.split(_path_of_target(target))))
     return whole[-len(path) :] if whole.replace(ENCODED_SLASH, "/").endswith(path) else path
 
 
-def _bare(target: str) -> str:
+def _path_of_target(target: str) -> str:
     """Return the path of a target, which may be the whole address as proxies are asked for it."""
     bare = re.split("[?#]", target, maxsplit=1)[0]
     return bare if bare.startswith("/") else "/" + bare.partition("://")[2].partition("/")[2]

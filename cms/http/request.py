@@ -11,16 +11,16 @@ from typing import Any
 import falcon
 
 from cms.access.addresses import address
-from cms.store.store import ANONYMOUS, Caller, Identity
+from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
 # SEARCH is the same as the younger QUERY, which is the one that Falcon knows.
 _ALIASES: Mapping[str, str] = MappingProxyType({"SEARCH": "QUERY"})
 # What Falcon has never heard of it answers 400; this it knows, and no resource serves it: so it is 405.
-_UNSERVED = "TRACE"
+_UNSUPPORTED = "TRACE"
 _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
 
-class Context:
+class RequestState:
     """What belongs to one request; `method` is the one that the client named, `digest` that of a body that was read.
 
     `seal` is the key under which digests of what clients send are kept: a body may hold a password.
@@ -34,16 +34,16 @@ class Context:
         self.method = ""
         self.digest = self.seal = b""
         self._identify: Callable[[], Identity] | None = None
-        self._arrive: Callable[[], Caller] | None = None
+        self._arrive: Callable[[], ClientInfo] | None = None
 
-    def identified_by(self, identify: Callable[[], Identity], arrive: Callable[[], Caller]) -> None:
+    def identify_with(self, find_identity: Callable[[], Identity], find_caller: Callable[[], ClientInfo]) -> None:
         """Keep how the caller is told, and from where it calls, for when a resource asks."""
-        self._identify, self._arrive = identify, arrive
+        self._identify, self._arrive = find_identity, find_caller
 
     @property
-    def caller(self) -> Caller:
+    def client(self) -> ClientInfo:
         """From where the request came."""
-        return self._arrive() if self._arrive else Caller()
+        return self._arrive() if self._arrive else ClientInfo()
 
     @property
     def identity(self) -> Identity:
@@ -52,25 +52,25 @@ class Context:
         It is not told before a resource asks: a client that sends an old token with every request could not
         log in again if /auth/login minded it.
         """
-        return self._identify().calling_from(self.caller) if self._identify else ANONYMOUS
+        return self._identify().with_client(self.client) if self._identify else ANONYMOUS
 
 
 class Request(falcon.Request):
     """A request whose method is one that Falcon can route."""
 
     __slots__ = ()
-    context_type = Context
+    context_type = RequestState
 
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
         super().__init__(env, options=options)
         self.context.method = method = self.method
         if method not in _KNOWN:
-            self.method = _ALIASES.get(method, _UNSERVED)
+            self.method = _ALIASES.get(method, _UNSUPPORTED)
 
 
-def caller_of(request: falcon.Request, *, hops: int = 0) -> Caller:
+def caller_of(request: falcon.Request, *, hops: int = 0) -> ClientInfo:
     """Return where a request came from; `hops` is how many proxies before the service are to be believed."""
-    return Caller(_ip(request, hops), request.user_agent, request.get_header("Origin"))
+    return ClientInfo(_ip(request, hops), request.user_agent, request.get_header("Origin"))
 
 
 def _ip(request: falcon.Request, hops: int) -> str:

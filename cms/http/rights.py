@@ -5,12 +5,12 @@ from __future__ import annotations
 import falcon
 
 from cms.http.media import send
-from cms.store.explain import explain_rights
-from cms.store.rights import my_abilities, my_abilities_with
+from cms.items.read.abilities import my_abilities, my_item_abilities
+from cms.items.read.explain import explain_rights
 from cms.store.store import Store
 
 
-class Mine:
+class MyPermissionsResource:
     """By collection and action, or of one item."""
 
     def __init__(self, store: Store) -> None:
@@ -20,10 +20,10 @@ class Mine:
         send(response, my_abilities(self._store, request.context.identity))
 
     def on_get_item(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
-        send(response, my_abilities_with(self._store, request.context.identity, collection, key=key))
+        send(response, my_item_abilities(self._store, request.context.identity, collection, key=key))
 
 
-class Explain:
+class ExplainResource:
     """For administrators: what somebody may do with a collection, in words and in SQL."""
 
     def __init__(self, store: Store) -> None:

@@ -7,21 +7,22 @@ from urllib.parse import parse_qs
 import falcon
 
 from cms.errors import Refused
-from cms.http.media import once_of, send
-from cms.http.problems import RETRY_AFTER_SECONDS
-from cms.store.explain import explain
+from cms.http.errors import RETRY_AFTER_SECONDS
+from cms.http.media import idempotency_key_of, send
+from cms.items.read.explain import explain
 from cms.store.health import health, info, public
-from cms.store.store import ANONYMOUS, Store, require_admin
+from cms.store.identity import ANONYMOUS
+from cms.store.store import Store, require_admin
 
 
-class Ping:
+class PingResource:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer without touching the database."""
         response.content_type = falcon.MEDIA_TEXT
         response.text = "pong"
 
 
-class Health:
+class HealthResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -35,20 +36,20 @@ class Health:
         response.status = falcon.HTTP_200 if well else falcon.HTTP_503
         if not well:
             response.set_header("Retry-After", RETRY_AFTER_SECONDS)
-        send(response, found if well and self._by_admin(request) else public(found))
+        send(response, found if well and self._is_admin(request) else public(found))
 
-    def _by_admin(self, request: falcon.Request) -> bool:
+    def _is_admin(self, request: falcon.Request) -> bool:
         try:
             identity = request.context.identity
             if identity == ANONYMOUS:
                 return False
-            self._store.at_rest(identity, lambda scene: require_admin(scene.actor))
+            self._store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
         except Refused:
             return False
         return True
 
 
-class Info:
+class InfoResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -57,7 +58,7 @@ class Info:
         send(response, info(self._store, request.context.identity))
 
 
-class Explain:
+class ExplainResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -74,11 +75,11 @@ class Explain:
         send(response, explain(self._store, request.context.identity, path, user=user))
 
 
-class ClearCache:
+class ClearCacheResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Forget the structure, in every process, after changes made behind the service's back."""
-        self._store.forget(request.context.identity, once=once_of(request))
+        self._store.reload_structure(request.context.identity, idempotency=idempotency_key_of(request))
         response.status = falcon.HTTP_204

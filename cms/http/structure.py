@@ -7,42 +7,44 @@ from collections.abc import Mapping
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.media import body, fields, once_of, send
-from cms.store import collections, relations
-from cms.store import fields as columns
+from cms.http.media import body, fields, idempotency_key_of, send
 from cms.store.store import Store
+from cms.structure import collections, relations
+from cms.structure import fields as columns
 
 
-class Structure:
+class StructureResource:
     """What all resources of structure need: the store, and the largest body in bytes."""
 
-    def __init__(self, store: Store, most: int) -> None:
+    def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
-        self._most = most
+        self._max_bytes = max_bytes
 
 
-class Collections(Structure):
+class CollectionsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         send(response, collections.list_collections(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, most=self._most)
+        payload = fields(request, max_bytes=self._max_bytes)
         send(
             response,
-            collections.create_collection(self._store, request.context.identity, payload, once=once_of(request)),
+            collections.create_collection(
+                self._store, request.context.identity, payload, idempotency=idempotency_key_of(request)
+            ),
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        changes = _named(body(request, most=self._most), "collection")
+        changes = _records_by_name(body(request, max_bytes=self._max_bytes), "collection")
         send(response, collections.update_collections(self._store, request.context.identity, changes))
 
 
-class Collection(Structure):
+class CollectionResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         send(response, collections.read_collection(self._store, request.context.identity, collection))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        changes = [(collection, fields(request, most=self._most))]
+        changes = [(collection, fields(request, max_bytes=self._max_bytes))]
         send(response, collections.update_collections(self._store, request.context.identity, changes)[0])
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
@@ -50,34 +52,34 @@ class Collection(Structure):
         response.status = falcon.HTTP_204
 
 
-class AllFields(Structure):
+class AllFieldsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         send(response, columns.list_fields(self._store, request.context.identity))
 
 
-class Fields(Structure):
+class FieldsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         send(response, columns.list_fields(self._store, request.context.identity, collection))
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        payload = fields(request, most=self._most)
-        identity, once = request.context.identity, once_of(request)
-        send(response, columns.create_field(self._store, identity, collection, payload, once=once))
+        payload = fields(request, max_bytes=self._max_bytes)
+        identity, idempotency = request.context.identity, idempotency_key_of(request)
+        send(response, columns.create_field(self._store, identity, collection, payload, idempotency=idempotency))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         changes = [
             (name, {key: value for key, value in payload.items() if key != "field"})
-            for name, payload in _named(body(request, most=self._most), "field")
+            for name, payload in _records_by_name(body(request, max_bytes=self._max_bytes), "field")
         ]
         send(response, columns.update_fields(self._store, request.context.identity, collection, changes))
 
 
-class Field(Structure):
+class FieldResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
         send(response, columns.read_field(self._store, request.context.identity, collection, field))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
-        changes = [(field, fields(request, most=self._most))]
+        changes = [(field, fields(request, max_bytes=self._max_bytes))]
         send(response, columns.update_fields(self._store, request.context.identity, collection, changes)[0])
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
@@ -85,26 +87,31 @@ class Field(Structure):
         response.status = falcon.HTTP_204
 
 
-class Relations(Structure):
+class RelationsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         send(response, relations.list_relations(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, most=self._most)
-        send(response, relations.create_relation(self._store, request.context.identity, payload, once=once_of(request)))
+        payload = fields(request, max_bytes=self._max_bytes)
+        send(
+            response,
+            relations.create_relation(
+                self._store, request.context.identity, payload, idempotency=idempotency_key_of(request)
+            ),
+        )
 
 
-class CollectionRelations(Structure):
+class CollectionRelationsResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         send(response, relations.list_relations(self._store, request.context.identity, collection))
 
 
-class Relation(Structure):
+class RelationResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
         send(response, relations.read_relation(self._store, request.context.identity, collection, field))
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
-        payload = fields(request, most=self._most)
+        payload = fields(request, max_bytes=self._max_bytes)
         place = collection, field
         send(response, relations.update_relation(self._store, request.context.identity, place, payload))
 
@@ -113,7 +120,7 @@ class Relation(Structure):
         response.status = falcon.HTTP_204
 
 
-def _named(payload: object, key: str) -> list[tuple[str, Mapping[str, object]]]:
+def _records_by_name(payload: object, key: str) -> list[tuple[str, Mapping[str, object]]]:
     """Return an array of records as pairs of the name under `key` and the record."""
     if not isinstance(payload, list):
         raise invalid_payload("The body must be an array")

@@ -14,8 +14,8 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 
 from cms import jsontext
 from cms.config import Config
-from cms.jobs.tasks import Failed, Job, Task
-from cms.store.database import session
+from cms.database.connections import pool_arguments
+from cms.jobs.tasks import Job, JobError, Task
 
 log = logging.getLogger(__name__)
 
@@ -24,34 +24,36 @@ _CONNECTIONS = 3
 
 def queue_of(config: Config, tasks: Iterable[Task]) -> App:
     """Return the queue of the settings' database with these tasks; it connects when it is opened."""
-    connector = PsycopgConnector(**session(config), json_loads=_sealed, min_size=1, max_size=_CONNECTIONS)
+    connector = PsycopgConnector(
+        **pool_arguments(config), json_loads=_load_arguments, min_size=1, max_size=_CONNECTIONS
+    )
     app = App(connector=connector)
     for task in tasks:
         _register(app, task)
-    logging.getLogger("procrastinate.worker").addFilter(_is_news)
+    logging.getLogger("procrastinate.worker").addFilter(_is_unreported)
     return app
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SecretPayload:
     """A payload that does not show in a text: it may hold a secret, and the library writes arguments to its log."""
 
     payload: Any = field(repr=False)
 
 
-def _sealed(arguments: str | bytes) -> object:
+def _load_arguments(arguments: str | bytes) -> object:
     return {
-        name: Sealed(value) if name == "payload" else value
-        for name, value in jsontext.stored(arguments).items()  # type: ignore[attr-defined]
+        name: SecretPayload(value) if name == "payload" else value
+        for name, value in jsontext.loads_stored(arguments).items()  # type: ignore[attr-defined]
     }
 
 
 def _register(app: App, task: Task) -> None:
-    def run(context: JobContext, payload: Sealed | None = None, timestamp: int | None = None) -> None:
+    def run(context: JobContext, payload: SecretPayload | None = None, timestamp: int | None = None) -> None:
         assert context.job.id is not None
         _run(task, Job(context.job.id, payload.payload if payload else {}, context.job.attempts + 1))
 
-    registered = app.task(name=task.name, queue=task.name, pass_context=True, retry=_Pauses(task))(run)
+    registered = app.task(name=task.name, queue=task.name, pass_context=True, retry=_RetryStrategy(task))(run)
     if task.cron:
         app.periodic(cron=task.cron)(registered)  # type: ignore[arg-type]  # it passes the moment by name
 
@@ -61,22 +63,22 @@ def _run(task: Task, job: Job) -> None:
     try:
         task.run(job)
     except Exception as fault:
-        _tell(task, job, fault)
+        _log_failure(task, job, fault)
         raise
     log.info("job %d of %s is done", job.id, task.name, extra={"ms": round((time.perf_counter() - began) * 1000, 1)})
 
 
-def _tell(task: Task, job: Job, fault: Exception) -> None:
+def _log_failure(task: Task, job: Job, fault: Exception) -> None:
     """Log a failed attempt, with its trace when nobody has foreseen it."""
     pause = task.pause(fault, job.attempt)
     level = logging.ERROR if pause is None else logging.WARNING
     then = "it is given up" if pause is None else f"it runs again in {pause}"
-    reason = str(fault) if isinstance(fault, Failed) else repr(fault)
+    reason = str(fault) if isinstance(fault, JobError) else repr(fault)
     text = "job %d of %s failed at attempt %d, %s: %s"
-    log.log(level, text, job.id, task.name, job.attempt, then, reason, exc_info=not isinstance(fault, Failed))
+    log.log(level, text, job.id, task.name, job.attempt, then, reason, exc_info=not isinstance(fault, JobError))
 
 
-class _Pauses(BaseRetryStrategy):
+class _RetryStrategy(BaseRetryStrategy):
     def __init__(self, task: Task) -> None:
         self._task = task
 
@@ -85,6 +87,6 @@ class _Pauses(BaseRetryStrategy):
         return None if pause is None else RetryDecision(retry_in={"seconds": round(pause.total_seconds())})
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Leave out of the library's log what `_tell` has told already."""
+def _is_unreported(record: logging.LogRecord) -> bool:
+    """Leave out of the library's log what `_log_failure` has told already."""
     return getattr(record, "action", None) != "job_error"

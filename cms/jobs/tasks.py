@@ -8,15 +8,15 @@ from datetime import timedelta
 from typing import Any
 
 from cms import jsontext
-from cms.store.database import Transaction
-from cms.store.statements import statement
+from cms.database.connections import Transaction
+from cms.database.statements import statement
 
 
-class Failed(Exception):
+class JobError(Exception):
     """A job could not be done; the text says why, without a secret. It is tried again."""
 
 
-class Hopeless(Failed):
+class PermanentError(JobError):
     """A job could not be done, and trying again would not help."""
 
 
@@ -34,7 +34,7 @@ class Task:
     """A kind of job. `run` works in a thread of its own, and more than once when a worker was killed meanwhile.
 
     What it raises is logged, and the job is tried again until it was tried `attempts` times: after `wait`, then
-    after twice that, and so on up to `longest_wait`. At the times of `cron`, in UTC, a job with an empty payload is
+    after twice that, and so on up to `max_wait`. At the times of `cron`, in UTC, a job with an empty payload is
     made, once over all machines.
     """
 
@@ -42,15 +42,15 @@ class Task:
     run: Callable[[Job], None]
     attempts: int = 10
     wait: timedelta = timedelta(seconds=30)
-    longest_wait: timedelta = timedelta(hours=1)
+    max_wait: timedelta = timedelta(hours=1)
     cron: str | None = None
 
     def pause(self, fault: BaseException, attempt: int) -> timedelta | None:
         """Return how long to wait after a failed attempt, or None when it was the last one."""
-        if isinstance(fault, Hopeless) or attempt >= self.attempts:
+        if isinstance(fault, PermanentError) or attempt >= self.attempts:
             return None
         doublings = min(attempt - 1, 30)
-        return min(self.wait * (1 << doublings), self.longest_wait)
+        return min(self.wait * (1 << doublings), self.max_wait)
 
 
 def defer(transaction: Transaction, task: str, payload: Mapping[str, object]) -> None:

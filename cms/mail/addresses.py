@@ -5,26 +5,26 @@ from __future__ import annotations
 import re
 from email.headerregistry import Address
 
-from cms.emails import parts_of
+from cms.emails import split_address
 
-_NAMED = re.compile(r"(?s)(.*)<([^<>]*)>\s*")
+_NAME_AND_ADDRESS = re.compile(r"(?s)(.*)<([^<>]*)>\s*")
 _CONTROLS = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 
 
-def parsed(text: str, *, name: str = "") -> Address:
+def parse_address(text: str, *, name: str = "") -> Address:
     """Return an address with its domain in ASCII; raises ValueError when it is none."""
-    return Address(one_line(name), *parts_of(text))
+    return Address(one_line(name), *split_address(text))
 
 
-def sender(text: str, *, otherwise: str) -> Address:
-    """Return the address of EMAIL_FROM, `address` or `Name <address>`; `otherwise` is the name where it has none."""
-    found = _NAMED.fullmatch(text)
+def sender(text: str, *, default_name: str) -> Address:
+    """Return the address of EMAIL_FROM, `address` or `Name <address>`; `default_name` is the name where it has none."""
+    found = _NAME_AND_ADDRESS.fullmatch(text)
     if found is None:
-        return parsed(text, name=otherwise)
-    return parsed(found[2], name=found[1].strip().strip('"') or otherwise)
+        return parse_address(text, name=default_name)
+    return parse_address(found[2], name=found[1].strip().strip('"') or default_name)
 
 
-def bare(address: Address) -> str:
+def address_spec(address: Address) -> str:
     """Return an address as it goes to the mail server, without a name."""
     return f"{address.username}@{address.domain}"
 

@@ -5,37 +5,37 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 
-_UNSEEN = frozenset({"head", "script", "style", "title"})
+_HIDDEN_TAGS = frozenset({"head", "script", "style", "title"})
 _BLOCKS = frozenset({"br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "p", "table", "tr"})
 
 
 def plain(html: str) -> str:
     """Return what a reader would see, with the address of each link behind it."""
-    reader = _Reader()
+    reader = _TextExtractor()
     reader.feed(html)
     reader.close()
     lines = (" ".join(line.split()) for line in "".join(reader.pieces).splitlines())
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
-class _Reader(HTMLParser):
+class _TextExtractor(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.pieces: list[str] = []
-        self._unseen = 0
+        self._hidden_depth = 0
         self._links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _UNSEEN:
-            self._unseen += 1
+        if tag in _HIDDEN_TAGS:
+            self._hidden_depth += 1
         elif tag == "a":
             self._links.append(dict(attrs).get("href") or "")
         elif tag in _BLOCKS:
             self.pieces.append("\n")
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in _UNSEEN:
-            self._unseen = max(0, self._unseen - 1)
+        if tag in _HIDDEN_TAGS:
+            self._hidden_depth = max(0, self._hidden_depth - 1)
         elif tag == "a" and self._links:
             address = self._links.pop()
             self.pieces.append(f" ({address})" if address else "")
@@ -43,5 +43,5 @@ class _Reader(HTMLParser):
             self.pieces.append("\n")
 
     def handle_data(self, data: str) -> None:
-        if not self._unseen:
+        if not self._hidden_depth:
             self.pieces.append(re.sub(r"\s+", " ", data))

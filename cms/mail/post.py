@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from cms.database.connections import Transaction
 from cms.errors import invalid_payload
 from cms.jobs.tasks import defer
-from cms.mail.addresses import parsed
-from cms.store.database import Transaction
+from cms.mail.addresses import parse_address
 
 TASK = "mail"
 GENERIC = "generic"
 
-Kind = Literal["text", "markdown", "html"]
+BodyFormat = Literal["text", "markdown", "html"]
 
 _TEMPLATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
@@ -35,7 +35,7 @@ class Mail:
     data: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     subject: str | None = None
     body: str = ""
-    kind: Kind = "markdown"
+    kind: BodyFormat = "markdown"
     cc: Sequence[str] = ()
     bcc: Sequence[str] = ()
     reply_to: Sequence[str] = ()
@@ -53,7 +53,7 @@ def post(transaction: Transaction, mail: Mail) -> None:
     defer(transaction, TASK, to_payload(mail))
 
 
-def post_to_nobody(transaction: Transaction, mail: Mail) -> None:
+def post_decoy(transaction: Transaction, mail: Mail) -> None:
     """Cost what a letter costs, and have none sent: who asks must not learn whether somebody is written to."""
     defer(transaction, TASK, to_payload(mail))
 
@@ -82,6 +82,6 @@ def from_payload(payload: Mapping[str, Any]) -> tuple[str, Mail]:
 
 def _check(address: object, place: str) -> None:
     try:
-        parsed(address if isinstance(address, str) else "")
+        parse_address(address if isinstance(address, str) else "")
     except ValueError as fault:
         raise invalid_payload(f"An address of the mail cannot be used: {fault}", field=place) from None

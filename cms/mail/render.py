@@ -11,16 +11,16 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from cms.jobs.tasks import Failed, Hopeless
+from cms.jobs.tasks import JobError, PermanentError
 from cms.mail.plain import plain
 from cms.mail.post import GENERIC, Mail
 
-OWN_TEMPLATES = Path(__file__).parent / "templates"
-FOLDER = "templates"
+BUILT_IN_TEMPLATES = Path(__file__).parent / "templates"
+TEMPLATES_FOLDER = "templates"
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class RenderedMail:
     """What a letter says; there may be no HTML."""
 
     subject: str
@@ -28,38 +28,42 @@ class Texts:
     html: str | None
 
 
-def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Texts:
-    """Fill the templates of a letter with its data and the project's name and colour; raises `Failed`."""
-    environment = _environment(data_dir)
-    facts = {**mail.data, **_body(mail), **project}
+def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> RenderedMail:
+    """Fill the templates of a letter with its data and the project's name and colour; raises `JobError`."""
+    environment = _template_environment(data_dir)
+    variables = {**mail.data, **_body(mail), **project}
     try:
-        html, text, subject = (_filled(environment, f"{mail.template}.{kind}", facts) for kind in _KINDS)
+        html, text, subject = (
+            _render_template(environment, f"{mail.template}.{kind}", variables) for kind in _SUFFIXES
+        )
     except TemplateError as fault:
-        raise Failed(f"The mail template {mail.template} is wrong: {fault}") from None
+        raise JobError(f"The mail template {mail.template} is wrong: {fault}") from None
     if html is None and text is None:
-        raise Hopeless(f"There is no mail template named {mail.template}")
+        raise PermanentError(f"There is no mail template named {mail.template}")
     if mail.template == GENERIC and mail.kind == "text":
         html = None
-    return Texts(mail.subject or subject or "", text if text is not None else plain(html or ""), html)
+    return RenderedMail(mail.subject or subject or "", text if text is not None else plain(html or ""), html)
 
 
-_KINDS = ("html", "txt", "subject.txt")
+_SUFFIXES = ("html", "txt", "subject.txt")
 
 
-def _environment(data_dir: Path) -> ImmutableSandboxedEnvironment:
+def _template_environment(data_dir: Path) -> ImmutableSandboxedEnvironment:
     return ImmutableSandboxedEnvironment(
-        loader=FileSystemLoader([data_dir / FOLDER, OWN_TEMPLATES]),
+        loader=FileSystemLoader([data_dir / TEMPLATES_FOLDER, BUILT_IN_TEMPLATES]),
         autoescape=lambda name: name is not None and name.endswith(".html"),
         trim_blocks=True,
         lstrip_blocks=True,
     )
 
 
-def _filled(environment: ImmutableSandboxedEnvironment, name: str, facts: Mapping[str, object]) -> str | None:
+def _render_template(
+    environment: ImmutableSandboxedEnvironment, name: str, variables: Mapping[str, object]
+) -> str | None:
     """Return a filled template, or None when neither the operator nor the service has a file of that name."""
     if name not in environment.list_templates():
         return None
-    return environment.get_template(name).render(facts)
+    return environment.get_template(name).render(variables)
 
 
 def _body(mail: Mail) -> dict[str, object]:

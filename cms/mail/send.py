@@ -10,20 +10,20 @@ from email.message import EmailMessage
 from email.policy import SMTP
 
 from cms.config import Config
-from cms.jobs.tasks import Hopeless, Job
-from cms.mail.addresses import bare, one_line, parsed, sender
+from cms.database.connections import Database
+from cms.database.statements import statement
+from cms.jobs.tasks import Job, PermanentError
+from cms.mail.addresses import address_spec, one_line, parse_address, sender
 from cms.mail.post import Mail, from_payload
-from cms.mail.render import Texts, render
+from cms.mail.render import RenderedMail, render
 from cms.mail.smtp import deliver
-from cms.store.database import Database
-from cms.store.statements import statement
 
 log = logging.getLogger(__name__)
 
 
 def send(job: Job, config: Config, database: Database) -> None:
-    """Send the letter of a job; raises `Failed` when it is to be tried again, `Hopeless` when that would not help."""
-    number, mail = from_payload(job.payload)
+    """Send the letter of a job; raises `Failed` where trying again may help, else `PermanentError`."""
+    mail_id, mail = from_payload(job.payload)
     if not [*mail.to, *mail.cc, *mail.bcc]:
         return
     name, _, color, *_ = database.fetch(statement("find_project"))[0]
@@ -33,30 +33,30 @@ def send(job: Job, config: Config, database: Database) -> None:
         _write_to_log(mail, texts)
         return
     try:
-        author = sender(config.email_from, otherwise=name)
-        message = compose(mail, texts, author=author, number=number)
-        recipients = [bare(parsed(address)) for address in (*mail.to, *mail.cc, *mail.bcc)]
+        author = sender(config.email_from, default_name=name)
+        message = compose(mail, texts, author=author, mail_id=mail_id)
+        recipients = [address_spec(parse_address(address)) for address in (*mail.to, *mail.cc, *mail.bcc)]
     except ValueError as fault:
-        raise Hopeless(f"The mail has an address that cannot be used: {fault}") from None
-    deliver(message, config, sender=bare(author), recipients=recipients)
+        raise PermanentError(f"The mail has an address that cannot be used: {fault}") from None
+    deliver(message, config, sender=address_spec(author), recipients=recipients)
 
 
-def _write_to_log(mail: Mail, texts: Texts) -> None:
+def _write_to_log(mail: Mail, texts: RenderedMail) -> None:
     """Log a letter on one line, in which its links stand free: on a developer's machine they are to be followed."""
     lines = [one_line(texts.subject), *filter(None, map(str.strip, texts.text.splitlines()))]
     log.info("mail to %s: %s", ", ".join([*mail.to, *mail.cc, *mail.bcc]), " | ".join(lines))
 
 
-def compose(mail: Mail, texts: Texts, *, author: Address, number: str) -> EmailMessage:
+def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -> EmailMessage:
     """Return the message; whatever stands in its texts and names, it has the headers below and no others."""
     message = EmailMessage(SMTP)
     message["From"] = author
     for header, addresses in (("To", mail.to), ("Cc", mail.cc), ("Reply-To", mail.reply_to)):
         if addresses:
-            message[header] = _listed(addresses)
+            message[header] = _parse_all(addresses)
     message["Subject"] = one_line(texts.subject)
     message["Date"] = datetime.now(UTC)
-    message["Message-ID"] = f"<{number}@{author.domain}>"  # the same at each attempt, so that a double is known as one
+    message["Message-ID"] = f"<{mail_id}@{author.domain}>"  # the same at each attempt, so that a double is known as one
     message["Auto-Submitted"] = "auto-generated"
     # Quoted-printable passes servers that take 7 bits only.
     message.set_content(texts.text, cte="quoted-printable")
@@ -65,5 +65,5 @@ def compose(mail: Mail, texts: Texts, *, author: Address, number: str) -> EmailM
     return message
 
 
-def _listed(addresses: Sequence[str]) -> list[Address]:
-    return [parsed(address) for address in addresses]
+def _parse_all(addresses: Sequence[str]) -> list[Address]:
+    return [parse_address(address) for address in addresses]

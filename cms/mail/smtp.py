@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from email.message import EmailMessage
 
 from cms.config import Config
-from cms.jobs.tasks import Failed, Hopeless
+from cms.jobs.tasks import JobError, PermanentError
 from cms.mail.addresses import one_line
 
 log = logging.getLogger(__name__)
@@ -21,11 +21,11 @@ _Refusals = Mapping[str, tuple[int, bytes]]
 
 
 def deliver(message: EmailMessage, config: Config, *, sender: str, recipients: Sequence[str]) -> None:
-    """Hand a message over; raises `Failed`, or `Hopeless` when the server refuses it for good.
+    """Hand a message over; raises `JobError`, or `PermanentError` when the server refuses it for good.
 
     A letter that the server took for some recipients only has been sent: the others are logged.
     """
-    with _told(), _connected(config) as server:
+    with _mapped_errors(), _smtp_connection(config) as server:
         if config.email_smtp_user and config.email_smtp_password:
             server.login(config.email_smtp_user, config.email_smtp_password)
         refused = server.send_message(message, sender, list(recipients))
@@ -34,7 +34,7 @@ def deliver(message: EmailMessage, config: Config, *, sender: str, recipients: S
 
 
 @contextmanager
-def _connected(config: Config) -> Iterator[smtplib.SMTP]:
+def _smtp_connection(config: Config) -> Iterator[smtplib.SMTP]:
     host, port = config.email_smtp_host or "", config.email_smtp_port
     context = ssl.create_default_context()
     if config.email_smtp_secure:
@@ -48,39 +48,39 @@ def _connected(config: Config) -> Iterator[smtplib.SMTP]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _mapped_errors() -> Iterator[None]:
     """Turn what goes wrong on the way into what the queue understands; no reason holds the password."""
     try:
         yield
     except smtplib.SMTPRecipientsRefused as fault:
-        raise _failure(min(code for code, _ in fault.recipients.values()), _reasons(fault.recipients)) from None
+        raise _refusal(min(code for code, _ in fault.recipients.values()), _reasons(fault.recipients)) from None
     except smtplib.SMTPAuthenticationError as fault:
-        raise Failed(f"The mail server takes neither EMAIL_SMTP_USER nor its password ({fault.smtp_code})") from None
+        raise JobError(f"The mail server takes neither EMAIL_SMTP_USER nor its password ({fault.smtp_code})") from None
     except smtplib.SMTPDataError as fault:
-        raise _failure(fault.smtp_code, _said(fault.smtp_error)) from None
+        raise _refusal(fault.smtp_code, _decoded(fault.smtp_error)) from None
     except smtplib.SMTPNotSupportedError as fault:
         raise _unsupported(fault) from None
     except smtplib.SMTPResponseException as fault:
-        raise Failed(f"The mail server refuses: {fault.smtp_code} {_said(fault.smtp_error)}") from None
+        raise JobError(f"The mail server refuses: {fault.smtp_code} {_decoded(fault.smtp_error)}") from None
     except (smtplib.SMTPException, OSError) as fault:  # ssl.SSLError is an OSError
-        raise Failed(f"The mail server cannot be used: {one_line(str(fault)) or type(fault).__name__}") from None
+        raise JobError(f"The mail server cannot be used: {one_line(str(fault)) or type(fault).__name__}") from None
 
 
-def _unsupported(fault: smtplib.SMTPNotSupportedError) -> Failed:
+def _unsupported(fault: smtplib.SMTPNotSupportedError) -> JobError:
     if "STARTTLS" in str(fault):
-        return Failed("The mail server offers no TLS; EMAIL_SMTP_IGNORE_TLS=true sends without")
-    return Hopeless(f"The mail server cannot take the letter: {fault}")
+        return JobError("The mail server offers no TLS; EMAIL_SMTP_IGNORE_TLS=true sends without")
+    return PermanentError(f"The mail server cannot take the letter: {fault}")
 
 
-def _failure(code: int, reason: str) -> Failed:
+def _refusal(code: int, reason: str) -> JobError:
     """A code from 500 on stands for good."""
-    kind = Hopeless if code >= 500 else Failed
+    kind = PermanentError if code >= 500 else JobError
     return kind(f"The mail server refuses: {code} {reason}")
 
 
 def _reasons(refused: _Refusals) -> str:
-    return "; ".join(f"{address} ({code} {_said(text)})" for address, (code, text) in refused.items())
+    return "; ".join(f"{address} ({code} {_decoded(text)})" for address, (code, text) in refused.items())
 
 
-def _said(text: bytes | str) -> str:
+def _decoded(text: bytes | str) -> str:
     return one_line(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)

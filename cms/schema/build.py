@@ -8,40 +8,40 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cms.schema.actions import Owner, actions_of
-from cms.schema.model import Catalogue, Check, Collection, Column, Constraint, Field, Kind, Relation
+from cms.schema.model import Catalogue, Check, Collection, Column, Field, ForeignKey, Kind, Relation
+from cms.schema.referential_actions import KeyedCollection, actions_of
 from cms.schema.system import (
-    ALIASES,
+    CHECK_RULES,
     INTERNAL_COLUMNS,
     REFERENCES_WITHOUT_KEY,
-    RULES,
     SINGLETONS,
-    SPECIALS,
+    SYSTEM_ALIASES,
     SYSTEM_COLLECTIONS,
+    SYSTEM_SPECIALS,
     UNLISTED_TABLES,
 )
-from cms.schema.types import Family, type_of
+from cms.schema.types import Family, type_name_of
 
-Row = Mapping[str, Any]
+CatalogueRow = Mapping[str, Any]
 
 SYSTEM_PREFIX = "system_"
 QUEUE_PREFIX = "procrastinate_"
 ALIAS_SPECIALS = frozenset({"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"})
 _NULL = re.compile(r"NULL(?:::[\w \".,()\[\]]+)?")
-_UNLISTED = frozenset({"json", "jsonb", "bytea", "box", "geometry", "geography"})
+_OPAQUE_ELEMENTS = frozenset({"json", "jsonb", "bytea", "box", "geometry", "geography"})
 """Types whose arrays are read and written as text: their elements hold lists, or are written in another way."""
-_NAMING = frozenset({Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.CSV})
+_KEY_FAMILIES = frozenset({Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.CSV})
 """Families of which a key may be: they have an order and take equality."""
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
-def build(loaded: Row) -> Catalogue:
+def build_catalogue(loaded: CatalogueRow) -> Catalogue:
     """Make the catalogue of the lists that `load_catalogue` answers."""
-    tables = {row["name"]: row for row in loaded["tables"] if _is_shown(row["name"])}
+    tables = {row["name"]: row for row in loaded["tables"] if _is_listed(row["name"])}
     columns = _columns(loaded)
-    field_metas = _by(loaded["fields"], "collection")
+    field_metas = _grouped_by(loaded["fields"], "collection")
     metas = {row["collection"]: row for row in loaded["collections"]}
-    checks = _by(loaded["checks"], "table_name")
+    checks = _grouped_by(loaded["checks"], "table_name")
     collections = {
         name: _collection(
             name,
@@ -55,7 +55,7 @@ def build(loaded: Row) -> Catalogue:
     }
     for row in loaded["dropped"]:
         if row["collection"] in collections:
-            collections[row["collection"]] = _following(collections[row["collection"]], row)
+            collections[row["collection"]] = _with_former_history(collections[row["collection"]], row)
     constraints = {(key.table, key.column): key for key in _constraints(loaded["keys"])}
     relations = _relations(loaded["relations"], constraints, collections)
     catalogue = Catalogue.of(
@@ -65,14 +65,16 @@ def build(loaded: Row) -> Catalogue:
         extensions=frozenset(loaded["extensions"]),
         actions=actions_of(loaded["parts"], loaded["actions"], _owners(collections)),
     )
-    return replace(catalogue, reserved=tuple(sorted(filter(_is_reserved, (row["name"] for row in loaded["tables"])))))
+    return replace(
+        catalogue, reserved_tables=tuple(sorted(filter(_is_reserved, (row["name"] for row in loaded["tables"]))))
+    )
 
 
 def is_system(collection: str) -> bool:
     return collection.startswith(SYSTEM_PREFIX)
 
 
-def _is_shown(table: str) -> bool:
+def _is_listed(table: str) -> bool:
     return not table.startswith((SYSTEM_PREFIX, QUEUE_PREFIX)) or table in SYSTEM_COLLECTIONS
 
 
@@ -80,51 +82,51 @@ def _is_reserved(table: str) -> bool:
     return is_system(table) and table not in SYSTEM_COLLECTIONS and table not in UNLISTED_TABLES
 
 
-def _by(rows: Iterable[Row], key: str) -> defaultdict[str, list[Row]]:
-    grouped: defaultdict[str, list[Row]] = defaultdict(list)
+def _grouped_by(rows: Iterable[CatalogueRow], key: str) -> defaultdict[str, list[CatalogueRow]]:
+    grouped: defaultdict[str, list[CatalogueRow]] = defaultdict(list)
     for row in rows:
         grouped[row[key]].append(row)
     return grouped
 
 
-def _system_meta(name: str) -> Row | None:
+def _system_meta(name: str) -> CatalogueRow | None:
     if not is_system(name):
         return None
     return {"collection": name, "singleton": name in SINGLETONS, "hidden": True, "accountability": "all"}
 
 
-def _field_metas(collection: str, stored: list[Row]) -> list[Row]:
+def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueRow]:
     """System collections describe their fields in code, not in rows."""
     if not is_system(collection):
         return stored
     marked = [
         {"field": field, "special": list(special)}
-        for (owner, field), special in SPECIALS.items()
+        for (owner, field), special in SYSTEM_SPECIALS.items()
         if owner == collection
     ]
-    aliases = [{"field": field, "special": ["o2m"]} for owner, field in ALIASES if owner == collection]
+    aliases = [{"field": field, "special": ["o2m"]} for owner, field in SYSTEM_ALIASES if owner == collection]
     return [{"collection": collection, **row} for row in marked + aliases]
 
 
 # Columns
 
 
-def _columns(loaded: Row) -> defaultdict[str, dict[str, Column]]:
+def _columns(loaded: CatalogueRow) -> defaultdict[str, dict[str, Column]]:
     found: defaultdict[str, dict[str, Column]] = defaultdict(dict)
     for row in loaded["columns"]:
         if (row["table_name"], row["name"]) not in INTERNAL_COLUMNS:
             found[row["table_name"]][row["name"]] = _column(row)
     for index in loaded["indexes"]:
-        _amend(found, index["table_name"], index["column_name"], indexed=True)
+        _amend(found, index["table_name"], index["column_name"], is_indexed=True)
         if index["is_unique"]:
-            _amend(found, index["table_name"], index["column_name"], unique=True)
+            _amend(found, index["table_name"], index["column_name"], is_unique=True)
     for key in loaded["keys"]:
         if len(key["columns"]) == 1:
             _amend(found, key["table_name"], key["columns"][0], **_key_facts(key))
     return found
 
 
-def _column(row: Row) -> Column:
+def _column(row: CatalogueRow) -> Column:
     return Column(
         name=row["name"],
         data_type=row["data_type"],
@@ -133,8 +135,8 @@ def _column(row: Row) -> Column:
         max_length=row["max_length"],
         precision=row["precision"],
         scale=row["scale"],
-        nullable=row["nullable"],
-        generated=row["generated"],
+        is_nullable=row["nullable"],
+        is_generated=row["generated"],
         auto_increment=row["auto_increment"],
         comment=row["comment"],
         cast=row["cast"],
@@ -146,7 +148,7 @@ def _column(row: Row) -> Column:
 
 def _element(base_type: str | None) -> str | None:
     """Return the type of an array's elements, where their JSON is what a client would write."""
-    return None if base_type is None or base_type in _UNLISTED else base_type
+    return None if base_type is None or base_type in _OPAQUE_ELEMENTS else base_type
 
 
 def _default(expression: str | None) -> str | None:
@@ -154,19 +156,19 @@ def _default(expression: str | None) -> str | None:
     return None if expression and _NULL.fullmatch(expression) else expression
 
 
-def _key_facts(key: Row) -> dict[str, Any]:
+def _key_facts(key: CatalogueRow) -> dict[str, Any]:
     if key["kind"] == "f":
         return {"foreign_table": key["foreign_table"], "foreign_column": key["foreign_columns"][0]}
     return {"primary_key": True, "unique": True} if key["kind"] == "p" else {"unique": True}
 
 
-def _checks(rows: Iterable[Row]) -> dict[str, Check]:
+def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
     """Return checks by their names; that of a domain is of every column that is of the domain."""
     checks: dict[str, Check] = {}
     for row in rows:
         name, columns = row["name"], tuple(row["columns"])
         before = checks[name].columns if name in checks else ()
-        checks[name] = Check((*before, *columns), RULES.get(name) or row["rule"], row["expression"])
+        checks[name] = Check((*before, *columns), CHECK_RULES.get(name) or row["rule"], row["expression"])
     return checks
 
 
@@ -180,15 +182,15 @@ def _amend(found: Mapping[str, dict[str, Column]], table: str, column: str, **fa
 
 def _collection(
     name: str,
-    table: Row | None,
+    table: CatalogueRow | None,
     columns: Mapping[str, Column],
-    metas: list[Row],
+    metas: list[CatalogueRow],
     *,
-    meta: Row | None,
+    meta: CatalogueRow | None,
     checks: Mapping[str, Check],
 ) -> Collection:
     fields = {found.name: found for found in _fields(name, columns, metas)}
-    keys = [found.name for found in fields.values() if found.column and found.column.primary_key and _names_rows(found)]
+    keys = [found.name for found in fields.values() if found.column and found.column.primary_key and _can_be_key(found)]
     return Collection(
         name=name,
         kind=Kind.FOLDER if table is None else Kind.VIEW if table["is_view"] else Kind.TABLE,
@@ -197,30 +199,30 @@ def _collection(
         meta=meta,
         comment=table["comment"] if table else None,
         system=is_system(name),
-        does_more=bool(table and table["does_more"]),
+        has_side_effects=bool(table and table["does_more"]),
         checks=checks,
     )
 
 
-def _following(collection: Collection, dropped: Row) -> Collection:
+def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
     """Return a collection whose name was another one's before."""
     last = {"system_activity": dropped["last_activity"], "system_revisions": dropped["last_revision"]}
-    return replace(collection, last_of_others=last)
+    return replace(collection, former_history=last)
 
 
-def _names_rows(field: Field) -> bool:
+def _can_be_key(field: Field) -> bool:
     """Tell whether a column can stand in a path and in a list of keys, and give an order; one of json cannot."""
     column = field.column
-    return column is not None and field.type.family in _NAMING and not column.base_type.startswith("_")
+    return column is not None and field.type.family in _KEY_FAMILIES and not column.base_type.startswith("_")
 
 
-def _stand_in_key(name: str, table: Row | None, fields: Mapping[str, Field]) -> str | None:
+def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
     """Views have no key, and partitioned system tables one of two columns: `id` tells their rows apart."""
     has_none = table is not None and (table["is_view"] or is_system(name))
-    return "id" if has_none and "id" in fields and _names_rows(fields["id"]) else None
+    return "id" if has_none and "id" in fields and _can_be_key(fields["id"]) else None
 
 
-def _fields(collection: str, columns: Mapping[str, Column], metas: list[Row]) -> Iterable[Field]:
+def _fields(collection: str, columns: Mapping[str, Column], metas: list[CatalogueRow]) -> Iterable[Field]:
     """Yield the columns in the table's order, then the aliases; a record whose column is gone is no field."""
     by_name = {row["field"]: row for row in metas}
     for name, column in columns.items():
@@ -237,16 +239,16 @@ def _fields(collection: str, columns: Mapping[str, Column], metas: list[Row]) ->
 def _type_name(column: Column, special: tuple[str, ...]) -> str:
     if column.choices:
         return "string"
-    return "json" if column.element else type_of(column.base_type, column.data_type, special)
+    return "json" if column.element else type_name_of(column.base_type, column.data_type, special)
 
 
 # Relations
 
 
-def _constraints(keys: Iterable[Row]) -> list[Constraint]:
+def _constraints(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
     """Return the foreign keys of one column."""
     return [
-        Constraint(
+        ForeignKey(
             name=key["name"],
             table=key["table_name"],
             column=key["columns"][0],
@@ -260,26 +262,26 @@ def _constraints(keys: Iterable[Row]) -> list[Constraint]:
     ]
 
 
-def _owners(collections: Mapping[str, Collection]) -> dict[str, Owner]:
+def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]:
     """Return the tables whose rows are told apart by a key, as items are."""
     return {
-        name: Owner(collection.primary_key, bool(collection.accountability))
+        name: KeyedCollection(collection.primary_key, bool(collection.accountability))
         for name, collection in collections.items()
         if collection.kind is Kind.TABLE and collection.primary_key
     }
 
 
 def _relations(
-    rows: Iterable[Row],
-    constraints: Mapping[tuple[str, str], Constraint],
+    rows: Iterable[CatalogueRow],
+    constraints: Mapping[tuple[str, str], ForeignKey],
     collections: Mapping[str, Collection],
 ) -> Iterable[Relation]:
     """Yield the recorded relations, then the foreign keys that nobody recorded."""
     recorded = {(row["many_collection"], row["many_field"]): row for row in rows}
     for place, row in recorded.items():
-        if not row["dropped"] and _is_whole(row, collections):
+        if not row["dropped"] and _is_complete(row, collections):
             yield _relation(row, constraints.get(place), collections[row["many_collection"]])
-    one_fields = {(alias.many_collection, alias.many_field): one[1] for one, alias in ALIASES.items()}
+    one_fields = {(alias.many_collection, alias.many_field): one[1] for one, alias in SYSTEM_ALIASES.items()}
     for (table, column), constraint in constraints.items():
         if (table, column) not in recorded and {table, constraint.foreign_table} <= collections.keys():
             one_field = one_fields.get((table, column))
@@ -289,12 +291,12 @@ def _relations(
             yield Relation(table, column, target, one_fields.get((table, column)))
 
 
-def _is_whole(row: Row, collections: Mapping[str, Collection]) -> bool:
+def _is_complete(row: CatalogueRow, collections: Mapping[str, Collection]) -> bool:
     many, one = row["many_collection"], row["one_collection"]
     return many in collections and row["many_field"] in collections[many].fields and (one is None or one in collections)
 
 
-def _relation(row: Row, constraint: Constraint | None, owner: Collection) -> Relation:
+def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collection) -> Relation:
     allowed = row["one_allowed_collections"]
     order = owner.fields.get(row["sort_field"] or "")
     return Relation(

@@ -8,12 +8,12 @@ from enum import StrEnum
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Refused, invalid_payload, shown
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
-from cms.schema.defaults import computed
+from cms.schema.defaults import computed_default
 from cms.schema.definitions import FieldDefinition
-from cms.schema.model import Column, Constraint
+from cms.schema.model import Column, ForeignKey
 from cms.schema.types import TYPES, Family
 
-_LENGTH = 255
+_DEFAULT_LENGTH = 255
 """What a string takes that was given no length."""
 
 
@@ -58,7 +58,7 @@ def column_type(type_name: str, schema: dict[str, object]) -> str:
 
 def default_value(field: str, type_name: str, value: object, *, length: object = None) -> Fragment:
     """Print a default; raises `Refused` INVALID_PAYLOAD when the type or its length does not take it."""
-    expression = computed(type_name, value)
+    expression = computed_default(type_name, value)
     if expression:
         return text(expression)
     try:
@@ -68,30 +68,30 @@ def default_value(field: str, type_name: str, value: object, *, length: object =
     except ValueError as error:
         reason = f"The default of {field}: {error}"
         raise invalid_payload(reason, field="schema.default_value", value=shown(value)) from None
-    most = int(str(length or _LENGTH)) if type_name == "string" else None
+    most = int(str(length or _DEFAULT_LENGTH)) if type_name == "string" else None
     if most and len(parsed) > most:  # PostgreSQL takes it and then refuses every row that relies on it
         reason = f"The default of {field}: it takes at most {most} characters"
         raise invalid_payload(reason, field="schema.default_value", value=shown(value))
     return param(parsed)
 
 
-class Index(StrEnum):
+class IndexKind(StrEnum):
     """What an index is over: the values, the shapes of a geometry, or the parts of a text that searches look for."""
 
     VALUES = "({0})"
-    SHAPES = "USING gist ({0})"
-    PARTS = "USING gin (system_fold({0}) gin_trgm_ops)"
+    GEOMETRIES = "USING gist ({0})"
+    TRIGRAMS = "USING gin (system_fold({0}) gin_trgm_ops)"
 
 
-def index(table: str, column: str, kind: Index = Index.VALUES, *, concurrently: bool = False) -> Fragment:
+def index(table: str, column: str, kind: IndexKind = IndexKind.VALUES, *, concurrently: bool = False) -> Fragment:
     """Print an index. One that is built concurrently lets others write; PostgreSQL takes it outside transactions."""
     how = text(" CONCURRENTLY" if concurrently else "")
     return fill("CREATE INDEX{0} ON {1} {2}", how, name(table), fill(kind.value, name(column)))
 
 
-def index_kind(type_name: str) -> Index:
+def index_kind(type_name: str) -> IndexKind:
     """Return the kind of index that serves the operators of a field type."""
-    return Index.SHAPES if TYPES[type_name].family is Family.GEOMETRY else Index.VALUES
+    return IndexKind.GEOMETRIES if TYPES[type_name].family is Family.GEOMETRY else IndexKind.VALUES
 
 
 def lock(table: str) -> Fragment:
@@ -115,7 +115,7 @@ def change_type(table: str, column: str, data_type: str) -> Fragment:
     return alter_column(table, column, using)
 
 
-def losses(table: str, column: Column, data_type: str) -> Fragment:
+def lossy_change(table: str, column: Column, data_type: str) -> Fragment:
     """Ask whether any value would be another one after the change and back."""
     shape = "{0}::text IS DISTINCT FROM ({0}::{1})::{2}::text"  # json and others have no equality
     if column.base_type in ("numeric", "float4", "float8"):
@@ -124,7 +124,7 @@ def losses(table: str, column: Column, data_type: str) -> Fragment:
     return fill("SELECT EXISTS (SELECT FROM {0} WHERE {1})", name(table), changed)
 
 
-def cast_of_all(table: str, column: str, data_type: str) -> Fragment:
+def cast_every_value(table: str, column: str, data_type: str) -> Fragment:
     """Ask for every value as another type, which PostgreSQL refuses where one of them does not fit it."""
     return fill("SELECT count({0}::text::{1}) FROM {2}", name(column), text(data_type), name(table))
 
@@ -157,7 +157,7 @@ def add_unique(table: str, column: str) -> Fragment:
     return fill("ALTER TABLE {0} ADD UNIQUE ({1})", name(table), name(column))
 
 
-def add_foreign_key(constraint: Constraint) -> Fragment:
+def add_foreign_key(constraint: ForeignKey) -> Fragment:
     shape = "ALTER TABLE {0} ADD FOREIGN KEY ({1}) REFERENCES {2} ({3}) ON UPDATE {4} ON DELETE {5}"
     return fill(
         shape,

@@ -50,12 +50,12 @@ def is_computed(column: Column) -> bool:
     return expression is not None and _literal(expression) is None
 
 
-def is_own_expression(field: Field, column: Column) -> bool:
+def is_database_expression(field: Field, column: Column) -> bool:
     """Whether the default is an expression of the database's that no client could have set."""
-    return is_computed(column) and computed(field.type_name, _expression(column)) is None
+    return is_computed(column) and computed_default(field.type_name, _expression(column)) is None
 
 
-def computed(type_name: str, value: object) -> str | None:
+def computed_default(type_name: str, value: object) -> str | None:
     """Return the expression that a word stands for as the default of a type, or None for a plain value."""
     word = value.lower() if isinstance(value, str) else None
     if word in _NOW_WORDS:
@@ -65,7 +65,7 @@ def computed(type_name: str, value: object) -> str | None:
 
 def _expression(column: Column) -> str | None:
     """What counts up or is generated has no default, although PostgreSQL keeps its expression in the same place."""
-    return None if column.auto_increment or column.generated else column.default
+    return None if column.auto_increment or column.is_generated else column.default
 
 
 def _literal(expression: str) -> str | None:
@@ -86,7 +86,7 @@ def _typed(literal: str, type_name: str) -> object:
 def _value(literal: str, type_name: str) -> object:
     match TYPES[type_name].family:
         case Family.NUMBER | Family.JSON:
-            return jsontext.stored(literal)
+            return jsontext.loads_stored(literal)
         case Family.BOOLEAN:
             return TYPES["boolean"].parse(literal) == "true"
         case Family.CSV:

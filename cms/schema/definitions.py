@@ -8,22 +8,22 @@ from dataclasses import dataclass, field, replace
 from cms.errors import Problem, Refused, invalid_payload, shown
 from cms.schema import names
 from cms.schema.build import ALIAS_SPECIALS
-from cms.schema.settings import (
+from cms.schema.meta_settings import (
     COLLECTION_KEYS,
     COLLECTION_META,
     COLLECTION_SCHEMA,
     COLUMN_SCHEMA,
     FIELD_KEYS,
     FIELD_META,
-    Settings,
+    MetaSettings,
     parse_settings,
-    strange_keys,
+    unknown_keys,
 )
 from cms.schema.types import TYPES, Family
 
 KEY_TYPES = ("integer", "bigInteger", "string", "uuid")
 
-IMPLIED = {
+IMPLIED_SPECIALS = {
     "json": "cast-json",
     "csv": "cast-csv",
     "boolean": "cast-boolean",
@@ -31,33 +31,33 @@ IMPLIED = {
 }
 _LENGTH_TYPES = frozenset({"string", "hash"})
 _MAX_PRECISION = 1000
-_LEAST_HASH = 128
+_MIN_HASH_LENGTH = 128
 """Characters of a column that holds what argon2 makes, with room for stronger settings."""
 
-_TEXTS = frozenset({Family.TEXT, Family.CSV, Family.HASH})
-_NAMES = frozenset({Family.UUID, Family.TEXT})
+_TEXT_FAMILIES = frozenset({Family.TEXT, Family.CSV, Family.HASH})
+_ID_FAMILIES = frozenset({Family.UUID, Family.TEXT})
 _SPECIAL_FAMILIES = {
-    "uuid": _NAMES,
-    "hash": _TEXTS,
-    "cast-csv": _TEXTS,
-    "cast-json": _TEXTS | {Family.JSON},
+    "uuid": _ID_FAMILIES,
+    "hash": _TEXT_FAMILIES,
+    "cast-csv": _TEXT_FAMILIES,
+    "cast-json": _TEXT_FAMILIES | {Family.JSON},
     "cast-boolean": frozenset({Family.BOOLEAN, Family.NUMBER}),
     "geometry": frozenset({Family.GEOMETRY}),
     "date-created": frozenset({Family.MOMENT}),
     "date-updated": frozenset({Family.MOMENT}),
     "cast-timestamp": frozenset({Family.MOMENT}),
     "cast-datetime": frozenset({Family.MOMENT}),
-    "user-created": _NAMES,
-    "user-updated": _NAMES,
-    "role-created": _NAMES,
-    "role-updated": _NAMES,
+    "user-created": _ID_FAMILIES,
+    "user-updated": _ID_FAMILIES,
+    "role-created": _ID_FAMILIES,
+    "role-updated": _ID_FAMILIES,
     **dict.fromkeys(ALIAS_SPECIALS, frozenset({Family.ALIAS})),
 }
 """The families of types that a special marker fits; one that is not here fits every type.
 
 `cast-timestamp` and `cast-datetime` do nothing: Directus writes them into the records of its fields.
 """
-SPECIALS = (*_SPECIAL_FAMILIES, "conceal", "m2o", "file")
+KNOWN_SPECIALS = (*_SPECIAL_FAMILIES, "conceal", "m2o", "file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class FieldDefinition:
 
     name: str
     type_name: str
-    meta: Settings = field(default_factory=Settings)
-    schema: Settings = field(default_factory=Settings)
+    meta: MetaSettings = field(default_factory=MetaSettings)
+    schema: MetaSettings = field(default_factory=MetaSettings)
 
     @property
     def is_alias(self) -> bool:
@@ -83,14 +83,14 @@ class CollectionDefinition:
     """A collection to be made; `schema` is None for a folder."""
 
     name: str
-    meta: Settings
-    schema: Settings | None
+    meta: MetaSettings
+    schema: MetaSettings | None
     fields: tuple[FieldDefinition, ...]
 
 
 def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
     """Read the body of POST /collections; raises `Refused` INVALID_PAYLOAD with all that is wrong."""
-    problems = strange_keys(payload, COLLECTION_KEYS)
+    problems = unknown_keys(payload, COLLECTION_KEYS)
     name = payload.get("collection")
     if fault := names.fault_of_collection_name(name):
         problems.append(_problem("collection", fault, name))
@@ -100,7 +100,7 @@ def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
     fields = _fields(payload.get("fields"), problems)
     if settings is None and fields:
         problems.append(_problem("schema", "a collection with fields needs a schema; send {} for the usual one"))
-    _raise(problems)
+    _refuse(problems)
     whole = fields if settings is None else _with_key(fields)
     return CollectionDefinition(str(name), meta, settings, whole)
 
@@ -109,7 +109,7 @@ def parse_field(payload: object, place: str = "") -> FieldDefinition:
     """Read the body of POST /fields/{collection}; raises `Refused` INVALID_PAYLOAD with all that is wrong."""
     problems: list[Problem] = []
     found = _field(payload, place, problems)
-    _raise(problems)
+    _refuse(problems)
     assert found
     return found
 
@@ -141,7 +141,7 @@ def _field(payload: object, place: str, problems: list[Problem]) -> FieldDefinit
         problems.append(_problem(place.rstrip(".") or "body", "it must be an object"))
         return None
     before = len(problems)
-    problems.extend(strange_keys(payload, FIELD_KEYS, place))
+    problems.extend(unknown_keys(payload, FIELD_KEYS, place))
     name, type_name = payload.get("field"), payload.get("type")
     if fault := names.fault_of_name(name):
         problems.append(_problem(f"{place}field", fault, name))
@@ -154,8 +154,8 @@ def _field(payload: object, place: str, problems: list[Problem]) -> FieldDefinit
     if len(problems) > before:
         return None
     found = FieldDefinition(str(name), str(type_name), meta, schema)
-    problems.extend(_problem(f"{place}{where}", why, _sent(found, where)) for where, why in _misfits(found))
-    return replace(found, meta=_marked(found))
+    problems.extend(_problem(f"{place}{where}", why, _sent(found, where)) for where, why in _inconsistencies(found))
+    return replace(found, meta=_with_implied_specials(found))
 
 
 def _sent(found: FieldDefinition, place: str) -> object:
@@ -166,7 +166,7 @@ def _sent(found: FieldDefinition, place: str) -> object:
     return (found.meta if group == "meta" else found.schema).get(key)
 
 
-def _misfits(found: FieldDefinition) -> list[tuple[str, str]]:
+def _inconsistencies(found: FieldDefinition) -> list[tuple[str, str]]:
     """Return what of a definition does not go together."""
     schema, faults = found.schema, []
     if found.is_key and found.type_name not in KEY_TYPES:
@@ -182,18 +182,18 @@ def _misfits(found: FieldDefinition) -> list[tuple[str, str]]:
     faults += faults_of_hash(found.type_name, found.meta.get("special"), schema) + faults_of_precision(
         found.type_name, schema
     )
-    return faults + _alias_faults(found) + faults_of_special(found.type_name, found.meta.get("special"))
+    return faults + _faults_of_alias(found) + faults_of_special(found.type_name, found.meta.get("special"))
 
 
 def faults_of_special(type_name: str, special: object) -> list[tuple[str, str]]:
     """Return which special markers there are not, which do not fit a type, and which are there twice."""
     family = TYPES[type_name].family
     given = special if isinstance(special, list) else []
-    unknown = [marker for marker in dict.fromkeys(given) if marker not in SPECIALS]
+    unknown = [marker for marker in dict.fromkeys(given) if marker not in KNOWN_SPECIALS]
     unfit = [marker for marker in given if family not in _SPECIAL_FAMILIES.get(marker, (family,))]
     repeated = [marker for marker in dict.fromkeys(given) if given.count(marker) > 1]
     return [
-        *(("meta.special", f'"{marker}" is not known; there are {", ".join(SPECIALS)}') for marker in unknown),
+        *(("meta.special", f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}') for marker in unknown),
         *(("meta.special", f"{marker} does not fit the type {type_name}") for marker in unfit),
         *(("meta.special", f"{marker} is there twice") for marker in repeated),
     ]
@@ -202,9 +202,9 @@ def faults_of_special(type_name: str, special: object) -> list[tuple[str, str]]:
 def faults_of_hash(type_name: str, special: object, schema: Mapping[str, object]) -> list[tuple[str, str]]:
     """Return what is wrong with the length of a column of hashes."""
     length, marked = schema.get("max_length"), isinstance(special, list) and "hash" in special
-    if not (type_name == "hash" or marked) or not isinstance(length, int) or length >= _LEAST_HASH:
+    if not (type_name == "hash" or marked) or not isinstance(length, int) or length >= _MIN_HASH_LENGTH:
         return []
-    return [("schema.max_length", f"a hash takes at least {_LEAST_HASH} characters")]
+    return [("schema.max_length", f"a hash takes at least {_MIN_HASH_LENGTH} characters")]
 
 
 def faults_of_precision(type_name: str, schema: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -222,7 +222,7 @@ def faults_of_precision(type_name: str, schema: Mapping[str, object]) -> list[tu
     return []
 
 
-def _alias_faults(found: FieldDefinition) -> list[tuple[str, str]]:
+def _faults_of_alias(found: FieldDefinition) -> list[tuple[str, str]]:
     special = found.meta.get("special") or []
     assert isinstance(special, list)
     if found.is_alias and special and not ALIAS_SPECIALS.intersection(special):
@@ -232,17 +232,17 @@ def _alias_faults(found: FieldDefinition) -> list[tuple[str, str]]:
     return []
 
 
-def _marked(found: FieldDefinition) -> Settings:
+def _with_implied_specials(found: FieldDefinition) -> MetaSettings:
     """Add the special markers that a type implies; some types cannot be told from a column without them."""
     special = list(found.meta.get("special") or [])  # type: ignore[call-overload]
-    implied = IMPLIED.get(found.type_name)
+    implied = IMPLIED_SPECIALS.get(found.type_name)
     if found.is_alias and not special:
         special = ["alias", "no-data"]
     if TYPES[found.type_name].family is Family.GEOMETRY:
         implied = "geometry"
     if implied and implied not in special:
         special.append(implied)
-    return Settings({**found.meta, "special": special or None})
+    return MetaSettings({**found.meta, "special": special or None})
 
 
 def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...]:
@@ -251,8 +251,8 @@ def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...
         return fields
     if any(item.name == "id" for item in fields):
         raise invalid_payload('The field "id" must be the primary key, or another field must be', field="fields")
-    schema = Settings(is_primary_key=True, has_auto_increment=True)
-    return (FieldDefinition("id", "integer", Settings(readonly="true", hidden="true"), schema), *fields)
+    schema = MetaSettings(is_primary_key=True, has_auto_increment=True)
+    return (FieldDefinition("id", "integer", MetaSettings(readonly="true", hidden="true"), schema), *fields)
 
 
 def _problem(place: str, reason: str, sent: object = None) -> Problem:
@@ -261,6 +261,6 @@ def _problem(place: str, reason: str, sent: object = None) -> Problem:
     return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", extensions)
 
 
-def _raise(problems: list[Problem]) -> None:
+def _refuse(problems: list[Problem]) -> None:
     if problems:
         raise Refused(problems)

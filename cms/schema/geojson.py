@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from types import MappingProxyType
 
-Check = Callable[[object], bool]
+ShapeCheck = Callable[[object], bool]
 
 
 def is_geometry(value: object) -> bool:
@@ -26,7 +26,7 @@ def _is_single(value: object) -> bool:
     return check is not None and check(value.get("coordinates"))
 
 
-def _all(value: object, check: Check, *, least: int) -> bool:
+def _all(value: object, check: ShapeCheck, *, least: int) -> bool:
     return isinstance(value, list) and len(value) >= least and all(map(check, value))
 
 
@@ -53,7 +53,7 @@ def _is_polygon(value: object) -> bool:
     return _all(value, _is_ring, least=1)
 
 
-_SHAPES: Mapping[str, Check] = MappingProxyType(
+_SHAPES: Mapping[str, ShapeCheck] = MappingProxyType(
     {
         "Point": _is_position,
         "LineString": _is_line,

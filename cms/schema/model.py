@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cms.schema.actions import Actions
-from cms.schema.system import WRITABLE
-from cms.schema.types import MASKED, TYPES, Family, Type
+from cms.schema.referential_actions import ReferentialActions
+from cms.schema.system import WRITABLE_COLLECTIONS
+from cms.schema.types import MASKED_SQL, TYPES, Family, Type
 
 Json = Mapping[str, object]
 
@@ -24,12 +24,12 @@ class Column:
     max_length: int | None
     precision: int | None
     scale: int | None
-    nullable: bool
-    generated: bool
+    is_nullable: bool
+    is_generated: bool
     auto_increment: bool
     comment: str | None
-    unique: bool = False
-    indexed: bool = False
+    is_unique: bool = False
+    is_indexed: bool = False
     primary_key: bool = False
     foreign_table: str | None = None
     foreign_column: str | None = None
@@ -42,9 +42,9 @@ class Column:
     is_domain: bool = False
 
     @property
-    def fills_itself(self) -> bool:
+    def is_filled_by_database(self) -> bool:
         """Whether the database has a value for it where none is sent."""
-        return self.default is not None or self.auto_increment or self.generated
+        return self.default is not None or self.auto_increment or self.is_generated
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,8 @@ class Field:
         if self.is_list:
             return "to_json({0})"
         if self.is_text_form:
-            return "abbrev({0})" if self.is_address else "{0}::text"
-        return "({0} <> 0)" if self.is_switch else "{0}"
+            return "abbrev({0})" if self.is_inet else "{0}::text"
+        return "({0} <> 0)" if self.is_numeric_boolean else "{0}"
 
     @property
     def is_text_form(self) -> bool:
@@ -87,7 +87,7 @@ class Field:
         return self.column is not None and self.column.element is not None
 
     @property
-    def is_address(self) -> bool:
+    def is_inet(self) -> bool:
         """Whether it holds an address, whose text as PostgreSQL casts it has a mask that nobody wrote.
 
         Keys are named by that text, and what points to them has to hold the same.
@@ -96,12 +96,12 @@ class Field:
         return bool(column and column.base_type == "inet" and not column.primary_key and not column.foreign_table)
 
     @property
-    def is_switch(self) -> bool:
+    def is_numeric_boolean(self) -> bool:
         """Whether it is a boolean that is stored as a number."""
         return self.type_name == "boolean" and self.column is not None and self.column.base_type != "bool"
 
     @property
-    def secret(self) -> bool:
+    def is_secret(self) -> bool:
         """Whether its value may never be shown, sorted by, searched or compared (decisions, section 4)."""
         return self.type_name == "hash" or "conceal" in self.special
 
@@ -110,18 +110,18 @@ class Field:
         """Whether a search looks into it (decisions, section 4)."""
         told = self.meta.get("searchable") if self.meta else None
         fits = self.type.family in (Family.TEXT, Family.NUMBER, Family.UUID)
-        return self.column is not None and fits and not self.secret and told is not False
+        return self.column is not None and fits and not self.is_secret and told is not False
 
     @property
     def show(self) -> str:
         """The template of SQL that shows its value."""
-        return MASKED if self.secret else self.type.show
+        return MASKED_SQL if self.is_secret else self.type.show
 
     @property
-    def counts_up(self) -> bool:
+    def has_sequence(self) -> bool:
         """Whether it is a whole number that a sequence fills where none is sent."""
         column = self.column
-        return column is not None and column.auto_increment and not column.generated and self.type.cast == "bigint"
+        return column is not None and column.auto_increment and not column.is_generated and self.type.cast == "bigint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +155,9 @@ class Collection:
     meta: Json | None = None
     comment: str | None = None
     system: bool = False
-    does_more: bool = False
+    has_side_effects: bool = False
     """Whether the database does more at a write than what it says: by triggers, by keys that it carries on."""
-    last_of_others: Mapping[str, int] = field(default_factory=dict)
+    former_history: Mapping[str, int] = field(default_factory=dict)
     """Up to which ids activity and revisions tell of a collection that had its name before."""
     checks: Mapping[str, Check] = field(default_factory=dict)
     """The checks of the table by their names."""
@@ -174,7 +174,7 @@ class Collection:
         return found if isinstance(found, str) else None
 
     @property
-    def singleton(self) -> bool:
+    def is_singleton(self) -> bool:
         return bool(self.meta and self.meta.get("singleton"))
 
     @property
@@ -197,12 +197,16 @@ class Collection:
     @property
     def writable(self) -> bool:
         """Views, tables without a primary key of one column, and most of the system's tables can only be read."""
-        return self.kind is Kind.TABLE and self.primary_key is not None and (not self.system or self.name in WRITABLE)
+        return (
+            self.kind is Kind.TABLE
+            and self.primary_key is not None
+            and (not self.system or self.name in WRITABLE_COLLECTIONS)
+        )
 
     @property
-    def holds_secrets(self) -> bool:
+    def has_secrets(self) -> bool:
         """Whether a field is secret. What is sent for another one may be its value in the wrong place."""
-        return any(found.secret for found in self.fields.values())
+        return any(found.is_secret for found in self.fields.values())
 
     @property
     def columns(self) -> Iterator[Field]:
@@ -210,7 +214,7 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class ForeignKey:
     """The foreign key behind a relation."""
 
     name: str
@@ -240,7 +244,7 @@ class Relation:
     order: str | None = None
     one_deselect_action: str = "nullify"
     id: int | None = None
-    constraint: Constraint | None = None
+    constraint: ForeignKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +265,8 @@ class Catalogue:
     extensions: frozenset[str] = frozenset()
     by_many: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
     by_one: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
-    actions: Actions = field(default_factory=Actions)
-    reserved: tuple[str, ...] = ()
+    actions: ReferentialActions = field(default_factory=ReferentialActions)
+    reserved_tables: tuple[str, ...] = ()
     """Tables of others that are no collections, because their names are kept for the service's own."""
 
     @classmethod
@@ -273,7 +277,7 @@ class Catalogue:
         relations: tuple[Relation, ...],
         *,
         extensions: frozenset[str] = frozenset(),
-        actions: Actions | None = None,
+        actions: ReferentialActions | None = None,
     ) -> Catalogue:
         """Make a catalogue with its relations findable from either side."""
         by_many = {(found.many_collection, found.many_field): found for found in relations}
@@ -282,7 +286,7 @@ class Catalogue:
             for found in relations
             if found.one_collection and found.one_field
         }
-        return cls(structure, collections, relations, extensions, by_many, by_one, actions or Actions())
+        return cls(structure, collections, relations, extensions, by_many, by_one, actions or ReferentialActions())
 
     def relations_of(self, collection: str) -> tuple[Relation, ...]:
         """Return the relations that have the collection on either side."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 from cms.schema.build import is_system
 from cms.schema.defaults import default_of
+from cms.schema.meta_settings import COLLECTION_META, FIELD_META
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
-from cms.schema.settings import COLLECTION_META, FIELD_META
 
 Record = dict[str, object]
 
-_UNSAID: Record = {
+_DEFAULT_META: Record = {
     "readonly": False,
     "hidden": False,
     "required": False,
@@ -39,7 +39,7 @@ def collection_record(collection: Collection) -> Record:
 def _collection_meta(collection: Collection) -> Record | None:
     if collection.meta is None:
         return None
-    known = {key: collection.meta.get(key, _UNSAID.get(key)) for key in COLLECTION_META}
+    known = {key: collection.meta.get(key, _DEFAULT_META.get(key)) for key in COLLECTION_META}
     return {"collection": collection.name, **known} | ({"system": True} if collection.system else {})
 
 
@@ -58,13 +58,13 @@ def _field_meta(field: Field) -> Record | None:
     system = is_system(field.collection)
     if field.meta is None and not system and not field.choices:
         return None
-    said = {**(field.meta or {}), **_offered(field)}
-    known = {key: said.get(key, _UNSAID.get(key)) for key in FIELD_META}
+    said = {**(field.meta or {}), **_choice_options(field)}
+    known = {key: said.get(key, _DEFAULT_META.get(key)) for key in FIELD_META}
     place = {"id": said.get("id"), "collection": field.collection, "field": field.name}
     return {**place, **known} | ({"system": True} if system else {})
 
 
-def _offered(field: Field) -> Record:
+def _choice_options(field: Field) -> Record:
     """Return what a field of an enum type offers its values by, unless its record offers others."""
     said = field.meta or {}
     options = said.get("options") or {}
@@ -83,11 +83,11 @@ def _column_record(field: Field, column: Column) -> Record:
         "max_length": column.max_length,
         "numeric_precision": column.precision,
         "numeric_scale": column.scale,
-        "is_nullable": column.nullable,
-        "is_unique": column.unique,
-        "is_indexed": column.indexed,
+        "is_nullable": column.is_nullable,
+        "is_unique": column.is_unique,
+        "is_indexed": column.is_indexed,
         "is_primary_key": column.primary_key,
-        "is_generated": column.generated,
+        "is_generated": column.is_generated,
         "has_auto_increment": column.auto_increment,
         "foreign_key_table": column.foreign_table,
         "foreign_key_column": column.foreign_column,

@@ -14,7 +14,7 @@ _LISTS = ("_and", "_or")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FieldChange:
     """A field of `collection` that gets the name `after`, or is dropped when that is None.
 
     `catalogue` is the one before the change: stored values still speak its names.
@@ -34,23 +34,23 @@ def placeholders(template: str) -> list[str]:
     return _PLACEHOLDER.findall(template)
 
 
-def filled(template: str, shows: Callable[[str], bool]) -> str:
+def without_hidden(template: str, shows: Callable[[str], bool]) -> str:
     """Return a template without the placeholders whose path is not to be shown."""
     return _PLACEHOLDER.sub(lambda placeholder: placeholder[0] if shows(placeholder[1]) else "", template)
 
 
-def step_of(key: str, collection: str | None, catalogue: Catalogue) -> tuple[str, str | None]:
+def parse_step(key: str, collection: str | None, catalogue: Catalogue) -> tuple[str, str | None]:
     """Return the field that a step of a path names, and the collection that it leads to, if any."""
     call = _CALL.fullmatch(key)
     field, _, scope = (call[2] if call else key).partition(":")
     return field, scope or _target(catalogue, collection, field)
 
 
-Follow = Callable[[object, str | None, Change], object]
+FollowChange = Callable[[object, str | None, FieldChange], object]
 """How a stored value that speaks of a collection follows a change; returns it unchanged when it has no part in it."""
 
 
-def follow_in_filter(rule: object, collection: str | None, change: Change) -> object:
+def apply_to_filter(rule: object, collection: str | None, change: FieldChange) -> object:
     """Return a filter or rule with the field's new name, at that collection only, however deep.
 
     A rule that names a dropped field stays as it is: without that condition it would allow more than it was
@@ -59,17 +59,17 @@ def follow_in_filter(rule: object, collection: str | None, change: Change) -> ob
     if change.after is None:
         return rule
     if isinstance(rule, list):
-        return [follow_in_filter(item, collection, change) for item in rule]
+        return [apply_to_filter(item, collection, change) for item in rule]
     if not isinstance(rule, Mapping):
         return rule
     return dict(_entry(str(key), inner, collection, change) for key, inner in rule.items())
 
 
-def _entry(key: str, inner: object, collection: str | None, change: Change) -> tuple[str, object]:
+def _entry(key: str, inner: object, collection: str | None, change: FieldChange) -> tuple[str, object]:
     if key in _LISTS or not _names_field(key, collection, change.catalogue):
-        return key, follow_in_filter(inner, collection, change)
+        return key, apply_to_filter(inner, collection, change)
     renamed, beyond = _step(key, collection, change)
-    return renamed or key, follow_in_filter(inner, beyond, change)
+    return renamed or key, apply_to_filter(inner, beyond, change)
 
 
 def _names_field(key: str, collection: str | None, catalogue: Catalogue) -> bool:
@@ -78,25 +78,25 @@ def _names_field(key: str, collection: str | None, catalogue: Catalogue) -> bool
     return not key.startswith("_") or bool(owner and key in owner.fields)
 
 
-def follow_in_conditions(conditions: object, collection: str | None, change: Change) -> object:
+def apply_to_conditions(conditions: object, collection: str | None, change: FieldChange) -> object:
     """Return a form's conditions with the new name in each `rule`."""
     if not isinstance(conditions, list):
         return conditions
     return [
-        {**item, "rule": follow_in_filter(item["rule"], collection, change)}
+        {**item, "rule": apply_to_filter(item["rule"], collection, change)}
         if isinstance(item, Mapping) and "rule" in item
         else item
         for item in conditions
     ]
 
 
-def follow_in_presets(values: object, collection: str | None, change: Change) -> object:
+def apply_to_presets(values: object, collection: str | None, change: FieldChange) -> object:
     """Return the values of an item, and of items nested in it, under the new name; a dropped field loses its own.
 
     A preset only adds to a payload, so that one for a field that is gone can go without allowing more.
     """
     if isinstance(values, list):
-        return [follow_in_presets(item, collection, change) for item in values]
+        return [apply_to_presets(item, collection, change) for item in values]
     if not isinstance(values, Mapping):
         return values
     found: dict[str, object] = {}
@@ -107,16 +107,16 @@ def follow_in_presets(values: object, collection: str | None, change: Change) ->
     return found
 
 
-def _nested_presets(inner: object, collection: str | None, change: Change) -> object:
+def _nested_presets(inner: object, collection: str | None, change: FieldChange) -> object:
     """A to-many field takes its items in an array, or `{"create": […], "update": […]}`; other values stay."""
     if collection is None:
         return inner
     if isinstance(inner, Mapping) and inner.keys() <= {"create", "update", "delete"}:
-        return {key: follow_in_presets(items, collection, change) for key, items in inner.items()}
-    return follow_in_presets(inner, collection, change)
+        return {key: apply_to_presets(items, collection, change) for key, items in inner.items()}
+    return apply_to_presets(inner, collection, change)
 
 
-def follow_in_paths(paths: object, collection: str | None, change: Change) -> object:
+def apply_to_paths(paths: object, collection: str | None, change: FieldChange) -> object:
     """Return a list of dotted paths under the new name; those through a dropped field leave it."""
     if not isinstance(paths, list):
         return paths
@@ -124,7 +124,7 @@ def follow_in_paths(paths: object, collection: str | None, change: Change) -> ob
     return [path for path in found if path is not None]
 
 
-def follow_in_template(template: object, collection: str | None, change: Change) -> object:
+def apply_to_template(template: object, collection: str | None, change: FieldChange) -> object:
     """Return a display template (`{{author.name}}`) under the new name; a dropped field stays and shows nothing."""
     if not isinstance(template, str):
         return template
@@ -136,7 +136,7 @@ def follow_in_template(template: object, collection: str | None, change: Change)
     return _PLACEHOLDER.sub(placeholder, template)
 
 
-def _path(path: str, collection: str | None, change: Change) -> str | None:
+def _path(path: str, collection: str | None, change: FieldChange) -> str | None:
     steps: list[str] = []
     for step in path.split("."):
         renamed, collection = _step(step, collection, change)
@@ -146,7 +146,7 @@ def _path(path: str, collection: str | None, change: Change) -> str | None:
     return ".".join(steps)
 
 
-def _step(key: str, collection: str | None, change: Change) -> tuple[str | None, str | None]:
+def _step(key: str, collection: str | None, change: FieldChange) -> tuple[str | None, str | None]:
     """Return a step under its new name, None when it is dropped, and the collection that it leads to.
 
     A step may stand in a function, `year(published)`, or name the collection of a many-to-any, `item:headings`.

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-Place = tuple[str, str]
+FieldPlace = tuple[str, str]
 """A collection and a field of it."""
 
 
 @dataclass(frozen=True, slots=True)
-class AliasOf:
+class AliasTarget:
     """The column that points to the rows of a to-many alias field."""
 
     many_collection: str
@@ -60,7 +60,7 @@ ENDPOINTS: Mapping[str, str] = MappingProxyType(
 )
 """Where the system collections are reached, which /items never shows."""
 
-WRITABLE = frozenset({"system_permissions", "system_roles", "system_settings", "system_users"})
+WRITABLE_COLLECTIONS = frozenset({"system_permissions", "system_roles", "system_settings", "system_users"})
 """System collections whose items are written as any others, under the eyes of their keepers."""
 
 UNLISTED_TABLES = frozenset(
@@ -78,18 +78,18 @@ UNLISTED_TABLES = frozenset(
 
 SINGLETONS = frozenset({"system_settings"})
 
-INTERNAL_COLUMNS: frozenset[Place] = frozenset(
+INTERNAL_COLUMNS: frozenset[FieldPlace] = frozenset(
     ("system_users", name) for name in ("failed_logins", "login_after", "tfa_step", "unverified")
 )
 """Columns of listed collections that are neither shown nor set over the interface."""
 
-UNIQUE_IN_ANY_CASE: frozenset[Place] = frozenset({("system_users", "email")})
+UNIQUE_IN_ANY_CASE: frozenset[FieldPlace] = frozenset({("system_users", "email")})
 """Columns that are unique without regard to capitals."""
 
-UNRECORDED: frozenset[Place] = frozenset({("system_users", "last_access")})
+UNRECORDED_COLUMNS: frozenset[FieldPlace] = frozenset({("system_users", "last_access")})
 """Columns whose change alone is no change of the record: what a login leaves."""
 
-SPECIALS: Mapping[Place, tuple[str, ...]] = MappingProxyType(
+SYSTEM_SPECIALS: Mapping[FieldPlace, tuple[str, ...]] = MappingProxyType(
     {
         ("system_users", "password"): ("hash", "conceal"),
         ("system_users", "token"): ("conceal", "digest"),
@@ -117,16 +117,16 @@ SPECIALS: Mapping[Place, tuple[str, ...]] = MappingProxyType(
 )
 """The markers of `meta.special` by place (decisions, section 5); json columns need none."""
 
-ALIASES: Mapping[Place, AliasOf] = MappingProxyType(
+SYSTEM_ALIASES: Mapping[FieldPlace, AliasTarget] = MappingProxyType(
     {
-        ("system_dashboards", "panels"): AliasOf("system_panels", "dashboard"),
-        ("system_flows", "operations"): AliasOf("system_operations", "flow"),
-        ("system_roles", "users"): AliasOf("system_users", "role"),
-        ("system_activity", "revisions"): AliasOf("system_revisions", "activity"),
+        ("system_dashboards", "panels"): AliasTarget("system_panels", "dashboard"),
+        ("system_flows", "operations"): AliasTarget("system_operations", "flow"),
+        ("system_roles", "users"): AliasTarget("system_users", "role"),
+        ("system_activity", "revisions"): AliasTarget("system_revisions", "activity"),
     }
 )
 
-REFERENCES_WITHOUT_KEY: Mapping[Place, str] = MappingProxyType(
+REFERENCES_WITHOUT_KEY: Mapping[FieldPlace, str] = MappingProxyType(
     {
         ("system_activity", "user"): "system_users",
         ("system_revisions", "activity"): "system_activity",
@@ -135,7 +135,7 @@ REFERENCES_WITHOUT_KEY: Mapping[Place, str] = MappingProxyType(
 )
 """Columns that point to a collection's `id` without a foreign key: history outlives what it tells of."""
 
-RULES: Mapping[str, str] = MappingProxyType(
+CHECK_RULES: Mapping[str, str] = MappingProxyType(
     {
         "system_collections_accountability_check": "it is all, activity or null",
         "system_collections_collapse_check": "it is open, closed or locked",

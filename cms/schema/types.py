@@ -28,7 +28,7 @@ M = TypeVar("M", date, time, datetime)
 _UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
 _KEY = re.compile(r"[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_NUMERIC_DIGITS_BEFORE, _NUMERIC_DIGITS_BEHIND = 131_072, 16_383
+_NUMERIC_DIGITS_BEFORE, _NUMERIC_DIGITS_AFTER = 131_072, 16_383
 
 
 class OutOfRange(ValueError):
@@ -129,7 +129,7 @@ def parse_decimal(value: object) -> str:
     """Take what a numeric without a precision can hold, with all its digits."""
     number = _number(value, "it must be a number")
     behind = -int(number.as_tuple().exponent)  # a finite number's exponent is an integer
-    if number and (number.adjusted() >= _NUMERIC_DIGITS_BEFORE or behind > _NUMERIC_DIGITS_BEHIND):
+    if number and (number.adjusted() >= _NUMERIC_DIGITS_BEFORE or behind > _NUMERIC_DIGITS_AFTER):
         raise OutOfRange("it is out of range")
     return str(number) if number else "0"
 
@@ -144,11 +144,11 @@ def _number(value: object, reason: str) -> Decimal:
     return number if number.is_finite() else _refuse(reason)
 
 
-_TRUTHS = MappingProxyType({"true": "true", "1": "true", "false": "false", "0": "false"})
+_BOOLEANS = MappingProxyType({"true": "true", "1": "true", "false": "false", "0": "false"})
 
 
 def parse_boolean(value: object) -> str:
-    found = _TRUTHS.get(str(value).lower()) if isinstance(value, str | int) else None
+    found = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | int) else None
     return found or _refuse("it must be true or false")
 
 
@@ -236,7 +236,7 @@ def _refuse(reason: str) -> NoReturn:
 
 
 MASK = "**********"
-MASKED = f"CASE WHEN {{0}} IS NOT NULL THEN '{MASK}' END"
+MASKED_SQL = f"CASE WHEN {{0}} IS NOT NULL THEN '{MASK}' END"
 _FINITE = "CASE WHEN {0} - {0} = 0 THEN to_json({0}) END"
 _GEOMETRIES = ("Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon")
 
@@ -328,7 +328,7 @@ _BY_BASE_TYPE: Mapping[str, str] = MappingProxyType(
 )
 
 
-def type_of(base_type: str, data_type: str, special: tuple[str, ...]) -> str:
+def type_name_of(base_type: str, data_type: str, special: tuple[str, ...]) -> str:
     """Return the name of the field type of a column, from its PostgreSQL type and its special markers."""
     if base_type == "geometry":
         shape = re.match(r"geometry\((\w+)", data_type)
@@ -336,8 +336,8 @@ def type_of(base_type: str, data_type: str, special: tuple[str, ...]) -> str:
         return named if named in TYPES else "geometry"
     plain = _BY_BASE_TYPE.get(base_type, "unknown")
     if plain in ("string", "text"):
-        return next((name for marker, name in _TEXTS.items() if marker in special), plain)
+        return next((name for marker, name in _TYPES_BY_MARKER.items() if marker in special), plain)
     return "boolean" if plain in ("integer", "bigInteger") and "cast-boolean" in special else plain
 
 
-_TEXTS = {"cast-csv": "csv", "cast-json": "json", "hash": "hash"}
+_TYPES_BY_MARKER = {"cast-csv": "csv", "cast-json": "json", "hash": "hash"}

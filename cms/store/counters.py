@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from cms.database.connections import Row, Transaction
+from cms.database.error_mapping import Stale
+from cms.database.statements import statement
 from cms.schema.model import Version
-from cms.store.border import Stale
-from cms.store.database import Row, Transaction
-from cms.store.snapshot import Snapshot, load_within
-from cms.store.statements import statement
+from cms.store.snapshot import Snapshot, load_snapshot
 
 
-def version_of(fetch: Callable[[str, Sequence[object]], list[Row]]) -> Version:
+def current_version(fetch: Callable[[str, Sequence[object]], list[Row]]) -> Version:
     """Return the counters as they are now."""
     return Version(*fetch(statement("find_version"), ())[0])
 
@@ -24,15 +24,15 @@ def check_version(snapshot: Snapshot, seen: Version) -> None:
 
 def checked(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
     """Return the snapshot; raises `Stale` when it is old."""
-    check_version(snapshot, version_of(transaction.execute))
+    check_version(snapshot, current_version(transaction.execute))
     return snapshot
 
 
-def held(transaction: Transaction, snapshot: Snapshot, hold: str) -> Snapshot:
+def held(transaction: Transaction, snapshot: Snapshot, lock_statement: str) -> Snapshot:
     """Return a snapshot that holds until the transaction ends: loaded within it when the one at hand is old again.
 
-    `hold` is the statement that takes the counters: "hold_version" shares them, "take_version" lets nobody else
-    hold them.
+    `lock_statement` is the statement that takes the counters: "hold_version" shares them, "take_version" lets nobody
+    else hold them.
     """
-    version = Version(*transaction.execute(statement(hold))[0])
-    return snapshot if snapshot.version == version else load_within(transaction)
+    version = Version(*transaction.execute(statement(lock_statement))[0])
+    return snapshot if snapshot.version == version else load_snapshot(transaction)

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
+from cms.database.error_mapping import Deadlock, Stale
+from cms.database.statements import statement
 from cms.errors import Refused, unavailable
-from cms.store.border import Deadlock, Stale
-from cms.store.statements import statement
-from cms.store.store import Identity, Scene, Store
+from cms.store.context import RequestContext
+from cms.store.identity import Identity
+from cms.store.store import Store
 
 NOT_MIGRATED = "It is not migrated; run `cms migrate`"
 
@@ -46,7 +48,7 @@ def told(stale: Stale) -> Refused:
 def info(store: Store, identity: Identity) -> dict[str, object]:
     """Return the public part of the settings; for administrators the versions as well."""
 
-    def work(scene: Scene) -> dict[str, object]:
+    def work(context: RequestContext) -> dict[str, object]:
         name, descriptor, color, language, server = store.database.fetch(statement("find_project"))[0]
         project = {
             "project_name": name,
@@ -54,10 +56,10 @@ def info(store: Store, identity: Identity) -> dict[str, object]:
             "project_color": color,
             "default_language": language,
         }
-        if not scene.actor.policy.admin:
+        if not context.actor.policy.admin:
             return {"project": project}
-        reserved = scene.snapshot.catalogue.reserved
-        told = {"reserved_tables": list(reserved)} if reserved else {}
+        reserved_tables = context.snapshot.catalogue.reserved_tables
+        told = {"reserved_tables": list(reserved_tables)} if reserved_tables else {}
         return {"project": project, "version": version("cms"), "database": server, **told}
 
-    return store.at_rest(identity, work)
+    return store.run_unversioned_read(identity, work)

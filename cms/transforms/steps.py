@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from cms.errors import Problem, Refused
 
-MOST_STEPS = 5
-MOST_SIGMA = 100.0
+MAX_STEPS = 5
+MAX_SIGMA = 100.0
 MOST_PIXELS = 10**9
 
 FITS = ("cover", "contain", "inside", "outside")
@@ -94,105 +94,105 @@ class Tint:
     blue: int
 
 
-Step = Resize | Extract | Rotate | Flip | Flop | Greyscale | Blur | Sharpen | Trim | Negate | Tint
+ImageStep = Resize | Extract | Rotate | Flip | Flop | Greyscale | Blur | Sharpen | Trim | Negate | Tint
 
 
-def illegal(reason: str, **place: object) -> Refused:
+def illegal_transform(reason: str, **place: object) -> Refused:
     """Return the refusal of a transform, with its reason and place."""
     message = f"Illegal asset transformation. {reason}."
     return Refused(Problem("ILLEGAL_ASSET_TRANSFORMATION", message, {"reason": reason, **place}))
 
 
-def parse_steps(said: object, *, most: int = MOST_PIXELS) -> tuple[Step, ...]:
+def parse_steps(said: object, *, maximum: int = MOST_PIXELS) -> tuple[ImageStep, ...]:
     """Return the steps of `transforms`: an array, or its JSON, of arrays that hold a name and its arguments.
 
-    A resize makes sides of `most` pixels at most. Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION.
+    A resize makes sides of `maximum` pixels at most. Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION.
     """
     listed = _json(said) if isinstance(said, str) else said
     if not isinstance(listed, list):
-        raise illegal("transforms is a JSON array of operations", parameter="transforms")
-    if len(listed) > MOST_STEPS:
-        raise illegal(f"transforms holds at most {MOST_STEPS} operations", parameter="transforms")
-    return tuple(_bounded(_step(entry, place), place, most) for place, entry in _placed(listed))
+        raise illegal_transform("transforms is a JSON array of operations", parameter="transforms")
+    if len(listed) > MAX_STEPS:
+        raise illegal_transform(f"transforms holds at most {MAX_STEPS} operations", parameter="transforms")
+    return tuple(_within_side(_step(entry, place), place, maximum) for place, entry in _with_paths(listed))
 
 
-def whole(said: object, name: str, *, least: int, most: int) -> int:
+def require_integer(said: object, name: str, *, minimum: int, maximum: int) -> int:
     """Return a whole number, of JSON or of a query string."""
     if isinstance(said, str) and re.fullmatch(r"[0-9]{1,9}", said):
         said = int(said)
-    if not isinstance(said, int) or isinstance(said, bool) or not least <= said <= most:
-        raise illegal(f"{name} is a whole number from {least} to {most}", parameter=name)
+    if not isinstance(said, int) or isinstance(said, bool) or not minimum <= said <= maximum:
+        raise illegal_transform(f"{name} is a whole number from {minimum} to {maximum}", parameter=name)
     return said
 
 
-def number(said: object, name: str, *, least: float, most: float) -> float:
+def require_number(said: object, name: str, *, minimum: float, maximum: float) -> float:
     """Return a number, of JSON or of a query string."""
     if isinstance(said, str) and re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", said):
         said = float(said)
-    if not isinstance(said, int | float) or isinstance(said, bool) or not least <= said <= most:
-        raise illegal(f"{name} is a number from {least:g} to {most:g}", parameter=name)
+    if not isinstance(said, int | float) or isinstance(said, bool) or not minimum <= said <= maximum:
+        raise illegal_transform(f"{name} is a number from {minimum:g} to {maximum:g}", parameter=name)
     return float(said)
 
 
-def choice(said: object, name: str, among: Sequence[str]) -> str:
+def require_choice(said: object, name: str, among: Sequence[str]) -> str:
     """Return one of a few words."""
     if not isinstance(said, str) or said not in among:
-        raise illegal(f"{name} is one of {', '.join(among)}", parameter=name)
+        raise illegal_transform(f"{name} is one of {', '.join(among)}", parameter=name)
     return said
 
 
-def truth(said: object, name: str) -> bool:
+def require_boolean(said: object, name: str) -> bool:
     """Return a boolean, of JSON or of a query string; the bare name there is true."""
     if said in (True, "true", "1", ""):
         return True
     if said in (False, "false", "0"):
         return False
-    raise illegal(f"{name} is true or false", parameter=name)
+    raise illegal_transform(f"{name} is true or false", parameter=name)
 
 
 def _json(said: str) -> object:
     try:
         return json.loads(said)
     except (ValueError, RecursionError):
-        raise illegal("transforms is not JSON", parameter="transforms") from None
+        raise illegal_transform("transforms is not JSON", parameter="transforms") from None
 
 
-def _placed(listed: Sequence[object]) -> Iterator[tuple[str, object]]:
+def _with_paths(listed: Sequence[object]) -> Iterator[tuple[str, object]]:
     return ((f"transforms[{index}]", entry) for index, entry in enumerate(listed))
 
 
-def _bounded(step: Step, place: str, most: int) -> Step:
+def _within_side(step: ImageStep, place: str, maximum: int) -> ImageStep:
     for name in ("width", "height") if isinstance(step, Resize) else ():
-        whole(getattr(step, name) or 1, f"{place}.{name}", least=1, most=most)
+        require_integer(getattr(step, name) or 1, f"{place}.{name}", minimum=1, maximum=maximum)
     return step
 
 
-def _step(entry: object, place: str) -> Step:
+def _step(entry: object, place: str) -> ImageStep:
     if not isinstance(entry, list) or not entry:
-        raise illegal(f"{place} is an array of a name and its arguments", parameter="transforms")
-    parse = STEPS[choice(entry[0], place, tuple(STEPS))]
+        raise illegal_transform(f"{place} is an array of a name and its arguments", parameter="transforms")
+    parse = STEP_PARSERS[require_choice(entry[0], place, tuple(STEP_PARSERS))]
     return parse(entry[1:], place)
 
 
 Arguments = Sequence[object]
 
 
-def _bare(step: Step) -> Callable[[Arguments, str], Step]:
-    def parse(arguments: Arguments, place: str) -> Step:
+def _without_argument(step: ImageStep) -> Callable[[Arguments, str], ImageStep]:
+    def parse(arguments: Arguments, place: str) -> ImageStep:
         if arguments:
-            raise illegal(f"{place} takes no argument", parameter="transforms")
+            raise illegal_transform(f"{place} takes no argument", parameter="transforms")
         return step
 
     return parse
 
 
-def _measured(
-    make: Callable[[float], Step], *, usual: float, least: float, most: float
-) -> Callable[[Arguments, str], Step]:
-    def parse(arguments: Arguments, place: str) -> Step:
+def _one_number(
+    make: Callable[[float], ImageStep], *, default: float, minimum: float, maximum: float
+) -> Callable[[Arguments, str], ImageStep]:
+    def parse(arguments: Arguments, place: str) -> ImageStep:
         if len(arguments) > 1:
-            raise illegal(f"{place} takes one argument", parameter="transforms")
-        return make(number(arguments[0] if arguments else usual, place, least=least, most=most))
+            raise illegal_transform(f"{place} takes one argument", parameter="transforms")
+        return make(require_number(arguments[0] if arguments else default, place, minimum=minimum, maximum=maximum))
 
     return parse
 
@@ -201,62 +201,68 @@ def _options(arguments: Arguments, place: str, known: Sequence[str]) -> Mapping[
     """Return the one argument that is an object, of which no other key is known."""
     options = arguments[0] if len(arguments) == 1 else None
     if not isinstance(options, dict) or not options.keys() <= set(known):
-        raise illegal(f"{place} takes an object of {', '.join(known)}", parameter="transforms")
+        raise illegal_transform(f"{place} takes an object of {', '.join(known)}", parameter="transforms")
     return {key: value for key, value in options.items() if value is not None}
 
 
-def _resize(arguments: Arguments, place: str) -> Step:
+def _resize(arguments: Arguments, place: str) -> ImageStep:
     return resize_of(_options(arguments, place, ("width", "height", "fit", "withoutEnlargement")), f"{place}.")
 
 
-def resize_of(said: Mapping[str, object], place: str = "", *, most: int = MOST_PIXELS) -> Resize:
+def resize_of(said: Mapping[str, object], place: str = "", *, maximum: int = MOST_PIXELS) -> Resize:
     """Return the resize of width, height, fit and withoutEnlargement, of which one side must be there."""
     width, height = (
-        whole(said[key], place + key, least=1, most=most) if key in said else None for key in ("width", "height")
+        require_integer(said[key], place + key, minimum=1, maximum=maximum) if key in said else None
+        for key in ("width", "height")
     )
-    fit = choice(said.get("fit", FITS[0]), f"{place}fit", FITS)
-    enlarge = not truth(said.get("withoutEnlargement", False), f"{place}withoutEnlargement")
+    fit = require_choice(said.get("fit", FITS[0]), f"{place}fit", FITS)
+    enlarge = not require_boolean(said.get("withoutEnlargement", False), f"{place}withoutEnlargement")
     if width is None and height is None:
-        raise illegal(f"{place}width or {place}height is needed", parameter=place or "width")
+        raise illegal_transform(f"{place}width or {place}height is needed", parameter=place or "width")
     # With one side alone there is nothing to fit.
     return Resize(width, height, fit if width and height else FITS[0], enlarge)
 
 
-def _extract(arguments: Arguments, place: str) -> Step:
+def _extract(arguments: Arguments, place: str) -> ImageStep:
     names = ("left", "top", "width", "height")
     said = _options(arguments, place, names)
-    least = {"left": 0, "top": 0, "width": 1, "height": 1}
-    return Extract(*(whole(said.get(name), f"{place}.{name}", least=least[name], most=MOST_PIXELS) for name in names))
+    minimum = {"left": 0, "top": 0, "width": 1, "height": 1}
+    return Extract(
+        *(
+            require_integer(said.get(name), f"{place}.{name}", minimum=minimum[name], maximum=MOST_PIXELS)
+            for name in names
+        )
+    )
 
 
-def _rotate(arguments: Arguments, place: str) -> Step:
-    turn = _measured(Rotate, usual=0, least=-3600, most=3600)(arguments, place)
+def _rotate(arguments: Arguments, place: str) -> ImageStep:
+    turn = _one_number(Rotate, default=0, minimum=-3600, maximum=3600)(arguments, place)
     assert isinstance(turn, Rotate)
     return Rotate(turn.angle % 360)
 
 
-def _tint(arguments: Arguments, place: str) -> Step:
+def _tint(arguments: Arguments, place: str) -> ImageStep:
     colour = "".join(str(arguments[0]).lower().split()) if len(arguments) == 1 else ""
     if found := re.fullmatch(r"#?([0-9a-f]{6}|[0-9a-f]{3})", colour):
         digits = found[1] if len(found[1]) == 6 else "".join(digit * 2 for digit in found[1])
         return Tint(*bytes.fromhex(digits))
     if found := re.fullmatch(r"rgb\(([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})\)", colour):
-        return Tint(*(whole(shade, place, least=0, most=255) for shade in found.groups()))
-    raise illegal(f"{place} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms")
+        return Tint(*(require_integer(shade, place, minimum=0, maximum=255) for shade in found.groups()))
+    raise illegal_transform(f"{place} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms")
 
 
-STEPS: Mapping[str, Callable[[Arguments, str], Step]] = MappingProxyType(
+STEP_PARSERS: Mapping[str, Callable[[Arguments, str], ImageStep]] = MappingProxyType(
     {
         "resize": _resize,
         "extract": _extract,
         "rotate": _rotate,
-        "flip": _bare(Flip()),
-        "flop": _bare(Flop()),
-        "greyscale": _bare(Greyscale()),
-        "blur": _measured(Blur, usual=1, least=0.3, most=MOST_SIGMA),
-        "sharpen": _measured(Sharpen, usual=1, least=0.3, most=MOST_SIGMA),
-        "trim": _measured(Trim, usual=10, least=0, most=255),
-        "negate": _bare(Negate()),
+        "flip": _without_argument(Flip()),
+        "flop": _without_argument(Flop()),
+        "greyscale": _without_argument(Greyscale()),
+        "blur": _one_number(Blur, default=1, minimum=0.3, maximum=MAX_SIGMA),
+        "sharpen": _one_number(Sharpen, default=1, minimum=0.3, maximum=MAX_SIGMA),
+        "trim": _one_number(Trim, default=10, minimum=0, maximum=255),
+        "negate": _without_argument(Negate()),
         "tint": _tint,
     }
 )

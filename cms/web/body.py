@@ -7,20 +7,20 @@ import time
 from collections.abc import Callable, Iterator
 
 from cms.web.limits import MAX_UNREAD
-from cms.web.threads import Threads
+from cms.web.thread_pool import ThreadPool
 
 
 class BodyError(OSError):
     """The rest of the body will not come: the client is gone, too slow, or sends what is not HTTP."""
 
 
-class Body:
+class StreamedBody:
     """Bytes that the event loop puts in and the application's thread takes out.
 
     `wanted` is called once, by the thread, when the application begins to read; `resume` whenever there is room again.
     """
 
-    def __init__(self, threads: Threads, *, wanted: Callable[[], None], resume: Callable[[], None]) -> None:
+    def __init__(self, threads: ThreadPool, *, wanted: Callable[[], None], resume: Callable[[], None]) -> None:
         self._threads = threads
         self._wanted: Callable[[], None] | None = wanted
         self._resume = resume
@@ -37,7 +37,7 @@ class Body:
         with self._arrived:
             self._bytes += piece
             self._arrived.notify()
-            return self.awaited or len(self._bytes) < MAX_UNREAD
+            return self.is_awaited or len(self._bytes) < MAX_UNREAD
 
     def complete(self) -> None:
         """Take the end of the body."""
@@ -52,7 +52,7 @@ class Body:
             self._arrived.notify()
 
     @property
-    def awaited(self) -> bool:
+    def is_awaited(self) -> bool:
         """Whether a thread waits for more."""
         return self.awaited_since > 0
 

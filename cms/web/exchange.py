@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cms.web import answers
-from cms.web.body import Body, BodyError
+from cms.web.body import BodyError, StreamedBody
 from cms.web.head import Environ
 
 if TYPE_CHECKING:
@@ -31,19 +31,19 @@ class ClientGone(OSError):
 class Exchange:
     """A request with what it needs to be answered by a thread.
 
-    `body` is what is still coming in then, None where it is read before. `arrived` is when it began to wait for one.
+    `body` is what is still coming in then, None where it is read before. `queued_at` is when it began to wait for one.
     """
 
     def __init__(self, connection: Connection, environ: Environ, *, keep_alive: bool) -> None:
         self._connection = connection
         self._environ = environ
         self._keep_alive = keep_alive
-        self._is_first_version = environ["SERVER_PROTOCOL"] == "HTTP/1.0"
+        self._is_http_1_0 = environ["SERVER_PROTOCOL"] == "HTTP/1.0"
         self._head: bytes | None = None
         self._length: int | None = None
         self._reserved = 0
-        self.body: Body | None = None
-        self.arrived = 0.0
+        self.body: StreamedBody | None = None
+        self.queued_at = 0.0
 
     def __str__(self) -> str:
         return f"{self._environ['REQUEST_METHOD']} {self._environ['PATH_INFO']}"
@@ -53,7 +53,7 @@ class Exchange:
         self._environ["wsgi.input"] = io.BytesIO(raw)
         self._reserved = len(raw)
 
-    def stream(self, body: Body) -> None:
+    def stream(self, body: StreamedBody) -> None:
         """Take a body that is still coming in."""
         self.body = body
         self._environ["wsgi.input"] = body
@@ -66,7 +66,7 @@ class Exchange:
         length = self._environ.get("CONTENT_LENGTH")
         return b"" if length is None else f"Content-Length: {length}\r\n".encode("latin-1")
 
-    def forget(self) -> None:
+    def reload_structure(self) -> None:
         """Give back what the body has reserved: a thread has taken the request, or nobody will."""
         if self._reserved:
             self._connection.server.release(self._reserved)
@@ -75,11 +75,11 @@ class Exchange:
     def run(self) -> None:
         """Answer the request; whatever goes wrong ends the connection and raises nothing."""
         connection = self._connection
-        self.forget()
+        self.reload_structure()
         try:
             if connection.is_lost:
                 raise ClientGone
-            if time.monotonic() - self.arrived > connection.server.limits.queue_seconds:
+            if time.monotonic() - self.queued_at > connection.server.limits.queue_seconds:
                 self._refuse(answers.OVERLOADED)
             else:
                 self._answer()
@@ -110,7 +110,7 @@ class Exchange:
             if exc_info and self._head is not None:
                 raise exc_info[1].with_traceback(exc_info[2])
             started[:] = [(status, headers)]
-            return _no_write
+            return _refuse_write
 
         content = self._connection.server.application(self._environ, start_response)
         try:
@@ -141,11 +141,11 @@ class Exchange:
         for piece in content:
             if self._head is None:
                 self._head = self._head_of(*started[0], size=None)
-                chunked = self._length is None and not self._is_first_version
+                chunked = self._length is None and not self._is_http_1_0
                 self._connection.write(self._head)
             if piece and self._environ["REQUEST_METHOD"] != "HEAD":
                 sent += len(piece)
-                self._connection.write_piece(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                self._connection.write_chunk(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
         if self._head is None:
             self._send_whole(*started[0], b"")
         elif self._environ["REQUEST_METHOD"] != "HEAD":
@@ -168,14 +168,14 @@ class Exchange:
             if lower == "content-length":
                 self._length = int(value)
             lines.append(f"{name}: {value}")
-        self._settle_connection()
+        self._decide_keep_alive()
         lines.extend(self._framing(status, size))
         text = "\r\n".join(lines)
         if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:
             raise ValueError("a header of the answer holds a line break")
         return f"{text}\r\n\r\n".encode("latin-1")
 
-    def _settle_connection(self) -> None:
+    def _decide_keep_alive(self) -> None:
         """Decide whether the connection goes on: not where the service stops, nor with an unread body."""
         if self._connection.is_ending or (self.body and not self.body.is_read):
             self._keep_alive = False
@@ -186,7 +186,7 @@ class Exchange:
         if self._length is None and has_body:
             if size is not None:
                 lines.append(f"Content-Length: {size}")
-            elif self._is_first_version:
+            elif self._is_http_1_0:
                 self._keep_alive = False
             else:
                 lines.append("Transfer-Encoding: chunked")
@@ -194,6 +194,6 @@ class Exchange:
         return lines
 
 
-def _no_write(piece: bytes) -> None:
+def _refuse_write(piece: bytes) -> None:
     """Stand in for `write` of PEP 3333, which is there for applications older than iterables."""
     raise RuntimeError("an application returns its answer; it does not write it")

@@ -12,10 +12,10 @@ Environ = dict[str, object]
 _VERSIONS = frozenset({"1.0", "1.1"})
 _SINGLE = frozenset({"HTTP_HOST", "CONTENT_TYPE"})
 _HEADER_BYTES = 32  # what a header takes beside its name and value, as in RFC 9113, section 6.5.2
-_WITHOUT_PREFIX = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
+_UNPREFIXED = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
-class Head:
+class RequestHead:
     """What the parser tells of one request, until its head is whole.
 
     `size` counts the bytes of names and values that it has told, and 32 for each header; `received` counts the bytes
@@ -41,7 +41,7 @@ class Head:
         Raises `ValueError` where a second one would contradict the first.
         """
         self.size += len(name) + len(value) + _HEADER_BYTES
-        key = _key(name)
+        key = _environ_key(name)
         if key is None:
             return
         text = value.decode("latin-1")
@@ -66,7 +66,7 @@ class Head:
         environ["SERVER_PROTOCOL"] = f"HTTP/{version}"
         environ["RAW_URI"] = self.target.decode("latin-1")
         environ["QUERY_STRING"] = query.decode("latin-1")
-        environ["PATH_INFO"] = _below(str(environ["SCRIPT_NAME"]), _decoded(path))
+        environ["PATH_INFO"] = _without_prefix(str(environ["SCRIPT_NAME"]), _decoded(path))
 
     @property
     def content_length(self) -> int | None:
@@ -77,11 +77,11 @@ class Head:
 
 
 @lru_cache(maxsize=1024)
-def _key(name: bytes) -> str | None:
+def _environ_key(name: bytes) -> str | None:
     if b"_" in name:
         return None
     key = name.decode("latin-1").upper().replace("-", "_")
-    return key if key in _WITHOUT_PREFIX else f"HTTP_{key}"
+    return key if key in _UNPREFIXED else f"HTTP_{key}"
 
 
 def _path_and_query(target: bytes) -> tuple[bytes, bytes]:
@@ -98,7 +98,7 @@ def _decoded(path: bytes) -> str:
     return raw.decode("latin-1")
 
 
-def _below(prefix: str, path: str) -> str:
+def _without_prefix(prefix: str, path: str) -> str:
     if not path.startswith(prefix):
         raise ValueError(f"the path is not below {prefix}")
     return path[len(prefix) :]

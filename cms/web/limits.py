@@ -18,7 +18,7 @@ MAX_BYTES_AHEAD = 262_144
 """How much may come behind a request that is not answered yet, before the client is made to wait."""
 MAX_FRAMING_BYTES = 65_536
 """What chunks may hold beside 16 bytes for each of the body: extensions and trailers, which nobody reads."""
-TURN_SECONDS = 0.005
+LOCK_RETRY_SECONDS = 0.005
 """How long one connection's bytes may be parsed before it is the others' turn."""
 MAX_LINGERING_BYTES = 1_048_576
 LINGER_SECONDS = 2.0
@@ -32,7 +32,7 @@ PACE_BYTES = 262_144
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ClientLimits:
     """What the settings allow a client; times in seconds.
 
     `request_seconds` bounds a head, and a body that is read before a thread is taken, as a whole. Everything longer has

@@ -19,8 +19,8 @@ from typing import Any
 from cms.web import answers
 from cms.web.connection import Connection
 from cms.web.head import Environ
-from cms.web.limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, Limits
-from cms.web.threads import Threads
+from cms.web.limits import DRAIN_SECONDS, MAX_BUFFERED_IN_ALL, ClientLimits
+from cms.web.thread_pool import ThreadPool
 
 Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
@@ -36,7 +36,7 @@ class Proxies:
     """Whose word on the scheme counts: addresses (or `*`), and what of their environment says TLS by which value."""
 
     addresses: frozenset[str] = frozenset()
-    marks: Mapping[str, str] = field(default_factory=dict)
+    https_headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, addresses: Iterable[str], headers: Mapping[str, str]) -> Proxies:
@@ -49,24 +49,24 @@ class Proxies:
 
     def say_https(self, environ: Environ) -> bool:
         """Tell whether the headers of a proxy say that its own client came over TLS."""
-        return any(environ.get(name) == value for name, value in self.marks.items())
+        return any(environ.get(name) == value for name, value in self.https_headers.items())
 
 
-class Server:
+class WebServer:
     """The web server of one process: an event loop for connections, threads for the application."""
 
     def __init__(
-        self, application: Application, loop: asyncio.AbstractEventLoop, *, threads: int, limits: Limits
+        self, application: Application, loop: asyncio.AbstractEventLoop, *, threads: int, limits: ClientLimits
     ) -> None:
         self.application = application
         self.loop = loop
         self.limits = limits
-        self.threads = Threads(threads, max_waiting=limits.max_streams, relieve=self._relieve_threads)
+        self.threads = ThreadPool(threads, max_waiting=limits.max_streams, relieve=self._relieve_threads)
         self.connections: dict[Connection, None] = {}  # the oldest first
         self._is_relieving = False
         self._reserved = 0
         self._lock = threading.Lock()
-        self.draining = False
+        self.is_draining = False
         self.proxies = Proxies()
         self.date = formatdate(usegmt=True)
         self._listeners: list[socket.socket] = []
@@ -102,15 +102,15 @@ class Server:
         except OSError as fault:  # too many open files: those that are there have to end first
             log.warning("No connection can be accepted: %s", fault.strerror)
             self.loop.remove_reader(listener)
-            self.loop.call_later(1.0, self._accept_again, listener)
+            self.loop.call_later(1.0, self._resume_accepting, listener)
             return
-        self._connect(accepted, address)
+        self._add_connection(accepted, address)
 
-    def _accept_again(self, listener: socket.socket) -> None:
-        if not self.draining:
+    def _resume_accepting(self, listener: socket.socket) -> None:
+        if not self.is_draining:
             self.loop.add_reader(listener, self._accept, listener)
 
-    def _connect(self, accepted: socket.socket, address: object) -> None:
+    def _add_connection(self, accepted: socket.socket, address: object) -> None:
         accepted.setblocking(False)
         secured: dict[str, Any] = {}
         if self._context:
@@ -125,9 +125,9 @@ class Server:
             self.loop.connect_accepted_socket(lambda: Connection(self, address), accepted, **secured)
         )
         self._connecting[connecting] = None
-        connecting.add_done_callback(self._connected)
+        connecting.add_done_callback(self._log_failed_connection)
 
-    def _connected(self, connecting: asyncio.Task[Any]) -> None:
+    def _log_failed_connection(self, connecting: asyncio.Task[Any]) -> None:
         self._connecting.pop(connecting, None)
         if not connecting.cancelled() and connecting.exception():
             log.debug("A connection failed as it was made", exc_info=connecting.exception())
@@ -199,7 +199,7 @@ class Server:
 
         Idle connections are kept for a moment, in which a request that is on its way still gets its answer.
         """
-        self.draining = True
+        self.is_draining = True
         for listener in self._listeners:
             self.loop.remove_reader(listener)
             self._accept_waiting(listener)
@@ -217,7 +217,7 @@ class Server:
         waiting = True
         while waiting:
             try:
-                self._connect(*listener.accept())
+                self._add_connection(*listener.accept())
             except BlockingIOError:
                 waiting = _backlog_of(listener) > 0
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from gunicorn.workers.base import Worker
 
-ENDS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 
-class Starting(Worker):  # type: ignore[misc]  # gunicorn has no types
+class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     """A worker that serves nobody yet has nothing to finish."""
 
     arbiter: Any = None
-    """What has forked this worker, as it was then (see `follow_arbiter`)."""
+    """What has forked this worker, as it was then (see `remember_arbiter`)."""
 
     def init_signals(self) -> None:
         """Handle signals; a request to stop that came since the fork went to the arbiter's handler, and counts too.
@@ -28,7 +28,7 @@ class Starting(Worker):  # type: ignore[misc]  # gunicorn has no types
         super().init_signals()
         with suppress(Empty):
             while self.arbiter is not None:
-                if self.arbiter.SIG_QUEUE.get_nowait() in ENDS:
+                if self.arbiter.SIG_QUEUE.get_nowait() in STOP_SIGNALS:
                     sys.exit(0)
 
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
@@ -38,6 +38,6 @@ class Starting(Worker):  # type: ignore[misc]  # gunicorn has no types
             sys.exit(0)
 
 
-def follow_arbiter(arbiter: Any, worker: Starting) -> None:
+def remember_arbiter(arbiter: Any, worker: StoppableWorker) -> None:
     """Tell a new worker who has forked it; gunicorn's `post_fork`."""
     worker.arbiter = arbiter

@@ -7,10 +7,10 @@ from typing import Any
 from gunicorn.http.errors import ConfigurationProblem, InvalidRequestLine
 from gunicorn.workers.gthread import ThreadWorker
 
-from cms.web.starting import Starting
+from cms.web.starting import StoppableWorker
 
 
-class ThreadedWorker(Starting, ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
+class ThreadedWorker(StoppableWorker, ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     """Serves requests in threads; at its end a new connection is refused or answered, and none is left waiting.
 
     gunicorn's own worker keeps its listening sockets open while it waits for requests under way, so that the kernel

@@ -22,18 +22,18 @@ from gunicorn import sock
 
 from cms.config import load
 from cms.web.head import Environ
-from cms.web.limits import SWEEP_SECONDS, Limits
-from cms.web.server import Proxies, Server
-from cms.web.starting import Starting
+from cms.web.limits import SWEEP_SECONDS, ClientLimits
+from cms.web.server import Proxies, WebServer
+from cms.web.starting import StoppableWorker
 
 
-class EventWorker(Starting):
+class EventWorker(StoppableWorker):
     """One process of the web server."""
 
     def run(self) -> None:
         _allow_descriptors()
         loop = uvloop.new_event_loop()
-        server = Server(self._counted, loop, threads=self.cfg.threads, limits=self._limits())
+        server = WebServer(self._call_application, loop, threads=self.cfg.threads, limits=self._read_limits())
         server.proxies = Proxies.of(self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers)
         loop.run_until_complete(self._serve(server))
         if server.threads.is_busy:
@@ -45,7 +45,7 @@ class EventWorker(Starting):
         faulthandler.dump_traceback()
         os._exit(1)
 
-    def _counted(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def _call_application(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Call the application; a worker that has answered `max_requests` is replaced."""
         self.nr += 1
         if self.nr >= self.max_requests:
@@ -53,10 +53,10 @@ class EventWorker(Starting):
         answer: Iterable[bytes] = self.wsgi(environ, start_response)
         return answer
 
-    async def _serve(self, server: Server) -> None:
-        self._asked_to_stop = asyncio.Event()
+    async def _serve(self, server: WebServer) -> None:
+        self._stop_requested = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
-            server.loop.add_signal_handler(number, self._stop)
+            server.loop.add_signal_handler(number, self._request_stop)
         context = sock.ssl_context(self.cfg) if self.cfg.is_ssl else None
         server.listen([listener.sock for listener in self.sockets], context)
         while self.alive and self.ppid == os.getppid():
@@ -64,16 +64,16 @@ class EventWorker(Starting):
                 self.notify()
             server.sweep()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._asked_to_stop.wait(), SWEEP_SECONDS)
+                await asyncio.wait_for(self._stop_requested.wait(), SWEEP_SECONDS)
         await server.drain(self.cfg.graceful_timeout)
 
-    def _stop(self) -> None:
+    def _request_stop(self) -> None:
         self.alive = False
-        self._asked_to_stop.set()
+        self._stop_requested.set()
 
-    def _limits(self) -> Limits:
+    def _read_limits(self) -> ClientLimits:
         config = load(os.environ, folder=Path.cwd())
-        return Limits(
+        return ClientLimits(
             request_seconds=config.request_timeout.total_seconds(),
             idle_seconds=self.cfg.keepalive,
             thread_seconds=config.web_timeout.total_seconds(),

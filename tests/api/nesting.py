@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cms.database.connections import Transaction
 from cms.schema.system import ENDPOINTS
-from cms.store.database import Transaction
 from tests.client import Client
 from tests.things import Json, field
 

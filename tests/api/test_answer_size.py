@@ -11,8 +11,8 @@ import pytest
 
 from cms import memory
 from cms.config import Config
-from cms.store.database import Row
-from cms.store.wire import Portions, Wire
+from cms.database.connections import Row
+from cms.database.wire import Chunking, Wire
 from tests.api.nesting import make_relations
 from tests.client import Answer, Client
 from tests.things import Stage, Table, field, staged, table
@@ -126,7 +126,7 @@ def test_memory_is_given_back_after_large_writes_and_imports(
     make_client: Any, stage: Stage, admin: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted: list[int] = []
-    monkeypatch.setattr(memory._TRIMMER, "want", lambda: wanted.append(1))
+    monkeypatch.setattr(memory._TRIMMER, "schedule", lambda: wanted.append(1))
     items = table(admin, field("n", "integer"), field("text", "text"))
     stage.execute(f"ALTER TABLE {items.name} ADD note text DEFAULT '{'z' * 50_000}'")
     api = make_client(database_url=stage.dsn).bearing(stage.admin._token)
@@ -170,19 +170,19 @@ def test_the_database_goes_on_after_an_answer_that_was_given_up(notes: Table) ->
     ],
 )
 def test_only_what_may_be_too_large_is_taken_in_portions(
-    make_client: Any, notes: Table, stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str, portions: int
+    make_client: Any, notes: Table, stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str, chunking: int
 ) -> None:
     api = make_client(database_url=stage.dsn).bearing(stage.admin._token)
-    taken: list[Portions] = []
-    take = Wire._run_in_portions
+    taken: list[Chunking] = []
+    take = Wire._run_in_chunks
 
-    def spy(wire: Wire, text: str, values: list[object], portions: Portions, *, prepare: bool) -> list[Row]:
-        taken.append(portions)
-        return take(wire, text, values, portions, prepare=prepare)
+    def spy(wire: Wire, text: str, values: list[object], chunking: Chunking, *, prepare: bool) -> list[Row]:
+        taken.append(chunking)
+        return take(wire, text, values, chunking, prepare=prepare)
 
-    monkeypatch.setattr(Wire, "_run_in_portions", spy)
+    monkeypatch.setattr(Wire, "_run_in_chunks", spy)
     assert api.get(f"/items/{path}".replace("things", notes.name)).status == 200
-    assert len(taken) == portions
+    assert len(taken) == chunking
 
 
 def test_a_batch_takes_no_longer_than_one_statement_may(make_client: Any, stage: Stage, admin: Client) -> None:

@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
-from cms.schema.unmet import unmet
-from cms.store.database import direct_transaction
-from cms.store.snapshot import load_within
+from cms.database.connections import standalone_transaction
+from cms.schema.dangling_settings import dangling_settings
+from cms.store.snapshot import load_snapshot
 from tests.client import Answer, Client
 from tests.things import Stage, field, table
 
@@ -114,8 +114,8 @@ def test_what_names_nothing_is_told_in_sentences(stage: Stage) -> None:
     assert stage.admin.post("/relations", {**relation, "meta": meta}).status == 200
     stage.execute(f"ALTER TABLE {things.name} DROP COLUMN place; CREATE TABLE system_shop (id integer)")
     rest = "is not there; make it, or take the setting back"
-    with direct_transaction(stage.dsn) as transaction:
-        assert list(unmet(load_within(transaction).catalogue)) == [
+    with standalone_transaction(stage.dsn) as transaction:
+        assert list(dangling_settings(load_snapshot(transaction).catalogue)) == [
             "table system_shop: no collection, because its name is kept for the service's own tables; rename it",
             f"relation {things.name}.owner: its junction_field other {rest}",
             f"relation {things.name}.owner: its sort_field later {rest}",

@@ -12,9 +12,10 @@ import psutil
 import pytest
 
 from cms.config import Config
-from cms.store.export import export
-from cms.store.reads import Ask
-from cms.store.store import Identity, Store
+from cms.items.read.reads import ReadRequest
+from cms.items.transfer.export import export
+from cms.store.identity import Identity
+from cms.store.store import Store
 from tests.client import Client
 from tests.things import Stage, Table, field, table
 
@@ -140,7 +141,7 @@ def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings
     store = Store(replace(settings, database_url=stage.dsn))
     identity = Identity(user=stage.admin.get("/users/me").data["id"])
     before = resident()
-    found = export(store, identity, Ask("many", "limit=-1"), form="jsonl")
+    found = export(store, identity, ReadRequest("many", "limit=-1"), form="jsonl")
     lines = size = peak = 0
     for chunk in found.chunks:
         lines += chunk.count(b"\n")

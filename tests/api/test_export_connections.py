@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from cms.config import Config
+from cms.database.connections import max_streams
 from cms.errors import Refused
-from cms.store.database import streams_of
-from cms.store.export import BATCH, export
-from cms.store.reads import Ask, read_list
-from cms.store.store import Identity, Store
+from cms.items.read.reads import ReadRequest, read_list
+from cms.items.transfer.export import BATCH_ROWS, export
+from cms.store.identity import Identity
+from cms.store.store import Store
 from tests.client import Client
 from tests.things import field, table
 
@@ -25,18 +26,18 @@ def store(config: Config) -> Iterator[Store]:
 
 def test_exports_that_nobody_reads_leave_reads_their_connections(store: Store, api: Client, config: Config) -> None:
     things = table(api, field("name", "string"))
-    things.add(*({"name": str(number)} for number in range(BATCH + 1)))
+    things.add(*({"name": str(number)} for number in range(BATCH_ROWS + 1)))
     admin = Identity(user=api.get("/users/me").data["id"])
 
     def begun() -> Iterator[bytes]:
-        return export(store, admin, Ask(things.name, "limit=-1"), form="csv").chunks
+        return export(store, admin, ReadRequest(things.name, "limit=-1"), form="csv").chunks
 
-    unread = [begun() for _ in range(streams_of(config.database_pool_size))]
+    unread = [begun() for _ in range(max_streams(config.database_pool_size))]
     for _ in range(config.database_pool_size + 1):
-        assert read_list(store, admin, Ask(things.name, "limit=1"))
+        assert read_list(store, admin, ReadRequest(things.name, "limit=1"))
     with pytest.raises(Refused) as refused:
         begun()
     assert refused.value.status == 503
     for chunks in unread:
-        assert sum(chunk.count(b"\n") for chunk in chunks) == BATCH + 2
+        assert sum(chunk.count(b"\n") for chunk in chunks) == BATCH_ROWS + 2
     assert b"".join(begun())

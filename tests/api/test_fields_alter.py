@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from cms.config import Config
-from cms.store import indexes
+from cms.structure import indexes
 from tests.client import Client
 from tests.things import furnished
 

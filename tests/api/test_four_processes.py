@@ -134,25 +134,25 @@ def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(process
 def test_long_statements_are_kept_up_to_a_length_in_all(
     make_client: Callable[..., Client], admin_token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "PLANS_ROOM", 20_000)
+    monkeypatch.setattr(snapshot, "MAX_STATEMENT_CHARACTERS", 20_000)
     client = make_client().bearing(admin_token)
     for number in range(20):
         assert client.get(f"/users?fields=*.*&alias[a{number}]=id").status == 200
         assert client.get(f"/roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
     current = client.app.store.snapshots.current()
     said = [len(plan[0].text) for plan in current.said.values()]
-    plans = [len(plan.text) for plan in current.plans.values()]
+    statements = [len(plan.text) for plan in current.statements.values()]
     assert 0 < sum(said) <= 20_000
-    assert 0 < sum(plans) <= 20_000
+    assert 0 < sum(statements) <= 20_000
 
 
 def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
     make_client: Callable[..., Client], admin_token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "PLANS_KEPT", 20)
+    monkeypatch.setattr(snapshot, "MAX_STATEMENTS", 20)
     client = make_client().bearing(admin_token)
     for number in range(100):
         assert client.get(f"/roles?filter[name]={number}&fields=a{number}&alias[a{number}]=name").status == 200
     current = client.app.store.snapshots.current()
     assert 18 <= len(current.said) <= 20
-    assert 18 <= len(current.plans) <= 20
+    assert 18 <= len(current.statements) <= 20

@@ -11,8 +11,8 @@ import pytest
 
 from cms.auth import accounts
 from cms.config import Config
-from cms.store.database import Database, Transaction
-from cms.store.statements import statement
+from cms.database.connections import Database, Transaction
+from cms.database.statements import statement
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 
 TABLE = {"collection": "things", "schema": {}, "fields": [{"field": "name", "type": "string"}]}

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from cms.app import create_app
 from cms.config import Config
+from cms.database.connections import Database, Transaction
 from cms.errors import STATUS
-from cms.query.functions import FUNCTIONS
-from cms.query.operators import OPERATORS, Takes
-from cms.query.parse import AGGREGATES
+from cms.query.language.functions import FUNCTIONS
+from cms.query.language.operators import OPERATORS, Takes
+from cms.query.language.parse import AGGREGATES
 from cms.schema.types import TYPES
-from cms.store.database import Database, Transaction
 from tests.client import ADMIN_EMAIL, Answer
 from tests.things import Stage, field, staged
 
@@ -65,14 +65,14 @@ def statements(stage: Stage) -> Iterator[list[str]]:
     fetch, execute = Database._fetch, Transaction.execute
     read = Transaction.read  # in portions; others come by `execute`
 
-    def fetching(self: Database, pool: Any, text: str, values: Sequence[object], *portions: Any) -> Any:
+    def fetching(self: Database, pool: Any, text: str, values: Sequence[object], *chunking: Any) -> Any:
         seen.append(text)
-        return fetch(self, pool, text, values, *portions)
+        return fetch(self, pool, text, values, *chunking)
 
-    def reading(self: Transaction, text: str, values: Sequence[object], *, portions: Any) -> Any:
-        if portions:
+    def reading(self: Transaction, text: str, values: Sequence[object], *, chunking: Any) -> Any:
+        if chunking:
             seen.append(text)
-        return read(self, text, values, portions=portions)
+        return read(self, text, values, chunking=chunking)
 
     def executing(self: Transaction, text: str, values: Sequence[object] = (), **options: Any) -> Any:
         seen.append(text)

@@ -14,8 +14,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.auth import accounts
 from cms.config import Config
-from cms.store.embedded import start
-from cms.store.migrate import migrate
+from cms.database.migrate import migrate
+from cms.embedded import start
 from tests.api.test_import import send
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.members import may, member

@@ -13,10 +13,10 @@ from psycopg.pq.abc import PGresult
 
 from cms.app import create_app
 from cms.config import Config
-from cms.store import imports
-from cms.store.imports import BATCH_ROWS
-from cms.store.sources import Row
-from cms.store.wire import Wire
+from cms.database.wire import Wire
+from cms.items.transfer import imports
+from cms.items.transfer.imports import BATCH_ROWS
+from cms.items.transfer.sources import SourceRow
 from tests.client import Answer, Client
 from tests.things import Json, Stage, Table, admin_token, field, table
 
@@ -229,21 +229,21 @@ def test_each_batch_is_drafted_while_the_database_writes_the_one_before(
     things: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    draft, wait = imports._Import._drafted, Wire._awaited
+    draft, wait = imports._Import._drafted, Wire._result_after
 
-    def drafted(self: imports._Import, rows: Sequence[Row]) -> imports.Drafted:
+    def drafted(self: imports._Import, rows: Sequence[SourceRow]) -> imports.Drafted:
         told.append("draft")
         return draft(self, rows)
 
-    def awaited(self: Wire, meanwhile: Callable[[], None]) -> PGresult:
+    def awaited(self: Wire, while_waiting: Callable[[], None]) -> PGresult:
         told.append("sent")
-        found = wait(self, meanwhile)
+        found = wait(self, while_waiting)
         told.append("written")
         return found
 
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)
     monkeypatch.setattr(imports._Import, "_drafted", drafted)
-    monkeypatch.setattr(Wire, "_awaited", awaited)
+    monkeypatch.setattr(Wire, "_result_after", awaited)
     assert send(things, "name\na\nb\nc\nd\ne\n").data["created"] == 5
     assert told == ["draft", *["sent", "draft", "written"] * 2, "sent", "written"]
     assert things.column("name") == list("abcde")

@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from cms.config import Config
-from cms.store.imports import Upload, import_file
-from cms.store.store import Identity, Store
+from cms.items.transfer.imports import Upload, import_file
+from cms.store.identity import Identity
+from cms.store.store import Store
 from tests.api.test_import import send
 from tests.client import Client
 from tests.things import Json, Stage, Table, field, table

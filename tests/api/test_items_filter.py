@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cms.query.operators import OPERATORS
+from cms.query.language.operators import OPERATORS
 from tests.client import Answer, Client
 from tests.things import Stage, Table, field, table
 
@@ -308,7 +308,7 @@ def test_filters_in_brackets(things: Table, query_string: str, found: list[int])
 def test_another_operand_is_not_parsed_anew(things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = "filter[id][_gte]={}&filter[a_string][_contains]=an&fields=id"
     assert things.column("id", asked.format(1)) == [2]
-    monkeypatch.setattr("cms.query.parse.parse_filter", lambda *args: pytest.fail("it is parsed"))
+    monkeypatch.setattr("cms.query.language.parse.parse_filter", lambda *args: pytest.fail("it is parsed"))
     assert things.column("id", asked.format(2)) == [2]
     assert things.column("id", asked.format(3)) == []
     fault = things.ask(asked.format("much")).errors[0]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cms import passwords
-from cms.store.database import Database, Transaction
+from cms.database.connections import Database, Transaction
 from tests.client import Client
 from tests.things import Json, Stage, field, table
 

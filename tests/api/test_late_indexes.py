@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.store import indexes
+from cms.structure import indexes
 from tests.client import Client
 
 BUILDS_FAIL = """

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cms.query import limits
+from cms.query.language import limits
 from tests.client import Answer, Client
 from tests.things import Table, field, table
 

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from cms import passwords
-from cms.store.border import Deadlock
-from cms.store.database import Database, Row, Transaction
-from cms.store.statements import statement
+from cms.database.connections import Database, Row, Transaction
+from cms.database.error_mapping import Deadlock
+from cms.database.statements import statement
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD
 from tests.members import new_role
 from tests.people import PASSWORD, login, of_user, outcome, person

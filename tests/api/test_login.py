@@ -17,8 +17,8 @@ from cms.auth import accounts
 from cms.auth.tokens import access_token
 from cms.cli.setup import prepare
 from cms.config import Config
-from cms.store.border import Deadlock
-from cms.store.database import Database, Transaction
+from cms.database.connections import Database, Transaction
+from cms.database.error_mapping import Deadlock
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 
 
@@ -250,6 +250,6 @@ def test_a_refresh_that_was_given_up_in_a_deadlock_is_done_again(
 
 
 def test_the_first_unknown_address_takes_no_longer_than_the_next(config: Config) -> None:
-    passwords._nobodys.cache_clear()
+    passwords._dummy_hash.cache_clear()
     create_app(config).close()
-    assert passwords._nobodys.cache_info().currsize == 1
+    assert passwords._dummy_hash.cache_info().currsize == 1

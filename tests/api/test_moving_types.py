@@ -17,9 +17,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.store.database import Transaction
+from cms.database.connections import Transaction
+from cms.database.statements import statement
 from cms.store.snapshot import Snapshot, Snapshots
-from cms.store.statements import statement
 from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.things import field
@@ -201,17 +201,17 @@ def test_what_the_structure_overtakes_is_answered_as_it_was_or_is(
 
 def refuse_meanwhile(monkeypatch: pytest.MonkeyPatch, dsn: str, code: str) -> None:
     """Let a trigger refuse every row of the next transaction that writes, and be gone when the service looks again."""
-    renew = Snapshots.renew
+    refresh = Snapshots.refresh
 
     def calmed(self: Snapshots, stale: Snapshot | None) -> Snapshot:
         change(dsn, "DROP TRIGGER IF EXISTS refuse ON things")
-        return renew(self, stale)
+        return refresh(self, stale)
 
     function = f"$$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{code}'; END $$"
     trigger = f"""CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS {function};
         CREATE TRIGGER refuse BEFORE INSERT ON things FOR EACH ROW EXECUTE FUNCTION refuse()"""
     after_the_look(monkeypatch, partial(change, dsn, trigger))
-    monkeypatch.setattr(Snapshots, "renew", calmed)
+    monkeypatch.setattr(Snapshots, "refresh", calmed)
 
 
 @pytest.mark.parametrize(("name", "code"), REFUSALS)

@@ -8,15 +8,15 @@ from time import monotonic
 import psycopg
 import pytest
 
-from cms.store import watch
+from cms.store import foreign_changes
 from tests.client import Client
 
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look with every request, not once a minute."""
-    monkeypatch.setattr(watch, "SECONDS", 0.0)
-    monkeypatch.setattr(watch, "SECONDS_AGAIN", 0.0)
+    monkeypatch.setattr(foreign_changes, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(foreign_changes, "RETRY_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -146,8 +146,8 @@ def test_nobody_looks_more_than_once_a_minute(api: Client, dsn: str, monkeypatch
     assert api.get("/collections/made").status == 404
     run(dsn, "CREATE TABLE made (id serial PRIMARY KEY)")
     assert api.get("/collections/made").status == 404
-    later = monotonic() + watch.SECONDS
-    monkeypatch.setattr(watch, "monotonic", lambda: later)
+    later = monotonic() + foreign_changes.CHECK_SECONDS
+    monkeypatch.setattr(foreign_changes, "monotonic", lambda: later)
     assert api.get("/collections/made").status == 200
     run(dsn, "DROP TABLE made")
     assert api.get("/collections/made").status == 200

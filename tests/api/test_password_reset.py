@@ -11,7 +11,7 @@ import pytest
 
 from cms import passwords
 from cms.app import create_app
-from cms.auth.tokens import letter_token
+from cms.auth.tokens import link_token
 from cms.config import Config
 from tests.client import Answer, Client
 from tests.people import PASSWORD, Outbox, login, of_user, outbox, outcome, person
@@ -101,8 +101,8 @@ def test_a_link_is_good_for_nothing_else_and_nothing_else_is_a_link(
 
 def test_a_link_has_its_time(stage: Stage, client: Client, settings: Config) -> None:
     user = of_user(stage, person(stage), "id")
-    token = letter_token(
-        "password-reset", user=str(user), mark="x", secret=settings.secret or "", life=timedelta(seconds=-1)
+    token = link_token(
+        "password-reset", user=str(user), fingerprint="x", secret=settings.secret or "", life=timedelta(seconds=-1)
     )
     assert reset(client, token).errors[0]["reason"] == "expired"
 

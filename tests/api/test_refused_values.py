@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cms.store import imports, nested
+from cms.items.transfer import imports
+from cms.items.write import nested
 from tests.client import Answer, Client
 from tests.members import may, member
 from tests.things import Stage, Table, field, table

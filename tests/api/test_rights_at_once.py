@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.store import calls, direct
+from cms.items.write import calls, single_statement
 from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.members import Json, may, member
@@ -141,9 +141,9 @@ CALLS: tuple[tuple[str, str, object], ...] = (
 def in_transactions() -> Iterator[None]:
     """Have every write take a transaction."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("inserted", "changed", "deleted"):
-            patch.setattr(direct, name, lambda *_: None)
-        patch.setattr(calls, "_terms_of_change", lambda *_: None)
+        for name in ("plan_insert", "plan_update", "plan_delete"):
+            patch.setattr(single_statement, name, lambda *_: None)
+        patch.setattr(calls, "_update_terms", lambda *_: None)
         yield
 
 

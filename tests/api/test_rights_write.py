@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cms.store.database import Database, Row
+from cms.database.connections import Database, Row
 from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.members import may, member

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from cms import jsontext
-from cms.query.operators import RULE_OPERATORS, Operator, Takes
-from cms.query.validation import Given, failures, parse_rule
+from cms.query.language.operators import RULE_OPERATORS, Operator, Takes
+from cms.query.rules.validation import RuleContext, failures, parse_rule
 from cms.schema.model import Collection
 from cms.schema.types import TYPES
 from tests.client import Client
@@ -108,7 +108,7 @@ def test_a_rule_holds_for_the_items_that_the_filter_finds(
         answer = found.api.search(found.path, {"filter": said, "fields": ["id"], "sort": ["id"]})
         by_database = [item["id"] for item in answer.data]
         rule = parse_rule(said)
-        under = Given(collection)
+        under = RuleContext(collection)
         by_rule = [n for n, item in enumerate(sent, start=1) if not failures(rule, item, under)]
         assert by_rule == by_database
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cms.store import indexes
+from cms.structure import indexes
 from tests.client import Client
 from tests.sql.compiler import counted
 from tests.things import Stage, Table, field, table

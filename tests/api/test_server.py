@@ -22,10 +22,10 @@ from psycopg.conninfo import make_conninfo
 from cms.app import create_app, create_wsgi
 from cms.auth import accounts
 from cms.config import Config, ConfigError, secret_of
-from cms.http.logs import PrettyLines, log_request, start_logging
-from cms.store import database
-from cms.store.database import Database, Row
-from cms.store.migrate import migrate
+from cms.database import connections
+from cms.database.connections import Database, Row
+from cms.database.migrate import migrate
+from cms.http.logs import PrettyFormatter, log_request, start_logging
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import end_connections
 
@@ -33,7 +33,7 @@ from tests.databases import end_connections
 @pytest.fixture
 def homeless(config: Config, make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> Client:
     """A client of an application whose database does not answer; it waits for it shorter than it would."""
-    monkeypatch.setattr(database, "_BORROW_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "_BORROW_SECONDS", 0.2)
     return make_client(database_url="host=127.0.0.1 port=9 dbname=nowhere")
 
 
@@ -108,7 +108,7 @@ def test_an_address_may_name_a_schema_of_its_own(empty_dsn: str, settings: Confi
         assert client.post("/collections", {"collection": "books", "schema": {}}).status == 200
         assert client.post("/items/books", {}).data == {"id": 1}
         assert client.get("/items/books").data == [{"id": 1}]
-        with client.app.store.database.alone() as connection:
+        with client.app.store.database.autocommit_connection() as connection:
             assert connection.execute("SELECT current_schema()::text") == [("tenant",)]
     finally:
         client.close()
@@ -303,7 +303,7 @@ def test_a_log_that_cannot_be_written_hinders_no_answer(
 
 
 def test_a_line_for_people_tells_the_second() -> None:
-    lines = PrettyLines()
+    lines = PrettyFormatter()
     records = [logging.makeLogRecord({"created": 1_700_000_000.9 + second, "msg": "x"}) for second in (0, 1, 0)]
     told = [lines.format(record).split()[0] for record in records]
     assert told == [time.strftime("%H:%M:%S", time.localtime(1_700_000_000 + second)) for second in (0, 1, 0)]

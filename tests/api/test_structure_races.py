@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.store import indexes
 from cms.store.snapshot import Snapshot, Snapshots
+from cms.structure import indexes
 from tests.client import Answer, Client
 
 Processes = list[Client]

@@ -20,7 +20,7 @@ from cms.config import Config, secret_of
 from tests.client import Client
 from tests.files.forms import House, house
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture(scope="session")
@@ -36,14 +36,14 @@ def s3_server() -> Iterator[str]:
         yield address
     finally:
         process.terminate()
-        process.wait(PATIENCE_SECONDS)
+        process.wait(TIMEOUT_SECONDS)
 
 
 def _make_bucket(address: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
-            assert requests.put(address, timeout=PATIENCE_SECONDS).status_code == 200
+            assert requests.put(address, timeout=TIMEOUT_SECONDS).status_code == 200
             return
         except requests.ConnectionError:
             assert process.poll() is None

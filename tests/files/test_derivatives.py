@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from cms.config import Config
+from cms.files.image_pool import ImagePool
 from cms.files.storage import Storage
-from cms.files.workshop import Workshop
 from cms.locations import Location
 from tests.client import Answer, Client
 from tests.files.forms import House, house
@@ -35,13 +35,13 @@ def photo(files: House) -> dict[str, Any]:
 def renders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What has been rendered, by the format that came out."""
     seen: list[str] = []
-    render = Workshop.render
+    render = ImagePool.render
 
-    def counted(self: Workshop, *arguments: Any, **named: Any) -> str:
+    def counted(self: ImagePool, *arguments: Any, **named: Any) -> str:
         seen.append(render(self, *arguments, **named))
         return seen[-1]
 
-    monkeypatch.setattr(Workshop, "render", counted)
+    monkeypatch.setattr(ImagePool, "render", counted)
     return seen
 
 
@@ -165,14 +165,14 @@ def test_what_is_made_while_its_file_goes_does_not_stay(
     files: House, monkeypatch: pytest.MonkeyPatch, renders: list[str]
 ) -> None:
     file = files.add(JPEG, "photo.jpg")
-    render = Workshop.render
+    render = ImagePool.render
 
-    def late(self: Workshop, *arguments: Any, **named: Any) -> str:
+    def late(self: ImagePool, *arguments: Any, **named: Any) -> str:
         form = render(self, *arguments, **named)
         assert files.admin.delete(f"/files/{file['id']}").status == 204
         return form
 
-    monkeypatch.setattr(Workshop, "render", late)
+    monkeypatch.setattr(ImagePool, "render", late)
     assert ask(files.admin, file, "width=10").status == 200
     assert renders == ["jpg"]
     assert kept(files, file) == []

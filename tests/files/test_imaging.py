@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from PIL import Image, ImageCms
 
-from cms.files.imaging import Unusable, render
-from cms.transforms.wanted import Limits, Rules, Transform, parse_transform, settled
+from cms.files.imaging import ImageError, render
+from cms.transforms.transform import ImageLimits, Transform, TransformRules, parse_transform, resolve_transform
 from tests.files.pictures import CORNERS, corners, decoded, encoded, pixel, quarters
 
-LIMITS = Limits(1_000_000, 500, 5.0)
+LIMITS = ImageLimits(1_000_000, 500, 5.0)
 ORIENTATION = 0x0112
 # Where the quarters of an upright picture lie in one that is stored with this orientation.
 STORED = {
@@ -39,7 +39,7 @@ def change(tmp_path: Path) -> Change:
     def change(content: bytes, media_type: str = "image/png", **said: object) -> Image.Image:
         source, target = tmp_path / "in", tmp_path / "out"
         source.write_bytes(content)
-        wanted = settled(parse_transform(said, Rules()), media_type, focus=None, accept="")
+        wanted = resolve_transform(parse_transform(said, TransformRules()), media_type, focus=None, accept="")
         render(source, target, wanted.transform, LIMITS)
         return decoded(target.read_bytes())
 
@@ -252,7 +252,7 @@ def bomb(side: int) -> bytes:
     ],
 )
 def test_what_is_no_sound_image_is_refused(change: Change, content: bytes, reason: str) -> None:
-    with pytest.raises(Unusable, match=reason):
+    with pytest.raises(ImageError, match=reason):
         change(content, width=10)
 
 
@@ -265,7 +265,7 @@ def test_what_is_no_sound_image_is_refused(change: Change, content: bytes, reaso
     ],
 )
 def test_what_comes_out_is_bounded(change: Change, said: dict[str, Any]) -> None:
-    with pytest.raises(Unusable):
+    with pytest.raises(ImageError):
         change(PNG, **said)
 
 

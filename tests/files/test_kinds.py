@@ -9,7 +9,7 @@ from io import BytesIO
 
 import pytest
 
-from cms.files.kinds import HEAD, admitted, charset_of, kind_of
+from cms.files.media_types import HEAD_BYTES, charset_of, is_allowed, media_type_of
 from tests.files.images import picture
 
 
@@ -79,7 +79,7 @@ DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     ],
 )
 def test_the_bytes_decide(content: bytes, name: str, declared: str | None, kind: str) -> None:
-    assert kind_of(content[:4096], name=name, declared=declared) == kind
+    assert media_type_of(content[:4096], name=name, declared=declared) == kind
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_bytes_decide(content: bytes, name: str, declared: str | None, kind:
         ("grüße".encode(), "text/csv", "utf-8"),
         ("grüße".encode("latin-1"), "text/csv", None),
         ("grüße".encode("utf-16"), "text/plain", "utf-16"),
-        (("x" * (HEAD - 1) + "ü").encode()[:HEAD], "text/plain", "utf-8"),
+        (("x" * (HEAD_BYTES - 1) + "ü").encode()[:HEAD_BYTES], "text/plain", "utf-8"),
         ("grü".encode()[:-1], "text/plain", None),
         (b"{}", "application/json", None),
     ],
@@ -99,6 +99,6 @@ def test_a_text_tells_its_charset(head: bytes, kind: str, charset: str | None) -
 
 
 def test_a_list_of_types_admits_its_types_and_families() -> None:
-    assert admitted("image/png", ["application/pdf", "image/*"])
-    assert admitted("image/png", ["*/*"])
-    assert not admitted("image/svg+xml", ["image/png", "text/*"])
+    assert is_allowed("image/png", ["application/pdf", "image/*"])
+    assert is_allowed("image/png", ["*/*"])
+    assert not is_allowed("image/svg+xml", ["image/png", "text/*"])

@@ -19,24 +19,24 @@ from cryptography.x509.oid import NameOID
 
 from cms.outgoing import (
     Address,
-    Answer,
-    Denied,
-    Failed,
-    Limits,
-    Outgoing,
-    Reach,
+    AddressDenied,
+    AddressFilter,
+    FetchError,
+    FetchLimits,
+    OutgoingRequest,
+    OutgoingResponse,
     Resolver,
-    TooLarge,
-    _checked,
-    _is_own,
-    _resolved,
+    ResponseTooLarge,
+    _checked_addresses,
+    _is_local,
+    _resolve,
     _target,
     fetch,
 )
 from tests.files.sources import Source, raw_source, source
 
-LOOPBACK = Reach(allowed=[ipaddress.ip_network("127.0.0.1/32")])
-LIMITS = Limits(5, 1_000_000)
+LOOPBACK = AddressFilter(allowed=[ipaddress.ip_network("127.0.0.1/32")])
+LIMITS = FetchLimits(5, 1_000_000)
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +45,16 @@ def server() -> Iterator[Source]:
         yield found
 
 
-def get(url: str, reach: Reach = LOOPBACK, limits: Limits = LIMITS, **options: object) -> tuple[Answer, bytes]:
-    with fetch(Outgoing(url), reach, limits=limits, **options) as answer:  # type: ignore[arg-type]
+def get(
+    url: str, reach: AddressFilter = LOOPBACK, limits: FetchLimits = LIMITS, **options: object
+) -> tuple[OutgoingResponse, bytes]:
+    with fetch(OutgoingRequest(url), reach, limits=limits, **options) as answer:  # type: ignore[arg-type]
         return answer, b"".join(answer.chunks)
 
 
-def permitted(url: str, resolve: Resolver = _resolved) -> Sequence[Address]:
+def permitted(url: str, resolve: Resolver = _resolve) -> Sequence[Address]:
     """Return the addresses that a request would go to; nothing is sent."""
-    return _checked(_target(url), Reach(), resolve)
+    return _checked_addresses(_target(url), AddressFilter(), resolve)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +66,7 @@ def permitted(url: str, resolve: Resolver = _resolved) -> Sequence[Address]:
     ],
 )  # fmt: skip
 def test_inner_addresses_are_not_asked_in_any_notation(host: str) -> None:
-    with pytest.raises(Denied):
+    with pytest.raises(AddressDenied):
         permitted(f"http://{host}:1/")
 
 
@@ -86,7 +88,7 @@ def test_inner_addresses_are_not_asked_in_any_notation(host: str) -> None:
     ],
 )  # fmt: skip
 def test_an_address_of_a_special_network_is_not_asked(address: str) -> None:
-    assert not Reach().admits(ipaddress.ip_address(address))
+    assert not AddressFilter().allows(ipaddress.ip_address(address))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_an_address_of_a_special_network_is_not_asked(address: str) -> None:
     ],
 )  # fmt: skip
 def test_every_other_address_is_asked(address: str) -> None:
-    assert Reach().admits(ipaddress.ip_address(address))
+    assert AddressFilter().allows(ipaddress.ip_address(address))
 
 
 def test_an_inner_name_and_one_that_is_not_there_are_refused_alike() -> None:
@@ -109,8 +111,8 @@ def test_an_inner_name_and_one_that_is_not_there_are_refused_alike() -> None:
 
     refusals = set()
     for url in ("http://inner.example/", "http://missing.example/", f"http://{'x' * 64}.example/"):
-        with pytest.raises(Denied) as refused:
-            permitted(url, resolve=_resolved if "xx" in url else resolve)
+        with pytest.raises(AddressDenied) as refused:
+            permitted(url, resolve=_resolve if "xx" in url else resolve)
         refusals.add(str(refused.value))
     assert len(refusals) == 1
 
@@ -125,21 +127,21 @@ def test_an_inner_name_and_one_that_is_not_there_are_refused_alike() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_address_of_the_web_is_not_asked(url: str) -> None:
-    with pytest.raises(Denied):
+    with pytest.raises(AddressDenied):
         get(url)
 
 
 def test_this_machines_own_addresses_are_told_from_those_of_others() -> None:
-    assert _is_own(ipaddress.ip_address("127.0.0.1"))
-    assert _is_own(ipaddress.ip_address(socket.gethostbyname(socket.gethostname())))
-    assert not any(_is_own(ipaddress.ip_address(text)) for text in ("8.8.8.8", "2606:4700::1111"))
+    assert _is_local(ipaddress.ip_address("127.0.0.1"))
+    assert _is_local(ipaddress.ip_address(socket.gethostbyname(socket.gethostname())))
+    assert not any(_is_local(ipaddress.ip_address(text)) for text in ("8.8.8.8", "2606:4700::1111"))
 
 
 def test_the_lists_of_the_settings_add_and_take_away() -> None:
     inner, public = ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("8.8.8.0/24")
-    reach = Reach(allowed=[inner], denied=[public, ipaddress.ip_network("10.9.0.0/16")])
+    reach = AddressFilter(allowed=[inner], denied=[public, ipaddress.ip_network("10.9.0.0/16")])
     told = {
-        text: reach.admits(ipaddress.ip_address(text))
+        text: reach.allows(ipaddress.ip_address(text))
         for text in ("10.1.1.1", "::ffff:10.1.1.1", "10.9.1.1", "8.8.8.8")
     }
     assert told == {"10.1.1.1": True, "::ffff:10.1.1.1": True, "10.9.1.1": False, "8.8.8.8": False}
@@ -147,11 +149,11 @@ def test_the_lists_of_the_settings_add_and_take_away() -> None:
 
 def test_what_is_denied_is_not_reached_through_a_network_that_translates() -> None:
     allowed = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "2002::/16", "2001::/32", "::/96")]
-    reach = Reach(allowed=allowed, denied=[ipaddress.ip_network("10.0.0.0/8")])
+    reach = AddressFilter(allowed=allowed, denied=[ipaddress.ip_network("10.0.0.0/8")])
     inner = ("64:ff9b::10.0.0.1", "2002:a00:1::1", "2001:0:a00:1::", "2001:0:808:808::f5ff:fffe", "::10.0.0.1")
     outer = ("64:ff9b::8.8.8.8", "2002:808:808::1", "2001:0:808:808::f7f7:f7f7", "::8.8.8.8")
-    assert [reach.admits(ipaddress.ip_address(text)) for text in inner] == [False] * len(inner)
-    assert [reach.admits(ipaddress.ip_address(text)) for text in outer] == [True] * len(outer)
+    assert [reach.allows(ipaddress.ip_address(text)) for text in inner] == [False] * len(inner)
+    assert [reach.allows(ipaddress.ip_address(text)) for text in outer] == [True] * len(outer)
 
 
 def test_an_answer_comes_with_its_status_and_headers(server: Source) -> None:
@@ -180,7 +182,7 @@ def test_a_name_with_one_inner_address_among_its_own_is_not_asked(server: Source
         return [ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("127.0.0.2")]
 
     before = len(server.seen)
-    with pytest.raises(Denied):
+    with pytest.raises(AddressDenied):
         get(server.url("/", "files.example.com"), resolve=resolve)
     assert len(server.seen) == before
 
@@ -190,7 +192,7 @@ def test_redirects_are_followed_five_times(server: Source) -> None:
         server.page(f"/r{number}", status=302, Location=f"/r{number + 1}")
     server.page("/r7", b"end")
     assert get(server.url("/r2"))[1] == b"end"
-    with pytest.raises(Failed, match="more than 5"):
+    with pytest.raises(FetchError, match="more than 5"):
         get(server.url("/r1"))
 
 
@@ -200,7 +202,7 @@ def test_redirects_are_followed_five_times(server: Source) -> None:
 )
 def test_every_redirect_is_checked_as_the_first_address_was(server: Source, target: str) -> None:
     server.page("/away", status=302, Location=target)
-    with pytest.raises(Denied):
+    with pytest.raises(AddressDenied):
         get(server.url("/away"))
 
 
@@ -212,7 +214,7 @@ def test_what_is_secret_stays_with_its_server_and_a_body_with_its_method(server:
         server.page("/same", status=307, Location="/end")
         headers = {"Authorization": "Bearer x", "Cookie": "a=b", "X-Other": "kept", "Content-Type": "text/plain"}
         for path, last in (("/there", other), ("/same", server)):
-            with fetch(Outgoing(server.url(path), "POST", headers, b"body"), LOOPBACK, limits=LIMITS) as answer:
+            with fetch(OutgoingRequest(server.url(path), "POST", headers, b"body"), LOOPBACK, limits=LIMITS) as answer:
                 assert b"".join(answer.chunks) == b"end"
             method, _, seen = last.seen[-1]
             assert ("Authorization" in seen, "Cookie" in seen) == ((last is server,) * 2)
@@ -222,23 +224,23 @@ def test_what_is_secret_stays_with_its_server_and_a_body_with_its_method(server:
 
 def test_an_answer_may_have_so_many_bytes_and_no_more(server: Source) -> None:
     url = server.page("/big", b"x" * 1000)
-    assert len(get(url, limits=Limits(5, 1000))[1]) == 1000
-    with pytest.raises(TooLarge):
-        get(url, limits=Limits(5, 999))
+    assert len(get(url, limits=FetchLimits(5, 1000))[1]) == 1000
+    with pytest.raises(ResponseTooLarge):
+        get(url, limits=FetchLimits(5, 999))
 
 
 def test_packed_bytes_are_unpacked_and_counted_unpacked(server: Source) -> None:
     small = server.page("/small", gzip.compress(b"hello" * 10), Content_Encoding="gzip")
     assert get(small)[1] == b"hello" * 10
     bomb = server.page("/bomb", gzip.compress(b"\0" * 50_000_000), Content_Encoding="gzip")
-    with pytest.raises(TooLarge):
+    with pytest.raises(ResponseTooLarge):
         get(bomb)
     for path, body, coding in (
         ("/cut", gzip.compress(b"x" * 999)[:-9], "gzip"),
         ("/no", b"x", "gzip"),
         ("/br", b"", "br"),
     ):
-        with pytest.raises(Failed):
+        with pytest.raises(FetchError):
             get(server.page(path, body, Content_Encoding=coding))
 
 
@@ -256,7 +258,7 @@ def test_packed_bytes_are_unpacked_and_counted_unpacked(server: Source) -> None:
     ids=["nothing", "nonsense", "short", "cut chunk", "bad chunk", "many headers", "long header"],
 )
 def test_an_answer_that_is_none_or_breaks_off_has_failed(raw: bytes) -> None:
-    with raw_source(raw) as url, pytest.raises(Failed):
+    with raw_source(raw) as url, pytest.raises(FetchError):
         get(url)
 
 
@@ -264,13 +266,13 @@ def test_an_answer_that_is_none_or_breaks_off_has_failed(raw: bytes) -> None:
 def test_an_answer_that_drips_ends_at_the_deadline(start: bytes) -> None:
     with raw_source(start or b"H", *[b"x"] * 100, pause=0.05) as url:
         began = time.monotonic()
-        with pytest.raises(Failed):
-            get(url, limits=Limits(0.5, 1000))
+        with pytest.raises(FetchError):
+            get(url, limits=FetchLimits(0.5, 1000))
         assert time.monotonic() - began < 2
 
 
 def test_nobody_there_has_failed() -> None:
-    with pytest.raises(Failed, match="reached"):
+    with pytest.raises(FetchError, match="reached"):
         get("http://127.0.0.1:1/")
 
 
@@ -295,7 +297,7 @@ def test_a_certificate_is_checked_by_the_name_though_the_connection_goes_to_the_
     path = certificate(tmp_path, "files.example.com")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
-    trust = ssl.create_default_context(cafile=str(path))
+    ssl_context = ssl.create_default_context(cafile=str(path))
 
     def resolve(host: str, port: int) -> list[Address]:
         return [ipaddress.ip_address("127.0.0.1")]
@@ -303,7 +305,7 @@ def test_a_certificate_is_checked_by_the_name_though_the_connection_goes_to_the_
     with source(context) as server:
         server.page("/x", b"secret")
         there = f"https://files.example.com:{server.port}/x"
-        assert get(there, resolve=resolve, trust=trust)[1] == b"secret"
-        for url, believed in ((f"https://other.example.com:{server.port}/x", trust), (there, None)):
-            with pytest.raises(Failed, match="certificate"):
-                get(url, resolve=resolve, trust=believed)
+        assert get(there, resolve=resolve, ssl_context=ssl_context)[1] == b"secret"
+        for url, believed in ((f"https://other.example.com:{server.port}/x", ssl_context), (there, None)):
+            with pytest.raises(FetchError, match="certificate"):
+                get(url, resolve=resolve, ssl_context=believed)

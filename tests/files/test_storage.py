@@ -113,9 +113,9 @@ def test_what_a_killed_upload_left_is_cleaned_once_it_is_old(tmp_path: Path) -> 
     storage = Storage(Location("local", "local", str(tmp_path)))
     storage.put("kept", [b"x"])
     (tmp_path / "dead.bin#1").write_bytes(b"half")
-    assert storage.clean(timedelta(hours=1)) == ()
+    assert storage.remove_staged(timedelta(hours=1)) == ()
     os.utime(tmp_path / "dead.bin#1", (0, 0))
-    assert storage.clean(timedelta(hours=1)) == ("dead.bin#1",)
+    assert storage.remove_staged(timedelta(hours=1)) == ("dead.bin#1",)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
@@ -123,4 +123,4 @@ def test_locations_are_found_by_name_and_the_first_is_the_default(tmp_path: Path
     found = Storages([Location("b", "local", str(tmp_path)), Location("a", "local", str(tmp_path))])
     assert (list(found), found.default.name, found["a"].name) == (["b", "a"], "b", "a")
     with pytest.raises(Refused, match="no such storage location"):
-        found.named("c")
+        found.requested("c")

@@ -9,11 +9,11 @@ from uuid import uuid4
 import pytest
 import requests
 
+from cms.database.connections import standalone_transaction
 from cms.errors import Refused
 from cms.files.storage import Storage, Storages
-from cms.files.sweep import sweep
+from cms.files.stray_contents import sweep
 from cms.locations import Location
-from cms.store.database import direct_transaction
 from tests.files.forms import House
 from tests.files.images import picture
 
@@ -22,7 +22,7 @@ AGE = timedelta(hours=1)
 
 def swept(files: House, *more: Location) -> tuple[list[str], list[str]]:
     locations = [Location(name, "local", str(files.folder / name)) for name in ("local", "other")]
-    with direct_transaction(files.stage.dsn) as transaction:
+    with standalone_transaction(files.stage.dsn) as transaction:
         found = sweep(transaction, Storages([*locations, *more]), age=AGE)
     return sorted(found.removed), sorted(found.without_content)
 
@@ -99,9 +99,9 @@ def test_a_bucket_is_swept_as_a_folder_is(files: House, s3_server: str) -> None:
     paths = sorted(f"{uuid4()}.bin" for _ in range(3))
     for path in paths:
         storage.put(path, [b"x"])
-    with direct_transaction(files.stage.dsn) as transaction:
+    with standalone_transaction(files.stage.dsn) as transaction:
         assert sweep(transaction, Storages([location]), age=AGE).removed == ()
-    with direct_transaction(files.stage.dsn) as transaction:
+    with standalone_transaction(files.stage.dsn) as transaction:
         found = sweep(transaction, Storages([location]), age=timedelta(0))
     assert found.removed == tuple(f"s3/{path}" for path in paths)
     assert list(storage.list()) == []

@@ -14,24 +14,34 @@ from cms.transforms.steps import (
     Flip,
     Flop,
     Greyscale,
+    ImageStep,
     Negate,
     Resize,
     Rotate,
     Sharpen,
-    Step,
     Tint,
     Trim,
 )
-from cms.transforms.wanted import BUILT_IN, NOTHING, PLAIN, Rules, Transform, Wanted, parse_transform, rules_of, settled
+from cms.transforms.transform import (
+    BUILT_IN_PRESETS,
+    FALLBACK_FORMAT,
+    NO_TRANSFORM,
+    ResolvedTransform,
+    Transform,
+    TransformRules,
+    parse_transform,
+    resolve_transform,
+    transform_rules,
+)
 
-ANY = Rules()
+ANY = TransformRules()
 
 
-def parsed(rules: Rules = ANY, /, **said: object) -> Transform:
+def parsed(rules: TransformRules = ANY, /, **said: object) -> Transform:
     return parse_transform(said, rules)
 
 
-def refused(rules: Rules = ANY, /, **said: object) -> dict[str, Any]:
+def refused(rules: TransformRules = ANY, /, **said: object) -> dict[str, Any]:
     with pytest.raises(Refused) as found:
         parse_transform(said, rules)
     problem = found.value.problems[0]
@@ -43,8 +53,8 @@ def best(transform: Transform, media_type: str = "image/jpeg", accept: str = "",
     return wanted(transform, media_type, accept, **focus).transform
 
 
-def wanted(transform: Transform, media_type: str = "image/jpeg", accept: str = "", **focus: Any) -> Wanted:
-    return settled(transform, media_type, focus=focus.get("focus"), accept=accept)
+def wanted(transform: Transform, media_type: str = "image/jpeg", accept: str = "", **focus: Any) -> ResolvedTransform:
+    return resolve_transform(transform, media_type, focus=focus.get("focus"), accept=accept)
 
 
 def test_all_parameters_make_a_resize_and_a_format() -> None:
@@ -62,7 +72,7 @@ def test_all_parameters_make_a_resize_and_a_format() -> None:
 
 
 def test_no_parameter_and_other_parameters_change_nothing() -> None:
-    assert parsed() == parsed(download="", access_token="x") == NOTHING
+    assert parsed() == parsed(download="", access_token="x") == NO_TRANSFORM
 
 
 @pytest.mark.parametrize(
@@ -117,7 +127,7 @@ def test_a_wrong_value_is_refused_by_its_parameters_name(name: str, value: objec
         (["tint", "rgb(255, 136, 0)"], Tint(255, 136, 0)),
     ],
 )
-def test_a_named_operation_becomes_a_step(operation: list[object], step: Step) -> None:
+def test_a_named_operation_becomes_a_step(operation: list[object], step: ImageStep) -> None:
     assert parsed(transforms=json.dumps([operation])).steps == (step,)
 
 
@@ -168,17 +178,19 @@ def test_operations_come_before_the_resize_of_the_parameters() -> None:
     assert parsed(transforms='[["flip"]]', width="9").steps == (Flip(), Resize(9, None))
 
 
-PRESETS = rules_of("presets", [{"key": "tiny", "width": 5, "format": "webp", "height": None}, {"width": 1}], most=6000)
+PRESETS = transform_rules(
+    "presets", [{"key": "tiny", "width": 5, "format": "webp", "height": None}, {"width": 1}], maximum=6000
+)
 
 
 def test_a_preset_is_asked_for_by_its_key() -> None:
     assert parsed(PRESETS, key="tiny") == Transform((Resize(5, None),), "webp")
 
 
-@pytest.mark.parametrize("key", BUILT_IN)
+@pytest.mark.parametrize("key", BUILT_IN_PRESETS)
 @pytest.mark.parametrize("allowed", ["all", "presets", "none"])
 def test_a_built_in_preset_is_always_there(key: str, allowed: str) -> None:
-    assert parsed(Rules(allowed), key=key).steps
+    assert parsed(TransformRules(allowed), key=key).steps
 
 
 def test_a_key_stands_alone() -> None:
@@ -187,14 +199,17 @@ def test_a_key_stands_alone() -> None:
 
 
 def test_the_settings_say_what_is_allowed() -> None:
-    nothing = rules_of("none", [{"key": "tiny", "width": 5}], most=6000)
+    nothing = transform_rules("none", [{"key": "tiny", "width": 5}], maximum=6000)
     assert refused(PRESETS, width="5")["parameter"] == "width"
     assert refused(nothing, key="tiny")["parameter"] == "key"
     assert refused(nothing, quality="5")["parameter"] == "quality"
 
 
 def test_a_preset_that_is_wrong_is_refused_when_it_is_asked_for() -> None:
-    assert refused(rules_of("all", [{"key": "big", "width": 9000}], most=6000), key="big")["parameter"] == "width"
+    assert (
+        refused(transform_rules("all", [{"key": "big", "width": 9000}], maximum=6000), key="big")["parameter"]
+        == "width"
+    )
 
 
 def test_the_same_result_has_the_same_key() -> None:
@@ -215,7 +230,7 @@ def test_the_same_result_has_the_same_key() -> None:
     [{"format": "jpg"}, {"fit": "inside"}, {"focal_point_x": "0"}, {"withoutEnlargement": "true"}, {"format": "auto"}],
 )
 def test_what_changes_nothing_leaves_the_original(said: dict[str, str]) -> None:
-    assert best(parse_transform(said, ANY)) == NOTHING
+    assert best(parse_transform(said, ANY)) == NO_TRANSFORM
 
 
 def test_the_files_focal_point_is_the_usual_one_of_a_crop() -> None:
@@ -232,8 +247,8 @@ def test_the_files_focal_point_is_the_usual_one_of_a_crop() -> None:
         ("image/avif,image/webp,*/*", "image/jpeg", "avif"),
         ("image/webp;q=0.8, image/*", "image/png", "webp"),
         ("image/avif;q=0, IMAGE/WEBP", "image/png", "webp"),
-        ("image/*,*/*", "image/webp", PLAIN),
-        ("", "image/png", PLAIN),
+        ("image/*,*/*", "image/webp", FALLBACK_FORMAT),
+        ("", "image/png", FALLBACK_FORMAT),
     ],
 )
 def test_auto_is_the_smallest_format_that_the_client_names(accept: str, media_type: str, form: str) -> None:
@@ -242,4 +257,4 @@ def test_auto_is_the_smallest_format_that_the_client_names(accept: str, media_ty
 
 def test_a_format_without_quality_has_none() -> None:
     assert best(parsed(format="png", quality="5")).quality is None
-    assert best(parsed(quality="5"), "image/png") == NOTHING
+    assert best(parsed(quality="5"), "image/png") == NO_TRANSFORM

@@ -17,25 +17,25 @@ import pytest
 
 from cms.config import Config
 from cms.errors import Refused
-from cms.files import workshop as workshops
-from cms.files.workshop import Workshop
+from cms.files import image_pool as workshops
+from cms.files.image_pool import ImagePool
 from cms.transforms.steps import Blur, Resize
-from cms.transforms.wanted import Transform
+from cms.transforms.transform import Transform
 from tests.files.pictures import decoded, quarters
 
 ROOT = Path(__file__).parents[2]
 SMALL = Transform((Resize(8, 8),), "webp", 80)
 
-Make = Callable[..., Workshop]
+Make = Callable[..., ImagePool]
 
 
 @pytest.fixture
 def make(settings: Config, tmp_path: Path) -> Iterator[Make]:
-    made: list[Workshop] = []
+    made: list[ImagePool] = []
 
-    def make(**changes: object) -> Workshop:
+    def make(**changes: object) -> ImagePool:
         config = replace(settings, data_dir=tmp_path, **changes)  # type: ignore[arg-type]
-        made.append(Workshop(config))
+        made.append(ImagePool(config))
         return made[-1]
 
     yield make
@@ -51,10 +51,10 @@ def source(tmp_path: Path) -> Path:
 
 def children() -> list[psutil.Process]:
     mine = psutil.Process().children(recursive=True)
-    return [child for child in mine if "cms.files.hand" in child.cmdline()]
+    return [child for child in mine if "cms.files.image_worker" in child.cmdline()]
 
 
-def do(workshop: Workshop, source: Path, name: str, transform: Transform = SMALL) -> str:
+def do(workshop: ImagePool, source: Path, name: str, transform: Transform = SMALL) -> str:
     """Render an image to a file of this name beside it."""
     return workshop.render(source, source.with_name(name), transform, name=name)
 
@@ -115,7 +115,7 @@ def test_a_child_has_no_secret_in_its_environment(make: Make, source: Path, monk
 
 def test_of_too_many_failures_the_oldest_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workshops, "FAILURES_KEPT", 2)
-    failures = workshops._Failures()
+    failures = workshops._RecentFailures()
     for name in ("a", "b", "c", "b", "d"):
         failures.put(name, "too large")
     assert [failures.get(name) for name in ("a", "b", "c", "d")] == [None, "too large", None, "too large"]
@@ -125,9 +125,9 @@ def test_a_machine_works_on_so_many_at_a_time(make: Make, source: Path, monkeypa
     pair = [make(assets_transform_max_concurrent=2) for _ in range(2)]
     working: list[int] = []
     seen: list[int] = []
-    answer = Workshop._answer
+    answer = ImagePool._answer
 
-    def counted(self: Workshop, job: bytes) -> dict[str, str]:
+    def counted(self: ImagePool, job: bytes) -> dict[str, str]:
         working.append(1)
         seen.append(len(working))
         found = answer(self, job)
@@ -137,7 +137,7 @@ def test_a_machine_works_on_so_many_at_a_time(make: Make, source: Path, monkeypa
     def ask(number: int) -> str:
         return do(pair[number % 2], source, str(number))
 
-    monkeypatch.setattr(Workshop, "_answer", counted)
+    monkeypatch.setattr(ImagePool, "_answer", counted)
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(ask, range(12))) == ["webp"] * 12
     assert max(seen) == 2
@@ -162,7 +162,7 @@ import sys, time
 from dataclasses import replace
 from pathlib import Path
 from cms.config import load
-from cms.files.workshop import Workshop
+from cms.files.image_pool import Workshop
 from tests.files.test_workshop import do
 folder = Path(sys.argv[1])
 do(Workshop(load({"DATA_DIR": str(folder)}, folder=folder)), folder / "in", "a")

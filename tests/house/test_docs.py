@@ -12,10 +12,10 @@ from falcon.inspect import inspect_routes
 from cms.app import create_app
 from cms.config import Config
 from cms.errors import STATUS
-from cms.query.functions import FUNCTIONS
-from cms.query.operators import OPERATORS
-from cms.query.parse import AGGREGATES
-from cms.schema.settings import COLUMN_SCHEMA
+from cms.query.language.functions import FUNCTIONS
+from cms.query.language.operators import OPERATORS
+from cms.query.language.parse import AGGREGATES
+from cms.schema.meta_settings import COLUMN_SCHEMA
 from cms.schema.types import TYPES
 
 ROOT = Path(__file__).parent.parent.parent

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
+from cms.database.connections import standalone_transaction
 from cms.errors import Refused
-from cms.jobs.tasks import Failed, Hopeless, Job, Task, defer, defer_all
-from cms.jobs.upkeep import delete_finished, give_back, look
-from cms.store.database import direct_transaction
+from cms.jobs.housekeeping import delete_finished, queue_state, requeue
+from cms.jobs.tasks import Job, JobError, PermanentError, Task, defer, defer_all
 from cms.tasks import tasks_of
 from tests.client import Client
 from tests.queues import Desk
@@ -79,7 +79,7 @@ def test_each_job_runs_once_with_many_workers(desk: Desk) -> None:
 
 
 def test_a_job_that_fails_is_tried_again_after_growing_pauses_until_it_is_given_up(desk: Desk) -> None:
-    task = failing(Failed("not now"))
+    task = failing(JobError("not now"))
     desk.put("fail")
     pauses = []
     for _ in range(3):
@@ -93,10 +93,10 @@ def test_a_job_that_fails_is_tried_again_after_growing_pauses_until_it_is_given_
 
 def test_the_pause_doubles_up_to_a_bound() -> None:
     task = Task("fail", lambda _job: None, attempts=2000)
-    pauses = [task.pause(Failed(""), attempt) for attempt in (1, 2, 3, 7, 8, 1999)]
+    pauses = [task.pause(JobError(""), attempt) for attempt in (1, 2, 3, 7, 8, 1999)]
     seconds = [pause and pause / timedelta(seconds=1) for pause in pauses]
     assert seconds == [30, 60, 120, 1920, 3600, 3600]
-    assert task.pause(Failed(""), 2000) is None
+    assert task.pause(JobError(""), 2000) is None
 
 
 def test_the_attempt_that_works_ends_it(desk: Desk) -> None:
@@ -105,7 +105,7 @@ def test_the_attempt_that_works_ends_it(desk: Desk) -> None:
     def run(job: Job) -> None:
         attempts.append(job.attempt)
         if job.attempt == 1:
-            raise Failed("not at once")
+            raise JobError("not at once")
 
     desk.put("flaky")
     for _ in range(2):
@@ -117,7 +117,7 @@ def test_the_attempt_that_works_ends_it(desk: Desk) -> None:
 
 def test_a_hopeless_job_is_not_tried_again(desk: Desk) -> None:
     desk.put("fail")
-    desk.drain(failing(Hopeless("never")))
+    desk.drain(failing(PermanentError("never")))
     assert desk.jobs() == [("fail", "failed", 1)]
 
 
@@ -132,14 +132,14 @@ def test_a_job_of_an_unknown_task_waits_for_a_worker_that_knows_it(desk: Desk) -
     assert len(done) == 2
 
 
-@pytest.mark.parametrize("fault", [Failed("told"), ValueError("unforeseen")])
+@pytest.mark.parametrize("fault", [JobError("told"), ValueError("unforeseen")])
 def test_the_log_tells_why_a_job_failed_and_nothing_of_its_payload(
     desk: Desk, caplog: pytest.LogCaptureFixture, fault: Exception
 ) -> None:
     caplog.set_level(logging.DEBUG)
     desk.put("fail", {"token": "s3cret"})
     desk.drain(failing(fault, attempts=1))
-    assert f"of fail failed at attempt 1, it is given up: {fault if isinstance(fault, Failed) else repr(fault)}" in (
+    assert f"of fail failed at attempt 1, it is given up: {fault if isinstance(fault, JobError) else repr(fault)}" in (
         caplog.text
     )
     assert "s3cret" not in "".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
@@ -195,7 +195,7 @@ def test_a_job_that_kills_every_worker_is_given_up(desk: Desk) -> None:
 def test_a_worker_that_must_end_gives_its_jobs_back(desk: Desk) -> None:
     lose(desk, "note")
     ((worker,),) = desk.execute("SELECT id FROM procrastinate_workers")
-    give_back(desk.database, worker)
+    requeue(desk.database, worker)
     assert desk.jobs() == [("note", "todo", 1)]
 
 
@@ -213,7 +213,7 @@ def test_the_daily_upkeep_runs_as_a_job(desk: Desk) -> None:
 def test_old_failures_are_deleted_and_what_waits_stays(desk: Desk) -> None:
     for age in ("8 days", "6 days"):
         desk.put("fail")
-        desk.drain(failing(Hopeless("never")))
+        desk.drain(failing(PermanentError("never")))
         desk.execute(f"UPDATE procrastinate_events SET at = least(at, now() - interval '{age}')")
     desk.put("note")
     desk.execute("UPDATE procrastinate_events SET at = at - interval '1 hour'")
@@ -223,13 +223,13 @@ def test_old_failures_are_deleted_and_what_waits_stays(desk: Desk) -> None:
 
 def test_the_queue_tells_how_it_stands(desk: Desk) -> None:
     desk.put("fail")
-    desk.drain(failing(Hopeless("never")))
+    desk.drain(failing(PermanentError("never")))
     lose(desk, "note")
     desk.put("later")
     desk.put("note")
     desk.execute("UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' WHERE task_name = 'later'")
-    with direct_transaction(desk.dsn) as transaction:
-        queue = look(transaction)
+    with standalone_transaction(desk.dsn) as transaction:
+        queue = queue_state(transaction)
     assert (queue.due, queue.failed, queue.workers) == (1, 1, 0)
 
 

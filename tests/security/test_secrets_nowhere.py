@@ -24,9 +24,9 @@ from psycopg.conninfo import make_conninfo
 from cms.app import create_app
 from cms.cli import cms
 from cms.config import Config, load
-from cms.http.logs import JsonLines, start_logging
+from cms.database.connections import Database
+from cms.http.logs import JsonFormatter, start_logging
 from cms.jobs.worker import drain
-from cms.store.database import Database
 from cms.tasks import tasks_of
 from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
@@ -114,7 +114,7 @@ def logged(config: Config) -> Iterator[io.StringIO]:
         patched.setattr(sys, "stderr", text)
         start_logging(config)
         as_json, last = logging.StreamHandler(text), logging.StreamHandler(text)
-        as_json.setFormatter(JsonLines())
+        as_json.setFormatter(JsonFormatter())
         last.setLevel(logging.WARNING)
         logging.getLogger("cms").addHandler(as_json)
         logging.getLogger().addHandler(last)
@@ -269,7 +269,7 @@ def break_a_table(stage: Stage) -> None:
 def lose_the_database(config: Config, trail: Trail) -> None:
     """Ask a process whose database does not answer, or whose address is none."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("cms.store.database._BORROW_SECONDS", 0.2)
+        patched.setattr("cms.database.connections._BORROW_SECONDS", 0.2)
         for address in (f"host=/nowhere password={DATABASE_PASSWORD}", f"postgresql://u:{DATABASE_PASSWORD}%zz@h/db"):
             lost = Recording.of(create_app(replace(config, database_url=address)), trail)
             for path in ("/server/health", "/items/safes", "/users/me"):

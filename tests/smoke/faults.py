@@ -15,7 +15,7 @@ from uuid import uuid4
 import psycopg
 import requests
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 WRITERS = 4
 IMPORTED = 30
 TABLES = ("people", "posts", "tags", "comments", "steps", "posts_tags")
@@ -82,7 +82,7 @@ class Writer:
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         said = {"Content-Type": "application/json", **headers}
         try:
-            answer = self._session.request(method, self._url + path, data=sent, headers=said, timeout=PATIENCE_SECONDS)
+            answer = self._session.request(method, self._url + path, data=sent, headers=said, timeout=TIMEOUT_SECONDS)
         except requests.Timeout as fault:
             self.ledger.wrong.append(f"{method} {path}: {fault}")
             return None
@@ -192,7 +192,7 @@ def busy(writers: list[Writer]) -> Iterator[None]:
 def await_answers(writers: list[Writer], number: int) -> None:
     """Wait until the writers have been answered so many more times."""
     wanted = number + sum(writer.ledger.answered for writer in writers)
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while sum(writer.ledger.answered for writer in writers) < wanted:
         assert time.monotonic() < deadline, "the service does not answer any more"
         time.sleep(0.01)

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 CLIENTS = 16
 
 ANSWERED = "answered whole"
@@ -19,7 +19,7 @@ REFUSED = "refused"
 def knock(port: int) -> str:
     """Ask once over a new connection and return what became of it."""
     try:
-        client = socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
+        client = socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)
     except ConnectionRefusedError:
         return REFUSED
     except OSError as fault:
@@ -51,10 +51,10 @@ def knock_until_refused(port: int, stop: Callable[[], None], *, begun: int = 200
 
     with ThreadPoolExecutor(CLIENTS) as threads:
         running = [threads.submit(client) for _ in range(CLIENTS)]
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while outcomes[ANSWERED] < begun and time.monotonic() < deadline:
             time.sleep(0.01)
         stop()
         for one in running:
-            one.result(PATIENCE_SECONDS)
+            one.result(TIMEOUT_SECONDS)
     return outcomes

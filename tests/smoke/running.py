@@ -17,7 +17,7 @@ from pathlib import Path
 
 import psutil
 
-PATIENCE_SECONDS = 60.0  # a machine that runs other tests beside these is slow
+TIMEOUT_SECONDS = 60.0  # a machine that runs other tests beside these is slow
 ANSWERS = "The service answers at "
 
 
@@ -34,7 +34,7 @@ class Service:
         return self.output.read_text()
 
     def await_words(self, words: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while words not in self.said():
             assert self.process.poll() is None, f"it ended before it said {words!r}:\n{self.said()}"
             assert time.monotonic() < deadline, f"it never said {words!r}:\n{self.said()}"
@@ -42,7 +42,7 @@ class Service:
 
     def await_words_after(self, before: str, words: str) -> None:
         """Wait until it has said these words since it had said what is `before`."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while words not in self.said().removeprefix(before):
             assert time.monotonic() < deadline, f"it never said {words!r} again:\n{self.said()}"
             time.sleep(0.05)
@@ -52,7 +52,7 @@ class Service:
 
     def ended(self) -> int:
         """Return its exit code, once it has one."""
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.process.wait(TIMEOUT_SECONDS)
 
 
 def environment(folder: Path, port: int, **more: str) -> dict[str, str]:
@@ -92,7 +92,7 @@ def _run(
         stderr=errors,
         text=True,
         start_new_session=True,  # away from a terminal, of which a password would be asked
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
 
@@ -125,7 +125,7 @@ def starting(folder: Path, *, python: str = sys.executable, **environ: str) -> I
         finally:
             if process.poll() is None:
                 process.terminate()
-                process.wait(PATIENCE_SECONDS)
+                process.wait(TIMEOUT_SECONDS)
 
 
 def _heed_hangups() -> None:
@@ -171,7 +171,7 @@ def is_of(process: psutil.Process, folder: Path) -> bool:
 
 def gone(folder: Path) -> bool:
     """Tell that nothing runs in a folder any more, after a moment for processes that nobody waits for."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while processes_of(folder):
         if time.monotonic() > deadline:
             return False

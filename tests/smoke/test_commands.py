@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from cms.store.embedded import Embedded, start
-from tests.smoke.running import PATIENCE_SECONDS, command, command_apart, environment, free_port, new_folder
+from cms.embedded import EmbeddedServer, start
+from tests.smoke.running import TIMEOUT_SECONDS, command, command_apart, environment, free_port, new_folder
 
 pytestmark = pytest.mark.slow
 
@@ -31,27 +31,27 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def server(folder: Path) -> Iterator[Embedded]:
+def server(folder: Path) -> Iterator[EmbeddedServer]:
     """The folder's server, which the commands join: each of them is quicker than if it had to start it."""
     with start(folder / "data", settings={"fsync": "off"}) as embedded:
         yield embedded
 
 
 @pytest.fixture(scope="module")
-def ready(folder: Path, server: Embedded) -> Path:
+def ready(folder: Path, server: EmbeddedServer) -> Path:
     """A folder with a database that was migrated and has an admin."""
     assert command(folder, "bootstrap").returncode == 0
     return folder
 
 
-def database(server: Embedded, name: str, *, options: str = "") -> str:
+def database(server: EmbeddedServer, name: str, *, options: str = "") -> str:
     """Make a database on the server and return its address."""
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 {options}".encode())
     return make_conninfo(server.dsn, dbname=name)
 
 
-def test_a_database_is_migrated_once(folder: Path, server: Embedded) -> None:
+def test_a_database_is_migrated_once(folder: Path, server: EmbeddedServer) -> None:
     address = database(server, "to_migrate")
     first = command(folder, "migrate", DATABASE_URL=address)
     assert (first.returncode, first.stdout.splitlines()[0]) == (0, "Applied 0001_system_tables.")
@@ -59,7 +59,7 @@ def test_a_database_is_migrated_once(folder: Path, server: Embedded) -> None:
     assert (second.returncode, second.stdout) == (0, "The database is up to date.\n")
 
 
-def test_bootstrap_makes_the_first_admin_and_no_second_one(folder: Path, server: Embedded) -> None:
+def test_bootstrap_makes_the_first_admin_and_no_second_one(folder: Path, server: EmbeddedServer) -> None:
     address = database(server, "to_bootstrap")
     first = command(folder, "bootstrap", DATABASE_URL=address)
     assert first.returncode == 0
@@ -83,7 +83,7 @@ def test_what_is_refused_is_told_in_a_sentence(ready: Path) -> None:
     assert len(refused.stdout.splitlines()) == 1
 
 
-def test_a_password_is_set_without_being_shown(ready: Path, server: Embedded) -> None:
+def test_a_password_is_set_without_being_shown(ready: Path, server: EmbeddedServer) -> None:
     set_it = command(ready, "user", "password", "--email", "admin@example.com", CMS_USER_PASSWORD="a new one")
     assert (set_it.returncode, set_it.stdout) == (0, "admin@example.com has a new password.\n")
     with psycopg.connect(server.dsn) as connection:
@@ -142,7 +142,7 @@ def test_a_database_that_is_not_migrated_is_told_in_a_sentence(
 
 
 @pytest.fixture(scope="module")
-def unmigrated(server: Embedded) -> str:
+def unmigrated(server: EmbeddedServer) -> str:
     return database(server, "unmigrated")
 
 
@@ -156,7 +156,7 @@ def test_the_demo_tells_whatever_is_wrong_with_the_address(ready: Path) -> None:
 def test_the_demo_asks_no_proxy(ready: Path) -> None:
     proxy = f"http://127.0.0.1:{free_port()}"
     with socket.create_server(("127.0.0.1", 0)) as service:
-        service.settimeout(PATIENCE_SECONDS)
+        service.settimeout(TIMEOUT_SECONDS)
         url = f"http://127.0.0.1:{service.getsockname()[1]}"
         with ThreadPoolExecutor() as threads:
             running = threads.submit(command, ready, "demo", "--url", url, http_proxy=proxy, no_proxy="")
@@ -211,7 +211,7 @@ def test_a_gunicorn_of_your_own_tells_wrong_settings_in_sentences(folder: Path) 
         env=environment(folder, free_port(), SECRET="short", PYTHONPATH=os.pathsep.join(filter(None, sys.path))),
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert refused.returncode == 1
@@ -249,14 +249,14 @@ def test_what_could_go_wrong_is_a_warning(setting: str, value: str, told: str, r
     assert told in warned.stdout
 
 
-def test_migrations_that_wait_are_told(folder: Path, server: Embedded) -> None:
+def test_migrations_that_wait_are_told(folder: Path, server: EmbeddedServer) -> None:
     waiting = command(folder, "doctor", DATABASE_URL=database(server, "waiting"))
     assert waiting.returncode == 0
     assert re.search(r"^warning  migrations: \d+ to apply", waiting.stdout, re.MULTILINE)
     assert "warning  extension pg_trgm: " in waiting.stdout
 
 
-def test_names_that_lead_to_nothing_are_told(folder: Path, server: Embedded) -> None:
+def test_names_that_lead_to_nothing_are_told(folder: Path, server: EmbeddedServer) -> None:
     address = database(server, "unmet")
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
     assert "ok       structure: " in command(folder, "doctor", DATABASE_URL=address).stdout
@@ -267,7 +267,7 @@ def test_names_that_lead_to_nothing_are_told(folder: Path, server: Embedded) -> 
     assert "warning  table system_shop: no collection" in warned.stdout
 
 
-def test_jobs_that_nobody_runs_are_told(folder: Path, server: Embedded) -> None:
+def test_jobs_that_nobody_runs_are_told(folder: Path, server: EmbeddedServer) -> None:
     address = database(server, "forgotten")
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
     assert "ok       jobs: 0 wait" in command(folder, "doctor", DATABASE_URL=address).stdout
@@ -277,7 +277,7 @@ def test_jobs_that_nobody_runs_are_told(folder: Path, server: Embedded) -> None:
     assert "warning  jobs: 1 wait and no worker runs; start `cms worker`" in told.stdout
 
 
-def test_an_extension_that_came_after_the_tables_is_told_and_taken(folder: Path, server: Embedded) -> None:
+def test_an_extension_that_came_after_the_tables_is_told_and_taken(folder: Path, server: EmbeddedServer) -> None:
     address = database(server, "late")
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
     with psycopg.connect(address, autocommit=True) as connection:
@@ -300,14 +300,14 @@ def test_an_extension_that_came_after_the_tables_is_told_and_taken(folder: Path,
         assert found == [("É",)]
 
 
-def test_a_database_of_another_encoding_is_wrong(folder: Path, server: Embedded) -> None:
+def test_a_database_of_another_encoding_is_wrong(folder: Path, server: EmbeddedServer) -> None:
     address = database(server, "ascii", options="ENCODING 'SQL_ASCII' LOCALE 'C'")
     wrong = command(folder, "doctor", DATABASE_URL=address)
     assert wrong.returncode == 1
     assert "wrong    encoding: SQL_ASCII" in wrong.stdout
 
 
-def test_a_replica_that_does_not_answer_is_wrong(folder: Path, server: Embedded) -> None:
+def test_a_replica_that_does_not_answer_is_wrong(folder: Path, server: EmbeddedServer) -> None:
     replica = f"postgresql://u:hunter2@127.0.0.1:{free_port()}/d"
     wrong = command(folder, "doctor", DATABASE_URL=server.dsn, DATABASE_READ_URL=replica)
     assert wrong.returncode == 1

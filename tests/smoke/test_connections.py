@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 import requests
 
-from tests.smoke.running import PATIENCE_SECONDS, Service, new_folder, serving
+from tests.smoke.running import TIMEOUT_SECONDS, Service, new_folder, serving
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +25,7 @@ def service() -> Iterator[Service]:
 
 def raw(service: Service, request: bytes) -> bytes:
     """Send bytes as they are, and return all that comes back until the server hangs up."""
-    with socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         connection.sendall(request)
         return connection.makefile("rb").read()
 
@@ -35,7 +35,7 @@ def token(service: Service) -> str:
     """An administrator's token, with a collection `pages` whose keys are texts."""
     login = {"email": "admin@example.com", "password": "a password"}
     return str(
-        requests.post(f"{url(service)}/auth/login", json=login, timeout=PATIENCE_SECONDS).json()["data"]["access_token"]
+        requests.post(f"{url(service)}/auth/login", json=login, timeout=TIMEOUT_SECONDS).json()["data"]["access_token"]
     )
 
 
@@ -60,7 +60,7 @@ def test_a_slash_that_is_encoded_belongs_to_the_key(service: Service, token: str
         ("/collections", {"collection": "pages", "schema": {}, "fields": fields}),
         ("/items/pages", {"id": "a/b"}),
     ):
-        assert requests.post(url(service) + path, json=body, headers=headers, timeout=PATIENCE_SECONDS).ok
+        assert requests.post(url(service) + path, json=body, headers=headers, timeout=TIMEOUT_SECONDS).ok
     statuses = []
     for target in (
         "/items/pages/a%2Fb",
@@ -119,7 +119,7 @@ NAMELESS = b"--x\r\nContent-Disposition: form-data\r\n\r\n5\r\n"
 def test_an_answer_that_leaves_the_body_unread_closes_the_connection(
     service: Service, token: str, method: str, path: str, headers: dict[str, object], status: int
 ) -> None:
-    with socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         connection.sendall(head(method, path, token, **headers))
         assert answered(connection)[:2] == (status, "close")
         assert connection.recv(1) == b""
@@ -127,7 +127,7 @@ def test_an_answer_that_leaves_the_body_unread_closes_the_connection(
 
 def test_who_may_not_call_is_refused_before_the_body_is_read(service: Service) -> None:
     for credentials, status in (("", 403), ("forged", 401)):
-        with socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
             connection.sendall(
                 head("POST", "/utils/import/pages", credentials, Content_Type="text/csv", Content_Length=LARGE)
             )
@@ -137,7 +137,7 @@ def test_who_may_not_call_is_refused_before_the_body_is_read(service: Service) -
 
 def test_a_form_that_is_refused_midway_closes_the_connection(service: Service, token: str) -> None:
     part = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + b"y" * 1000 + b"\r\n"
-    with socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         connection.sendall(head("POST", "/files", token, **FORM, Content_Length=2**29) + NAMELESS + part * 1000)
         assert answered(connection)[:2] == (400, "close")
 
@@ -162,7 +162,7 @@ def test_a_body_that_is_read_or_short_keeps_the_connection(
     )
     plain = head(method, path, token, **headers, Content_Length=len(body)) + body
     requests_of_one_connection = [plain, chunked] if status in (400, 415) else [plain]
-    with socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         for request in requests_of_one_connection:
             connection.sendall(request)
             assert answered(connection)[:2] == (status, "keep-alive")
@@ -172,7 +172,7 @@ def test_a_body_that_is_read_or_short_keeps_the_connection(
 
 def test_a_form_in_chunks_keeps_the_connection(service: Service, token: str) -> None:
     form = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nhello\r\n--x--\r\nbehind it'
-    with socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         connection.sendall(head("POST", "/files", token, **FORM, Transfer_Encoding="chunked"))
         connection.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(form), form))
         assert answered(connection)[:2] == (200, "keep-alive")
@@ -196,7 +196,7 @@ def test_malformed_chunks_are_400_and_end_the_connection(
     service: Service, token: str, path: str, kind: str, chunks: bytes
 ) -> None:
     before = service.said()
-    with socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         connection.sendall(head("POST", path, token, Content_Type=kind, Transfer_Encoding="chunked") + chunks)
         connection.shutdown(socket.SHUT_WR)
         status, said, body = answered(connection)
@@ -207,7 +207,7 @@ def test_malformed_chunks_are_400_and_end_the_connection(
 
 
 def test_a_body_shorter_than_announced_is_none(service: Service, token: str) -> None:
-    with socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         connection.sendall(head("POST", "/items/pages", token, **JSON, Content_Length=100) + b'{"id": "short"}')
         connection.shutdown(socket.SHUT_WR)
         assert answered(connection)[:2] == (400, "close")
@@ -233,14 +233,14 @@ def hurried() -> Iterator[tuple[Service, str]]:
     settings = {"SEND_TIMEOUT": "1s", "WEB_THREADS": "1", "DATABASE_POOL_SIZE": "1", "MAX_PAYLOAD_SIZE": "100mb"}
     with new_folder() as folder, serving(folder, ADMIN_PASSWORD="a password", **settings) as running:
         login = {"email": "admin@example.com", "password": "a password"}
-        key = requests.post(f"{url(running)}/auth/login", json=login, timeout=PATIENCE_SECONDS).json()["data"][
+        key = requests.post(f"{url(running)}/auth/login", json=login, timeout=TIMEOUT_SECONDS).json()["data"][
             "access_token"
         ]
         headers = {"Authorization": f"Bearer {key}"}
         table = {"collection": "long", "schema": {}, "fields": [{"field": "text", "type": "text"}]}
         rows = [{"text": "x" * 8_000} for _ in range(ROWS)]
         for path, body in (("/collections", table), ("/items/long", rows)):
-            assert requests.post(url(running) + path, json=body, headers=headers, timeout=PATIENCE_SECONDS).ok
+            assert requests.post(url(running) + path, json=body, headers=headers, timeout=TIMEOUT_SECONDS).ok
         yield running, key
 
 
@@ -249,7 +249,7 @@ def begun(hurried: tuple[Service, str], path: str, window: int = 4096) -> socket
     service, key = hurried
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
-    connection.settimeout(PATIENCE_SECONDS)
+    connection.settimeout(TIMEOUT_SECONDS)
     connection.connect(("127.0.0.1", service.port))
     connection.sendall(head("GET", path, key))
     assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
@@ -260,7 +260,7 @@ def uploaded(hurried: tuple[Service, str]) -> str:
     service, key = hurried
     headers = {"Authorization": f"Bearer {key}"}
     files = {"file": ("long.bin", b"x" * SIZE)}
-    answer = requests.post(f"{url(service)}/files", files=files, headers=headers, timeout=PATIENCE_SECONDS)
+    answer = requests.post(f"{url(service)}/files", files=files, headers=headers, timeout=TIMEOUT_SECONDS)
     return f"/assets/{answer.json()['data']['id']}"
 
 
@@ -300,7 +300,7 @@ def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(hurried: t
     before = service.said()
     with begun(hurried, "/items/long?limit=20") as connection:
         connection.sendall(head("GET", "/items/long?limit=20", key) * 200)  # short answers, but many
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while "was cut off" not in service.said().removeprefix(before):
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -311,7 +311,7 @@ def test_a_client_that_takes_next_to_nothing_is_cut_off_as_well(hurried: tuple[S
     service, _ = hurried
     before = service.said()
     with begun(hurried, EXPORT) as connection:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         with suppress(ConnectionResetError):
             while "was cut off" not in service.said().removeprefix(before):
                 assert time.monotonic() < deadline

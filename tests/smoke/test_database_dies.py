@@ -13,9 +13,9 @@ import pytest
 import requests
 
 from cms.auth import accounts
-from cms.store.embedded import address_of_running
+from cms.embedded import running_dsn
 from tests.smoke.faults import WRITERS, Writer, await_answers, busy, check
-from tests.smoke.running import PATIENCE_SECONDS, Service, command, new_folder, processes_of, serving
+from tests.smoke.running import TIMEOUT_SECONDS, Service, command, new_folder, processes_of, serving
 from tests.smoke.test_faults import SECRET, SETTINGS, furnish
 from tests.store.embedded.servers import kill, postmaster
 
@@ -33,7 +33,7 @@ def folder() -> Iterator[Path]:
 def test_a_killed_database_server_is_started_again_and_no_write_is_lost(folder: Path) -> None:
     data = folder / "data"
     with serving(folder, **SETTINGS) as service:
-        dsn = address_of_running(data)
+        dsn = running_dsn(data)
         assert dsn
         token = accounts.admin_token(dsn, secret=SECRET, life=timedelta(hours=1))
         shared = furnish(dsn, folder, token)
@@ -52,7 +52,7 @@ def test_a_killed_database_server_is_started_again_and_no_write_is_lost(folder: 
 
 
 def await_times(service: Service, words: str, times: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while service.said().count(words) < times:
         assert time.monotonic() < deadline, service.said()
         time.sleep(0.05)
@@ -63,13 +63,13 @@ def test_a_request_meanwhile_waits_or_is_told_when_to_try_again(folder: Path) ->
         number = postmaster(folder / "data")
         os.kill(number, signal.SIGSTOP)  # it can neither answer nor be missed
         try:
-            answer = requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=PATIENCE_SECONDS)
+            answer = requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=TIMEOUT_SECONDS)
         finally:
             kill(number)
         assert answer.status_code == 503
         assert int(answer.headers["Retry-After"]) > 0
         service.await_words("The database server answers again.")
-        assert requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=PATIENCE_SECONDS).ok
+        assert requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=TIMEOUT_SECONDS).ok
 
 
 def test_a_database_server_that_cannot_start_again_ends_the_service_with_the_reason(folder: Path) -> None:
@@ -92,7 +92,7 @@ def test_the_doctor_looks_at_the_database_of_the_service_and_starts_none(folder:
         looked = command(folder, "doctor")
         assert looked.returncode == 0
         assert "ok       migrations: all applied" in looked.stdout
-        assert address_of_running(folder / "data")
+        assert running_dsn(folder / "data")
     stopped = command(folder, "doctor")
     assert stopped.returncode == 0
     assert "warning  database: The server of the database in " in stopped.stdout

@@ -12,7 +12,7 @@ import psutil
 import pytest
 import requests
 
-from tests.smoke.running import PATIENCE_SECONDS, new_folder, serving
+from tests.smoke.running import TIMEOUT_SECONDS, new_folder, serving
 
 pytestmark = [
     pytest.mark.slow,
@@ -33,7 +33,7 @@ class Site:
     worker: psutil.Process
 
     def send(self, method: str, path: str, body: object = None) -> requests.Response:
-        timeout = 2 * PATIENCE_SECONDS
+        timeout = 2 * TIMEOUT_SECONDS
         return requests.request(method, self.url + path, json=body, headers=self.headers, timeout=timeout)
 
     def memory(self) -> int:
@@ -75,7 +75,7 @@ def test_memory_goes_back_after_large_answers_and_refused_ones(site: Site) -> No
     read = {"method": "read", "collection": "notes", "query": {"fields": ["text"]}}
     assert len(site.send("POST", "/batch", {"operations": [read] * 60}).content) > 50_000_000
     assert site.send("POST", "/batch", {"operations": [read] * 99}).status_code == 400
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while site.memory() > before + MORE:
         assert time.monotonic() < deadline, f"{site.memory()} bytes after {before}"
         time.sleep(0.5)

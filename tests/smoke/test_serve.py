@@ -17,7 +17,7 @@ import requests
 
 from tests.smoke.running import (
     ANSWERS,
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Service,
     command,
     free_port,
@@ -45,7 +45,7 @@ def installed() -> Iterator[Path]:
 
 def worker_of(folder: Path) -> psutil.Process:
     """Return the worker, which begins after the web server has."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         for process in psutil.process_iter():
             if is_of(process, folder) and "worker" in process.cmdline():
@@ -55,7 +55,7 @@ def worker_of(folder: Path) -> psutil.Process:
 
 
 def ping(service: Service) -> str:
-    return requests.get(f"http://127.0.0.1:{service.port}/server/ping", timeout=PATIENCE_SECONDS).text
+    return requests.get(f"http://127.0.0.1:{service.port}/server/ping", timeout=TIMEOUT_SECONDS).text
 
 
 def test_the_first_start_tells_address_and_password_and_the_second_start_no_password() -> None:

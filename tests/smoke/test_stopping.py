@@ -18,7 +18,7 @@ import pytest
 
 from tests.smoke.knocking import ANSWERED, CLIENTS, REFUSED, knock, knock_until_refused
 from tests.smoke.running import (
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     Service,
     environment,
     free_port,
@@ -80,7 +80,7 @@ def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or
         require_refused_or_answered(knock_until_refused(port, server.terminate))
         assert server.poll() is None
         idle.close()
-        assert server.wait(PATIENCE_SECONDS) == 0
+        assert server.wait(TIMEOUT_SECONDS) == 0
 
 
 @contextmanager
@@ -95,14 +95,14 @@ def gunicorn(script: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
             env=environment(folder, port, PYTHONPATH=os.pathsep.join(filter(None, sys.path)), **settings),
         )
         try:
-            deadline = time.monotonic() + PATIENCE_SECONDS
+            deadline = time.monotonic() + TIMEOUT_SECONDS
             while knock(port) != ANSWERED:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             yield server, port
         finally:
             server.kill()
-            server.wait(PATIENCE_SECONDS)
+            server.wait(TIMEOUT_SECONDS)
 
 
 STOPPED_AT_ONCE = """
@@ -122,12 +122,12 @@ def test_a_web_worker_that_is_stopped_before_it_handles_signals_ends(tmp_path: P
     first = tmp_path / "first"
     script.write_text(STOPPED_AT_ONCE.format(ours=str(ROOT / "gunicorn.conf.py"), first=str(first)))
     with gunicorn(script) as (server, _port):
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while psutil.pid_exists(int(first.read_text())):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         server.terminate()
-        assert server.wait(PATIENCE_SECONDS) == 0
+        assert server.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answered(installed: Path) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.smoke.running import PATIENCE_SECONDS, Service, new_folder, serving
+from tests.smoke.running import TIMEOUT_SECONDS, Service, new_folder, serving
 
 SIZE = 500 * 2**20
 MOST_MEMORY = 150 * 2**20
@@ -34,14 +34,14 @@ def service(request: pytest.FixtureRequest) -> Iterator[Service]:
 @pytest.fixture(scope="module")
 def token(service: Service) -> str:
     body = json.dumps({"email": "admin@example.com", "password": "a password"})
-    with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=PATIENCE_SECONDS)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=TIMEOUT_SECONDS)) as connection:
         connection.request("POST", "/auth/login", body, {"Content-Type": "application/json"})
         return str(json.load(connection.getresponse())["data"]["access_token"])
 
 
 def begun(service: Service, token: str, size: int) -> socket.socket:
     """Send the head of an upload that will have so many bytes, and return its connection."""
-    connection = socket.create_connection(("127.0.0.1", service.port), PATIENCE_SECONDS)
+    connection = socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS)
     head = f"POST /files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: {size}\r\n"
     connection.sendall(f"{head}Content-Type: multipart/form-data; boundary=a-boundary\r\n\r\n".encode())
     return connection
@@ -93,7 +93,7 @@ def test_an_upload_that_is_broken_off_leaves_nothing(service: Service, token: st
     for size in (1000, 20 * 2**20):
         with begun(service, token, 2 * size) as connection:
             connection.sendall(HEAD + b"x" * size)
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while len(psutil.Process(service.process.pid).children()) and uploads(service) != before:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -106,7 +106,7 @@ def test_an_upload_that_is_too_large_is_refused_before_it_is_sent(service: Servi
     with begun(service, token, 3 * 2**30) as connection:
         status, body = answered(connection)
         assert (status, body["errors"][0]["extensions"]["code"]) == (413, "CONTENT_TOO_LARGE")
-        connection.settimeout(PATIENCE_SECONDS)
+        connection.settimeout(TIMEOUT_SECONDS)
         assert connection.recv(1) == b""  # the rest is not waited for
     assert uploads(service) == before
     with begun(service, token, len(HEAD + b"next" + END)) as connection:

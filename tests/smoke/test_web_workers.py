@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 import requests
 
-from tests.smoke.running import PATIENCE_SECONDS, new_folder, serving
+from tests.smoke.running import TIMEOUT_SECONDS, new_folder, serving
 from tests.web.wire import Answer, Wire
 
 pytestmark = pytest.mark.slow
@@ -30,10 +30,10 @@ class Site:
     def ask(self, method: str, path: str, **options: object) -> requests.Response:
         headers = self.headers | options.pop("headers", {})  # type: ignore[operator]
         address = f"http://127.0.0.1:{self.port}{PREFIX}{path}"
-        return requests.request(method, address, headers=headers, timeout=PATIENCE_SECONDS, **options)  # type: ignore[arg-type]
+        return requests.request(method, address, headers=headers, timeout=TIMEOUT_SECONDS, **options)  # type: ignore[arg-type]
 
     def connect(self) -> Wire:
-        return Wire(socket.create_connection(("127.0.0.1", self.port), PATIENCE_SECONDS))
+        return Wire(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS))
 
     def send(self, wire: Wire, method: str, path: str, **headers: str) -> Answer:
         """Ask on a connection that is kept, and read the answer."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.smoke.running import PATIENCE_SECONDS, gone, new_folder, serving
+from tests.smoke.running import TIMEOUT_SECONDS, gone, new_folder, serving
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +54,7 @@ def run(*words: str | Path) -> str:
     """Run a program outside the checkout to its end and return what it said."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(
-        words, cwd="/", env=environ, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        words, cwd="/", env=environ, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
@@ -81,7 +81,7 @@ def test_the_installed_command_tells_what_it_can_do_and_what_is_set(programs: Pa
 
 
 def test_the_installed_package_finds_its_statements(programs: Path) -> None:
-    source = "import cms, cms.store.statements as s; print(cms.__file__, s.statement('list_migrations'))"
+    source = "import cms, cms.database.statements as s; print(cms.__file__, s.statement('list_migrations'))"
     said = run(programs / "python", "-c", source)
     assert said.startswith(str(programs.parent))
     assert "FROM system_migrations" in said
@@ -91,6 +91,6 @@ def test_the_installed_command_serves(programs: Path) -> None:
     with new_folder() as folder:
         with serving(folder, python=str(programs / "python")) as service:
             address = f"http://127.0.0.1:{service.port}/server/ping"
-            assert requests.get(address, timeout=PATIENCE_SECONDS).text == "pong"
+            assert requests.get(address, timeout=TIMEOUT_SECONDS).text == "pong"
         assert service.ended() == 0
         assert gone(folder)

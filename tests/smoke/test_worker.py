@@ -21,7 +21,7 @@ from cms.mail.post import Mail, post
 from tests.databases import end_connections
 from tests.mail.server import Inbox, mail_server
 from tests.queues import Desk, desk_of
-from tests.smoke.running import PATIENCE_SECONDS, environment
+from tests.smoke.running import TIMEOUT_SECONDS, environment
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +41,7 @@ class Worker:
         return bool(desk.execute("SELECT id FROM procrastinate_workers"))
 
     def ended(self) -> int:
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.process.wait(TIMEOUT_SECONDS)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Place:
                 self.inbox.held = False
                 if process.poll() is None:
                     process.kill()
-                    process.wait(PATIENCE_SECONDS)
+                    process.wait(TIMEOUT_SECONDS)
 
 
 def listens(desk: Desk) -> bool:
@@ -97,7 +97,7 @@ def listens(desk: Desk) -> bool:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

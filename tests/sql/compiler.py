@@ -12,14 +12,14 @@ import pytest
 
 from cms.access.guard import guard
 from cms.access.policy import Policy
-from cms.query.bind import Context, bound
-from cms.query.parse import Page, parse_query_string
-from cms.query.plan import plan
-from cms.query.statement import Statement, finish
+from cms.database.connections import Row
+from cms.database.wire import Chunking, Wire
+from cms.query.language.parse import PageSizes, parse_query_string
+from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.plan.plan import plan
+from cms.query.sql.statement import Statement, finish_statement
 from cms.schema.model import Catalogue
-from cms.store.database import Row
 from cms.store.snapshot import Snapshots
-from cms.store.wire import Portions, Wire
 from tests.things import Stage
 
 USER = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
@@ -33,13 +33,13 @@ class Compiler:
     dsn: str
 
     def compile(self, collection: str, query_string: str) -> tuple[Statement, list[object]]:
-        said = parse_query_string(query_string, Page())
-        page = Page().usual
+        said = parse_query_string(query_string, PageSizes())
+        page = PageSizes().default_window
         guarded = guard(
             said.query, collection, catalogue=self.catalogue, policy=Policy(admin=True), depth=10, page=page
         )
-        statement = finish(plan(guarded, self.catalogue))
-        return statement, bound(statement.values, Context(said.literals, user=USER))
+        statement = finish_statement(plan(guarded, self.catalogue))
+        return statement, bind_values(statement.values, Bindings(said.literals, user=USER))
 
     def run(self, statement: Statement, values: list[object]) -> list[dict[str, Any]]:
         with psycopg.connect(self.dsn, cursor_factory=psycopg.RawCursor) as connection:
@@ -66,11 +66,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return run(wire, text, values, prepare=prepare)
 
     def spy_read(
-        wire: Wire, text: str, values: Sequence[object], *, prepare: bool, portions: Portions | None = None
+        wire: Wire, text: str, values: Sequence[object], *, prepare: bool, chunking: Chunking | None = None
     ) -> list[Row]:
-        if portions:  # others come by `run`
+        if chunking:  # others come by `run`
             seen.append(text)
-        return read(wire, text, values, prepare=prepare, portions=portions)
+        return read(wire, text, values, prepare=prepare, chunking=chunking)
 
     with monkeypatch.context() as patch:
         patch.setattr(Wire, "run", spy)

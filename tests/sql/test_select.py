@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cms.config import Config
-from cms.query.parse import Page, parse_query_string
+from cms.query.language.parse import PageSizes, parse_query_string
 from tests.sql.compiler import Compiler, assert_one_statement, compiler_of
 from tests.things import Stage, staged
 
@@ -196,4 +196,4 @@ def test_requests_that_differ_in_literals_only_share_their_statement(compiler: C
     ]
     for first, second in pairs:
         assert compiler.compile("books", first)[0].text == compiler.compile("books", second)[0].text
-        assert parse_query_string(first, Page()).query == parse_query_string(second, Page()).query
+        assert parse_query_string(first, PageSizes()).query == parse_query_string(second, PageSizes()).query

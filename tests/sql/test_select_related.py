@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cms.config import Config
-from cms.query.expressions import LOOKS
+from cms.query.sql.expressions import KEY_PATTERNS
 from tests.sql.compiler import USER, Compiler, assert_one_statement, compiler_of
 from tests.things import Stage, staged
 
@@ -33,7 +33,7 @@ RELATIONS: list[tuple[str, str, str | None, dict[str, Any]]] = [
     ("parts", "book", "books", {"one_field": "parts"}),
     ("parts", "item", None, {"one_collection_field": "kind", "one_allowed_collections": ["tags", "notes"]}),
 ]
-INTEGER, UUID = LOOKS["bigint"], LOOKS["uuid"]
+INTEGER, UUID = KEY_PATTERNS["bigint"], KEY_PATTERNS["uuid"]
 
 
 def fresh(inner: str) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cms.fragment import Fragment
-from cms.query import write
-from cms.query.arrays import array
-from cms.query.referential import Reference, Side, note_going
-from cms.query.write import Arguments
-from cms.schema.actions import Table
+from cms.query.sql import write
+from cms.query.sql.arrays import array
+from cms.query.sql.referential import KeySide, RowReference, record_deleted
+from cms.query.sql.write import ArgumentSlots
 from cms.schema.model import Collection, Column, Field, Json, Kind
+from cms.schema.referential_actions import Table
 
 
 def column(name: str, kind: str, base: str) -> Column:
@@ -40,9 +40,9 @@ def chosen(collection: Collection, *names: str) -> list[Field]:
 
 def removal_of_rows_met_before() -> Fragment:
     """The rows that go with those above them, but for those that have been written down."""
-    below = Side(Table("books"), ("part_of",), SILENT.key, SILENT)
-    above = Side(Table("books"), ("id",), SILENT.key)
-    return note_going(Reference(below, above), Arguments(), counted=True)
+    below = KeySide(Table("books"), ("part_of",), SILENT.key, SILENT)
+    above = KeySide(Table("books"), ("id",), SILENT.key)
+    return record_deleted(RowReference(below, above), ArgumentSlots(), count_only=True)
 
 
 CASES: list[tuple[str, Fragment, str]] = [
@@ -56,33 +56,33 @@ CASES: list[tuple[str, Fragment, str]] = [
     ),
     (
         "rows without a history",
-        write.insert(SILENT, chosen(SILENT, "title", "tags"), Arguments()),
+        write.insert(SILENT, chosen(SILENT, "title", "tags"), ArgumentSlots()),
         'WITH rows AS (INSERT INTO "books" AS t0 ("title", "tags") SELECT r.c0, r.c1::json '
         "FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS r (c0, c1, n) ORDER BY r.n "
         'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (
         "a row that brings a key",
-        write.insert(SILENT, chosen(SILENT, "id"), Arguments(single=True)),
+        write.insert(SILENT, chosen(SILENT, "id"), ArgumentSlots(single=True)),
         'WITH rows AS (INSERT INTO "books" AS t0 ("id") SELECT r.c0 FROM (VALUES ($1::bigint, 1)) AS r (c0, n) '
         "WHERE (SELECT system_pass_keys($2::text, $3::text, ARRAY[$1::bigint])) ORDER BY r.n "
         'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (
         "one row",
-        write.insert(SILENT, chosen(SILENT, "title"), Arguments(single=True)),
+        write.insert(SILENT, chosen(SILENT, "title"), ArgumentSlots(single=True)),
         'WITH rows AS (INSERT INTO "books" AS t0 ("title") SELECT r.c0 FROM (VALUES ($1::text, 1)) AS r (c0, n) '
         'ORDER BY r.n RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (
         "rows without values",
-        write.insert(SILENT, [], Arguments()),
+        write.insert(SILENT, [], ArgumentSlots()),
         'WITH rows AS (INSERT INTO "books" AS t0 SELECT  FROM generate_series(1, $1::integer) AS r (n) ORDER BY r.n '
         'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (
         "a change",
-        write.update(SILENT, chosen(SILENT, "id", "title"), Arguments()),
+        write.update(SILENT, chosen(SILENT, "id", "title"), ArgumentSlots()),
         'WITH old AS (SELECT r.n, t0."id" AS k, r.c1 FROM "books" AS t0 '
         "JOIN unnest($1::bigint[], $2::text[]) WITH ORDINALITY AS r (c0, c1, n) "
         'ON t0."id" = r.c0 ORDER BY t0."id" FOR NO KEY UPDATE OF t0), '
@@ -91,7 +91,7 @@ CASES: list[tuple[str, Fragment, str]] = [
     ),
     (
         "a deletion with its history",
-        write.delete(books(), Arguments()),
+        write.delete(books(), ArgumentSlots()),
         'WITH old AS (SELECT t0."id" AS k FROM "books" AS t0 WHERE t0."id" = ANY ($1::bigint[]) ORDER BY t0."id" '
         'FOR UPDATE), rows AS (DELETE FROM "books" AS t0 USING old WHERE t0."id" = old.k '
         "RETURNING t0.\"id\"::text AS item, nextval('system_activity_id_seq') AS activity, "

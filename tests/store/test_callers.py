@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cms.query.ast import Current, Name
-from cms.query.validation import Given, failures, parse_rule, paths_of
-from cms.store.callers import values_of
-from cms.store.store import ANONYMOUS, Identity
+from cms.items.write.caller_values import caller_values
+from cms.query.language.ast import CallerValue, FieldName
+from cms.query.rules.validation import RuleContext, caller_paths, failures, parse_rule
+from cms.store.identity import ANONYMOUS, Identity
 from tests.client import Client
 
 
@@ -19,17 +19,19 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
             "by": "$CURRENT_USER",
         }
     )
-    found = store.reading(identity, lambda scene: values_of(store, scene, store.database.fetch, paths_of(rule)))
+    found = store.run_read(
+        identity, lambda scene: caller_values(store, scene, store.database.fetch, caller_paths(rule))
+    )
     assert found == {
-        Current("CURRENT_USER", (Name("role"), Name("name"))): ("Administrator",),
-        Current("CURRENT_ROLE", (Name("users"), Name("email"))): (user["email"],),
+        CallerValue("CURRENT_USER", (FieldName("role"), FieldName("name"))): ("Administrator",),
+        CallerValue("CURRENT_ROLE", (FieldName("users"), FieldName("email"))): (user["email"],),
     }
-    under = Given(user=user["id"], role=user["role"], known=found)
+    under = RuleContext(user=user["id"], role=user["role"], known=found)
     assert failures(rule, {"owner": "Administrator", "mail": user["email"], "by": user["id"]}, under) == []
     assert len(failures(rule, {"owner": "x", "mail": "y", "by": "z"}, under)) == 3
 
 
 def test_nobody_has_no_values(api: Client) -> None:
-    store, path = api.app.store, Current("CURRENT_USER", (Name("email"),))
-    found = store.reading(ANONYMOUS, lambda scene: values_of(store, scene, store.database.fetch, [path]))
+    store, path = api.app.store, CallerValue("CURRENT_USER", (FieldName("email"),))
+    found = store.run_read(ANONYMOUS, lambda scene: caller_values(store, scene, store.database.fetch, [path]))
     assert found == {path: ()}

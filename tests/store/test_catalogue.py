@@ -267,13 +267,13 @@ def test_a_fault_that_a_new_look_does_not_mend_is_told_as_the_database_tells_it(
 ) -> None:
     behind(LASTING)
     loads: list[Any] = []
-    renew = Snapshots.renew
+    refresh = Snapshots.refresh
 
     def counted(snapshots: Snapshots, stale: Any) -> Any:
         loads.append(stale)
-        return renew(snapshots, stale)
+        return refresh(snapshots, stale)
 
-    monkeypatch.setattr(Snapshots, "renew", counted)
+    monkeypatch.setattr(Snapshots, "refresh", counted)
     for method, path, said in (
         ("POST", "/items/a", 'relation "nowhere" does not exist'),
         ("GET", "/items/seen", "function missing() does not exist"),

@@ -12,8 +12,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from cms.config import Config
-from cms.store.database import Database, direct_transaction, session
-from cms.store.wire import Connection
+from cms.database.connections import Database, pool_arguments, standalone_transaction
+from cms.database.wire import Connection
 
 
 class Broken(Exception):
@@ -21,23 +21,23 @@ class Broken(Exception):
 
 
 def put_and_break(dsn: str) -> None:
-    with direct_transaction(dsn) as transaction:
+    with standalone_transaction(dsn) as transaction:
         transaction.execute("INSERT INTO kept (number) VALUES ($1::integer)", (1,))
         raise Broken
 
 
 def test_a_direct_transaction_that_breaks_off_leaves_nothing(empty_dsn: str) -> None:
-    with direct_transaction(empty_dsn) as transaction:
+    with standalone_transaction(empty_dsn) as transaction:
         transaction.execute("CREATE TABLE kept (number integer)")
     with pytest.raises(Broken):
         put_and_break(empty_dsn)
-    with direct_transaction(empty_dsn) as transaction:
+    with standalone_transaction(empty_dsn) as transaction:
         assert transaction.execute("SELECT count(*) FROM kept") == [(0,)]
 
 
 def test_a_session_does_not_hang_on_the_settings_of_its_server(settings: Config, empty_dsn: str) -> None:
     told = make_conninfo(empty_dsn, options="-c jit=on -c timezone=Asia/Tokyo -c datestyle=German")
-    made = session(replace(settings, database_url=told))
+    made = pool_arguments(replace(settings, database_url=told))
     with psycopg.connect(made["conninfo"], options=made["kwargs"]["options"]) as connection:
         found = connection.execute("SELECT current_setting('jit'), now()::text ~ '^[0-9]{4}-.*[+]00$'").fetchone()
     assert found == ("off", True)

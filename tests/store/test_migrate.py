@@ -16,8 +16,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cms.store.migrate import MigrationError, check_server, migrate, pending
-from cms.store.statements import sql_folder
+from cms.database.migrate import MigrationError, check_server, migrate, pending
+from cms.database.statements import sql_folder
 
 OWN_MIGRATIONS = sorted(path.stem for path in (sql_folder() / "migrations").glob("*.sql"))
 EVERYTHING = [*OWN_MIGRATIONS, f"procrastinate {version('procrastinate')}"]

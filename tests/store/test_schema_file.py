@@ -6,9 +6,9 @@ from typing import Any
 
 import psycopg
 
-from cms.store.migrate import migrate
-from cms.store.queue import missing_steps
-from cms.store.statements import sql_folder
+from cms.database.migrate import migrate
+from cms.database.queue_schema import missing_migrations
+from cms.database.statements import sql_folder
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -71,7 +71,7 @@ def test_the_schema_file_says_what_the_migrations_make(empty_dsn: str) -> None:
         by_migrations = catalogues(connection)
         connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
         connection.execute((sql_folder() / "schema.sql").read_bytes())
-        for step in missing_steps(()):
+        for step in missing_migrations(()):
             connection.execute(step.text.encode())
         by_schema_file = catalogues(connection)
     for name, found in by_migrations.items():

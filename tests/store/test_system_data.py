@@ -8,17 +8,17 @@ from typing import Any
 import psycopg
 import pytest
 
+from cms.database.migrate import migrate
 from cms.schema.system import (
-    ALIASES,
+    CHECK_RULES,
     INTERNAL_COLUMNS,
     REFERENCES_WITHOUT_KEY,
-    RULES,
     SINGLETONS,
-    SPECIALS,
+    SYSTEM_ALIASES,
     SYSTEM_COLLECTIONS,
+    SYSTEM_SPECIALS,
     UNLISTED_TABLES,
 )
-from cms.store.migrate import migrate
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -60,8 +60,8 @@ def test_every_system_table_is_either_listed_or_kept_to_ourselves(migrated: Conn
 
 
 def test_every_column_that_the_code_names_is_there(migrated: Connection) -> None:
-    named = {*SPECIALS, *INTERNAL_COLUMNS, *REFERENCES_WITHOUT_KEY}
-    named |= {(alias.many_collection, alias.many_field) for alias in ALIASES.values()}
+    named = {*SYSTEM_SPECIALS, *INTERNAL_COLUMNS, *REFERENCES_WITHOUT_KEY}
+    named |= {(alias.many_collection, alias.many_field) for alias in SYSTEM_ALIASES.values()}
     assert named <= places_of(migrated)
 
 
@@ -77,9 +77,9 @@ def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(migr
             """,
         )
     )
-    ends = {(alias.many_collection, alias.many_field, one) for (one, _), alias in ALIASES.items()}
+    ends = {(alias.many_collection, alias.many_field, one) for (one, _), alias in SYSTEM_ALIASES.items()}
     assert ends <= keys | {(*place, target) for place, target in REFERENCES_WITHOUT_KEY.items()}
-    assert not ALIASES.keys() & places_of(migrated)
+    assert not SYSTEM_ALIASES.keys() & places_of(migrated)
 
 
 def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Connection) -> None:
@@ -88,14 +88,14 @@ def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Conne
         for place in places_of(migrated)
         if place[0] in SYSTEM_COLLECTIONS and place[1] in {"password", "token", "tfa_secret", "auth_data"}
     }
-    assert secrets == {place for place, special in SPECIALS.items() if "conceal" in special}
+    assert secrets == {place for place, special in SYSTEM_SPECIALS.items() if "conceal" in special}
 
 
 def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) -> None:
     filled = {place for place in places_of(migrated) if place[1] in {"date_created", "user_created"}}
-    assert filled <= SPECIALS.keys()
+    assert filled <= SYSTEM_SPECIALS.keys()
 
 
 def test_every_check_says_what_it_takes(migrated: Connection) -> None:
     named = "SELECT conname FROM pg_constraint WHERE contype = 'c' AND conrelid::regclass::text LIKE 'system_%'"
-    assert {name for (name,) in migrated.execute(named)} == set(RULES)
+    assert {name for (name,) in migrated.execute(named)} == set(CHECK_RULES)

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cms.store.migrate import migrate
+from cms.database.migrate import migrate
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

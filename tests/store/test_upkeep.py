@@ -13,7 +13,7 @@ import pytest
 
 from cms.cli.setup import maintain
 from cms.config import Config
-from cms.store.upkeep import Upkeep, keep_up
+from cms.database.maintenance import MaintenanceReport, run_maintenance
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -66,26 +66,26 @@ def test_months_that_are_wholly_older_are_dropped(connection: Connection, dsn: s
     suffixes = [make_month(connection, number) for number in (1, 2, 5, 30)]
     write(connection, months_ago(50))
     write(connection, months_ago(1))
-    done = keep_up(dsn, retention=retention, access_life=LIFE)
+    done = run_maintenance(dsn, retention=retention, access_life=LIFE)
     assert done.dropped == tuple(f"{table}_{suffix}" for table in TABLES for suffix in sorted(suffixes[2:]))
     assert done.deleted == 2
     assert moments(connection)[0] >= months_ago(3)
     assert len(moments(connection)) == 6
-    assert keep_up(dsn, retention=retention, access_life=LIFE) == Upkeep(0, 0, 0)
+    assert run_maintenance(dsn, retention=retention, access_life=LIFE) == MaintenanceReport(0, 0, 0)
 
 
 def test_without_a_retention_everything_is_kept(connection: Connection, dsn: str) -> None:
     make_month(connection, 200)
     write(connection, months_ago(300))
-    assert keep_up(dsn, retention=None, access_life=LIFE) == Upkeep(0, 0, 0)
-    assert keep_up(dsn, retention="30y", access_life=LIFE) == Upkeep(0, 0, 0)
+    assert run_maintenance(dsn, retention=None, access_life=LIFE) == MaintenanceReport(0, 0, 0)
+    assert run_maintenance(dsn, retention="30y", access_life=LIFE) == MaintenanceReport(0, 0, 0)
     assert len(moments(connection)) == 4
 
 
 def test_the_coming_months_are_made(connection: Connection, dsn: str) -> None:
     connection.execute(f"DROP TABLE system_activity_{months_ago(-2):%Y_%m}".encode())
-    assert keep_up(dsn, retention=None, access_life=LIFE).made == 1
-    assert keep_up(dsn, retention=None, access_life=LIFE).made == 0
+    assert run_maintenance(dsn, retention=None, access_life=LIFE).made == 1
+    assert run_maintenance(dsn, retention=None, access_life=LIFE).made == 0
 
 
 def test_what_has_expired_is_deleted(connection: Connection, dsn: str) -> None:
@@ -97,7 +97,7 @@ def test_what_has_expired_is_deleted(connection: Connection, dsn: str) -> None:
         "INSERT INTO system_idempotency (caller, key, request, created)"
         " VALUES ('a', 'old', 'x', now() - interval '25 hours'), ('a', 'new', 'x', now() - interval '23 hours')"
     )
-    assert keep_up(dsn, retention=None, access_life=LIFE) == Upkeep(0, sessions=2, answers=1)
+    assert run_maintenance(dsn, retention=None, access_life=LIFE) == MaintenanceReport(0, sessions=2, answers=1)
     assert connection.execute("SELECT key FROM system_idempotency").fetchall() == [("new",)]
 
 
@@ -105,7 +105,7 @@ def test_several_at_once_do_it_once(connection: Connection, dsn: str) -> None:
     for number in (12, 13, 14):
         make_month(connection, number)
     with ThreadPoolExecutor(4) as threads:
-        done = list(threads.map(lambda _: keep_up(dsn, retention="6mo", access_life=LIFE), range(4)))
+        done = list(threads.map(lambda _: run_maintenance(dsn, retention="6mo", access_life=LIFE), range(4)))
     assert sorted(len(found.dropped) for found in done) == [0, 0, 0, 6]
 
 

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from cms.config import Config
+from cms.database import wire
+from cms.database.connections import Database, Transaction
+from cms.database.error_mapping import UnexpectedError
 from cms.errors import Refused
 from cms.fragment import text
-from cms.store import wire
-from cms.store.border import Unforeseen
-from cms.store.database import Database, Transaction
 
 ASK = "SELECT $1::text, $2::integer[], $3::bytea, $4::boolean, NULL"
 
@@ -37,7 +37,7 @@ def prepared(database: Database) -> list[str]:
 def fail_and_go_on(database: Database, transaction: Transaction) -> None:
     with suppress(Refused):
         transaction.execute("SELECT 'x'::integer")
-    database.give_up_statements()
+    database.discard_prepared()
     transaction.execute("SELECT 1")
 
 
@@ -47,7 +47,7 @@ def end_and_ask(transaction: Transaction) -> None:
 
 
 def end_meanwhile(transaction: Transaction) -> None:
-    transaction.execute("SELECT pg_sleep(10)", meanwhile=end_of(transaction))
+    transaction.execute("SELECT pg_sleep(10)", while_waiting=end_of(transaction))
 
 
 def end_of(transaction: Transaction) -> Callable[[], None]:
@@ -74,8 +74,8 @@ def test_what_is_prepared_survives_what_psycopg_gives_up_after(database: Databas
     database.fetch_primary(ASK, ["a", [], b"", False])
     for _ in range(10):
         with database.transaction() as transaction:
-            transaction.define(text("CREATE TEMPORARY TABLE passing ()"))
-            transaction.define(text("DROP TABLE passing"))
+            transaction.execute_ddl(text("CREATE TEMPORARY TABLE passing ()"))
+            transaction.execute_ddl(text("DROP TABLE passing"))
         with pytest.raises(ZeroDivisionError), database.transaction():
             raise ZeroDivisionError
     assert database.fetch_primary(ASK, ["a", [], b"", False])[0][0] == "a"
@@ -83,7 +83,7 @@ def test_what_is_prepared_survives_what_psycopg_gives_up_after(database: Databas
 
 
 def test_no_more_is_prepared_than_is_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "STATEMENTS_KEPT", 5)
+    monkeypatch.setattr(wire, "MAX_PREPARED_STATEMENTS", 5)
     for number in range(20):
         assert database.fetch_primary(f"SELECT {number}") == [(number,)]
     assert len(prepared(database)) == 5
@@ -91,7 +91,7 @@ def test_no_more_is_prepared_than_is_kept(database: Database, monkeypatch: pytes
 
 
 def test_what_is_used_stays_prepared(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "STATEMENTS_KEPT", 5)
+    monkeypatch.setattr(wire, "MAX_PREPARED_STATEMENTS", 5)
     database.fetch_primary("SELECT 'used'")
     first = prepared(database)[0]
     for number in range(20):
@@ -104,11 +104,11 @@ def test_statements_of_a_structure_that_is_gone_are_given_up(database: Database)
     for number in range(20):
         database.fetch_primary(f"SELECT {number}")
     assert len(prepared(database)) == 21
-    database.give_up_statements()
+    database.discard_prepared()
     assert len(prepared(database)) == 1
     assert database.fetch_primary("SELECT 7") == [(7,)]
     with database.transaction() as transaction:
-        database.give_up_statements()
+        database.discard_prepared()
         assert transaction.execute("SELECT 8") == [(8,)]
     assert len(prepared(database)) == 2
 
@@ -126,7 +126,7 @@ def test_a_statement_that_fails_stays_prepared_and_is_not_prepared_again(databas
 
 def test_what_fails_while_statements_are_given_up_is_told_as_it_is(database: Database) -> None:
     """Where a transaction has failed nothing is prepared, nor given up; the next one starts over."""
-    with pytest.raises(Unforeseen, match="aborted"), database.transaction() as transaction:
+    with pytest.raises(UnexpectedError, match="aborted"), database.transaction() as transaction:
         fail_and_go_on(database, transaction)
     assert database.fetch_primary("SELECT 1") == [(1,)]
     assert len(prepared(database)) == 2
@@ -136,7 +136,7 @@ def test_statements_that_somebody_else_has_given_up_are_prepared_again(database:
     assert database.fetch_primary("SELECT 1") == [(1,)]
     with database.transaction() as transaction:
         transaction.connection.execute("DEALLOCATE ALL")
-    with suppress(Refused, Unforeseen):
+    with suppress(Refused, UnexpectedError):
         database.fetch_primary("SELECT 1")
     assert database.fetch_primary("SELECT 1") == [(1,)]
 
@@ -176,7 +176,7 @@ def test_something_else_is_done_while_the_database_works(database: Database, set
                         return
 
         ask = "SELECT length($1::text), pg_sleep(1) IS NULL"
-        assert transaction.execute(ask, ["a" * 5_000_000], meanwhile=look) == [(5_000_000, False)]
+        assert transaction.execute(ask, ["a" * 5_000_000], while_waiting=look) == [(5_000_000, False)]
     assert seen == [ask]
 
 
@@ -186,11 +186,11 @@ def test_what_fails_meanwhile_leaves_the_connection_in_order(database: Database)
 
     with database.transaction() as transaction:
         with pytest.raises(ZeroDivisionError), transaction.savepoint():
-            transaction.execute("SELECT 1", meanwhile=fail)
+            transaction.execute("SELECT 1", while_waiting=fail)
         assert transaction.execute("SELECT 2") == [(2,)]
         with pytest.raises(Refused), transaction.savepoint():
-            transaction.execute("SELECT 'x'::integer", meanwhile=lambda: None)
-        assert transaction.execute("SELECT 3", meanwhile=lambda: None) == [(3,)]
+            transaction.execute("SELECT 'x'::integer", while_waiting=lambda: None)
+        assert transaction.execute("SELECT 3", while_waiting=lambda: None) == [(3,)]
 
 
 def test_a_connection_lost_meanwhile_is_told(database: Database) -> None:
@@ -205,5 +205,5 @@ def test_other_threads_run_while_it_waits(database: Database) -> None:
         other.execute("SELECT pg_advisory_xact_lock(1)")
         release = threading.Timer(0.1, other.rollback)
         release.start()
-        assert transaction.execute("SELECT pg_advisory_xact_lock(1) IS NULL", meanwhile=lambda: None) == [(False,)]
+        assert transaction.execute("SELECT pg_advisory_xact_lock(1) IS NULL", while_waiting=lambda: None) == [(False,)]
         release.join()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cms.store.ahead import Ahead
+from cms.items.transfer.prefetch import Prefetch
 
 
 def numbers(made: list[int], *, most: int) -> Iterator[int]:
@@ -18,7 +18,7 @@ def numbers(made: list[int], *, most: int) -> Iterator[int]:
 
 def test_one_element_is_made_ahead_however_often_it_is_asked_for() -> None:
     made: list[int] = []
-    ahead = Ahead(numbers(made, most=3))
+    ahead = Prefetch(numbers(made, most=3))
     assert next(ahead) == 0
     for _ in range(3):
         ahead.advance()
@@ -27,7 +27,7 @@ def test_one_element_is_made_ahead_however_often_it_is_asked_for() -> None:
 
 
 def test_a_fault_is_raised_when_its_turn_comes() -> None:
-    ahead = Ahead(numbers([], most=1))
+    ahead = Prefetch(numbers([], most=1))
     assert next(ahead) == 0
     ahead.advance()
     for _ in range(2):
@@ -36,7 +36,7 @@ def test_a_fault_is_raised_when_its_turn_comes() -> None:
 
 
 def test_it_ends_where_the_iterator_ends() -> None:
-    ahead = Ahead(iter("ab"))
+    ahead = Prefetch(iter("ab"))
     for _ in ahead:
         ahead.advance()
     assert list(ahead) == []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cms.errors import Refused
-from cms.http.bodies import DRAINED_BY_SERVER, body_of, closing
+from cms.http.request_body import SERVER_DRAIN_BYTES, closing, request_body
 
 
 class Server:
@@ -24,7 +24,7 @@ class Server:
         self.headers = headers
 
     def answer_after(self, read: Callable[[Any], object]) -> list[tuple[str, str]]:
-        body = body_of(self.environ)
+        body = request_body(self.environ)
         start = closing(self.environ, body, self.start_response)
         read(body)
         start("200 OK", [("X", "y")])
@@ -40,25 +40,25 @@ CLOSE = [("Connection", "close")]
 
 
 def test_a_body_is_read_to_its_announced_length_and_no_further() -> None:
-    body = body_of({"wsgi.input": io.BytesIO(b"0123456789"), "CONTENT_LENGTH": "5"})
+    body = request_body({"wsgi.input": io.BytesIO(b"0123456789"), "CONTENT_LENGTH": "5"})
     assert [body.read(2), body.read(), body.read(), body.read(3)] == [b"01", b"234", b"", b""]
 
 
 @pytest.mark.parametrize("announced", [{}, {"CONTENT_LENGTH": ""}, {"CONTENT_LENGTH": "0"}, {"CONTENT_LENGTH": "x"}])
 def test_without_a_length_there_is_no_body(announced: dict[str, str]) -> None:
-    assert body_of({"wsgi.input": io.BytesIO(b"0123456789"), **announced}).read() == b""
+    assert request_body({"wsgi.input": io.BytesIO(b"0123456789"), **announced}).read() == b""
 
 
 def test_chunks_are_read_where_the_server_ends_them() -> None:
     environ = {"wsgi.input": io.BytesIO(b"0123"), "HTTP_TRANSFER_ENCODING": "chunked"}
-    assert body_of(environ).read() == b""
-    body = body_of(environ | {"wsgi.input_terminated": True})
+    assert request_body(environ).read() == b""
+    body = request_body(environ | {"wsgi.input_terminated": True})
     assert [body.read(2), body.read(), body.read()] == [b"01", b"23", b""]
 
 
 @pytest.mark.parametrize("size", [-1, 5])
 def test_a_body_that_ends_too_soon_is_refused(size: int) -> None:
-    body = body_of({"wsgi.input": io.BytesIO(b"01"), "CONTENT_LENGTH": "5"})
+    body = request_body({"wsgi.input": io.BytesIO(b"01"), "CONTENT_LENGTH": "5"})
     assert body.read(2) == b"01"
     with pytest.raises(Refused):
         body.read(size)
@@ -79,7 +79,7 @@ def test_pythons_own_server_closes_by_itself() -> None:
     assert server.answer_after(lambda body: None) == []
 
 
-@pytest.mark.parametrize(("left", "closed"), [(DRAINED_BY_SERVER - 1, False), (DRAINED_BY_SERVER, True)])
+@pytest.mark.parametrize(("left", "closed"), [(SERVER_DRAIN_BYTES - 1, False), (SERVER_DRAIN_BYTES, True)])
 def test_gunicorn_reads_off_what_is_short(left: int, closed: bool) -> None:  # noqa: FBT001
     environ = {"CONTENT_LENGTH": str(left + 3), "gunicorn.socket": None}
     server = Gunicorn(b"x" * (left + 3), **environ)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import psycopg
 
+from cms.database.error_mapping import map_error
 from cms.errors import Refused
-from cms.store.border import domain_error
 
 
 def test_a_server_that_goes_in_the_middle_of_its_answer_is_not_available() -> None:
-    found = domain_error(psycopg.DatabaseError("server closed the connection unexpectedly"))
+    found = map_error(psycopg.DatabaseError("server closed the connection unexpectedly"))
     assert isinstance(found, Refused)
     assert (found.status, found.problems[0].code) == (503, "SERVICE_UNAVAILABLE")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.errors import Refused
-from cms.query.brackets import listed, nested
+from cms.query.language.brackets import as_list, nested
 
 KEYS = st.text(st.characters(exclude_characters="\0[]", exclude_categories=["Cs"]), min_size=1, max_size=8)
 VALUES = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
@@ -80,4 +80,4 @@ def test_what_is_refused(query_string: str) -> None:
     ],
 )
 def test_lists_by_number(value: object, found: object) -> None:
-    assert listed(value) == found
+    assert as_list(value) == found

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from cms.query.ast import Query, Window
-from cms.query.statement import Statement
+from cms.query.language.ast import Query, Window
+from cms.query.sql.statement import Statement
 from cms.schema.model import Catalogue, Version
 from cms.store import snapshot
 from cms.store.snapshot import Snapshot
@@ -17,8 +17,8 @@ from cms.store.snapshot import Snapshot
 @pytest.fixture
 def kept(monkeypatch: pytest.MonkeyPatch) -> Snapshot:
     """A snapshot that keeps 100 statements, of 10,000 characters in all."""
-    monkeypatch.setattr(snapshot, "PLANS_ROOM", 10_000)
-    monkeypatch.setattr(snapshot, "PLANS_KEPT", 100)
+    monkeypatch.setattr(snapshot, "MAX_STATEMENT_CHARACTERS", 10_000)
+    monkeypatch.setattr(snapshot, "MAX_STATEMENTS", 100)
     return Snapshot(Version(1, 1), Catalogue(1, {}, ()), "")
 
 
@@ -35,23 +35,23 @@ def query(number: int) -> Query:
 
 
 def test_what_is_used_stays_whatever_comes(kept: Snapshot) -> None:
-    kept.plans.setdefault_with("used", lambda: of("used"))
+    kept.statements.setdefault_with("used", lambda: of("used"))
     for number in range(1_000):
-        kept.plans.setdefault_with(query(number), lambda: of("passing"))
-        assert kept.plans.setdefault_with("used", missed).text == "used"
-    assert len(kept.plans) == 100
+        kept.statements.setdefault_with(query(number), lambda: of("passing"))
+        assert kept.statements.setdefault_with("used", missed).text == "used"
+    assert len(kept.statements) == 100
 
 
 def test_long_statements_push_out_what_was_used_longest_ago(kept: Snapshot) -> None:
     for number in range(100):
-        kept.plans.setdefault_with(number, lambda: of("short"))
-    kept.plans.setdefault_with(0, missed)
-    kept.plans.setdefault_with("long", lambda: of("x" * 9_900))
-    assert set(kept.plans.keys()) == {0, "long"}
+        kept.statements.setdefault_with(number, lambda: of("short"))
+    kept.statements.setdefault_with(0, missed)
+    kept.statements.setdefault_with("long", lambda: of("x" * 9_900))
+    assert set(kept.statements.keys()) == {0, "long"}
 
 
 def test_a_statement_that_is_longer_than_all_room_is_answered_all_the_same(kept: Snapshot) -> None:
-    assert len(kept.plans.setdefault_with("long", lambda: of("x" * 20_000)).text) == 20_000
+    assert len(kept.statements.setdefault_with("long", lambda: of("x" * 20_000)).text) == 20_000
 
 
 def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
@@ -60,9 +60,9 @@ def test_many_threads_leave_it_within_its_bounds(kept: Snapshot) -> None:
         for _ in range(3_000):
             number = random.randrange(200)
             text = "x" * (number * 5)
-            assert kept.plans.setdefault_with(query(number), lambda: of(text)).text == text  # noqa: B023
-            assert len(kept.plans) <= 100
+            assert kept.statements.setdefault_with(query(number), lambda: of(text)).text == text  # noqa: B023
+            assert len(kept.statements) <= 100
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(use, range(8)))
-    assert 0 < sum(len(plan.text) for plan in kept.plans.values()) <= 10_000
+    assert 0 < sum(len(plan.text) for plan in kept.statements.values()) <= 10_000

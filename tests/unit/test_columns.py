@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cms.query.arrays import array
+from cms.items.transfer.formats import unescape_formula
+from cms.items.transfer.imports import _COLUMN_PARSERS, _json, _json_or_text, _number
+from cms.items.transfer.sources import SourceColumn, _row, read_csv
+from cms.query.sql.arrays import array
 from cms.schema import payload
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.model import Column as Stored
-from cms.schema.payload import Reader
-from cms.store.formats import plain
-from cms.store.imports import _CELLS, _json, _json_or_text, _number
-from cms.store.sources import Column, _row, read_csv
+from cms.schema.payload import ItemParser
 
 TYPES = {
     "title": ("string", "varchar", 3),
@@ -71,8 +71,8 @@ def collection() -> Collection:
 THINGS = collection()
 
 
-def reader() -> Reader:
-    return Reader(THINGS, lambda name: name == "many")
+def reader() -> ItemParser:
+    return ItemParser(THINGS, lambda name: name == "many")
 
 
 def rows(values: Mapping[str, st.SearchStrategy[object]]) -> st.SearchStrategy[list[dict[str, object]]]:
@@ -86,14 +86,14 @@ def rows(values: Mapping[str, st.SearchStrategy[object]]) -> st.SearchStrategy[l
 @examples
 @given(rows(SOUND))
 def test_sound_items_that_are_alike_are_read_column_by_column(items: list[dict[str, object]]) -> None:
-    assert reader().read_alike(items) == [reader().read(item).values for item in items]
+    assert reader().read_columns(items) == [reader().read(item).values for item in items]
 
 
 @examples
 @given(st.lists(rows(ODD), max_size=2) | st.lists(rows(USUAL), max_size=1))
 def test_other_items_are_read_one_by_one(several: list[list[dict[str, object]]]) -> None:
     items = [item for some in several for item in some]
-    found = reader().read_alike(items)
+    found = reader().read_columns(items)
     entries = [reader().read(item) for item in items]
     if found is not None:
         assert found == [entry.values for entry in entries]
@@ -105,13 +105,16 @@ def test_items_that_are_read_one_by_one_are_not_read_by_columns_before(monkeypat
         raise AssertionError("read in vain")
 
     monkeypatch.setattr(payload, "column_converter", lambda found, one: refuse)
-    assert reader().read_alike([{"title": "a", "many": []}] * 2) is None
-    assert reader().read_alike([{"title": "a", "password": "b"}] * 2) is None
+    assert reader().read_columns([{"title": "a", "many": []}] * 2) is None
+    assert reader().read_columns([{"title": "a", "password": "b"}] * 2) is None
 
 
 CELLS = ("", "a", "'a", "'=a", "=a", "7", "07", "-7", "1.5", "٧", "x" * 18, "1" * 17, "1" * 18, "[1]", "{", "{}", "\n")
-WAYS = [Column(f"c{n}", cell, _CELLS.get(cell)) for n, cell in enumerate((plain, _number, _json, _json_or_text))]
-WAYS.append(Column("list", _json, null=False))
+WAYS = [
+    SourceColumn(f"c{n}", cell, _COLUMN_PARSERS.get(cell))
+    for n, cell in enumerate((unescape_formula, _number, _json, _json_or_text))
+]
+WAYS.append(SourceColumn("list", _json, takes_null=False))
 
 
 @examples
@@ -123,11 +126,11 @@ def test_cells_are_read_column_by_column_as_one_by_one(table: list[list[str]]) -
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 @examples
 @given(table=st.lists(st.tuples(st.sampled_from(CELLS[1:])), max_size=6))
-def test_cells_of_one_column_are_read_as_one_by_one(way: Column, table: list[tuple[str]]) -> None:
+def test_cells_of_one_column_are_read_as_one_by_one(way: SourceColumn, table: list[tuple[str]]) -> None:
     _compare(table, [way])
 
 
-def _compare(table: Sequence[Sequence[str]], ways: list[Column]) -> None:
+def _compare(table: Sequence[Sequence[str]], ways: list[SourceColumn]) -> None:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([["head"] * len(ways), *table])
     found = list(read_csv(io.BytesIO(text.getvalue().encode()), 1_000, lambda names: ways))
@@ -151,9 +154,9 @@ def test_an_array_is_put_together_the_same_in_both_ways(values: list[str | None]
 def test_what_is_kept_as_a_digest_is_never_read_as_it_is(kind: str, special: tuple[str, ...]) -> None:
     stored = THINGS.fields["body"].column
     things = Collection("things", Kind.TABLE, {"key": Field("things", "key", kind, special, stored)}, None)
-    found = Reader(things, lambda name: False).read_alike([{"key": "secret"}, {"key": "other"}])
+    found = ItemParser(things, lambda name: False).read_columns([{"key": "secret"}, {"key": "other"}])
     assert found is None or all("secret" not in str(row) and "other" not in str(row) for row in found)
 
 
 def test_a_number_that_is_no_int_is_read_by_its_type() -> None:
-    assert reader().read_alike([{"count": 1}, {"count": Decimal("2.0")}]) == [{"count": "1"}, {"count": "2"}]
+    assert reader().read_columns([{"count": 1}, {"count": Decimal("2.0")}]) == [{"count": "1"}, {"count": "2"}]

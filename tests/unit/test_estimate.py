@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cms.query.estimate import Estimate, estimate_of
+from cms.query.plan.estimate import Estimate, estimate_of
 
 
 def node(kind: str, rows: float, *below: dict[str, Any], **details: str) -> dict[str, Any]:

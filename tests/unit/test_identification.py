@@ -15,16 +15,16 @@ from falcon import testing
 from cms.auth.tokens import access_token, claims_of
 from cms.errors import Refused
 from cms.http import middleware
-from cms.http.middleware import Identification
+from cms.http.middleware import Authentication
 from cms.http.origins import Origins
 from cms.http.request import Request
-from cms.store.store import Identity
+from cms.store.identity import Identity
 
 ORIGINS = Origins("http://127.0.0.1:8055", frozenset())
 SECRET = "only-for-tests-" * 3
 
 
-def identity(identification: Identification, token: str) -> Identity:
+def identity(identification: Authentication, token: str) -> Identity:
     request = Request(testing.create_environ(headers={"Authorization": f"Bearer {token}"}))
     identification.process_request(request, falcon.Response())
     found: Identity = request.context.identity
@@ -37,13 +37,13 @@ def token_of(user: str, *, secret: str = SECRET, session: str | None = None) -> 
 
 
 def test_a_token_tells_its_user_again_and_again() -> None:
-    identification, user, other = Identification(SECRET, origins=ORIGINS), str(uuid4()), str(uuid4())
+    identification, user, other = Authentication(SECRET, origins=ORIGINS), str(uuid4()), str(uuid4())
     tokens = [token_of(user), token_of(other), token_of(user)]
     assert [identity(identification, token).user for token in tokens * 2] == [user, other, user] * 2
 
 
 def test_a_signature_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    identification = Identification(SECRET, origins=ORIGINS)
+    identification = Authentication(SECRET, origins=ORIGINS)
     checked: list[str] = []
 
     def counted(token: str, *, secret: str) -> Mapping[str, Any]:
@@ -58,7 +58,7 @@ def test_a_signature_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_token_that_was_good_ends_with_its_life() -> None:
-    identification = Identification(SECRET, origins=ORIGINS)
+    identification = Authentication(SECRET, origins=ORIGINS)
     claims = {"id": str(uuid4()), "session": str(uuid4())}
     token = access_token(claims, secret=SECRET, life=timedelta(seconds=1.1))
     assert identity(identification, token).user == claims["id"]
@@ -69,7 +69,7 @@ def test_a_token_that_was_good_ends_with_its_life() -> None:
 
 
 def test_a_forged_token_is_refused_every_time() -> None:
-    identification = Identification(SECRET, origins=ORIGINS)
+    identification = Authentication(SECRET, origins=ORIGINS)
     for _ in range(2):
         with pytest.raises(Refused):
             identity(identification, token_of(str(uuid4()), secret="another-secret-" * 3))
@@ -77,16 +77,16 @@ def test_a_forged_token_is_refused_every_time() -> None:
 
 def test_a_token_tells_its_session_too() -> None:
     session = str(uuid4())
-    assert identity(Identification(SECRET, origins=ORIGINS), token_of(str(uuid4()), session=session)).session == session
+    assert identity(Authentication(SECRET, origins=ORIGINS), token_of(str(uuid4()), session=session)).session == session
 
 
 def test_a_session_that_is_none_is_refused() -> None:
     with pytest.raises(Refused):
-        identity(Identification(SECRET, origins=ORIGINS), token_of(str(uuid4()), session="x"))
+        identity(Authentication(SECRET, origins=ORIGINS), token_of(str(uuid4()), session="x"))
 
 
 def test_no_token_is_looked_at_before_somebody_asks_who_calls() -> None:
     request = Request(testing.create_environ(headers={"Authorization": "Bearer a.b.c"}))
-    Identification(SECRET, origins=ORIGINS).process_request(request, falcon.Response())
+    Authentication(SECRET, origins=ORIGINS).process_request(request, falcon.Response())
     with pytest.raises(Refused):
         _ = request.context.identity

@@ -73,7 +73,7 @@ def test_a_text_that_is_no_json_is_told_as_such_whatever_numbers_it_holds() -> N
 
 @pytest.mark.parametrize("digits", ["9" * 100_000, "1E+131071", "1E-16383"])
 def test_what_the_database_holds_already_is_read_however_long_it_is(digits: str) -> None:
-    assert jsontext.dumps(jsontext.stored(digits)).decode() == digits
+    assert jsontext.dumps(jsontext.loads_stored(digits)).decode() == digits
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_what_has_no_json_form_is_a_type_error(value: object) -> None:
 
 
 def test_ready_json_is_copied_as_it_is() -> None:
-    assert jsontext.dumps({"a": jsontext.ready('{"b":1.10}')}) == b'{"a":{"b":1.10}}'
+    assert jsontext.dumps({"a": jsontext.raw_json('{"b":1.10}')}) == b'{"a":{"b":1.10}}'

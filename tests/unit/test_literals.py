@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.errors import Refused
-from cms.query.ast import Current, Now, Slot
-from cms.query.bind import Bind, Context, bound
-from cms.query.literals import Literals, variable
-from cms.query.parse import Page, parse
+from cms.query.language.ast import CallerValue, Now, Slot
+from cms.query.language.literals import Literals, parse_variable
+from cms.query.language.parse import PageSizes, parse
+from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -27,7 +27,7 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
     assert [literals.operand(value) for value in ("a", 5, "$CURRENT_USER", "a")] == [
         Slot(0),
         Slot(1),
-        Current("CURRENT_USER"),
+        CallerValue("CURRENT_USER"),
         Slot(2),
     ]
     assert literals.values == ["a", 5, "a"]
@@ -40,7 +40,7 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
         ("$NOW(-1 hour)", Now(-1, "hour")),
         ("$NOW(+2days)", Now(2, "day")),
         ("$NOW( - 3 mo )", Now(-3, "month")),
-        ("$CURRENT_ROLE", Current("CURRENT_ROLE")),
+        ("$CURRENT_ROLE", CallerValue("CURRENT_ROLE")),
         ("$5", "$5"),
         ("$", "$"),
         ("now", "now"),
@@ -48,17 +48,17 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
     ],
 )
 def test_variables(text: object, found: object) -> None:
-    assert variable(text) == found
+    assert parse_variable(text) == found
 
 
 @pytest.mark.parametrize("text", ["$NOW(", "$NOW()", "$NOW(1)", "$NOW(1 aeon)", "$NOWADAYS", "$NOW(1.5 hours)"])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="time"):
-        variable(text)
+        parse_variable(text)
 
 
 def moment(now: Now) -> datetime:
-    (found,) = bound([Bind(now, lambda value: value, "x")], Context())
+    (found,) = bind_values([Placeholder(now, lambda value: value, "x")], Bindings())
     assert isinstance(found, datetime)
     return found
 
@@ -90,9 +90,9 @@ def test_a_moment_is_in_range_or_refused(amount: int, unit: str) -> None:
 
 
 def test_variables_in_a_list_are_resolved_with_the_request_and_nobody_is_left_out() -> None:
-    operand = Bind(Slot(0), lambda value: value, "x")
-    literals = [("a", Current("CURRENT_USER"), Current("CURRENT_ROLE"))]
-    assert bound([operand], Context(literals, user="u")) == [["a", "u"]]
+    operand = Placeholder(Slot(0), lambda value: value, "x")
+    literals = [("a", CallerValue("CURRENT_USER"), CallerValue("CURRENT_ROLE"))]
+    assert bind_values([operand], Bindings(literals, user="u")) == [["a", "u"]]
 
 
 @given(
@@ -100,6 +100,6 @@ def test_variables_in_a_list_are_resolved_with_the_request_and_nobody_is_left_ou
 )
 def test_any_json_is_a_query_or_refused_and_its_tree_can_be_a_key(params: dict[str, object]) -> None:
     with suppress(Refused):
-        said = parse(params, Page())
+        said = parse(params, PageSizes())
         hash(said.query)
-        assert repr(said.query) == repr(parse(params, Page()).query)
+        assert repr(said.query) == repr(parse(params, PageSizes()).query)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from cms.http.logs import Seldom
+from cms.http.logs import RepeatFilter
 
 
 def record(message: str, second: float) -> logging.LogRecord:
@@ -14,7 +14,7 @@ def record(message: str, second: float) -> logging.LogRecord:
 
 
 def test_a_warning_of_one_kind_comes_once_in_ten_seconds() -> None:
-    seldom = Seldom()
+    seldom = RepeatFilter()
     assert [seldom.filter(record("cannot connect", second)) for second in (0, 1, 9, 10, 11)] == [
         True,
         False,

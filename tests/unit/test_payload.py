@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import pytest
 
+from cms.schema.auto_fields import Writer, auto_fields_of, auto_values_of, complete_change, complete_new
 from cms.schema.model import Collection, Column, Field, Kind
-from cms.schema.payload import Reader, Values
-from cms.schema.specials import Writer, complete_change, complete_new, duties_of, stamps_of
+from cms.schema.payload import ItemParser, Values
 
 SOMEBODY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 NOBODY = Writer.now(None, None)
 
 
-def column(name: str, kind: str, base: str, *, nullable: bool = True) -> Column:
-    return Column(name, kind, base, None, None, None, None, nullable, False, False, None)
+def column(name: str, kind: str, base: str, *, is_nullable: bool = True) -> Column:
+    return Column(name, kind, base, None, None, None, None, is_nullable, False, False, None)
 
 
-def marked(special: str, *, nullable: bool = True) -> Collection:
+def marked(special: str, *, is_nullable: bool = True) -> Collection:
     fields = {
-        "by": Field("things", "by", "uuid", (special,), column("by", "uuid", "uuid", nullable=nullable)),
+        "by": Field("things", "by", "uuid", (special,), column("by", "uuid", "uuid", is_nullable=is_nullable)),
         "title": Field("things", "title", "text", (), column("title", "text", "text")),
     }
     return Collection("things", Kind.TABLE, fields, None)
 
 
 def written(collection: Collection, item: dict[str, object], *, new: bool) -> Values:
-    values = Reader(collection, lambda name: False).read(item).values
-    complete, duties = complete_new if new else complete_change, duties_of(collection, new=new)
-    complete(values, duties, stamps_of(duties, NOBODY))
+    values = ItemParser(collection, lambda name: False).read(item).values
+    complete, duties = complete_new if new else complete_change, auto_fields_of(collection, new=new)
+    complete(values, duties, auto_values_of(duties, NOBODY))
     return values
 
 
@@ -39,7 +39,7 @@ def test_nobody_writes_in_anothers_name(special: str) -> None:
 
 
 def test_a_change_by_nobody_leaves_a_name_that_must_be_there() -> None:
-    assert written(marked("user-updated", nullable=False), {"title": "a"}, new=False) == {"title": "a"}
+    assert written(marked("user-updated", is_nullable=False), {"title": "a"}, new=False) == {"title": "a"}
 
 
 def test_a_change_that_writes_nothing_stamps_nothing() -> None:

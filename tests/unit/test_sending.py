@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cms.http.sending import PIECE, sent
+from cms.http.send_timeout import CHUNK_BYTES, with_send_timeout
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def environ(server: socket.socket, protocol: str = "HTTP/1.1") -> dict[str, Any]
 
 def serve(body: Iterable[bytes], server: socket.socket) -> None:
     """Send a body as gunicorn does: it closes the body whatever happens."""
-    sending = sent(body, environ(server), 0.1)
+    sending = with_send_timeout(body, environ(server), 0.1)
     try:
         for chunk in sending:
             server.sendall(chunk)
@@ -50,12 +50,12 @@ class Stream:
 
 
 def test_an_answer_is_the_same_in_pieces(pair: tuple[socket.socket, socket.socket]) -> None:
-    chunks = [b"short", b"", b"x" * PIECE, b"y" * (2 * PIECE + 1)]
-    pieces = list(sent(chunks, environ(pair[0]), 1))
+    chunks = [b"short", b"", b"x" * CHUNK_BYTES, b"y" * (2 * CHUNK_BYTES + 1)]
+    pieces = list(with_send_timeout(chunks, environ(pair[0]), 1))
     assert b"".join(pieces) == b"".join(chunks)
-    assert max(map(len, pieces)) == PIECE
-    assert list(sent([b"short"], environ(pair[0]), 1)) == [b"short"]
-    assert list(sent([], environ(pair[0]), 1)) == []
+    assert max(map(len, pieces)) == CHUNK_BYTES
+    assert list(with_send_timeout([b"short"], environ(pair[0]), 1)) == [b"short"]
+    assert list(with_send_timeout([], environ(pair[0]), 1)) == []
 
 
 @pytest.mark.parametrize("long", [[b"x" * 10_000_000], Stream()])
@@ -77,5 +77,5 @@ def test_a_fault_of_the_body_is_no_fault_of_the_client(pair: tuple[socket.socket
 
 def test_other_servers_send_as_they_like(pair: tuple[socket.socket, socket.socket]) -> None:
     body = [b"x" * 10_000_000]
-    assert sent(body, {"SERVER_PROTOCOL": "HTTP/1.1"}, 1) is body
-    assert sent(body, environ(pair[0], "HTTP/2.0"), 1) is body
+    assert with_send_timeout(body, {"SERVER_PROTOCOL": "HTTP/1.1"}, 1) is body
+    assert with_send_timeout(body, environ(pair[0], "HTTP/2.0"), 1) is body

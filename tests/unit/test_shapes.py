@@ -7,9 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cms.errors import Refused
-from cms.query.ast import Said
-from cms.query.parse import Page, parse, parse_query_string
-from cms.query.shapes import shape_of
+from cms.query.language.ast import ParsedQuery
+from cms.query.language.parse import PageSizes, parse, parse_query_string
+from cms.query.language.shapes import shape_of
 
 KEYS = (
     *("title", "author", "0", "1", "", "a b", "é", "x%", "%5Feq", "%5B_eq%5D"),
@@ -44,20 +44,20 @@ ANY = st.builds(lambda said: f"{said[0][0]}{''.join(said[0][1])}{said[1]}{said[2
 QUERY_STRINGS = st.lists(TAKEN | ANY, max_size=4).map("&".join)
 
 
-def parsed(query_string: str) -> Said | None:
+def parsed(query_string: str) -> ParsedQuery | None:
     try:
-        return parse_query_string(query_string, Page())
+        return parse_query_string(query_string, PageSizes())
     except Refused:
         return None
 
 
-def filled(query_string: str) -> Said | None:
+def fill_gaps(query_string: str) -> ParsedQuery | None:
     shape = shape_of(query_string)
     try:
-        said = parse(shape.params(), Page())
+        said = parse(shape.params(), PageSizes())
     except Refused:
         return None
-    return Said(said.query, shape.filled(said.literals))
+    return ParsedQuery(said.query, shape.fill_gaps(said.literals))
 
 
 @given(QUERY_STRINGS)
@@ -67,7 +67,7 @@ def filled(query_string: str) -> Said | None:
 @example("filter[a][_eq]=1&filter[a][_eq]=2")
 @example("deep[tags][_filter][name][_eq]=5&limit=7&offset=3")
 def test_a_shape_filled_again_is_what_was_said(query_string: str) -> None:
-    assert filled(query_string) == parsed(query_string)
+    assert fill_gaps(query_string) == parsed(query_string)
 
 
 @pytest.mark.parametrize(

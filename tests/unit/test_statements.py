@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import cms
-from cms.store.statements import read_statements, sql_folder, statement
+from cms.database.statements import read_statements, sql_folder, statement
 
 PACKAGE = Path(cms.__file__).parent
 

@@ -7,7 +7,15 @@ from datetime import timedelta
 
 import pytest
 
-from cms.auth.tokens import access_token, claims_of, is_ours, letter_token, reader_of, session_of, session_token
+from cms.auth.tokens import (
+    access_token,
+    claims_of,
+    is_signed_here,
+    link_token,
+    read_link_token,
+    session_of,
+    session_token,
+)
 from cms.errors import Refused
 
 SECRET, OTHER = "only-for-tests-" * 3, "another-secret-" * 3
@@ -16,21 +24,21 @@ USER, SESSION = "6f0c3d0e-8f5d-4d0a-9a39-3f6f0f6f0a01", "6f0c3d0e-8f5d-4d0a-9a39
 
 
 def letter(purpose: str = "password-reset", *, secret: str = SECRET) -> str:
-    return letter_token(purpose, user=USER, mark="mark", secret=secret, life=MINUTE)
+    return link_token(purpose, user=USER, fingerprint="mark", secret=secret, life=MINUTE)
 
 
 def test_a_letters_token_tells_its_reader_and_the_mark() -> None:
-    assert reader_of("password-reset", letter(), secret=SECRET) == (USER, "mark")
+    assert read_link_token("password-reset", letter(), secret=SECRET) == (USER, "mark")
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: reader_of("invite", letter(), secret=SECRET),
-        lambda: reader_of("password-reset", letter("register"), secret=SECRET),
-        lambda: reader_of("password-reset", letter(secret=OTHER), secret=SECRET),
+        lambda: read_link_token("invite", letter(), secret=SECRET),
+        lambda: read_link_token("password-reset", letter("register"), secret=SECRET),
+        lambda: read_link_token("password-reset", letter(secret=OTHER), secret=SECRET),
         lambda: claims_of(letter(), secret=SECRET),
-        lambda: reader_of(
+        lambda: read_link_token(
             "password-reset", access_token({"id": USER, "mark": "x"}, secret=SECRET, life=MINUTE), secret=SECRET
         ),
         lambda: claims_of(access_token({"share": SESSION}, secret=SECRET, life=MINUTE), secret=SECRET),
@@ -46,11 +54,11 @@ def test_a_token_for_another_purpose_or_of_another_key_is_refused(read: Callable
 def test_a_sessions_token_is_known_as_ours_and_another_is_not() -> None:
     token = session_token(SESSION, secret=SECRET)
     assert session_of(token) == SESSION
-    assert is_ours(token, secret=SECRET)
-    assert not is_ours(token, secret=OTHER)
-    assert not is_ours(session_token(SESSION, secret=OTHER), secret=SECRET)
-    assert not is_ours(token.replace(SESSION, USER), secret=SECRET)
-    assert not is_ours(f"{SESSION}.x.ü", secret=SECRET)
+    assert is_signed_here(token, secret=SECRET)
+    assert not is_signed_here(token, secret=OTHER)
+    assert not is_signed_here(session_token(SESSION, secret=OTHER), secret=SECRET)
+    assert not is_signed_here(token.replace(SESSION, USER), secret=SECRET)
+    assert not is_signed_here(f"{SESSION}.x.ü", secret=SECRET)
 
 
 @pytest.mark.parametrize("token", ["", "x", "..", "x.y.z", SESSION, f"{SESSION}.x", f"{SESSION}.x.y.z"])

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cms.schema.bounds import holds
+from cms.schema.bounds import is_within_bounds
 from cms.schema.model import Column
-from cms.schema.types import TYPES, OutOfRange, type_of
+from cms.schema.types import TYPES, OutOfRange, type_name_of
 
 ANYTHING: st.SearchStrategy[object] = st.one_of(
     st.none(),
@@ -133,8 +133,8 @@ def test_what_is_beyond_a_type_is_out_of_range(name: str, value: object) -> None
 def test_a_column_holds_what_fits_after_rounding(
     kind: Column, inside: tuple[str, ...], beyond: tuple[str, ...]
 ) -> None:
-    assert [text for text in inside if not holds(kind, text)] == []
-    assert [text for text in beyond if holds(kind, text)] == []
+    assert [text for text in inside if not is_within_bounds(kind, text)] == []
+    assert [text for text in beyond if is_within_bounds(kind, text)] == []
 
 
 @pytest.mark.parametrize(
@@ -151,4 +151,4 @@ def test_a_column_holds_what_fits_after_rounding(
     ],
 )
 def test_the_type_of_a_column(base: str, data: str, special: tuple[str, ...], name: str) -> None:
-    assert type_of(base, data, special) == name
+    assert type_name_of(base, data, special) == name

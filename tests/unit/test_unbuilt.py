@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cms.config import load
+from cms.not_implemented import UNBUILT
 from cms.settings import SETTINGS
-from cms.unbuilt import UNBUILT
 from tests.unit.test_config import DOCS, problems_of
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cms.errors import Refused
-from cms.query.ast import Current, Name
-from cms.query.conditions import parse_conditions, state_of
-from cms.query.validation import Given, failures, parse_field_rule, parse_rule, paths_of
+from cms.query.language.ast import CallerValue, FieldName
+from cms.query.rules.conditions import field_state, parse_conditions
+from cms.query.rules.validation import RuleContext, caller_paths, failures, parse_field_rule, parse_rule
 from cms.regex import compile_regex
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
 
@@ -35,12 +35,12 @@ CATALOGUE = Catalogue.of(
     {"articles": ARTICLES, "authors": AUTHORS},
     (Relation("articles", "author", "authors", "articles"),),
 )
-NEW = Given(ARTICLES, CATALOGUE)
-CHANGE = Given(ARTICLES, CATALOGUE, creating=False)
-FREE = Given()
+NEW = RuleContext(ARTICLES, CATALOGUE)
+CHANGE = RuleContext(ARTICLES, CATALOGUE, is_creation=False)
+FREE = RuleContext()
 
 
-def told(rule: Json, values: Json, given: Given = NEW) -> list[tuple[str, str]]:
+def told(rule: Json, values: Json, given: RuleContext = NEW) -> list[tuple[str, str]]:
     """Return the path and the type of each failure."""
     found = failures(parse_rule(rule), values, given)
     assert all(problem.code == "FAILED_VALIDATION" for problem in found)
@@ -119,7 +119,7 @@ def test_related_objects_of_a_payload_are_read_by_their_own_fields() -> None:
     assert told({"author": {"name": {"_eq": "A"}}}, {"author": {"name": "B"}}) == [("author.name", "eq")]
     assert told({"author": {"name": {"_eq": "A"}}}, {"author": 7}, CHANGE) == []
     assert told({"author": {"_nnull": True}}, {"author": {"name": "B"}}) == []
-    own = Given(AUTHORS, CATALOGUE)
+    own = RuleContext(AUTHORS, CATALOGUE)
     assert told({"articles": {"title": {"_eq": "a"}}}, {"articles": [{"title": "b"}, {"title": "a"}]}, own) == []
     assert told({"articles": {"_nempty": True}, "count(articles)": {"_lt": 2}}, {"articles": [1, 2]}, own) == [
         ("articles", "lt")
@@ -136,14 +136,14 @@ def test_without_fields_values_are_compared_by_what_they_are() -> None:
 
 def test_variables_stand_for_the_caller() -> None:
     rule = parse_rule({"title": {"_eq": "$CURRENT_USER.email"}, "author": {"_in": ["$CURRENT_USER.articles.id"]}})
-    paths = paths_of(rule)
-    email, articles = (Name("email"),), (Name("articles"), Name("id"))
-    assert paths == {Current("CURRENT_USER", email), Current("CURRENT_USER", articles)}
+    paths = caller_paths(rule)
+    email, articles = (FieldName("email"),), (FieldName("articles"), FieldName("id"))
+    assert paths == {CallerValue("CURRENT_USER", email), CallerValue("CURRENT_USER", articles)}
     known = {path: ["a@b.c"] if path.path == email else [1, 2] for path in paths}
-    under = Given(ARTICLES, user="u", known=known)
+    under = RuleContext(ARTICLES, user="u", known=known)
     assert failures(rule, {"title": "a@b.c", "author": 2}, under) == []
     assert len(failures(rule, {"title": "x", "author": 3}, under)) == 2
-    assert len(failures(rule, {"title": "a@b.c", "author": 2}, Given(ARTICLES))) == 2
+    assert len(failures(rule, {"title": "a@b.c", "author": 2}, RuleContext(ARTICLES))) == 2
 
 
 @pytest.mark.parametrize(
@@ -199,5 +199,5 @@ CONDITIONS = [
 )
 def test_the_last_condition_that_holds_decides(values: Json, state: tuple[bool, bool, bool]) -> None:
     meta = {"conditions": CONDITIONS, "required": False}
-    found = state_of(meta, parse_conditions(meta), values, NEW)
+    found = field_state(meta, parse_conditions(meta), values, NEW)
     assert (found.required, found.readonly, found.hidden) == state

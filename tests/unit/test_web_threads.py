@@ -10,14 +10,14 @@ from queue import Queue
 
 import pytest
 
-from cms.web.body import Body, BodyError
-from cms.web.threads import Threads
+from cms.web.body import BodyError, StreamedBody
+from cms.web.thread_pool import ThreadPool
 
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
-def pool(size: int, *, max_waiting: int, relieve: Callable[[], None] = lambda: None) -> Threads:
-    return Threads(size, max_waiting=max_waiting, relieve=relieve)
+def pool(size: int, *, max_waiting: int, relieve: Callable[[], None] = lambda: None) -> ThreadPool:
+    return ThreadPool(size, max_waiting=max_waiting, relieve=relieve)
 
 
 def test_no_more_threads_work_at_a_time_than_there_are_slots() -> None:
@@ -26,14 +26,14 @@ def test_no_more_threads_work_at_a_time_than_there_are_slots() -> None:
 
     def work(number: int) -> None:
         begun.put(number)
-        gate.wait(PATIENCE_SECONDS)
+        gate.wait(TIMEOUT_SECONDS)
 
     for number in range(4):
         threads.submit(partial(work, number))
-    assert {begun.get(timeout=PATIENCE_SECONDS) for _ in range(2)} == {0, 1}
+    assert {begun.get(timeout=TIMEOUT_SECONDS) for _ in range(2)} == {0, 1}
     assert begun.empty()
     gate.set()
-    assert {begun.get(timeout=PATIENCE_SECONDS) for _ in range(2)} == {2, 3}
+    assert {begun.get(timeout=TIMEOUT_SECONDS) for _ in range(2)} == {2, 3}
 
 
 def test_a_thread_that_waits_for_a_client_lets_another_work() -> None:
@@ -42,15 +42,15 @@ def test_a_thread_that_waits_for_a_client_lets_another_work() -> None:
 
     def slow() -> None:
         with threads.waiting():
-            client.wait(PATIENCE_SECONDS)
+            client.wait(TIMEOUT_SECONDS)
         done.put("slow")
 
     for _ in range(3):
         threads.submit(slow)
     threads.submit(lambda: done.put("quick"))
-    assert done.get(timeout=PATIENCE_SECONDS) == "quick"
+    assert done.get(timeout=TIMEOUT_SECONDS) == "quick"
     client.set()
-    assert [done.get(timeout=PATIENCE_SECONDS) for _ in range(3)] == ["slow"] * 3
+    assert [done.get(timeout=TIMEOUT_SECONDS) for _ in range(3)] == ["slow"] * 3
 
 
 def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
@@ -61,14 +61,14 @@ def test_when_too_many_wait_for_clients_somebody_is_asked_to_end_some() -> None:
     def slow() -> None:
         with threads.waiting():
             waiting.put(None)
-            client.wait(PATIENCE_SECONDS)
+            client.wait(TIMEOUT_SECONDS)
 
     for _ in range(2):
         threads.submit(slow)
-        waiting.get(timeout=PATIENCE_SECONDS)
+        waiting.get(timeout=TIMEOUT_SECONDS)
     assert not asked.is_set()
     threads.submit(slow)
-    assert asked.wait(PATIENCE_SECONDS)
+    assert asked.wait(TIMEOUT_SECONDS)
     assert threads.surplus_waiting == 1
     client.set()
 
@@ -80,21 +80,21 @@ def test_a_thread_whose_client_is_there_waits_for_it_no_more_before_it_has_its_t
     def slow() -> None:
         with threads.waiting():
             waiting.set()
-            client.wait(PATIENCE_SECONDS)
+            client.wait(TIMEOUT_SECONDS)
 
     threads.submit(slow)
-    assert waiting.wait(PATIENCE_SECONDS)
+    assert waiting.wait(TIMEOUT_SECONDS)
     begun = threading.Event()
 
     def busy() -> None:
         begun.set()
-        end.wait(2 * PATIENCE_SECONDS)
+        end.wait(2 * TIMEOUT_SECONDS)
 
     threads.submit(busy)
-    assert begun.wait(PATIENCE_SECONDS)
+    assert begun.wait(TIMEOUT_SECONDS)
     before = threads.surplus_waiting
     client.set()
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while threads.surplus_waiting == before:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -108,14 +108,14 @@ def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None
     def wait_for_client() -> None:
         with threads.waiting():
             begun.set()
-            end.wait(PATIENCE_SECONDS)
+            end.wait(TIMEOUT_SECONDS)
 
     threads.submit(wait_for_client)
-    assert begun.wait(PATIENCE_SECONDS)
+    assert begun.wait(TIMEOUT_SECONDS)
     assert not threads.is_hung(time.monotonic() + 100, seconds=10)
 
     def work() -> None:
-        end.wait(PATIENCE_SECONDS)
+        end.wait(TIMEOUT_SECONDS)
 
     threads.submit(work)
     while not threads.is_hung(time.monotonic() + 100, seconds=10):
@@ -123,8 +123,8 @@ def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None
     end.set()
 
 
-def body(*pieces: bytes, complete: bool = True) -> Body:
-    body = Body(pool(0, max_waiting=0), wanted=lambda: None, resume=lambda: None)
+def body(*pieces: bytes, complete: bool = True) -> StreamedBody:
+    body = StreamedBody(pool(0, max_waiting=0), wanted=lambda: None, resume=lambda: None)
     for piece in pieces:
         body.feed(piece)
     if complete:
@@ -155,7 +155,7 @@ def test_a_body_that_breaks_off_raises_behind_what_has_come() -> None:
 
 def test_a_body_is_asked_for_once_when_it_is_read() -> None:
     asked: list[str] = []
-    announced = Body(pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
+    announced = StreamedBody(pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
     assert asked == []
     announced.read(0)
     announced.read(0)
@@ -164,7 +164,7 @@ def test_a_body_is_asked_for_once_when_it_is_read() -> None:
 
 def test_a_body_that_has_come_by_itself_is_not_asked_for() -> None:
     asked: list[str] = []
-    announced = Body(pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
+    announced = StreamedBody(pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
     announced.feed(b"abc")
     assert announced.read(1) == b"a"
     assert asked == []

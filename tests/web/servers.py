@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.smoke.running import PATIENCE_SECONDS, SET_OUTSIDE, free_port
+from tests.smoke.running import SET_OUTSIDE, TIMEOUT_SECONDS, free_port
 from tests.web.wire import Wire
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ class Running:
     tls: ssl.SSLContext | None = None
     """How to trust a server that takes TLS only."""
 
-    def connect(self, timeout: float = PATIENCE_SECONDS) -> Wire:
+    def connect(self, timeout: float = TIMEOUT_SECONDS) -> Wire:
         connection = socket.create_connection(("127.0.0.1", self.port), timeout)
         return Wire(self.tls.wrap_socket(connection, server_hostname="localhost") if self.tls else connection)
 
@@ -84,7 +84,7 @@ def running(
             yield server
         finally:
             process.terminate()
-            process.wait(PATIENCE_SECONDS)
+            process.wait(TIMEOUT_SECONDS)
 
 
 def environment(folder: Path, **settings: str) -> dict[str, str]:
@@ -94,7 +94,7 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
 
 def await_answer(server: Running, target: str) -> None:
     """Wait until the server answers requests."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         assert server.process.poll() is None, server.logged()
         try:

@@ -13,7 +13,7 @@ from http.client import HTTPException
 import psutil
 import pytest
 
-from tests.smoke.running import PATIENCE_SECONDS
+from tests.smoke.running import TIMEOUT_SECONDS
 from tests.web.servers import Running, running
 
 pytestmark = pytest.mark.slow
@@ -46,7 +46,7 @@ class Load:
     def _ask(self) -> None:
         while not self._over.is_set():
             try:
-                wire = self._server.connect(PATIENCE_SECONDS)
+                wire = self._server.connect(TIMEOUT_SECONDS)
             except ConnectionRefusedError:
                 self.outcomes["refused"] += 1
                 return
@@ -68,7 +68,7 @@ class Load:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -83,7 +83,7 @@ def test_stopping_under_load_fails_no_request(kind: str) -> None:
     with running(kind, workers=2) as server, Load(server, clients=CLIENTS) as load:
         until(lambda: load.outcomes["200"] > 100)
         server.signal(signal.SIGTERM)
-        assert server.process.wait(PATIENCE_SECONDS) == 0
+        assert server.process.wait(TIMEOUT_SECONDS) == 0
     assert failures(load) == {}
     assert load.outcomes["reset"] <= CLIENTS
 
@@ -108,7 +108,7 @@ def test_a_new_binary_takes_over_under_load_without_a_failed_request() -> None:
         until(lambda: len(load.processes - before) == 1)
         follower = next(child for child in psutil.Process(server.process.pid).children() if child.children())
         server.signal(signal.SIGTERM)
-        assert server.process.wait(PATIENCE_SECONDS) == 0
+        assert server.process.wait(TIMEOUT_SECONDS) == 0
         served = load.outcomes["200"]
         until(lambda: load.outcomes["200"] > served + 20)
         follower.terminate()

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import psycopg
 
-from cms.store import embedded
-from cms.store.embedded.accounts import Account, own_account, run_as
-from cms.store.embedded.places import Place
-from cms.store.embedded.postmaster import read_postmaster
-from cms.store.embedded.server import is_running
+from cms import embedded
+from cms.embedded.accounts import SystemAccount, own_account, run_as
+from cms.embedded.folders import DataFolder
+from cms.embedded.postmaster import read_postmaster
+from cms.embedded.server import is_running
 
 FAST = {"fsync": "off"}
 
 USER = """
 import os, signal, sys
 from pathlib import Path
-from cms.store.embedded import EmbeddedError, start
+from cms.embedded import EmbeddedError, start
 signal.signal(signal.SIGINT, signal.SIG_IGN if sys.argv[3] else signal.default_int_handler)
 try:
     programs = Path(sys.argv[2]) if sys.argv[2] else None
@@ -94,7 +94,7 @@ class User:
 
 def python_of(entry: pwd.struct_passwd) -> str | None:
     """Return a Python with which the account can use the package, None when root keeps them to himself."""
-    account = Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+    account = SystemAccount(entry.pw_name, entry.pw_uid, entry.pw_gid)
     for python in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         test = ["/bin/sh", "-c", 'test -x "$0" && test -r "$1"', python, embedded.__file__]
         if run_as(account, test).returncode == 0:
@@ -151,7 +151,7 @@ def postmaster(data: Path) -> int:
 
 
 def running(data: Path) -> bool:
-    return is_running(Place(data, own_account()))
+    return is_running(DataFolder(data, own_account()))
 
 
 def eventually(condition: Callable[[], bool]) -> None:
@@ -176,7 +176,7 @@ def gone(pid: int) -> bool:
     return not state or state.startswith("Z")
 
 
-def keeper_of(data: Path) -> int:
+def watchdog_of(data: Path) -> int:
     """Return the process number of the server's parent."""
     return int(told(postmaster(data), "ppid"))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cms.store.embedded import EmbeddedError, binaries, start
+from cms.embedded import EmbeddedError, binaries, start
 
 
 def program_folder(folder: Path, version: str) -> Path:
@@ -22,7 +22,7 @@ def program_folder(folder: Path, version: str) -> Path:
 def bare_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Take away every PostgreSQL there is; returns the folder for Debian's."""
     monkeypatch.setattr(binaries, "_wheel", lambda: None)
-    monkeypatch.setattr(binaries, "DEBIAN", folder / "debian")
+    monkeypatch.setattr(binaries, "DEBIAN_FOLDER", folder / "debian")
     monkeypatch.setenv("PATH", "/nowhere")
     return folder / "debian"
 

@@ -12,19 +12,19 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cms.store.embedded import EmbeddedError, start
+from cms.embedded import EmbeddedError, start
 from tests.store.embedded.servers import (
     FAST,
     User,
     eventually,
     gone,
-    keeper_of,
     kill,
     postmaster,
     running,
     server_log,
     started,
     value,
+    watchdog_of,
     words,
 )
 
@@ -57,7 +57,7 @@ def test_a_second_start_takes_under_three_seconds_and_has_the_rows(data: Path) -
 @slow
 def test_a_clean_stop_leaves_no_process_and_nothing_to_recover(data: Path) -> None:
     server = start(data, settings=FAST)
-    number, keeper = postmaster(data), keeper_of(data)
+    number, keeper = postmaster(data), watchdog_of(data)
     with psycopg.connect(server.dsn) as idle:
         server.stop()
         server.stop()
@@ -155,7 +155,7 @@ def test_the_end_of_a_session_does_not_end_the_keeper(
 ) -> None:
     user = users(data)
     user.hear()
-    os.kill(keeper_of(data), number)
+    os.kill(watchdog_of(data), number)
     user.end(signal.SIGKILL)
     eventually(lambda: not running(data))
 
@@ -164,7 +164,7 @@ def test_the_end_of_a_session_does_not_end_the_keeper(
 def test_a_start_joins_the_server_that_everybody_else_was_killed_around(data: Path, users: Callable[..., User]) -> None:
     user = users(data)
     before = started(user.hear())
-    kill(keeper_of(data))
+    kill(watchdog_of(data))
     user.end(signal.SIGKILL)
     assert running(data)
     with start(data, settings=FAST) as server:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cms.store.embedded import start
+from cms.embedded import start
 from tests.store.embedded.servers import FAST, eventually, kill, moved, postmaster, words
 
 slow = pytest.mark.slow

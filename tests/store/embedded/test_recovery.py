@@ -12,18 +12,18 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cms.store.embedded import EmbeddedError, binaries, start
-from cms.store.embedded.accounts import account_for_new_data
+from cms.embedded import EmbeddedError, binaries, start
+from cms.embedded.accounts import account_for_new_data
 from tests.store.embedded.servers import (
     FAST,
     User,
     eventually,
-    keeper_of,
     kill,
     postmaster,
     running,
     started,
     value,
+    watchdog_of,
     words,
 )
 
@@ -47,7 +47,7 @@ def test_rows_survive_the_kill_of_the_server(data: Path) -> None:
 def test_rows_survive_the_kill_of_everything(data: Path, users: Callable[..., User]) -> None:
     user = users(data)
     user.hear()
-    keeper, number = keeper_of(data), postmaster(data)
+    keeper, number = watchdog_of(data), postmaster(data)
     for pid in (keeper, user.process.pid, number):
         kill(pid)
     with start(data, settings=FAST) as server:
@@ -59,9 +59,9 @@ def test_a_pid_file_that_names_another_program_is_stale(data: Path) -> None:
     account = account_for_new_data()
     other = subprocess.Popen(
         ["sleep", "60"],
-        user=None if account.is_ours else account.uid,
-        group=None if account.is_ours else account.gid,
-        extra_groups=None if account.is_ours else [],
+        user=None if account.is_own else account.uid,
+        group=None if account.is_own else account.gid,
+        extra_groups=None if account.is_own else [],
     )
     try:
         cluster = data / "postgres"

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from cms.store.embedded import EmbeddedError, address_of_running, start
+from cms.embedded import EmbeddedError, running_dsn, start
 from tests.store.embedded.servers import FAST, eventually, gone, kill, moved, postmaster, running, started, words
 from tests.store.embedded.test_paths import LONG
 
@@ -82,13 +82,13 @@ def test_a_folder_that_is_gone_is_told_and_left_without_a_fault(folder: Path) ->
 
 
 def test_the_address_of_a_server_is_told_only_while_it_runs(data: Path) -> None:
-    assert address_of_running(data) is None
+    assert running_dsn(data) is None
     with start(data, settings=FAST) as server:
-        assert address_of_running(data) == server.dsn
-    assert address_of_running(data) is None
+        assert running_dsn(data) == server.dsn
+    assert running_dsn(data) is None
     assert not running(data)
 
 
 def test_asking_for_the_address_makes_nothing(folder: Path) -> None:
-    assert address_of_running(folder / "nothing") is None
+    assert running_dsn(folder / "nothing") is None
     assert list(folder.iterdir()) == []

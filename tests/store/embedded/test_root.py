@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cms.store.embedded import EmbeddedError, binaries, places, start
+from cms.embedded import EmbeddedError, binaries, folders, start
 from tests.store.embedded.servers import FAST, postmaster, told
 
 slow = pytest.mark.slow
@@ -49,10 +49,10 @@ def test_data_outside_the_temporary_folder_goes_to_the_shelter_of_the_system(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "elsewhere"))
-    monkeypatch.setattr(places, "SHELTER", folder / "lib" / "cms")
+    monkeypatch.setattr(folders, "FALLBACK_FOLDER", folder / "lib" / "cms")
     (folder / "private").mkdir(mode=0o700)
     said: list[str] = []
-    place = places.choose_place(folder / "private" / "data", said.append)
+    place = folders.choose_folder(folder / "private" / "data", said.append)
     assert place.home.parent == folder / "lib" / "cms"
     assert place.home.name.startswith("private-data-")
     assert str(place.home) in said[0]

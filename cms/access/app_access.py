@@ -1,0 +1,136 @@
+"""What `app_access` adds: the reads that an admin app needs to start (decisions, section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from cms.access.policy import ALL_FIELDS, Grant
+from cms.query.language.ast import And, AtField, Constant, FieldName, Filter, OperatorTest, Or
+from cms.query.language.filters import parse_filter
+from cms.query.language.literals import RuleLiterals
+
+_PERSON = {"user": {"_eq": "$CURRENT_USER"}}
+_TEAM = {"user": {"_null": True}, "role": {"_eq": "$CURRENT_ROLE"}}
+_EVERYBODY = {"user": {"_null": True}, "role": {"_null": True}}
+
+OWN_PROFILE_FIELDS = (
+    "first_name",
+    "last_name",
+    "password",
+    "language",
+    "appearance",
+    "avatar",
+    "tags",
+    "location",
+    "title",
+    "description",
+    "email_notifications",
+)
+"""What everybody with app access changes of the own account; the second factor has endpoints of its own."""
+
+_OWN_ACCOUNT = {"id": {"_eq": "$CURRENT_USER"}}
+
+_READ_GRANTS: tuple[tuple[str, Mapping[str, object], tuple[str, ...]], ...] = (
+    ("system_users", _OWN_ACCOUNT, (ALL_FIELDS,)),
+    (
+        "system_roles",
+        {"id": {"_eq": "$CURRENT_ROLE"}},
+        ("id", "name", "icon", "description", "parent", "enforce_tfa", "admin_access", "app_access"),
+    ),
+    ("system_permissions", {"role": {"_eq": "$CURRENT_ROLE"}}, (ALL_FIELDS,)),
+    ("system_presets", {"_or": [_PERSON, _TEAM, _EVERYBODY]}, (ALL_FIELDS,)),
+    ("system_notifications", {"recipient": {"_eq": "$CURRENT_USER"}}, (ALL_FIELDS,)),
+)
+
+PUBLIC_SETTINGS = (
+    "project_name",
+    "project_descriptor",
+    "project_url",
+    "project_color",
+    "project_logo",
+    "public_favicon",
+    "public_foreground",
+    "public_background",
+    "public_note",
+    "default_language",
+)
+
+PUBLIC_SETTINGS_GRANT = Grant("system_settings", "read", frozenset(PUBLIC_SETTINGS))
+"""What everybody may know of the settings."""
+
+
+_COLLECTION_FIELDS = (
+    "collection",
+    "icon",
+    "color",
+    "note",
+    "hidden",
+    "singleton",
+    "translations",
+    "accountability",
+    "sort",
+    "collapse",
+    "versioning",
+)
+_FIELD_FIELDS = (
+    "id",
+    "collection",
+    "field",
+    "special",
+    "interface",
+    "display",
+    "readonly",
+    "hidden",
+    "sort",
+    "width",
+    "translations",
+    "note",
+    "required",
+    "searchable",
+)
+_RELATION_FIELDS = ("id", "many_collection", "many_field", "one_collection", "one_deselect_action")
+"""What the rows of the structure show that names nothing else; /collections, /fields and /relations tell the rest."""
+
+
+def app_grants(grants: Iterable[Grant]) -> list[Grant]:
+    """Return the grants of app access for a caller who has these rights: of the structure what they name."""
+    fields: dict[str, set[str]] = {}
+    for grant in grants:
+        if grant.fault is None:
+            fields.setdefault(grant.collection, set()).update(grant.fields)
+    of_fields = _either(_fields_of("collection", "field", fields))
+    of_relations = And(
+        (_either(_fields_of("many_collection", "many_field", fields)), _one_of("one_collection", fields))
+    )
+    return [
+        *(_grant_of(name, "read", rule, names) for name, rule, names in _READ_GRANTS),
+        _grant_of("system_users", "update", _OWN_ACCOUNT, OWN_PROFILE_FIELDS),
+        _structure_grant("system_collections", _one_of("collection", fields), _COLLECTION_FIELDS),
+        _structure_grant("system_fields", of_fields, _FIELD_FIELDS),
+        _structure_grant("system_relations", of_relations, _RELATION_FIELDS),
+    ]
+
+
+def _fields_of(owner: str, field: str, fields: Mapping[str, set[str]]) -> Iterator[Filter]:
+    """Yield what the rows fulfil that speak of these fields; `owner` and `field` are the columns that name them."""
+    whole = [collection for collection, names in fields.items() if ALL_FIELDS in names]
+    yield _one_of(owner, whole)
+    for collection, names in fields.items():
+        if ALL_FIELDS not in names:
+            yield And((_one_of(owner, [collection]), _one_of(field, sorted(names))))
+
+
+def _one_of(column: str, values: Iterable[str]) -> Filter:
+    return AtField(FieldName(column), OperatorTest("_in", (Constant(tuple(values)),)))
+
+
+def _either(rules: Iterable[Filter]) -> Filter:
+    return Or(tuple(rules))
+
+
+def _structure_grant(collection: str, rule: Filter, fields: tuple[str, ...]) -> Grant:
+    return Grant(collection, "read", frozenset(fields), rule=rule, said="what permissions name")
+
+
+def _grant_of(collection: str, action: str, rule: Mapping[str, object], fields: tuple[str, ...]) -> Grant:
+    return Grant(collection, action, frozenset(fields), rule=parse_filter(rule, RuleLiterals()), said=rule)

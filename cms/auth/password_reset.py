@@ -1,0 +1,81 @@
+"""A password by letter: asked for, set by its link, or by that of an invitation (specification, section 5)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+from cms import passwords
+from cms.auth import account_mail
+from cms.auth.account_mail import RESET, AccountMail, fingerprint_of
+from cms.auth.links import MailLink
+from cms.auth.sessions import end_sessions, in_transaction, made_idempotent
+from cms.auth.tokens import invalid_token, used_link
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.items.history.recording import recorder
+from cms.store.idempotency import Idempotency
+from cms.store.identity import ClientInfo
+from cms.store.store import Store
+
+
+def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) -> None:
+    """Send an active user a link to set a new password; for anybody else do the same and send nothing."""
+    address = link.address(url)
+
+    def work(transaction: Transaction) -> None:
+        found = transaction.execute(statement("find_active_account"), (email,))
+        user, to, password = found[0] if found else (str(uuid.uuid4()), None, None)
+        target = link.to(address, user=user, fingerprint=fingerprint_of(to, password))
+        account_mail.send(transaction, AccountMail(to, RESET, {"url": target, "email": to or email}))
+
+    in_transaction(store, work)
+
+
+@dataclass(frozen=True, slots=True)
+class NewPassword:
+    """A new password with the token of its link; `status` is what the user has to be: active, or invited."""
+
+    token: str = field(repr=False)
+    password: str = field(repr=False)
+    status: str
+
+
+def set_password(
+    store: Store,
+    link: MailLink,
+    new_password: NewPassword,
+    *,
+    client: ClientInfo,
+    idempotency: Idempotency | None = None,
+) -> None:
+    """Set the password of the user whom a link was sent to, and end all sessions; who was invited becomes active.
+
+    Raises `Refused` INVALID_TOKEN for a link that was used, and what `check_password` does.
+    """
+    user, fingerprint = link.read(new_password.token)
+    passwords.check_password(new_password.password, policy=password_policy(store))
+    new = passwords.hashed(new_password.password)
+
+    def work(transaction: Transaction) -> None:
+        found = transaction.execute(statement("lock_account"), (user,))
+        _, email, current, old, _ = found[0] if found else (None,) * 5
+        if found and fingerprint != fingerprint_of(email, old):
+            raise used_link()
+        if current != new_password.status:
+            raise invalid_token()
+        catalogue = store.snapshots.current().catalogue
+        users = recorder(transaction, catalogue, "system_users", user=user, client=client)
+        before = users.before([user])
+        transaction.execute(statement("change_password"), (user, new))
+        end_sessions(transaction, user)
+        users.changed(before)
+
+    in_transaction(store, made_idempotent(client, idempotency, work))
+
+
+def password_policy(store: Store) -> str | None:
+    """Return the regular expression that new passwords have to match."""
+    rows = store.database.fetch_primary(statement("find_password_policy"))
+    found: str | None = rows[0][0] if rows else None
+    return found

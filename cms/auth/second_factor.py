@@ -1,0 +1,116 @@
+"""Setting up and taking away the own second factor (decisions, section 9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from secrets import token_bytes
+
+from cms.auth import factors
+from cms.auth.claims import record_activity
+from cms.auth.login import Account, account_of, confirm_password, count_failure
+from cms.auth.sessions import invalid_credentials
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.errors import Refused, invalid_payload
+from cms.store.context import RequestContext
+from cms.store.idempotency import Idempotency
+from cms.store.identity import Identity
+from cms.store.store import Store, WritePlan
+
+_SEED_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class NewSecret:
+    """A secret that becomes the second factor when a code of it comes back."""
+
+    secret: str = field(repr=False)
+    otpauth_url: str = field(repr=False)
+
+
+def generate(store: Store, identity: Identity, *, password: str) -> NewSecret:
+    """Return a new secret, once the password was said again; raises `Refused` INVALID_PAYLOAD where there is one."""
+    account = _confirmed_account(store, identity, password)
+    if account.tfa_secret is not None:
+        raise invalid_payload("There is a second factor already")
+    email, project = store.database.fetch_primary(statement("find_names"), (account.id,))[0]
+    secret = factors.new_secret()
+    return NewSecret(secret, factors.otpauth_url(secret, account=email, issuer=project))
+
+
+def enable(store: Store, identity: Identity, *, secret: str, code: str, idempotency: Idempotency | None = None) -> None:
+    """Make a secret the second factor; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
+
+    def work(transaction: Transaction, context: RequestContext) -> None:
+        user = _user_of(context)
+        factors.enable(transaction, user, secret=secret, code=code)
+        record_activity(transaction, "update", user=user, client=identity.client)
+
+    store.run_write(
+        identity, lambda context: WritePlan(lambda transaction: work(transaction, context)), idempotency=idempotency
+    )
+
+
+def disable(store: Store, identity: Identity, *, code: str, idempotency: Idempotency | None = None) -> None:
+    """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP.
+
+    The code is used up in the transaction that takes the factor away: a call that waits for another one with its
+    Idempotency-Key finds that one's answer, and no code that is worth nothing any more. A wrong one is counted after
+    it, so that it counts although the transaction leaves nothing.
+    """
+    user = store.run_primary_read(identity, _user_of)
+
+    def work(transaction: Transaction, context: RequestContext) -> None:
+        account = account_of(transaction.execute, user)
+        if account.tfa_secret is None:
+            raise _no_factor()
+        if not factors.use_code(transaction.execute, user, secret=account.tfa_secret, code=code):
+            raise factors.invalid_otp()
+        factors.disable(transaction, user)
+        record_activity(transaction, "update", user=user, client=identity.client)
+
+    try:
+        store.run_write(
+            identity, lambda context: WritePlan(lambda transaction: work(transaction, context)), idempotency=idempotency
+        )
+    except Refused as refused:
+        if refused.problems[0].code == "INVALID_OTP":
+            count_failure(store, user, identity.client)
+        raise
+
+
+def recovery_codes(
+    store: Store, identity: Identity, *, password: str, secret: str, idempotency: Idempotency | None = None
+) -> list[str]:
+    """Return new recovery codes, once the password was said again.
+
+    What is kept for an Idempotency-Key is the seed that they come from, which tells nothing without SECRET.
+    """
+    user = _confirmed_account(store, identity, password).id
+
+    def work(transaction: Transaction) -> bytes:
+        if account_of(transaction.execute, user).tfa_secret is None:
+            raise _no_factor()
+        seed = token_bytes(_SEED_BYTES)
+        factors.store_recovery_codes(transaction, user, factors.recovery_codes_of(seed, secret=secret))
+        record_activity(transaction, "update", user=user, client=identity.client)
+        return seed
+
+    seed = store.run_write(identity, lambda context: WritePlan(work), idempotency=idempotency)
+    return factors.recovery_codes_of(seed, secret=secret)
+
+
+def _confirmed_account(store: Store, identity: Identity, password: str) -> Account:
+    account = account_of(store.database.fetch_primary, store.run_primary_read(identity, _user_of))
+    confirm_password(store, account, password, client=identity.client)
+    return account
+
+
+def _no_factor() -> Refused:
+    return invalid_payload("There is no second factor")
+
+
+def _user_of(context: RequestContext) -> str:
+    if context.actor.user is None:
+        raise invalid_credentials()
+    return context.actor.user

@@ -1,0 +1,354 @@
+"""Connections: a read-only pool for reads, a second one for transactions."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Format
+from psycopg_pool import ConnectionPool
+
+from cms import jsontext
+from cms.config import Config, ConfigError
+from cms.database.allowance import Allowance
+from cms.database.error_mapping import mapped_errors
+from cms.database.statements import statement
+from cms.database.wire import Chunking, Connection, Epoch, Wire
+from cms.database.wire import Row as Row
+from cms.errors import unavailable
+from cms.fragment import Fragment
+
+_BORROW_SECONDS = 5.0
+_CONNECT_SECONDS = 5
+_RECONNECT_SECONDS = 0.25
+"""For how long a pool tries to connect before it asks whether somebody still waits for it."""
+
+Fetch = Callable[[str, Sequence[object]], list[Row]]
+"""Runs one reading statement and returns its rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One transaction on one connection; ends with `Database.transaction`."""
+
+    connection: Connection
+    prepare: bool
+    after_commit: list[Callable[[Database], None]] = field(default_factory=list)
+    """What is to be done once it has committed."""
+    allowance: Allowance | None = None
+    """What a batch in it may use up."""
+
+    def run(self, fragment: Fragment) -> list[Row]:
+        """Run a statement and return its rows, none when it has no result."""
+        text, values = fragment.numbered()
+        return self.execute(text, values)
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is done inside when it raises, and keep the rest of the transaction."""
+        with mapped_errors(), self.connection.transaction():
+            yield
+
+    def execute_ddl(self, fragment: Fragment) -> None:
+        """Run a statement of definition: PostgreSQL takes no parameters there, so libpq quotes the values."""
+        quoted = [sql.quote(value, self.connection) for value in fragment.values]
+        pieces = [piece for pair in zip(fragment.parts, [*quoted, ""], strict=True) for piece in pair]
+        with mapped_errors(with_values=False):
+            self.connection.execute("".join(pieces))
+
+    def execute(
+        self, text: str, values: Sequence[object] = (), *, while_waiting: Callable[[], None] | None = None
+    ) -> list[Row]:
+        """Run a statement and return its rows; `while_waiting` is called while PostgreSQL works."""
+        with mapped_errors():
+            self._limit_time()
+            return self.connection.wire.run(text, values, prepare=self.prepare, while_waiting=while_waiting)
+
+    def read(self, text: str, values: Sequence[object], *, chunking: Chunking | None) -> list[Row]:
+        """Run a reading statement and return its rows, taken in portions where they may be too many."""
+        if chunking is None:
+            return self.execute(text, values)
+        with mapped_errors():
+            self._limit_time()
+            return self.connection.wire.read(text, values, prepare=self.prepare, chunking=chunking)
+
+    def _limit_time(self) -> None:
+        timeout = self.allowance.next_timeout() if self.allowance else None
+        if timeout:
+            self.connection.wire.run(statement("limit_time"), (timeout,), prepare=self.prepare)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pools:
+    """Connections for short reads, for writes, and for streams."""
+
+    read: ConnectionPool[Connection]
+    write: ConnectionPool[Connection]
+    stream: ConnectionPool[Connection]
+
+    @property
+    def all(self) -> tuple[ConnectionPool[Connection], ...]:
+        return self.read, self.write, self.stream
+
+
+def max_streams(size: int) -> int:
+    """Return how many streams a process with pools of this size may have open at a time."""
+    return (size + 1) // 2
+
+
+class Database:
+    """The pools of one process; nothing connects before the first use, which is after the fork."""
+
+    def __init__(self, config: Config) -> None:
+        if config.database_url is None:
+            raise ConfigError("DATABASE_URL is not set: name a database, or let `cms serve` bring one.")
+        self._write_dsn = config.database_url
+        self._read_dsn = config.database_read_url or config.database_url
+        self._size = config.database_pool_size
+        self._timeout = config.db_statement_timeout
+        self._prepare = config.database_prepare
+        self._lock = threading.Lock()
+        self._epoch = Epoch()
+        self._pools: _Pools | None = None
+        self._streams = threading.BoundedSemaphore(max_streams(self._size))
+
+    def fetch(self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None) -> list[Row]:
+        """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
+        if chunking is None:
+            return self._fetch(self._open().read, text, values)
+        return self._fetch(self._open().read, text, values, chunking)
+
+    def fetch_unprepared(self, text: str, values: Sequence[object], *, chunking: Chunking | None = None) -> list[Row]:
+        """Run one reading statement with a plan for these very values, which one for all of them would not do."""
+        with mapped_errors(), _borrow(self._open().read) as connection:
+            return connection.wire.read(text, values, prepare=False, chunking=chunking)
+
+    def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
+        """Run one statement where writes go, and so after all of them."""
+        return self._fetch(self._open().write, text, values)
+
+    def run_primary(self, fragment: Fragment) -> list[Row]:
+        """Run one statement where writes go, without a plan that is kept."""
+        text, values = fragment.numbered()
+        with mapped_errors(), _borrow(self._open().write) as connection:
+            return connection.wire.run(text, values, prepare=False)
+
+    def stream(self, text: str, values: Sequence[object], *, rows: int) -> Iterator[list[Row]]:
+        """Run one reading statement and yield its rows in batches, never holding more than one of them.
+
+        Streams last as long as those who read them take, and so have connections of their own. Raises `Refused`
+        SERVICE_UNAVAILABLE, without waiting, when all of them are in use.
+        """
+        with (
+            mapped_errors(),
+            self._stream_slot(),
+            _borrow(self._open().stream) as connection,
+            connection.transaction(),
+            psycopg.RawServerCursor(connection, "stream") as cursor,
+        ):
+            cursor.execute(text, values, binary=True)
+            while batch := cursor.fetchmany(rows):
+                yield batch
+
+    @contextmanager
+    def _stream_slot(self) -> Iterator[None]:
+        if not self._streams.acquire(blocking=False):
+            raise unavailable("database", "It has no connection left for another export; try again when one has ended")
+        try:
+            yield
+        finally:
+            self._streams.release()
+
+    def _fetch(
+        self,
+        pool: ConnectionPool[Connection],
+        text: str,
+        values: Sequence[object],
+        chunking: Chunking | None = None,
+    ) -> list[Row]:
+        with mapped_errors(), _borrow(pool) as connection:
+            try:
+                return connection.wire.read(text, values, prepare=self._prepare, chunking=chunking)
+            except psycopg.errors.FeatureNotSupported:
+                # A column has another type than when this connection prepared the statement. What it finds without
+                # a plan tells whether the structure has moved.
+                return connection.wire.read(text, values, prepare=False, chunking=chunking)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Commit what is done inside, or nothing of it when it raises; then do what it left for afterwards."""
+        with mapped_errors(), _borrow(self._open().write) as connection, connection.transaction():
+            found = Transaction(connection, self._prepare)
+            yield found
+        for step in found.after_commit:
+            step(self)
+
+    @contextmanager
+    def autocommit_connection(self) -> Iterator[Transaction]:
+        """Open a connection for statements that stand outside any transaction and may take their time."""
+        with (
+            mapped_errors(),
+            Connection.connect(
+                self._write_dsn,
+                autocommit=True,
+                cursor_factory=psycopg.RawCursor,
+                connect_timeout=_CONNECT_SECONDS,
+                options=_session_options(self._write_dsn, "-c statement_timeout=0"),
+            ) as connection,
+        ):
+            _configure(connection, epoch=self._epoch)
+            yield Transaction(connection, prepare=False)
+
+    def discard_prepared(self) -> None:
+        """Have every connection give up what it has prepared, when it is used again."""
+        self._epoch.end()
+
+    def close(self) -> None:
+        """Close the connections; a later use opens them again."""
+        with self._lock:
+            pools, self._pools = self._pools, None
+        for pool in pools.all if pools else ():
+            pool.close()
+
+    def _open(self) -> _Pools:
+        if self._pools is None:
+            with self._lock:
+                if self._pools is None:
+                    self._pools = _Pools(
+                        read=self._pool(self._read_dsn, size=self._size, read_only=True),
+                        write=self._pool(self._write_dsn, size=self._size),
+                        stream=self._pool(self._read_dsn, size=max_streams(self._size), read_only=True),
+                    )
+        return self._pools
+
+    def _pool(self, dsn: str, *, size: int, read_only: bool = False) -> ConnectionPool[Connection]:
+        return ConnectionPool(
+            dsn,
+            connection_class=Connection,
+            min_size=0,
+            max_size=size,
+            timeout=_BORROW_SECONDS,
+            kwargs={
+                "autocommit": True,
+                "cursor_factory": psycopg.RawCursor,
+                "connect_timeout": _CONNECT_SECONDS,
+                "options": _session_options(dsn, session_options(self._timeout, read_only=read_only)),
+            },
+            configure=partial(_configure, epoch=self._epoch),
+            reconnect_timeout=_RECONNECT_SECONDS,
+            reconnect_failed=_retry_for_waiting,
+            open=True,
+        )
+
+
+def _configure(connection: Connection, *, epoch: Epoch) -> None:
+    # What psycopg prepares itself it gives up after a DROP or a ROLLBACK, and with it everything that is prepared.
+    connection.prepare_threshold = None
+    for kind in ("json", "jsonb"):
+        connection.adapters.register_loader(kind, _RawJsonLoader)
+    connection.wire = Wire(connection, epoch)
+
+
+def _retry_for_waiting(pool: ConnectionPool[Any]) -> None:
+    """Have a pool that could not connect try at once for those who wait.
+
+    By itself it would wait for a second, then for two, four, eight: as long as the server is gone, and again as long
+    when it is back. Where nobody waits, whoever comes next makes it connect.
+    """
+    if pool.get_stats()["requests_waiting"]:
+        pool.check()
+
+
+class _borrow:
+    """Lend a connection that works: those that a restart of the server has ended are replaced, unnoticed."""
+
+    __slots__ = ("_connection", "_pool")
+
+    def __init__(self, pool: ConnectionPool[Connection]) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> Connection:
+        connection = self._pool.getconn()
+        while connection.wire.is_closed_by_server():
+            connection.close()
+            self._pool.putconn(connection)
+            connection = self._pool.getconn()
+        self._connection = connection
+        return connection
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection.wire.is_oversized:
+            self._connection.close()  # the pool makes another one when it is needed
+        self._pool.putconn(self._connection)
+
+
+class _RawJsonLoader(Loader):
+    """JSON comes as text that goes into an answer as it is; jsonb puts a version byte before it."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> object:
+        raw = bytes(data)
+        return jsontext.raw_json(raw[1:] if raw[:1] == b"\x01" else raw)
+
+
+def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
+    """Return libpq's `options` for a session whose answers do not hang on the server's settings."""
+    settings = {
+        "timezone": "UTC",
+        "datestyle": "ISO",
+        "intervalstyle": "iso_8601",
+        "bytea_output": "hex",
+        "extra_float_digits": "1",
+        "jit": "off",  # it takes longer than the statements that it is for: many conditions, few rows
+        "statement_timeout": str(int(statement_timeout.total_seconds() * 1000)),
+        "default_transaction_read_only": "on" if read_only else "off",
+    }
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+def _session_options(dsn: str, ours: str) -> str:
+    """Return the session's options after those that the address brings, which ours would otherwise replace."""
+    try:
+        own = conninfo_to_dict(dsn).get("options")
+    except psycopg.ProgrammingError:
+        # Without the driver's text, which quotes the address and with it the password.
+        raise unavailable("database", "Its address is not well-formed") from None
+    return f"{own} {ours}" if own else ours
+
+
+def pool_arguments(config: Config) -> dict[str, Any]:
+    """Return the arguments of a psycopg pool that a library makes, with sessions like those that write here."""
+    dsn = config.database_url or ""
+    return {
+        "conninfo": dsn,
+        "kwargs": {
+            "connect_timeout": _CONNECT_SECONDS,
+            "options": _session_options(dsn, session_options(config.db_statement_timeout, read_only=False)),
+            "prepare_threshold": 5 if config.database_prepare else None,
+        },
+    }
+
+
+@contextmanager
+def standalone_transaction(dsn: str) -> Iterator[Transaction]:
+    """Open one connection for one transaction: the command line has no pools."""
+    with (
+        mapped_errors(),
+        Connection.connect(
+            dsn, autocommit=True, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS
+        ) as connection,
+        connection.transaction(),  # begun here: what goes straight to libpq begins none by itself
+    ):
+        _configure(connection, epoch=Epoch())
+        yield Transaction(connection, prepare=False)

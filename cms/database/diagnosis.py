@@ -1,0 +1,38 @@
+"""Look at a server the way `cms doctor` tells it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+
+from cms.database.statements import statement
+from cms.errors import unavailable
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """A server as its account sees it; `version` is its number, 140005 for 14.5."""
+
+    version: int
+    encoding: str
+    connections: int
+    installed: frozenset[str]
+    available: frozenset[str]
+    is_accent_sensitive: bool
+    """Whether the searches of the service tell accents apart."""
+
+
+def examine_server(dsn: str) -> ServerInfo:
+    """Return what a server says about itself; raises `Refused` when it cannot be asked."""
+    try:
+        with psycopg.connect(dsn, connect_timeout=5, client_encoding="utf8") as connection:
+            row = connection.execute(statement("examine_server").encode()).fetchone()
+    except psycopg.ProgrammingError:
+        # Without the driver's text, which quotes the address and with it the password.
+        raise unavailable("database", "Its address, or this account's rights on it, are wrong") from None
+    except psycopg.Error as fault:
+        raise unavailable("database", str(fault).splitlines()[0].rstrip(".")) from fault
+    assert row is not None
+    version, encoding, connections, installed, available, is_accent_sensitive = row
+    return ServerInfo(version, encoding, connections, frozenset(installed), frozenset(available), is_accent_sensitive)

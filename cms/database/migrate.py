@@ -1,0 +1,234 @@
+"""Bring a database to the tables that this version needs: numbered SQL files, forward only, and those of the queue."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.errors import Diagnostic
+
+from cms.database.queue_schema import QueueMigration, missing_migrations
+from cms.database.statements import sql_folder, statement
+
+OLDEST_SERVER = 14
+FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+")
+
+log = logging.getLogger(__name__)
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class MigrationError(Exception):
+    """The database cannot be brought to this version; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedMigration:
+    """What the database remembers of a migration."""
+
+    number: int
+    name: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A file of sql/migrations; `name` is the file's name without its suffix."""
+
+    number: int
+    name: str
+    sha256: str
+    text: str
+
+
+def migrate(dsn: str, *, folder: Path | None = None) -> list[str]:
+    """Apply what is missing, each file in a transaction of its own, and return the names applied.
+
+    Any number of processes may call it at once: one applies a file, the others find it applied. A folder
+    stands for this version's own files, and brings no queue.
+    Raises MigrationError; what was applied before the fault stays.
+    """
+    migrations = read_migrations(folder or sql_folder() / "migrations")
+    applied = []
+    with _connected(dsn) as connection:
+        while (name := _apply_next(connection, migrations)) is not None:
+            applied.append(name)
+        while folder is None and (name := _apply_next_of_queue(connection)) is not None:
+            applied.append(name)
+        if folder is None and _enable_unaccent(connection):
+            applied.append("unaccent")
+    return applied
+
+
+def pending(dsn: str, *, folder: Path | None = None) -> list[str]:
+    """Return the names of what `migrate` would apply, changing nothing; raises MigrationError as it would."""
+    migrations = read_migrations(folder or sql_folder() / "migrations")
+    with _connected(dsn) as connection:
+        missing = [migration.name for migration in _missing(migrations, _applied(connection))]
+        return missing if folder else missing + [step.name for step in _missing_of_queue(connection)]
+
+
+def read_migrations(folder: Path) -> tuple[Migration, ...]:
+    """Return the migrations of a folder, numbered 1, 2, 3 … without a gap."""
+    migrations = tuple(_read(path) for path in sorted(folder.glob("*.sql")))
+    if not migrations:
+        raise MigrationError(f"There are no migrations in {folder}: the installation is not complete.")
+    for number, migration in enumerate(migrations, start=1):
+        if migration.number != number:
+            raise MigrationError(f"{migration.name}.sql stands where migration {number:04} should be.")
+    return migrations
+
+
+def _read(path: Path) -> Migration:
+    named = FILE_NAME.fullmatch(path.stem)
+    text = path.read_text(encoding="utf-8")
+    if named is None:
+        raise MigrationError(f"{path.name} is not named like a migration: 0001_words.sql.")
+    if not text.startswith("-- "):
+        raise MigrationError(f"The first line of {path.name} must be a comment that says why it is there.")
+    return Migration(int(named[1]), path.stem, hashlib.sha256(text.encode()).hexdigest(), text)
+
+
+@contextmanager
+def _connected(dsn: str) -> Iterator[Connection]:
+    # autocommit: transactions begin and end where `transaction()` says, not with the first statement.
+    try:
+        connection = psycopg.connect(dsn, autocommit=True, cursor_factory=psycopg.RawCursor, client_encoding="utf8")
+    except psycopg.ProgrammingError:
+        # Without the driver's text, which quotes the address and with it the password.
+        raise MigrationError("The address of the database is not well-formed.") from None
+    except psycopg.OperationalError as error:
+        raise MigrationError(f"The database cannot be reached: {error}") from error
+    with connection:
+        check_server(connection.info.server_version)
+        connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        connection.prepare_threshold = None  # a pooler may give each transaction another session
+        connection.add_notice_handler(_log_warning)
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise MigrationError(f"The database did not do what migrations need: {error}") from error
+
+
+def check_server(version: int) -> None:
+    """Refuse a server that is too old; `version` is a number as the server gives it, 140005 for 14.5."""
+    if version < OLDEST_SERVER * 10_000:
+        raise MigrationError(f"PostgreSQL {OLDEST_SERVER} or newer is needed; this server is {version // 10_000}.")
+
+
+def _log_warning(notice: Diagnostic) -> None:
+    if notice.severity_nonlocalized == "WARNING":
+        log.warning("%s", notice.message_primary)
+
+
+def _apply_next(connection: Connection, migrations: Sequence[Migration]) -> str | None:
+    """Apply the first migration that is missing; the lock comes first, so that what is read stays true."""
+    with connection.transaction():
+        _execute(connection, "lock_migrations")
+        missing = _missing(migrations, _applied(connection))
+        if not missing:
+            return None
+        try:
+            _apply(connection, missing[0])
+        except psycopg.Error as error:
+            raise MigrationError(f"Migration {missing[0].name} failed: {error}") from error
+    log.info("applied migration %s", missing[0].name)
+    return missing[0].name
+
+
+def _apply(connection: Connection, migration: Migration) -> None:
+    connection.execute("SET LOCAL statement_timeout = 0")
+    if not _has_table(connection):
+        _execute(connection, "create_migrations_table")
+    connection.execute(migration.text.encode())
+    _execute(connection, "record_migration", migration.number, migration.name, migration.sha256)
+
+
+def _apply_next_of_queue(connection: Connection) -> str | None:
+    """Apply the first step that the queue's tables lack, under the same lock as migrations."""
+    with connection.transaction():
+        _execute(connection, "lock_migrations")
+        missing = _missing_of_queue(connection)
+        if not missing:
+            return None
+        connection.execute("SET LOCAL statement_timeout = 0")
+        _execute(connection, "create_queue_table")
+        try:
+            connection.execute(missing[0].text.encode())
+        except psycopg.Error as error:
+            raise MigrationError(f"Migration {missing[0].name} failed: {error}") from error
+        _execute(connection, "record_queue_migrations", list(missing[0].migrations))
+    log.info("applied migration %s", missing[0].name)
+    return missing[0].name
+
+
+def _enable_unaccent(connection: Connection) -> bool:
+    """Let searches leave accents out when the extension for it has come after the tables."""
+    with connection.transaction():
+        _execute(connection, "lock_migrations")
+        if _execute(connection, "find_kept_accents").fetchone() != (True,):
+            return False
+        connection.execute("SET LOCAL statement_timeout = 0")
+        _execute(connection, "take_accents")
+    log.info("searches leave accents out from now on")
+    return True
+
+
+def _missing_of_queue(connection: Connection) -> Sequence[QueueMigration]:
+    recorded, has_queue = _execute(connection, "find_queue_tables").fetchone() or (False, False)
+    if has_queue and not recorded:
+        raise MigrationError(
+            "This schema holds the queue (procrastinate) of another program. Give the service a schema of its own: "
+            "docs/deployment.md tells how."
+        )
+    try:
+        return missing_migrations(
+            [name for (name,) in _execute(connection, "list_queue_migrations")] if recorded else ()
+        )
+    except ValueError as reason:
+        raise MigrationError(str(reason)) from None
+
+
+def _applied(connection: Connection) -> list[AppliedMigration]:
+    if not _has_table(connection):
+        return []
+    return [AppliedMigration(*row) for row in _execute(connection, "list_migrations")]
+
+
+def _has_table(connection: Connection) -> bool:
+    return _execute(connection, "find_migrations_table").fetchone() == (True,)
+
+
+def _execute(connection: Connection, name: str, *values: object) -> psycopg.Cursor[tuple[Any, ...]]:
+    return connection.execute(statement(name).encode(), values or None)
+
+
+def _missing(migrations: Sequence[Migration], applied: Sequence[AppliedMigration]) -> Sequence[Migration]:
+    """Return what comes after the applied ones, which must be the first migrations, unchanged."""
+    if applied and applied[-1].number > len(migrations):
+        raise MigrationError(
+            f"The database was migrated by a newer version ({applied[-1].name}); this version knows "
+            f"migrations up to {migrations[-1].name}. Install the newer version again."
+        )
+    for migration, done in zip(migrations[: len(applied)], applied, strict=True):
+        _check(migration, done)
+    return migrations[len(applied) :]
+
+
+def _check(migration: Migration, done: AppliedMigration) -> None:
+    if (migration.number, migration.name) != (done.number, done.name):
+        raise MigrationError(
+            f"The database was made with migration {done.name}, but {migration.name} is here in its place. "
+            "Old migrations are neither removed nor renamed: restore the file."
+        )
+    if migration.sha256 != done.sha256:
+        raise MigrationError(
+            f"Migration {migration.name} was changed after it had been applied. "
+            "Restore the file, and put the change into a new migration."
+        )

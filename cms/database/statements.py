@@ -1,0 +1,61 @@
+"""The fixed statements of sql/queries, by name: the only SQL that is not compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+
+HEADER = re.compile(r"^-- name: ([a-z][a-z0-9_]*)\n((?:--.*\n)+)", re.MULTILINE)
+LIKELY_HEADER = re.compile(r"^\s*--\s*name\s*:.*", re.MULTILINE | re.IGNORECASE)
+
+
+def sql_folder() -> Path:
+    """Return the folder of the SQL files: inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "sql"
+    return inside if inside.is_dir() else package.parent / "sql"
+
+
+def statement(name: str) -> str:
+    """Return the text of a statement, with `$1 …` for its parameters; LookupError for an unknown name."""
+    try:
+        return _statements()[name]
+    except KeyError:
+        raise LookupError(f"No statement in sql/queries is named {name!r}") from None
+
+
+@cache
+def _statements() -> Mapping[str, str]:
+    return read_statements(sql_folder() / "queries")
+
+
+def read_statements(folder: Path) -> Mapping[str, str]:
+    """Return all statements of a folder's *.sql files by name; ValueError tells the file and the fault."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.sql")):
+        for name, text in _split(path.read_text(encoding="utf-8"), path.name):
+            if name in found:
+                raise ValueError(f"{path.name}: there is another statement named {name!r}")
+            found[name] = text
+    return MappingProxyType(found)
+
+
+def _split(source: str, file: str) -> Iterator[tuple[str, str]]:
+    before, *pieces = HEADER.split(source)
+    for piece in (before, *pieces[1::3], *pieces[2::3]):
+        _refuse_stray(piece, file)
+    if any(line.strip() and not line.startswith("--") for line in before.splitlines()):
+        raise ValueError(f"{file}: there is text above the first '-- name: word'")
+    for name, text in zip(pieces[0::3], pieces[2::3], strict=True):
+        if not text.strip():
+            raise ValueError(f"{file}: the statement {name!r} is empty")
+        yield name, text.strip()
+
+
+def _refuse_stray(text: str, file: str) -> None:
+    """A head with a slip in it would end up as a comment of the statement above."""
+    if stray := LIKELY_HEADER.search(text):
+        raise ValueError(f"{file}: {stray[0].strip()!r} is no '-- name: word' above a line of description")

@@ -1,0 +1,272 @@
+"""Statements straight to libpq: prepared once for a connection, with parameters as text and rows in the binary form.
+
+psycopg does the same behind `Connection.execute`, but takes every parameter and every statement apart anew: for the
+short statements of this service that costs more than PostgreSQL itself.
+"""
+
+from __future__ import annotations
+
+import select
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.adapt import Transformer
+from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus, Format, TransactionStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from cms import jsontext
+from cms.errors import Refused, answer_too_large
+from cms.memory import note_memory_use
+from cms.query.sql.arrays import array
+
+MAX_PREPARED_STATEMENTS = 500
+
+_INVALID_PLAN_CODES = (b"0A000", b"26000")
+"""FEATURE NOT SUPPORTED, when a column has another type than its plan took it for; INVALID SQL STATEMENT NAME."""
+LARGE_ROW_BYTES = 4 * 2**20
+"""Bytes of a row that leave a connection swollen."""
+
+_ROWS = (ExecStatus.TUPLES_OK, ExecStatus.TUPLES_CHUNK, ExecStatus.SINGLE_TUPLE)
+_HAS_CHUNKED_ROWS = psycopg.capabilities.has_stream_chunked()
+"""Whether libpq hands out rows in portions: before its version 17 it knows one row at a time, and all of them."""
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How an answer is taken that may be too large: so many rows at a time, until they are `max_bytes` together.
+
+    `limit` is how large an answer may be, which is more where others were taken before.
+    """
+
+    rows: int
+    max_bytes: int
+    limit: int
+
+
+class Connection(psycopg.Connection[Row]):
+    """A connection with the names of the statements that it has prepared."""
+
+    wire: Wire
+
+
+class Epoch:
+    """Moves on with the structure: of what was prepared before, most is never used again."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def end(self) -> None:
+        self.number += 1
+
+
+class Wire:
+    """Runs statements on one connection, which one thread at a time has.
+
+    It gives up what it has prepared at its first use in another epoch: a plan holds up to a megabyte of the server's
+    memory. Beyond `MAX_PREPARED_STATEMENTS` those used longest ago go.
+    """
+
+    def __init__(self, connection: Connection, epoch: Epoch) -> None:
+        self._connection = connection
+        self._reader = Transformer(connection)
+        self._poll = select.poll()
+        self._poll.register(connection.fileno(), select.POLLIN)
+        self._names: OrderedDict[str, bytes] = OrderedDict()
+        self._prepared_count = 0
+        self._epoch = epoch
+        self._prepared_in: int | None = epoch.number
+        self.is_oversized = False
+        """Whether libpq keeps room for a row so long that the connection is better closed."""
+
+    def is_closed_by_server(self) -> bool:
+        """Tell whether the server has hung up, without a round trip: an idle connection has nothing to read."""
+        return bool(self._poll.poll(0))
+
+    def run(
+        self, text: str, values: Sequence[object], *, prepare: bool, while_waiting: Callable[[], None] | None = None
+    ) -> list[Row]:
+        """Run a statement and return its rows, none when it has no result; raises `psycopg.Error`.
+
+        `while_waiting` is called while PostgreSQL works.
+        """
+        parameters: list[Any] = [_text(value) for value in values]
+        pgconn = self._connection.pgconn
+        name = self._name(text) if prepare else None
+        if while_waiting:
+            if name:
+                pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
+            else:
+                pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+            result = self._result_after(while_waiting)
+        elif name:
+            result = pgconn.exec_prepared(name, parameters, None, Format.BINARY)
+        else:
+            result = pgconn.exec_params(text.encode(), parameters, None, None, Format.BINARY)
+        if result.status == ExecStatus.TUPLES_OK:
+            self._reader.set_pgresult(result)
+            return self._reader.load_rows(0, result.ntuples, tuple)
+        if result.status != ExecStatus.COMMAND_OK:
+            raise self._failure(result)
+        return []
+
+    def read(
+        self, text: str, values: Sequence[object], *, prepare: bool, chunking: Chunking | None = None
+    ) -> list[Row]:
+        """Run a statement and return its rows, taken in portions where they may be too many."""
+        if chunking is None:
+            return self.run(text, values, prepare=prepare)
+        return self._run_in_chunks(text, values, chunking, prepare=prepare)
+
+    def _run_in_chunks(self, text: str, values: Sequence[object], chunking: Chunking, *, prepare: bool) -> list[Row]:
+        """Run a statement as `run` does; raises `Refused` INVALID_QUERY once its rows are too large.
+
+        What is left of them is not even made.
+        """
+        parameters: list[Any] = [_text(value) for value in values]
+        pgconn = self._connection.pgconn
+        if prepare:
+            pgconn.send_query_prepared(self._name(text), parameters, None, Format.BINARY)
+        else:
+            pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+        _set_chunk_rows(pgconn, chunking.rows)
+        self._wait_while(select.POLLIN | select.POLLOUT, pgconn.flush)
+        results = self._results()
+        try:
+            return self._collect(results, chunking)
+        except Refused:
+            with suppress(psycopg.Error):  # where nobody takes it, the rest is taken and thrown away
+                pgconn.get_cancel().cancel()
+            raise
+        finally:
+            for _ in results:  # libpq wants them taken to their end
+                pass
+
+    def _collect(self, results: Iterator[PGresult], chunking: Chunking) -> list[Row]:
+        rows: list[Row] = []
+        size = 0
+        for result in results:
+            if result.status not in _ROWS:
+                raise self._failure(result)
+            portion = []
+            if chunking.rows == 1:
+                size += self._row_bytes(result)
+            if size <= chunking.max_bytes:
+                self._reader.set_pgresult(result)
+                portion = self._reader.load_rows(0, result.ntuples, tuple)
+            if chunking.rows > 1:
+                size += len(jsontext.dumps(portion))
+            if size > chunking.max_bytes:
+                note_memory_use(size)
+                raise answer_too_large(chunking.limit)
+            rows += portion
+        return rows
+
+    def _row_bytes(self, result: PGresult) -> int:
+        """Return the bytes of one row, without making all of its values at once."""
+        columns = range(result.nfields) if result.ntuples else ()
+        width = sum(len(result.get_value(0, column) or b"") for column in columns)
+        self.is_oversized |= width > LARGE_ROW_BYTES
+        return width
+
+    def _result_after(self, while_waiting: Callable[[], None]) -> PGresult:
+        """Return the result of what was sent, once something else is done."""
+        self._wait_while(select.POLLIN | select.POLLOUT, self._connection.pgconn.flush)
+        try:
+            while_waiting()
+        finally:
+            results = list(self._results())  # whatever has happened: libpq wants them taken to their end
+        return results[0]
+
+    def _results(self) -> Iterator[PGresult]:
+        pgconn = self._connection.pgconn
+        while True:
+            self._wait_while(select.POLLIN, pgconn.is_busy)
+            found = pgconn.get_result()
+            if found is None:
+                return
+            yield found
+
+    def _wait_while(self, events: int, lasts: Callable[[], int]) -> None:
+        """Pass the time while something lasts, with an ear for the server; other threads run meanwhile."""
+        pgconn, poll = self._connection.pgconn, select.poll()
+        poll.register(pgconn.socket, events)
+        while lasts():
+            if any(found & ~select.POLLOUT for _, found in poll.poll()):
+                pgconn.consume_input()
+
+    def _name(self, text: str) -> bytes:
+        """Return the name of a statement, which is prepared when it is not."""
+        if self._prepared_in != self._epoch.number:
+            self._deallocate_all()
+        name = self._names.get(text)
+        if name is None:
+            return self._prepare(text)
+        self._names.move_to_end(text)
+        return name
+
+    def _prepare(self, text: str) -> bytes:
+        self._prepared_count += 1
+        name = b"s%d" % self._prepared_count
+        result = self._connection.pgconn.prepare(name, text.encode())
+        if result.status != ExecStatus.COMMAND_OK:
+            raise self._error(result)
+        self._names[text] = name
+        if len(self._names) > MAX_PREPARED_STATEMENTS:
+            self._deallocate_oldest()
+        return name
+
+    def _deallocate_all(self) -> None:
+        if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
+            return  # where nothing can be given up, nor done
+        self._prepared_in = self._epoch.number
+        self._names.clear()
+        self._connection.pgconn.exec_(b"DEALLOCATE ALL")
+
+    def _deallocate_oldest(self) -> None:
+        """Give up a sixteenth of the statements at once: each time takes a round trip."""
+        number = max(MAX_PREPARED_STATEMENTS // 16, 1)
+        oldest = [self._names.popitem(last=False)[1] for _ in range(number)]
+        self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in oldest))
+
+    def _failure(self, result: PGresult) -> psycopg.Error:
+        """Return the error of a statement, whose plan may be what is wrong."""
+        if result.error_field(DiagnosticField.SQLSTATE) in _INVALID_PLAN_CODES:
+            self._prepared_in = None
+        return self._error(result)
+
+    def _error(self, result: PGresult) -> psycopg.Error:
+        if self._connection.pgconn.status != ConnStatus.OK and result.error_field(DiagnosticField.SQLSTATE) is None:
+            return psycopg.OperationalError("the connection is lost")
+        return psycopg.errors.error_from_result(result, encoding="utf-8")
+
+
+def _set_chunk_rows(pgconn: PGconn, rows: int) -> None:
+    if _HAS_CHUNKED_ROWS:
+        pgconn.set_chunked_rows_mode(rows)
+    else:
+        pgconn.set_single_row_mode()
+
+
+def _text(value: object) -> bytes | None:
+    """Return a parameter as PostgreSQL reads it; every statement says of which type it is."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value.encode()
+        case bool():
+            return b"true" if value else b"false"
+        case int():
+            return b"%d" % value
+        case bytes():
+            return b"\\x" + value.hex().encode()
+        case list() | tuple():
+            return array([None if item is None else str(item) for item in value]).encode()
+        case _:
+            return str(value).encode()

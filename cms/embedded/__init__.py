@@ -1,0 +1,9 @@
+"""A PostgreSQL of our own, for who has none: found, started, shared and stopped (design, section 7)."""
+
+from __future__ import annotations
+
+from cms.embedded.error import EmbeddedError
+from cms.embedded.folders import has_data
+from cms.embedded.lifetime import EmbeddedServer, running_dsn, start
+
+__all__ = ["EmbeddedError", "EmbeddedServer", "has_data", "running_dsn", "start"]

@@ -1,0 +1,116 @@
+"""The system account as which the server runs; PostgreSQL refuses to run as root."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cms.embedded.error import EmbeddedError
+
+ACCOUNTS_FOR_ROOT = ("postgres", "nobody")
+
+INHERITED_VARIABLES = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemAccount:
+    """An account by its name and ids."""
+
+    name: str
+    uid: int
+    gid: int
+
+    @property
+    def is_own(self) -> bool:
+        return self.uid == os.geteuid()
+
+
+def own_account() -> SystemAccount:
+    return SystemAccount(_name_of(os.geteuid()), os.geteuid(), os.getegid())
+
+
+def server_account(cluster: Path) -> SystemAccount:
+    """Return the account that serves `cluster`: its owner, or the one for new data when it is not there.
+
+    Raises `EmbeddedError` when this process cannot act as that account.
+    """
+    if not cluster.exists():
+        return account_for_new_data()
+    owner = cluster.stat()
+    account = SystemAccount(_name_of(owner.st_uid), owner.st_uid, owner.st_gid)
+    if account.uid == 0:
+        raise EmbeddedError(
+            f"{cluster} belongs to root, as which PostgreSQL does not run. "
+            f"Give it to an account of its own: chown -R nobody '{cluster}'."
+        )
+    if os.geteuid() not in (0, account.uid):
+        raise EmbeddedError(
+            f"{cluster} belongs to {account.name}. Start as {account.name} or as root, or set another DATA_DIR."
+        )
+    return account
+
+
+def can_enter(account: SystemAccount, folder: Path) -> bool:
+    """Tell whether `account` may use names inside `folder`; asks the kernel, which alone knows every rule."""
+    return run_as(account, ["/bin/sh", "-c", 'test -x "$0"', folder]).returncode == 0
+
+
+def run_as(
+    account: SystemAccount, command: Sequence[str | Path], *, inherited: Sequence[int] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run a command as `account` and return its result; a failure of the command is not raised.
+
+    The working folder is `/`, because the account may not be able to enter the present one. `inherited` are
+    descriptors that the command has too.
+    """
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd="/",
+        env=plain_environment(),
+        pass_fds=inherited,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        user=None if account.is_own else account.uid,
+        group=None if account.is_own else account.gid,
+        extra_groups=None if account.is_own else [],
+    )
+
+
+def plain_environment() -> Mapping[str, str]:
+    """Return the environment of everything that is started here.
+
+    It holds no secret of ours, which the server's account could read, and no `PG*` variable, which would
+    change what the programs do. A set locale keeps macOS from starting a thread in the server, which then
+    refuses to run.
+    """
+    kept = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+    return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
+
+
+def account_for_new_data() -> SystemAccount:
+    """Return the account of this process, or for root the first there is of `ACCOUNTS_FOR_ROOT`."""
+    if os.geteuid():
+        return own_account()
+    for name in ACCOUNTS_FOR_ROOT:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return SystemAccount(name, entry.pw_uid, entry.pw_gid)
+    raise EmbeddedError(
+        "PostgreSQL does not run as root, and this machine has neither an account postgres nor nobody. "
+        "Start as an ordinary user, or set DATABASE_URL."
+    )
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # containers run as ids that have no entry
+        return str(uid)

@@ -1,0 +1,109 @@
+"""Make PostgreSQL's data folder, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from cms.embedded.accounts import SystemAccount, run_as
+from cms.embedded.binaries import Binaries
+from cms.embedded.error import EmbeddedError
+from cms.embedded.folders import DataFolder
+from cms.embedded.locks import acquire, release
+
+SUPERUSER = "postgres"
+
+# For a laptop or a small server; written into postgresql.conf once, where its owner may change them.
+# The log says what happens to the server and never what people store: no statements, no details of rows.
+# Seven files, one for each day of the week, so that it does not grow for ever.
+# PostgreSQL's own random_page_cost is that of turning disks: with it plans that know every value look so much cheaper
+# than the prepared one that each execution is planned anew, which takes longer than what it saves.
+INITIAL_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "max_connections": "200",
+        "shared_buffers": "128MB",
+        "jit": "off",
+        "random_page_cost": "1.1",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "logging_collector": "on",
+        "log_directory": "log",
+        "log_filename": "postgresql-%a.log",
+        "log_truncate_on_rotation": "on",
+        "log_rotation_age": "1d",
+        "log_rotation_size": "0",
+        "log_line_prefix": "%m [%p] %q%u@%d ",
+        "log_error_verbosity": "terse",
+        "log_min_error_statement": "panic",
+    }
+)
+
+
+def data_version(cluster: Path) -> int | None:
+    """Return the major version of the data, None when there is none."""
+    try:
+        return int((cluster / "PG_VERSION").read_text())
+    except FileNotFoundError:
+        return None
+
+
+def initialise(data_folder: DataFolder, binaries: Binaries, *, durable: bool) -> None:
+    """Make the cluster in a folder beside its place and move it there when it is complete.
+
+    So one that was interrupted is never taken for data. Without `durable` it is not flushed to disk.
+    Raises `EmbeddedError` with what `initdb` said, and when other things are in the way.
+    """
+    draft = data_folder.home / "postgres.new"
+    if data_folder.cluster.exists() and any(data_folder.cluster.iterdir()):
+        raise EmbeddedError(f"{data_folder.cluster} holds something that is no PostgreSQL data. Move it away.")
+    if draft.exists():
+        shutil.rmtree(draft)
+    draft.mkdir(mode=0o700)
+    if not data_folder.account.is_own:
+        os.chown(draft, data_folder.account.uid, data_folder.account.gid)
+    lock = acquire(data_folder.locks / "server")  # so that nobody else begins while an orphaned initdb still writes
+    try:
+        _initdb(draft, data_folder.account, program=binaries.folder / "initdb", durable=durable, lock=lock)
+    finally:
+        release(lock)
+    _configure(draft / "postgresql.conf")
+    draft.rename(data_folder.cluster)
+    if durable:
+        _flush(data_folder.home)
+
+
+def _initdb(draft: Path, account: SystemAccount, *, program: Path, durable: bool, lock: int) -> None:
+    command: list[str | Path] = [program, "-D", draft, "-U", SUPERUSER, "-E", "UTF8"]
+    command += [*_locale(), "--data-checksums", "--no-instructions"]
+    command += ["--auth-local=trust", "--auth-host=reject"]
+    result = run_as(account, command if durable else [*command, "--no-sync"], inherited=[lock])
+    if result.returncode:
+        raise EmbeddedError(f"A new database cannot be made in {draft.parent}. {result.stderr.strip()}")
+
+
+def _locale() -> list[str]:
+    """Return the same order and the same letters everywhere; macOS did not always know C.UTF-8."""
+    if sys.platform == "darwin":
+        return ["--locale=C", "--lc-ctype=en_US.UTF-8"]
+    return ["--locale=C.UTF-8"]
+
+
+def _configure(path: Path) -> None:
+    lines = "".join(f"{name} = '{value}'\n" for name, value in INITIAL_SETTINGS.items())
+    # The folder is the server account's: it must not lead root elsewhere by a link.
+    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), "w", encoding="utf-8") as file:
+        file.write(f"\n# Set when this database was made; change what you like.\n{lines}")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,114 @@
+"""Where the embedded server keeps its data, and where it goes when its account cannot get there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cms.embedded.accounts import SystemAccount, account_for_new_data, can_enter, own_account, server_account
+from cms.embedded.error import EmbeddedError
+
+FALLBACK_FOLDER = Path("/var/lib/cms")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """The folder that holds a server's data, and the account that serves it."""
+
+    home: Path
+    account: SystemAccount
+
+    @property
+    def cluster(self) -> Path:
+        """PostgreSQL's own data folder."""
+        return self.home / "postgres"
+
+    @property
+    def locks(self) -> Path:
+        """The folder of the lock files; beside the cluster, because `initdb` wants that one empty."""
+        return self.home / "postgres.run"
+
+
+def choose_folder(data: Path, announce: Callable[[str], None]) -> DataFolder:
+    """Return the place of the server for `data`; makes the folder.
+
+    That is `data` itself, except where root starts the server and the server's account cannot enter `data`:
+    then it is a folder named after `data` in the shelter. Data that exists stays where it is.
+    """
+    home = data.resolve()
+    home.mkdir(parents=True, exist_ok=True)
+    if os.geteuid():
+        return DataFolder(home, server_account(home / "postgres"))
+    if has_cluster(home):
+        return DataFolder(home, server_account(home / "postgres"))
+    account = account_for_new_data()
+    refuge = fallback_folder(home, account) / short_name(home)
+    if not has_cluster(refuge) and can_enter(account, home):
+        return DataFolder(home, account)
+    make_own_folder(refuge.parent)
+    make_own_folder(refuge)
+    data_folder = DataFolder(refuge, server_account(refuge / "postgres"))
+    announce(f"The database server runs as {account.name}, who cannot enter {home}: its data is in {refuge}.")
+    return data_folder
+
+
+def has_data(data: Path) -> bool:
+    """Tell whether a server for `data` would find data or begin anew; makes nothing."""
+    home = data.resolve()
+    try:
+        if has_cluster(home) or os.geteuid():
+            return has_cluster(home)
+    except PermissionError:
+        return True  # somebody's is there, and a start tells what is wrong with it
+    return has_cluster(fallback_folder(home, account_for_new_data()) / short_name(home))
+
+
+def existing_folder(data: Path) -> DataFolder | None:
+    """Return the place of the server for `data`, None when there is no data yet; makes nothing."""
+    home = data.resolve()
+    if has_cluster(home):
+        return DataFolder(home, server_account(home / "postgres"))
+    if os.geteuid():
+        return None
+    refuge = fallback_folder(home, account_for_new_data()) / short_name(home)
+    return DataFolder(refuge, server_account(refuge / "postgres")) if has_cluster(refuge) else None
+
+
+def has_cluster(home: Path) -> bool:
+    return (home / "postgres" / "PG_VERSION").exists()
+
+
+def fallback_folder(home: Path, account: SystemAccount) -> Path:
+    """Return the folder for what the server's account cannot reach: a temporary one for temporary data."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    if home.is_relative_to(temporary) and can_enter(account, temporary):
+        return temporary / f"cms-{os.geteuid()}"
+    return FALLBACK_FOLDER
+
+
+def short_name(path: Path) -> str:
+    """Return a short name for `path` that a person recognises and that no other path has."""
+    words = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(path.parts[-2:])).strip("-")
+    return f"{words[:40]}-{hashlib.sha256(os.fsencode(path)).hexdigest()[:12]}"
+
+
+def make_own_folder(path: Path) -> None:
+    """Make a folder that everybody may enter and only this account may change; refuse one of somebody else.
+
+    A folder in a temporary folder may have been laid there by anybody.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if path.is_symlink() or path.stat().st_uid != os.geteuid():
+            raise EmbeddedError(
+                f"{path} does not belong to {own_account().name}. Remove it, or set another DATA_DIR."
+            ) from None
+    else:
+        path.chmod(0o755)

@@ -1,0 +1,159 @@
+"""Start the embedded server, or join it, for as long as somebody uses it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+
+import psycopg
+
+from cms.embedded import locks, server
+from cms.embedded.binaries import find_binaries, make_runnable
+from cms.embedded.cluster import data_version, initialise
+from cms.embedded.error import EmbeddedError
+from cms.embedded.folders import DataFolder, choose_folder, existing_folder, fallback_folder
+from cms.embedded.postmaster import read_postmaster
+
+DATABASE = "cms"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """Starts a server as `start` was asked to."""
+
+    binaries: Path | None
+    announce: Callable[[str], None]
+    settings: Mapping[str, str]
+
+    def __call__(self, data_folder: DataFolder) -> None:
+        """Start the server of a place, whose data is made when there is none."""
+        wanted = data_version(data_folder.cluster)
+        named = find_binaries(self.binaries, wanted=wanted)
+        beside = fallback_folder(data_folder.home, data_folder.account)
+        binaries = make_runnable(named, data_folder.account, beside=beside, announce=self.announce)
+        if wanted is None:
+            self.announce(f"A new database is made in {data_folder.cluster}.")
+            initialise(data_folder, binaries, durable=self.settings.get("fsync") != "off")
+        server.launch(data_folder, binaries, settings=self.settings)
+
+
+class EmbeddedServer:
+    """A running server, in use until `stop` or the end of the process, however it ends.
+
+    `dsn` is a libpq conninfo for a superuser's session on the database `cms`, `version` the major version,
+    `cluster` PostgreSQL's data folder. Forked children use the server as long as their parent does; a program
+    that replaces this one by exec does not.
+    """
+
+    __slots__ = ("_data_folder", "_launcher", "_lock", "_pid", "cluster", "dsn", "version")
+
+    def __init__(self, data_folder: DataFolder, *, dsn: str, version: int, lock: int, launch: Launcher) -> None:
+        self.dsn = dsn
+        self.version = version
+        self.cluster = data_folder.cluster
+        self._data_folder = data_folder
+        self._launcher = launch
+        self._lock: int | None = lock
+        self._pid = os.getpid()
+
+    def stop(self) -> None:
+        """Leave; the last to leave stops the server and returns when it has ended. Again does nothing."""
+        lock, self._lock = self._lock, None
+        if lock is None or self._pid != os.getpid():
+            return
+        try:
+            with locks.locked(self._data_folder.locks / "start"):
+                if locks.is_last_user(lock):
+                    server.stop(self._data_folder)
+        except FileNotFoundError:
+            _log.warning("%s is gone; its server ends by itself.", self._data_folder.locks)
+        finally:
+            locks.release(lock)
+
+    def await_end(self) -> None:
+        """Return when the server has ended, by whomever it was ended."""
+        try:
+            locks.await_release(self._data_folder.locks / "server")
+        except FileNotFoundError:
+            return  # its folder is gone, and with it whatever could be served
+
+    def restart(self) -> None:
+        """Start a server that has ended again, over the same data and at the same address; raises `EmbeddedError`."""
+        try:
+            with locks.locked(self._data_folder.locks / "start"):
+                postmaster = server.await_server(self._data_folder, self._start_again, announce=self._launcher.announce)
+        except (OSError, psycopg.Error) as error:
+            raise EmbeddedError(f"The database server of {self.cluster} cannot be started. {error}") from error
+        if postmaster.conninfo(DATABASE) != self.dsn:
+            raise EmbeddedError(f"The database server of {self.cluster} has another address than before.")
+
+    def _start_again(self) -> None:
+        if data_version(self.cluster) is None:
+            raise EmbeddedError(f"{self.cluster} holds no database any more. Restore it from a backup.")
+        self._launcher(self._data_folder)
+
+    def __enter__(self) -> EmbeddedServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start(
+    data: Path,
+    *,
+    binaries: Path | None = None,
+    announce: Callable[[str], None] = _log.info,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> EmbeddedServer:
+    """Return the server of the folder `data`, started unless it runs, when it accepts connections.
+
+    `binaries` is the folder of PostgreSQL's programs (POSTGRES_BIN; None: look for them), `announce` is told
+    in sentences what a person should know, `settings` are PostgreSQL's and count when the server is started
+    here. The data is in `data/postgres`, or where `announce` says. Raises `EmbeddedError`.
+    Source: design, section 7.
+    """
+    try:
+        data_folder = choose_folder(data, announce)
+        data_folder.locks.mkdir(mode=0o700, exist_ok=True)
+        with locks.locked(data_folder.locks / "start"):
+            lock = locks.acquire_shared(data_folder.locks / "users")
+            try:
+                return _join(data_folder, lock, launch=Launcher(binaries, announce, settings))
+            except BaseException:
+                locks.release(lock)
+                raise
+    except (OSError, psycopg.Error) as error:
+        raise EmbeddedError(f"The database server of {data} cannot be started. {error}") from error
+
+
+def running_dsn(data: Path) -> str | None:
+    """Return the `dsn` of the server of the folder `data` when it runs, else None; starts and makes nothing.
+
+    Raises `EmbeddedError` when this account cannot tell.
+    """
+    try:
+        data_folder = existing_folder(data)
+        if data_folder is None or not server.is_running(data_folder):
+            return None
+        postmaster = read_postmaster(data_folder.cluster)
+    except OSError as error:
+        raise EmbeddedError(f"Whether the database server of {data} runs cannot be told. {error}") from error
+    return postmaster.conninfo(DATABASE) if postmaster else None
+
+
+def _join(data_folder: DataFolder, lock: int, *, launch: Launcher) -> EmbeddedServer:
+    postmaster = server.await_server(data_folder, lambda: launch(data_folder), announce=launch.announce)
+    version = data_version(data_folder.cluster)
+    if version is None:
+        raise EmbeddedError(f"{data_folder.cluster} has lost its PG_VERSION. Restore it from a backup.")
+    dsn = server.ensure_database(postmaster, DATABASE)
+    return EmbeddedServer(data_folder, dsn=dsn, version=version, lock=lock, launch=launch)

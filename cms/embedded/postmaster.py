@@ -1,0 +1,44 @@
+"""Who serves a cluster, and where, by the file that PostgreSQL leaves there."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from psycopg.conninfo import make_conninfo
+
+from cms.embedded.cluster import SUPERUSER
+
+PORT = "5432"  # part of the name of the socket; no network port is opened
+
+
+@dataclass(frozen=True, slots=True)
+class Postmaster:
+    """What a server says of itself in `postmaster.pid`; it may be dead."""
+
+    pid: int
+    cluster: str
+    port: str
+    sockets: str
+
+    def conninfo(self, database: str) -> str:
+        return make_conninfo("", host=self.sockets, port=self.port, user=SUPERUSER, dbname=database)
+
+
+def read_postmaster(cluster: Path) -> Postmaster | None:
+    """Return what `postmaster.pid` says, None when there is none or it is not whole."""
+    try:
+        lines = (cluster / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
+    except FileNotFoundError:
+        return None
+    if len(lines) < 6 or not lines[0].isdigit():
+        return None
+    pid, folder, _started, port, sockets, *_rest = lines
+    return Postmaster(int(pid), folder, port, sockets)
+
+
+def is_listening(postmaster: Postmaster) -> bool:
+    """Tell whether the postmaster itself lives: its children do not listen."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(f"{postmaster.sockets}/.s.PGSQL.{postmaster.port}") == 0

@@ -1,0 +1,210 @@
+"""Start, greet and stop the server of a cluster; whoever calls these holds the lock `start`."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import psycopg
+
+from cms.embedded.accounts import SystemAccount, can_enter, plain_environment, run_as
+from cms.embedded.binaries import Binaries
+from cms.embedded.error import EmbeddedError
+from cms.embedded.folders import DataFolder
+from cms.embedded.locks import acquire, is_held
+from cms.embedded.postmaster import PORT, Postmaster, is_listening, read_postmaster
+
+WATCHDOG = Path(__file__).with_name("watchdog.py")
+
+# A socket's path with its closing NUL has 108 bytes on Linux and 104 on macOS.
+LONGEST_SOCKET = 103
+
+SOCKET_FILES = (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock")
+
+POLL_SECONDS = 0.01
+
+# Recovery after a crash replays at most max_wal_size, a shutdown writes at most shared_buffers.
+TIMEOUT_SECONDS = 300.0
+
+ANNOUNCE_AFTER_SECONDS = 3.0
+
+
+def is_running(data_folder: DataFolder) -> bool:
+    """Tell whether a process of the server lives, be it one that its killed parent left behind."""
+    return is_held(data_folder.locks / "server")
+
+
+def await_server(data_folder: DataFolder, launch: Callable[[], None], *, announce: Callable[[str], None]) -> Postmaster:
+    """Return the server as soon as it accepts connections; `launch` it when it is not running, or no longer.
+
+    Raises `EmbeddedError` with the server's last words when it ends, with its answer when it takes too long.
+    """
+    launched = announced = False
+    answer = ""
+    began = time.monotonic()
+    while time.monotonic() < began + TIMEOUT_SECONDS:
+        if not is_running(data_folder):
+            if launched:
+                raise EmbeddedError(f"The server of {data_folder.cluster} did not start. {_log_end(data_folder)}")
+            launch()
+            launched = True
+            began = time.monotonic()
+        try:
+            return _connect_to(data_folder)
+        except psycopg.OperationalError as error:
+            answer = str(error)
+        if not announced and time.monotonic() > began + ANNOUNCE_AFTER_SECONDS:
+            announce(f"Waiting for the server of {data_folder.cluster}. {answer}")
+            announced = True
+        time.sleep(POLL_SECONDS)
+    raise EmbeddedError(f"The server of {data_folder.cluster} does not accept connections. {answer}")
+
+
+def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str, str]) -> None:
+    """Start the server under a keeper; returns as soon as it is a process."""
+    _clear_leftovers(data_folder.cluster)
+    sockets = _socket_folder(data_folder)
+    if sockets != data_folder.cluster:
+        for name in SOCKET_FILES:
+            (sockets / name).unlink(missing_ok=True)
+    lock = acquire(data_folder.locks / "server")
+    try:
+        command = [
+            *_watchdog_command(data_folder, lock, sockets=sockets),
+            binaries.folder / "postgres",
+            "-D",
+            data_folder.cluster,
+        ]
+        command += _setting_options({**_socket_settings(sockets), **settings})
+        watchdog = subprocess.run(
+            [str(word) for word in command],
+            pass_fds=[lock],
+            cwd="/",
+            env=plain_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+    finally:
+        os.close(lock)  # and not release: the server has it now
+    if watchdog.stderr:
+        raise EmbeddedError(f"The server of {data_folder.cluster} cannot be started. {watchdog.stderr.strip()}")
+
+
+def stop(data_folder: DataFolder) -> None:
+    """Stop the server with a fast shutdown: open transactions roll back, and there is nothing to recover."""
+    postmaster = read_postmaster(data_folder.cluster)
+    if postmaster and is_listening(postmaster):
+        # As the server's account, so that root signals no other program whatever number the file holds.
+        run_as(data_folder.account, ["/bin/sh", "-c", 'kill -INT "$0"', str(postmaster.pid)])
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while is_running(data_folder):
+        if time.monotonic() > deadline:
+            raise EmbeddedError(f"The server of {data_folder.cluster} does not stop. {_log_end(data_folder)}")
+        time.sleep(POLL_SECONDS)
+
+
+def ensure_database(postmaster: Postmaster, name: str) -> str:
+    """Return the conninfo of the database `name`, which is made when it is not there."""
+    with psycopg.connect(postmaster.conninfo("postgres"), autocommit=True) as session:
+        if not session.execute("SELECT FROM pg_database WHERE datname = %s", [name]).rowcount:
+            # template0 has no users that could be in the way
+            session.execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
+    return postmaster.conninfo(name)
+
+
+def _watchdog_command(data_folder: DataFolder, lock: int, *, sockets: Path) -> list[str | Path]:
+    early_log = data_folder.locks / "start.log"
+    early_log.unlink(missing_ok=True)
+    ids = "-" if data_folder.account.is_own else f"{data_folder.account.uid}:{data_folder.account.gid}"
+    scratch = "-" if sockets == data_folder.cluster else sockets
+    script: list[str | Path] = [sys.executable, "-I", "-S", WATCHDOG]
+    return [*script, str(lock), data_folder.locks / "users", early_log, ids, scratch]
+
+
+def _socket_settings(sockets: Path) -> Mapping[str, str]:
+    return {
+        "listen_addresses": "",
+        "port": PORT,
+        "unix_socket_directories": str(sockets),
+        "unix_socket_permissions": "0700",
+    }
+
+
+def _setting_options(settings: Mapping[str, str]) -> list[str]:
+    return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+
+
+def _connect_to(data_folder: DataFolder) -> Postmaster:
+    postmaster = read_postmaster(data_folder.cluster)
+    if postmaster is None:
+        raise psycopg.OperationalError("It has not said yet where it listens.")
+    psycopg.connect(postmaster.conninfo("postgres"), connect_timeout=5).close()
+    return postmaster
+
+
+def _clear_leftovers(cluster: Path) -> None:
+    """Remove the files of a server that was killed.
+
+    PostgreSQL does so itself, but not when the process number now belongs to another program of the same
+    account. No process of a server that we started lives; one that somebody else started is refused. Where
+    that one does not show itself, PostgreSQL finds it by its shared memory and does not start.
+    """
+    postmaster = read_postmaster(cluster)
+    if postmaster and Path(postmaster.cluster) == cluster and is_listening(postmaster):
+        raise EmbeddedError(
+            f"{cluster} is served by process {postmaster.pid}, which was not started here. Stop it first."
+        )
+    for name in ("postmaster.pid", *SOCKET_FILES):
+        (cluster / name).unlink(missing_ok=True)
+
+
+def _socket_folder(data_folder: DataFolder) -> Path:
+    """Return the folder of the socket: the cluster, or a private temporary one when that has no address.
+
+    That is so when its path is too long, or holds the comma that separates hosts. Its name belongs to the cluster, so
+    that a server that is started again has the same address.
+    """
+    path = data_folder.cluster / f".s.PGSQL.{PORT}"
+    if len(os.fsencode(path)) <= LONGEST_SOCKET and "," not in str(path):
+        return data_folder.cluster
+    name = hashlib.sha256(os.fsencode(data_folder.cluster)).hexdigest()[:8]
+    folder = _temporary_folder(data_folder) / f"cms-{name}"
+    _private_folder(folder, data_folder.account)
+    return folder
+
+
+def _private_folder(folder: Path, account: SystemAccount) -> None:
+    """Make a folder that only the account may enter; one that a killed server has left is used again."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+        if not account.is_own:
+            os.chown(folder, account.uid, account.gid)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != account.uid or status.st_mode & 0o077:
+        raise EmbeddedError(f"{folder} is in the way of the database's socket. Remove it.")
+
+
+def _temporary_folder(data_folder: DataFolder) -> Path:
+    folder = Path(tempfile.gettempdir())
+    fits = len(os.fsencode(folder)) < LONGEST_SOCKET - len("/cms-12345678/.s.PGSQL.5432")
+    return folder if fits and "," not in str(folder) and can_enter(data_folder.account, folder) else Path("/tmp")
+
+
+def _log_end(data_folder: DataFolder) -> str:
+    """Return the end of the log that was written last."""
+    logs = [path for path in (data_folder.locks / "start.log", *data_folder.cluster.glob("log/*.log")) if path.exists()]
+    if not logs:
+        return "It left no log."
+    newest = max(logs, key=lambda path: path.stat().st_mtime_ns)
+    return f"Its log {newest} ends with:\n" + "\n".join(newest.read_text(errors="replace").splitlines()[-5:])

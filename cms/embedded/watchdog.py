@@ -1,0 +1,122 @@
+"""A small process between the server and its users; run as a script, it needs only the standard library.
+
+It is the server's parent, outlives whoever started it, and stops the server when the last user is gone
+without a word (SIGKILL, a crash): the kernel drops that user's lock, for which the keeper waits.
+When the server itself is killed, the keeper ends what that one leaves behind, so that it can be started again at once.
+A terminal's Ctrl-C and a hang-up reach neither it nor the server.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+
+PR_SET_CHILD_SUBREAPER = 36
+TIMEOUT_SECONDS = 5.0
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+def main(arguments: list[str]) -> None:
+    """Start a server and stay until it ends.
+
+    Arguments: the descriptor of the lock that the server inherits, the lock that its users share, the file
+    for what it says before its log is open, the ids to run as or `-` for ours, a folder to remove in the
+    end or `-`, then the command.
+    """
+    lock, shared, early_log, ids, scratch, *command = arguments
+    if os.fork():
+        return
+    adopt_orphans()
+    server = start(command, int(lock), early_log=early_log, ids=ids)
+    detach()
+    Thread(target=stop_when_unused, args=(server, shared), daemon=True).start()
+    server.wait()
+    end_orphans()
+    if scratch != "-":
+        remove_folder(scratch)
+    os.close(int(lock))  # not before: the next server may have a folder of the same name
+
+
+def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subprocess.Popen[bytes]:
+    user, group = (None, None) if ids == "-" else map(int, ids.split(":"))
+    for number in SIGNALS:  # a server born deaf, by a starter in the background, misses an early request to stop
+        signal.signal(number, signal.SIG_DFL)
+    with open(early_log, "xb") as output:
+        return subprocess.Popen(
+            command,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=[lock],
+            user=user,
+            group=group,
+            extra_groups=None if user is None else [],
+        )
+
+
+def detach() -> None:
+    """Let go of the starter, who waits for the end of our output, and ignore requests to stop early."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+
+
+def stop_when_unused(server: subprocess.Popen[bytes], shared: str) -> None:
+    """Hold the users' lock alone once the last user is gone: a newcomer waits for the server's end."""
+    fcntl.flock(os.open(shared, os.O_RDWR | os.O_NOFOLLOW), fcntl.LOCK_EX)
+    server.send_signal(signal.SIGINT)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of the server's processes when the server dies; elsewhere than on Linux nobody can."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_orphans() -> None:
+    """End the processes of a server that was killed: one that runs a long statement does not notice.
+
+    As long as one of them lives, PostgreSQL does not start on the same data.
+    """
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    with suppress(ChildProcessError):
+        while True:
+            for orphan in child_processes():
+                with suppress(ProcessLookupError):
+                    os.kill(orphan, signal.SIGQUIT if time.monotonic() < deadline else signal.SIGKILL)
+            time.sleep(0.01)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                continue
+
+
+def child_processes() -> Iterator[int]:
+    """Yield the processes that are this one's, by their parent in /proc."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                yield int(stat.parent.name)
+
+
+def remove_folder(folder: str) -> None:
+    """Remove the folder of the socket, with what a killed server left in it."""
+    for name in os.listdir(folder):
+        os.unlink(os.path.join(folder, name))
+    os.rmdir(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,156 @@
+"""Comments on items: activity that people write (specification, section 4.10; decisions, sections 8 and 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cms import jsontext
+from cms.access.guard import readable_collection
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found, shown
+from cms.items.read.reads import narrow_to_key, parse_key
+from cms.items.write.preconditions import check_match
+from cms.items.write.transaction_reads import find
+from cms.query.language.ast import INTERNAL_KEY, FieldName, Pick, Query, Slot
+from cms.query.language.parse import parse_query_string
+from cms.store.context import RequestContext
+from cms.store.idempotency import Idempotency
+from cms.store.identity import ANONYMOUS, Identity
+from cms.store.store import Store, WritePlan
+
+ACTIVITY = "system_activity"
+MAX_COMMENT = 100_000
+
+
+def comment(
+    store: Store,
+    identity: Identity,
+    query_string: str,
+    payload: Mapping[str, object],
+    *,
+    idempotency: Idempotency | None = None,
+) -> bytes | None:
+    """Add a comment to an item that the caller can read; returns it, or None when the caller may not read it."""
+    _require_user(identity)
+    told = _parse_texts(payload, ("collection", "item", "comment"))
+
+    def work(transaction: Transaction, context: RequestContext) -> bytes | None:
+        item = _key_of(store, transaction, context, told["collection"], told["item"])
+        client = identity.client
+        values = (context.actor.user, client.ip, client.user_agent, client.origin)
+        rows = transaction.execute(statement("insert_comment"), (*values, told["collection"], item, told["comment"]))
+        return _answer(store, transaction, context, query_string, key=str(rows[0][0]))
+
+    return store.run_write(
+        identity, lambda context: WritePlan(lambda transaction: work(transaction, context)), idempotency=idempotency
+    )
+
+
+def change_comment(
+    store: Store,
+    identity: Identity,
+    query_string: str,
+    *,
+    key: str,
+    payload: Mapping[str, object],
+    if_match: str | None = None,
+) -> bytes | None:
+    """Give a comment another text; its author may, and an administrator."""
+    _require_user(identity)
+    told = _parse_texts(payload, ("comment",))
+
+    def work(transaction: Transaction, context: RequestContext) -> bytes | None:
+        own = _require_own(store, transaction, context, key, if_match=if_match)
+        transaction.execute(statement("change_comment"), (own, told["comment"]))
+        return _answer(store, transaction, context, query_string, key=own)
+
+    return store.run_write(identity, lambda context: WritePlan(lambda transaction: work(transaction, context)))
+
+
+def delete_comment(store: Store, identity: Identity, *, key: str, if_match: str | None = None) -> None:
+    """Delete a comment; its author may, and an administrator."""
+    _require_user(identity)
+
+    def work(transaction: Transaction, context: RequestContext) -> None:
+        own = _require_own(store, transaction, context, key, if_match=if_match)
+        transaction.execute(statement("delete_comment"), (own,))
+
+    store.run_write(identity, lambda context: WritePlan(lambda transaction: work(transaction, context)))
+
+
+def _require_user(identity: Identity) -> None:
+    if identity == ANONYMOUS:
+        raise Refused(Problem("INVALID_CREDENTIALS", "Credentials are needed."))
+
+
+def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
+    """Return what a body says, all of which must be there; a key may be a number."""
+    problems = [_fault(name, payload, "there is no such field") for name in payload.keys() - {*names}]
+    found: dict[str, str] = {}
+    for name in names:
+        value = payload.get(name)
+        if name == "item" and isinstance(value, int) and not isinstance(value, bool):
+            value = str(value)
+        if isinstance(value, str) and value.strip() and len(value) <= MAX_COMMENT:
+            found[name] = value
+        else:
+            problems.append(_fault(name, payload, f"it must be a text of 1 to {MAX_COMMENT} characters"))
+    if problems:
+        raise Refused(problems)
+    return found
+
+
+def _fault(name: str, payload: Mapping[str, object], reason: str) -> Problem:
+    sent = {"value": shown(payload[name])} if name in payload else {}
+    return invalid_payload(f'"{name}": {reason}', field=name, **sent).problems[0]
+
+
+def _require_own(
+    store: Store, transaction: Transaction, context: RequestContext, key: str, *, if_match: str | None
+) -> str:
+    """Return the key of a comment that the caller may change, locked.
+
+    Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it cannot,
+    PRECONDITION_FAILED for one that has changed since.
+    """
+    activity = context.snapshot.catalogue.collections[ACTIVITY]
+    found = parse_key(activity, key)
+    rows = transaction.execute(statement("lock_comment"), (found,))
+    actor = context.actor
+    if rows and (actor.policy.admin or str(rows[0][0]) == actor.user):
+        check_match(store, transaction, context, activity, key=found, if_match=if_match)
+        return found
+    _key_of(store, transaction, context, ACTIVITY, found)
+    raise forbidden() if rows else not_found()
+
+
+def _key_of(store: Store, transaction: Transaction, context: RequestContext, collection: str, key: str) -> str:
+    """Return the key of an item that the caller can read, as PostgreSQL writes it; raises `Refused`."""
+    owner = readable_collection(collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+    if owner.primary_key is None:
+        raise not_found()
+    pick = Pick(INTERNAL_KEY, FieldName(owner.primary_key))
+    query = narrow_to_key(Query(picks=(pick,)), Slot(0))
+    items = find(store, transaction, context, collection, query, literals=(parse_key(owner, key),))
+    if not items:
+        raise not_found()
+    return str(items[0][INTERNAL_KEY])
+
+
+def _answer(
+    store: Store, transaction: Transaction, context: RequestContext, query_string: str, *, key: str
+) -> bytes | None:
+    """Return a comment as the caller may read it, or None where it may not."""
+    said = parse_query_string(query_string, store.page)
+    asked = said.query
+    query = narrow_to_key(
+        Query(picks=asked.picks, deep=asked.deep, checked_only=asked.checked_only), Slot(len(said.literals))
+    )
+    try:
+        items = find(store, transaction, context, ACTIVITY, query, literals=(*said.literals, key))
+    except Refused as refused:
+        if refused.problems[0].code != "FORBIDDEN":
+            raise
+        return None
+    return jsontext.dumps({"data": items[0]}) if items else None

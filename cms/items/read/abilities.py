@@ -1,0 +1,66 @@
+"""What a caller may do with the items that are there (decisions, section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.access.abilities import Ability, abilities, effective_grants, fields_of, presets_of
+from cms.access.guard import view_of
+from cms.access.policy import Grant
+from cms.database.connections import Row
+from cms.errors import not_found
+from cms.items.read.reads import keyed, parse_key
+from cms.query.language.ast import Filter
+from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.plan.plan import resolved
+from cms.query.sql.row_checks import check_rows
+from cms.schema.model import Collection
+from cms.store.context import RequestContext
+from cms.store.identity import Identity
+from cms.store.store import Store
+
+_ITEM_ACTIONS = ("update", "delete", "share")
+
+
+def my_abilities(store: Store, identity: Identity) -> dict[str, dict[str, Ability]]:
+    """Return what the caller may do, by collection and action; without credentials what the Public role may."""
+    return store.run_unversioned_read(
+        identity, lambda context: abilities(context.actor.policy, context.snapshot.catalogue)
+    )
+
+
+def my_item_abilities(store: Store, identity: Identity, name: str, *, key: str) -> dict[str, Ability]:
+    """Return what the caller may do with one item, by action; raises `Refused` as a read of the item does."""
+
+    def work(context: RequestContext) -> dict[str, Ability]:
+        collection = keyed(context, name)
+        grants = {action: _grants(context, collection, action) for action in _ITEM_ACTIONS}
+        view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+        assert view, "the item's collection can be read"
+        rules = [view.rule, *(grant.rule for found in grants.values() for grant in found)]
+        rows = _fetch_checks(store, context, collection, parse_key(collection, key), rules)
+        if not rows or not rows[0][1]:
+            raise not_found()
+        answers = iter(rows[0][2:])
+        held = {action: tuple(grant for grant in found if next(answers)) for action, found in grants.items()}
+        return {action: _ability(action, found) for action, found in held.items()}
+
+    return store.run_unversioned_read(identity, work)
+
+
+def _grants(context: RequestContext, collection: Collection, action: str) -> tuple[Grant, ...]:
+    return effective_grants(context.actor.policy, collection, action, context.snapshot.catalogue)
+
+
+def _fetch_checks(
+    store: Store, context: RequestContext, collection: Collection, key: str, rules: Sequence[Filter]
+) -> list[Row]:
+    predicates = [resolved(rule, collection, context.snapshot.catalogue) for rule in rules]
+    text, values = check_rows(collection, [key], predicates).numbered()
+    return store.database.fetch(text, bind_values(values, Bindings((), context.actor.user, context.actor.role)))
+
+
+def _ability(action: str, grants: tuple[Grant, ...]) -> Ability:
+    if action != "update":
+        return {"access": bool(grants)}
+    return {"access": bool(grants), "fields": fields_of(grants), "presets": presets_of(grants)}

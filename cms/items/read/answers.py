@@ -1,0 +1,24 @@
+"""The bodies of answers, none of which is larger than MAX_ANSWER_SIZE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cms import jsontext
+from cms.errors import answer_too_large
+from cms.memory import note_memory_use
+
+
+def json_body(answer: Mapping[str, object], max_bytes: int) -> bytes:
+    """Return an answer as JSON; raises `Refused` INVALID_QUERY for one that is too large."""
+    body = body_of_done(answer)
+    if len(body) > max_bytes:
+        raise answer_too_large(max_bytes)
+    return body
+
+
+def body_of_done(answer: Mapping[str, object]) -> bytes:
+    """Return the answer of what is done by now as JSON, however large it is."""
+    body = jsontext.dumps(answer)
+    note_memory_use(len(body))
+    return body

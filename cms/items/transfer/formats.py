@@ -1,0 +1,137 @@
+"""The file formats of exports: batches of items in, chunks of bytes out."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from cms import jsontext
+
+Item = dict[str, Any]
+Batches = Iterable[list[Item]]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+"""What begins a formula; in some languages a spreadsheet takes the letters of full width as well."""
+
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    media_type: str
+    write: Callable[[Batches, list[str]], Iterator[bytes]]
+
+
+def write_json(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """An array, one item a line."""
+    yield b"["
+    separator = b"\n"
+    for items in batches:
+        for item in items:
+            yield separator + jsontext.dumps(item)
+            separator = b",\n"
+    yield b"\n]\n"
+
+
+def write_jsonl(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """One object a line."""
+    for items in batches:
+        yield b"".join(_one_line(jsontext.dumps(item)) + b"\n" for item in items)
+
+
+def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """RFC 4180 with a header; nested values stand as JSON in their cell."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer)
+    writer.writerow(_cell(key) for key in keys)
+    for items in batches:
+        writer.writerows([_cell(value) for value in item.values()] for item in items)
+        yield buffer.getvalue().encode()
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _cell(value: object) -> str:
+    """Return the text of a cell; one that a spreadsheet would run as a formula gets an apostrophe in front.
+
+    So does one that has apostrophes before a formula already: `unescape_formula` takes one away, and finds what it was.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return f"'{value}" if value.lstrip("'").startswith(_FORMULA) else value
+    return jsontext.dumps(value).decode()
+
+
+def unescape_formula(cell: str) -> str:
+    """Return the text of a cell without the apostrophe that keeps a spreadsheet from running it."""
+    return cell[1:] if cell[0] == "'" and cell.lstrip("'").startswith(_FORMULA) else cell
+
+
+def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """A list of mappings; a value is written as JSON, which YAML contains but for letters that readers refuse."""
+    empty = True
+    for items in batches:
+        for item in items:
+            empty = False
+            lines = [jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value)) for key, value in item.items()]
+            yield _UNPRINTABLE.sub(_escaped, (b"- " + b"\n  ".join(lines) + b"\n").decode()).encode()
+    if empty:
+        yield b"[]\n"
+
+
+def _escaped(letter: re.Match[str]) -> str:
+    """Inside strings, where alone such letters stand, JSON's escapes are YAML's."""
+    return f"\\u{ord(letter[0]):04x}"
+
+
+def _one_line(json: bytes) -> bytes:
+    """A line break between JSON's tokens would end a YAML value; inside strings JSON has none."""
+    return json.replace(b"\n", b" ")
+
+
+def write_xml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
+    """`<data>` of `<item>`s with a `<field>` for each value; nested values are written as JSON."""
+    yield b'<?xml version="1.0" encoding="UTF-8"?>\n<data>\n'
+    for items in batches:
+        yield b"".join(_element(item) for item in items)
+    yield b"</data>\n"
+
+
+def _element(item: Item) -> bytes:
+    fields = "".join(_field(key, value) for key, value in item.items())
+    return f"  <item>\n{fields}  </item>\n".encode()
+
+
+def _field(key: str, value: object) -> str:
+    if value is None:
+        return f'    <field name={quoteattr(_valid_xml(key))} null="true"/>\n'
+    text = value if isinstance(value, str) else jsontext.dumps(value).decode()
+    return f"    <field name={quoteattr(_valid_xml(key))}>{escape(_valid_xml(text), _XML_ESCAPES)}</field>\n"
+
+
+_XML_ESCAPES = {"\r": "&#13;"}
+"""A reader of XML takes a bare carriage return for a line feed."""
+
+
+def _valid_xml(text: str) -> str:
+    """XML has no way to write some characters; they become the replacement character."""
+    return _INVALID_XML.sub("\ufffd", text)
+
+
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {
+        "csv": Format("text/csv; charset=utf-8", write_csv),
+        "json": Format("application/json", write_json),
+        "jsonl": Format("application/x-ndjson", write_jsonl),
+        "xml": Format("application/xml", write_xml),
+        "yaml": Format("application/yaml", write_yaml),
+    }
+)

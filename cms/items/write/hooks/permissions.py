@@ -1,0 +1,110 @@
+"""Permissions: rules that can be applied, fields that are there (decisions, section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cms import jsontext
+from cms.access.policy import ALL_FIELDS, parse_permissions
+from cms.access.rules import guarded_rule
+from cms.access.structure import ACTIONS
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.errors import Refused
+from cms.items.write.changes import RowChange
+from cms.items.write.hooks.hook import SystemTableHooks, faults_of, one_of, unprocessable
+from cms.items.write.hooks.users import USER_HOOKS
+from cms.query.rules.validation import parse_rule
+from cms.schema.model import Collection, Kind
+from cms.schema.payload import converter
+from cms.store.context import RequestContext
+
+
+def _check_collection(value: object, context: RequestContext) -> None:
+    found = context.snapshot.catalogue.collections.get(str(value))
+    if found is None or found.kind is Kind.FOLDER:
+        raise ValueError("there is no such collection")
+
+
+def _check_fields(value: object, context: RequestContext) -> None:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError("it is a list of names of fields, or of *")
+
+
+def _check_rule(value: object, context: RequestContext) -> None:
+    try:
+        parse_permissions(value)
+    except Refused as refused:
+        raise faults_of(refused) from None
+
+
+def _check_validation(value: object, context: RequestContext) -> None:
+    try:
+        parse_rule(value)
+    except Refused as refused:
+        raise faults_of(refused) from None
+
+
+def _check_presets(value: object, context: RequestContext) -> None:
+    if not isinstance(value, dict):
+        raise ValueError("it is an object of fields and values")
+
+
+def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -> None:
+    """What a permission says must fit its collection, whichever of the two was changed."""
+    keys = [str(draft.key) for draft in drafts]
+    for collection, *said in fetch(statement("find_permissions"), (keys,)) if keys else ():
+        found = context.snapshot.catalogue.collections.get(collection)
+        if found is None:
+            raise unprocessable(f'There is no collection "{collection}"')
+        _check_fits(found, context, *(None if text is None else jsontext.loads_stored(text) for text in said))
+
+
+def _check_fits(collection: Collection, context: RequestContext, rule: object, fields: object, presets: object) -> None:
+    reasons = [
+        f'"{collection.name}" has no field "{name}"'
+        for name in dict.fromkeys([*_names_in(fields), *_names_in(presets)])
+        if name != ALL_FIELDS and name not in collection.fields
+    ]
+    reasons += _preset_faults(collection, presets)
+    if rule is not None:
+        try:
+            guarded_rule(parse_permissions(rule), collection, context.snapshot.catalogue)
+        except Refused as refused:
+            reasons += map(str, faults_of(refused).faults)
+    if reasons:
+        raise Refused(problem for reason in reasons for problem in unprocessable(reason).problems)
+
+
+def _preset_faults(collection: Collection, presets: object) -> Iterator[str]:
+    """Tell values that their columns do not take; what a variable stands for is known when an item is written."""
+    for name, value in presets.items() if isinstance(presets, dict) else ():
+        if collection.name == "system_users" and name in USER_HOOKS.never_preset:
+            yield f'No preset sets "{name}" of users'
+            continue
+        found = collection.fields.get(name)
+        varies = isinstance(value, str) and value.startswith("$")
+        if found is None or found.column is None or value is None or varies:
+            continue
+        try:
+            converter(found)(value)
+        except ValueError as error:
+            yield f'The preset of "{name}": {error}'
+
+
+def _names_in(value: object) -> list[str]:
+    return [str(name) for name in value] if isinstance(value, list | dict) else []
+
+
+PERMISSION_HOOKS = SystemTableHooks(
+    is_admin_only=True,
+    checks={
+        "collection": _check_collection,
+        "action": one_of(*ACTIONS),
+        "fields": _check_fields,
+        "permissions": _check_rule,
+        "validation": _check_validation,
+        "presets": _check_presets,
+    },
+    after=_after,
+)

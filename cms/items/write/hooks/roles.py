@@ -1,0 +1,49 @@
+"""Roles: networks that can be read, parents without a circle, and the last administrator (decisions, section 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.access.addresses import network
+from cms.database.connections import Fetch
+from cms.database.statements import statement
+from cms.items.write.changes import RowChange
+from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, raise_faults, unprocessable
+from cms.items.write.hooks.users import require_active_admin
+from cms.store.context import RequestContext
+
+
+def _check_name(value: object, context: RequestContext) -> None:
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("it must not be empty")
+
+
+def _check_networks(value: object, context: RequestContext) -> None:
+    if not isinstance(value, list):
+        raise ValueError("it is a list of addresses and networks")
+    faults = []
+    for place, entry in enumerate(value):
+        try:
+            network(entry)
+        except ValueError:
+            faults.append(InvalidPart("it is neither an address nor a network such as 10.0.0.0/8", place))
+    raise_faults(faults)
+
+
+def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -> None:
+    if any("parent" in draft.sent for draft in drafts) and fetch(statement("find_circle_of_roles"), ()):
+        raise unprocessable("A role cannot be its own parent, nor a parent's parent")
+    require_plain_registration_role(fetch)
+    require_active_admin(fetch)
+
+
+def require_plain_registration_role(fetch: Fetch) -> None:
+    """Raise `Refused` UNPROCESSABLE_CONTENT when whoever registers would be an administrator."""
+    fetch(statement("lock_accounts"), ())
+    if fetch(statement("find_registering_admins"), ()):
+        raise unprocessable("The role of public registration cannot be one of administrators")
+
+
+ROLE_HOOKS = SystemTableHooks(
+    is_admin_only=True, checks={"name": _check_name, "ip_access": _check_networks}, after=_after
+)

@@ -1,0 +1,116 @@
+"""The settings of the project: values that the service can go by (decisions, section 13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence, Set
+from decimal import Decimal
+
+from cms.database.connections import Fetch
+from cms.errors import Refused
+from cms.items.write.changes import RowChange
+from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, ValueCheck, faults_of, one_of, raise_faults
+from cms.items.write.hooks.roles import require_plain_registration_role
+from cms.query.rules.validation import parse_rule
+from cms.regex import compile_regex
+from cms.store.context import RequestContext
+from cms.transforms.transform import PARAMETERS, parse_preset
+
+_COLOR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})")
+_LANGUAGE = re.compile(r"[a-zA-Z]{2,3}(?:-[a-zA-Z0-9]{2,8})*")
+_URL = re.compile(r"https?://[^\s/]+\S*")
+_KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.IGNORECASE)
+
+
+def _pattern_check(pattern: re.Pattern[str], reason: str) -> ValueCheck:
+    def check(value: object, context: RequestContext) -> None:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError(reason)
+
+    return check
+
+
+def _check_policy(value: object, context: RequestContext) -> None:
+    compile_regex(str(value))
+
+
+def _check_attempts(value: object, context: RequestContext) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError("it is a whole number from 1, or null for no limit")
+
+
+def _check_name(value: object, context: RequestContext) -> None:
+    if isinstance(value, str) and not 0 < len(value.strip()) <= 200:
+        raise ValueError("it has 1 to 200 characters")
+
+
+def _check_filter(value: object, context: RequestContext) -> None:
+    try:
+        parse_rule(value, parameter="public_registration_email_filter")
+    except Refused as refused:
+        raise faults_of(refused) from None
+
+
+def _check_presets(value: object, context: RequestContext) -> None:
+    if not isinstance(value, list):
+        raise ValueError("it is a list of presets")
+    keys: set[object] = set()
+    faults = []
+    for place, preset in enumerate(value):
+        try:
+            keys.add(_check_preset(preset, place, keys))
+        except InvalidPart as wrong:
+            faults.append(wrong)
+    raise_faults(faults)
+
+
+def _check_preset(preset: object, place: int, keys: Set[object]) -> object:
+    """Return the key of a preset that can be used; raises `InvalidPart`."""
+    if not isinstance(preset, Mapping):
+        raise InvalidPart("a preset is an object", place)
+    key = preset.get("key")
+    if not isinstance(key, str) or not _KEY.fullmatch(key) or key.startswith("system-"):
+        raise InvalidPart('it has letters, digits, "-" and "_", and does not begin with "system-"', place, "key")
+    for name in sorted(preset.keys() - set(PARAMETERS)):
+        raise InvalidPart("there is no such parameter", place, name)
+    try:
+        parse_preset(preset)
+    except Refused as refused:
+        told = refused.problems[0].extensions
+        raise InvalidPart(str(told["reason"]), place, str(told["parameter"])) from None
+    if key in keys:
+        raise InvalidPart("there is a preset of this key already", place, "key")
+    return key
+
+
+def _check_ratios(value: object, context: RequestContext) -> None:
+    if not isinstance(value, list):
+        raise ValueError("it is a list of ratios")
+    faults = []
+    for place, ratio in enumerate(value):
+        found = ratio.get("value") if isinstance(ratio, Mapping) and isinstance(ratio.get("text"), str) else None
+        if isinstance(found, bool) or not isinstance(found, int | float | Decimal) or found <= 0:
+            faults.append(InvalidPart("a ratio is an object with text and value, a number above 0", place))
+    raise_faults(faults)
+
+
+def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -> None:
+    require_plain_registration_role(fetch)
+
+
+SETTINGS_HOOKS = SystemTableHooks(
+    is_admin_only=True,
+    after=_after,
+    checks={
+        "project_name": _check_name,
+        "project_color": _pattern_check(_COLOR, "it is a colour such as #6644FF"),
+        "project_url": _pattern_check(_URL, "it is an address such as https://example.com"),
+        "default_language": _pattern_check(_LANGUAGE, "it is a language such as en-US"),
+        "auth_login_attempts": _check_attempts,
+        "auth_password_policy": _check_policy,
+        "public_registration_email_filter": _check_filter,
+        "storage_asset_transform": one_of("all", "none", "presets"),
+        "storage_asset_presets": _check_presets,
+        "custom_aspect_ratios": _check_ratios,
+    },
+)

@@ -1,0 +1,66 @@
+"""If-Match: a change of one item by somebody who has seen its present version (decisions, section 5)."""
+
+from __future__ import annotations
+
+from cms.database.connections import Transaction
+from cms.errors import Problem, Refused, not_found
+from cms.etags import matches_version
+from cms.items.read.reads import NO_ROW_VERSION, narrow_to_key
+from cms.items.write.transaction_reads import find
+from cms.query.language.ast import INTERNAL_VERSION, FieldName, Pick, Query, Slot
+from cms.query.sql import locks
+from cms.schema.model import Collection
+from cms.store.context import RequestContext
+from cms.store.store import Store
+
+
+def check_match(
+    store: Store,
+    transaction: Transaction,
+    context: RequestContext,
+    collection: Collection,
+    *,
+    key: str,
+    if_match: str | None,
+) -> None:
+    """Lock an item and compare its version with what an If-Match header names, when there is one.
+
+    The lock stays until the transaction ends, so that of several who name the same version one is let through.
+    Raises `Refused`: PRECONDITION_FAILED, and NOT_FOUND for an item that the caller cannot see.
+    """
+    if if_match is None:
+        return
+    version = _version(store, transaction, context, collection, key)
+    if version is None:
+        raise not_found()
+    _compare(collection, if_match, version)
+
+
+def check_singleton(
+    store: Store, transaction: Transaction, context: RequestContext, collection: Collection, *, if_match: str | None
+) -> None:
+    """Compare the version of a singleton as `check_match` does; one without a row, or with a hidden one, has its own.
+
+    Raises `Refused` PRECONDITION_FAILED.
+    """
+    if if_match is None:
+        return
+    transaction.run(locks.lock_singleton(collection))  # nobody else makes the row meanwhile
+    rows = transaction.run(locks.singleton_key(collection))
+    version = _version(store, transaction, context, collection, str(rows[0][0])) if rows else None
+    _compare(collection, if_match, version or NO_ROW_VERSION)
+
+
+def _version(
+    store: Store, transaction: Transaction, context: RequestContext, collection: Collection, key: str
+) -> str | None:
+    """Lock a row and return its version, None for a row that the caller cannot see."""
+    transaction.run(locks.lock_row(collection, key))
+    query = narrow_to_key(Query(picks=(Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key))),)), Slot(0))
+    items = find(store, transaction, context, collection.name, query, literals=(key,))
+    return str(items[0][INTERNAL_VERSION]) if items else None
+
+
+def _compare(collection: Collection, if_match: str, version: str) -> None:
+    if not matches_version(if_match, version):
+        raise Refused(Problem("PRECONDITION_FAILED", "The item has changed since.", {"collection": collection.name}))

@@ -1,0 +1,235 @@
+"""Filters and rules from nested values to the tree (specification, section 4.2; decisions, section 4)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from cms import jsontext
+from cms.digits import TooManyDigits, too_many_digits
+from cms.errors import Problem, Refused, combined, invalid_query
+from cms.query.language.ast import (
+    EVERYTHING,
+    And,
+    AtField,
+    CallerValue,
+    FieldName,
+    Filter,
+    Operand,
+    OperatorTest,
+    Or,
+    Some,
+)
+from cms.query.language.brackets import as_list
+from cms.query.language.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS, LimitExceeded
+from cms.query.language.literals import Literals, parse_variable
+from cms.query.language.operators import NEGATED, OPERATORS, Operator, Takes
+from cms.regex import compile_regex
+
+_CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
+_TRUE, _FALSE = ("", "true", "1"), ("false", "0")
+
+Path = tuple[str, ...]
+
+
+def parse_filter(
+    value: object,
+    literals: Literals,
+    *,
+    parameter: str = "filter",
+    operators: Mapping[str, Operator] = OPERATORS,
+) -> Filter:
+    """Return the tree of a filter given as nested dicts or as JSON text; literals are set aside.
+
+    Rules that are tried on payloads take `RULE_OPERATORS`. Raises `Refused` INVALID_QUERY with the path of the fault.
+    """
+    return _Parser(literals, operators).group(decode_json(value, parameter), (parameter,))
+
+
+def require_not_blank(value: object, parameter: str) -> object:
+    """Return a rule as somebody has stored it; raises `Refused` INVALID_QUERY for a blank text.
+
+    A request's `filter=` asks for everything; a rule that has lost its words must not allow everything.
+    """
+    if isinstance(value, str) and not value.strip():
+        raise invalid_query(f'"{parameter}" is a blank text', parameter=parameter)
+    return value
+
+
+def parse_name(text: str) -> FieldName:
+    """Return a field or a function of one, `year(published)`."""
+    matched = _CALL.fullmatch(text)
+    return FieldName(matched[2], matched[1]) if matched else FieldName(text)
+
+
+def decode_json(value: object, parameter: str) -> object:
+    """Return a parameter that may come as JSON text (`filter={"id":{"_eq":1}}`) or as brackets."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return jsontext.loads(value) if value.strip() else {}
+    except TooManyDigits as error:
+        path = _path_text((parameter, *map(str, error.path)))
+        raise Refused(too_many_digits(error, parameter=parameter, path=path)) from None
+    except ValueError as error:
+        raise invalid_query(f'"{parameter}" is not JSON: {error}', parameter=parameter) from None
+
+
+class _Parser:
+    def __init__(self, literals: Literals, operators: Mapping[str, Operator]) -> None:
+        self.literals = literals
+        self.operators = operators
+
+    def group(self, value: object, path: Path) -> Filter:
+        """Several keys at one level mean `_and`."""
+        self._count_node(path)
+        if not isinstance(value, Mapping):
+            raise _wrong(path, "a filter is an object")
+        entries = ((str(key), inner) for key, inner in value.items())
+        items = _parse_each(partial(self._entry, key, inner, (*path, key)) for key, inner in entries)
+        return items[0] if len(items) == 1 else And(items) if items else EVERYTHING
+
+    def _entry(self, key: str, value: object, path: Path) -> Filter:
+        if key in ("_and", "_or"):
+            items = _parse_each(
+                partial(self.group, item, (*path, str(n))) for n, item in enumerate(_filters_in(value, path))
+            )
+            return And(items) if key == "_and" else Or(items)
+        if key in ("_some", "_none"):
+            return Some(self.group(value, path), negated=key == "_none")
+        if key in self.operators:
+            return self._test(key, value, path)
+        if key.startswith("_") and _looks_like_operator(value):
+            raise _wrong(path, f'there is no operator "{key}"')
+        return AtField(parse_name(key), self._inner(value, path))
+
+    def _inner(self, value: object, path: Path) -> Filter:
+        if isinstance(value, Mapping):
+            return self.group(value, path)
+        if isinstance(value, list):
+            raise _wrong(path, "a list needs an operator, such as _in")
+        return self._test("_eq", value, path)
+
+    def _test(self, operator: str, value: object, path: Path) -> Filter:
+        self._count_node(path)
+        if value is None and operator in ("_eq", "_neq"):
+            return OperatorTest("_null" if operator == "_eq" else "_nnull")
+        match self.operators[operator].takes:
+            case Takes.NOTHING:
+                return OperatorTest(operator if _parse_flag(value, path) else NEGATED[operator])
+            case Takes.LIST:
+                return OperatorTest(operator, (self._list_operand(self._parse_list(value, path), path),))
+            case Takes.TWO:
+                return OperatorTest(operator, self._two_operands(value, path))
+            case Takes.FLAG:
+                return OperatorTest(operator, (self.literals.slot(_parse_flag(value, path)),))
+            case Takes.REGEX:
+                return OperatorTest(operator, (self.literals.slot(_pattern(value, path)),))
+            case _:
+                return OperatorTest(operator, (self._one_operand(value, path),))
+
+    def _parse_list(self, value: object, path: Path) -> list[object]:
+        """A list by commas, by brackets or as JSON."""
+        found = as_list(value)
+        if isinstance(found, str):
+            found = found.split(",") if found else []
+        if not isinstance(found, list):
+            found = [found]
+        self.literals.tally.add(len(found), "values in lists", maximum=MAX_LIST_OPERANDS, parameter=path[0])
+        if any(item is None or isinstance(item, dict | list) for item in found):
+            raise _wrong(path, "it takes a list of values that are not null")
+        return found
+
+    def _list_operand(self, found: list[object], path: Path) -> Operand:
+        """A path from the caller may lead to many values, and then is the whole list."""
+        values = _variables(found, path)
+        leading = [value for value in values if isinstance(value, CallerValue) and value.path]
+        if not leading:
+            return self.literals.literal(values)
+        if len(values) > 1:
+            raise _wrong(path, "a path from $CURRENT_USER or $CURRENT_ROLE stands alone in a list")
+        return leading[0]
+
+    def _two_operands(self, value: object, path: Path) -> tuple[Operand, ...]:
+        found = self._parse_list(value, path)
+        if len(found) != 2:
+            raise _wrong(path, "it takes exactly two values")
+        return tuple(self._one_operand(item, path) for item in found)
+
+    def _one_operand(self, value: object, path: Path) -> Operand:
+        if value is None or isinstance(value, list):
+            raise _wrong(path, "it takes one value that is not null")
+        try:
+            return self.literals.operand(value)
+        except ValueError as error:
+            raise _wrong(path, str(error)) from None
+
+    def _count_node(self, path: Path) -> None:
+        self.literals.tally.add(1, "nodes of filters", maximum=MAX_FILTER_NODES, parameter=path[0])
+        if len(path) > MAX_FILTER_DEPTH:
+            raise _wrong(path[:1], f"it is nested deeper than {MAX_FILTER_DEPTH}")
+
+
+def _parse_each(parts: Iterable[Callable[[], Filter]]) -> tuple[Filter, ...]:
+    """Parse the parts of a group; what is wrong with several of them is told together."""
+    items: list[Filter] = []
+    problems: list[Problem] = []
+    for part in parts:
+        try:
+            items.append(part())
+        except LimitExceeded:
+            raise
+        except Refused as refused:
+            problems.extend(refused.problems)
+    if problems:
+        raise combined(problems)
+    return tuple(items)
+
+
+def _filters_in(value: object, path: Path) -> Sequence[object]:
+    found = as_list(value)
+    if found == {}:
+        return ()
+    if not isinstance(found, list):
+        raise _wrong(path, "it takes a list of filters")
+    return found
+
+
+def _variables(found: list[object], path: Path) -> tuple[object, ...]:
+    """A list is one operand; the variables in it are resolved with the request."""
+    try:
+        return tuple(parse_variable(item) for item in found)
+    except ValueError as error:
+        raise _wrong(path, str(error)) from None
+
+
+def _parse_flag(value: object, path: Path) -> bool:
+    said = str(value).lower() if isinstance(value, bool | str | int) else None
+    if said in _TRUE or said in _FALSE:
+        return said in _TRUE
+    raise _wrong(path, "it takes true or false")
+
+
+def _pattern(value: object, path: Path) -> str:
+    if not isinstance(value, str):
+        raise _wrong(path, "it takes a text")
+    try:
+        compile_regex(value)
+    except ValueError as error:
+        raise _wrong(path, str(error)) from None
+    return value
+
+
+def _looks_like_operator(value: object) -> bool:
+    return not isinstance(value, Mapping) or not value
+
+
+def _wrong(path: Path, reason: str) -> Exception:
+    place = _path_text(path)
+    return invalid_query(f"{place}: {reason}", parameter=path[0], path=place)
+
+
+def _path_text(path: Path) -> str:
+    place = path[0] + "".join(f"[{part}]" for part in path[1:])
+    return place if len(place) <= 200 else place[:200] + "…"

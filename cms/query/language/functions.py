@@ -1,0 +1,38 @@
+"""Functions of fields as data (decisions, section 4): parts of dates in UTC, the size of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+_DATE = ("year", "month", "week", "day", "weekday")
+_TIME = ("hour", "minute", "second")
+
+MOMENT_FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"date": _DATE, "time": _TIME, "datetime": (*_DATE, *_TIME), "timestamp": (*_DATE, *_TIME)}
+)
+"""The functions that each type of moment takes."""
+
+DATE_PARTS: Mapping[str, str] = MappingProxyType(
+    {name: "DOW" if name == "weekday" else name.upper() for name in (*_DATE, *_TIME)}
+)
+"""The name of the part in SQL; Sunday is weekday 0."""
+
+FUNCTIONS = (*DATE_PARTS, "count")
+
+
+def template(function: str, type_name: str) -> str | None:
+    """Return the SQL of a function of a column of that type, or None when they do not fit."""
+    if function == "count" and type_name == "json":
+        return "CASE WHEN json_typeof({0}::json) = 'array' THEN json_array_length({0}::json) END"
+    if function == "count" and type_name == "csv":
+        return "cardinality(string_to_array({0}, ','))"
+    if function not in MOMENT_FUNCTIONS.get(type_name, ()):
+        return None
+    source = "{0} AT TIME ZONE 'UTC'" if type_name == "timestamp" else "{0}"
+    part = f"EXTRACT({DATE_PARTS[function]} FROM {source})"
+    if function == "second":
+        return f"trunc({part})::integer"  # a cast would round 59.9 to a second that no minute has
+    if function == "year":
+        return f"CASE WHEN isfinite({{0}}) THEN {part}::integer END"  # the other parts of infinity are null
+    return f"{part}::integer"

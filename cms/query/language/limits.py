@@ -1,0 +1,40 @@
+"""How much one request may ask (decisions, section 3); past a limit the answer is 400 INVALID_QUERY."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from cms.errors import Refused, invalid_query
+
+MAX_QUERY_PARAMETERS = 5_000
+MAX_BRACKETS = 60
+MAX_FILTER_DEPTH = 50
+MAX_PATH_STEPS = 110
+MAX_FILTER_NODES = 500
+MAX_LIST_OPERANDS = 10_000
+MAX_SORT_TERMS = 100
+MAX_FIELDS = 1_600
+MAX_FIELDS_IN_ALL = 10_000
+MAX_ALIASES = 100
+MAX_AGGREGATES = 100
+MAX_GROUPS = 100
+MAX_SEARCH_LENGTH = 1_000
+MAX_OFFSET = 2**62
+
+
+class LimitExceeded(Refused):
+    """More than one request may ask for; nothing else of it is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What one request has asked for so far, at all its levels together."""
+
+    _counted: Counter[str] = field(default_factory=Counter)
+
+    def add(self, number: int, what: str, *, maximum: int, parameter: str) -> None:
+        """Count more of something; raises `LimitExceeded` INVALID_QUERY past what one request may ask for."""
+        self._counted[what] += number
+        if self._counted[what] > maximum:
+            raise LimitExceeded(invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter).problems)

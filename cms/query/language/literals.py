@@ -1,0 +1,77 @@
+"""Literals set aside while a request is parsed, so that the tree keeps its shape whatever they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cms.query.language.ast import CallerValue, Constant, FieldName, Now, Operand, Slot
+from cms.query.language.limits import Tally
+
+_NOW = re.compile(r"\$NOW(?:\(\s*([+-]?\s*[0-9]{1,9})\s*([a-z]+)\s*\))?")
+_UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "millisecond": ("ms", "milliseconds", "msec", "msecs"),
+        "second": ("s", "sec", "secs", "seconds"),
+        "minute": ("m", "min", "mins", "minutes"),
+        "hour": ("h", "hr", "hrs", "hours"),
+        "day": ("d", "days"),
+        "week": ("w", "weeks"),
+        "month": ("mo", "months"),
+        "year": ("y", "yr", "yrs", "years"),
+    }
+)
+_UNIT_BY_NAME = MappingProxyType({name: unit for unit, names in _UNITS.items() for name in (unit, *names)})
+_CURRENT = ("$CURRENT_USER", "$CURRENT_ROLE")
+
+
+class Literals:
+    """The literals of one request in the order in which its tree names them."""
+
+    def __init__(self) -> None:
+        self.values: list[object] = []
+        self.tally = Tally()
+
+    def slot(self, value: object) -> Slot:
+        """Set a literal aside and return its place."""
+        self.values.append(value)
+        return Slot(len(self.values) - 1)
+
+    def literal(self, value: object) -> Operand:
+        """Return what stands in the tree for a literal."""
+        return self.slot(value)
+
+    def operand(self, value: object) -> Operand:
+        """Return a variable as itself and anything else as a literal; ValueError for a variable that is none."""
+        found = parse_variable(value)
+        return found if isinstance(found, Now | CallerValue) else self.literal(value)
+
+
+class RuleLiterals(Literals):
+    """The literals of a rule stay in its tree: they are the same in every request."""
+
+    def literal(self, value: object) -> Operand:
+        return Constant(value)
+
+
+def parse_variable(value: object) -> object:
+    """Return a variable as itself and anything else as it is; ValueError for a variable that is none."""
+    if not isinstance(value, str) or not value.startswith("$"):
+        return value
+    start, *path = value.split(".")
+    if start in _CURRENT:
+        return CallerValue(start[1:], tuple(map(FieldName, path)))
+    return _now(value) if value.startswith("$NOW") else value
+
+
+def _now(text: str) -> Now:
+    matched = _NOW.fullmatch(text)
+    if not matched:
+        raise ValueError('a time is written like "$NOW" or "$NOW(-1 hour)"')
+    if matched[1] is None:
+        return Now()
+    unit = _UNIT_BY_NAME.get(matched[2])
+    if unit is None:
+        raise ValueError(f"a unit of time is one of {', '.join(_UNITS)}")
+    return Now(int(matched[1].replace(" ", "")), unit)

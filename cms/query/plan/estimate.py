@@ -1,0 +1,78 @@
+"""How many rows PostgreSQL expects in the lists of an answer, from the plan that EXPLAIN shows (FORMAT JSON)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Node = Mapping[str, Any]
+
+_READ_WHOLE = frozenset({"Sort", "Aggregate", "Hash", "Materialize", "WindowAgg", "SetOp", "Unique"})
+"""Nodes that read all rows of the node below, however few are asked of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The rows of the answer's own list, and of all lists in its items together.
+
+    `heaviest` are those of one item whose lists, and theirs, are all as long as the longest that there is.
+    """
+
+    top: float
+    nested: float
+    heaviest: float = 0
+
+
+def estimate_of(plan: Sequence[Mapping[str, Node]]) -> Estimate:
+    """Return what the plan of a read (cms/query/sql/select.py) expects."""
+    root = plan[0]["Plan"]
+    inner = [node for node in root.get("Plans", ()) if not _is_version(node)]
+    return Estimate(sum(_rows(node) for node in inner), sum(_nested(node, 1, 1) for node in inner))
+
+
+def _nested(node: Node, loops: float, share: float) -> float:
+    """Return the rows of lists below a node that runs so many times, and of whose rows a share is asked for."""
+    rows = _rows(node) * share
+    total = 0.0
+    outer = 1.0
+    for child in node.get("Plans", ()):
+        match child.get("Parent Relationship"):
+            case "SubPlan":
+                total += _sub_plan(node, child, loops * rows)
+            case "InitPlan":  # it runs once, for the parameters of the others
+                pass
+            case "Inner" if node["Node Type"] == "Nested Loop":
+                total += _nested(child, loops * outer, 1)
+            case _:
+                asked = _share(node, child, share)
+                total += _nested(child, loops, asked)
+                outer = _rows(child) * asked
+    return total
+
+
+def _sub_plan(node: Node, child: Node, loops: float) -> float:
+    """Return the rows of a list, which is an aggregate of its rows, and of those in it; a filter's is none."""
+    if _is_in_filter(node, str(child.get("Subplan Name"))):
+        return 0
+    lists = child.get("Plans", ()) if child["Node Type"] == "Aggregate" else ()
+    return sum(loops * _rows(rows) for rows in lists) + _nested(child, loops, 1)
+
+
+def _share(node: Node, child: Node, share: float) -> float:
+    if node["Node Type"] == "Limit":
+        return share * min(1.0, _rows(node) / max(_rows(child), 1.0))
+    return 1.0 if node["Node Type"] in _READ_WHOLE else share
+
+
+def _is_in_filter(node: Node, name: str) -> bool:
+    conditions = (str(text) for key, text in node.items() if key.endswith(("Filter", "Cond")))
+    return any(f"{name})" in text or f"{name} " in text for text in conditions)
+
+
+def _is_version(node: Node) -> bool:
+    return node.get("Relation Name") == "system_version"
+
+
+def _rows(node: Node) -> float:
+    return float(node["Plan Rows"])

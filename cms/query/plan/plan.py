@@ -1,0 +1,321 @@
+"""From what a caller may ask to what the printer writes: names become columns, operands become parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from cms.errors import Refused, invalid_query
+from cms.query.language import functions
+from cms.query.language.ast import (
+    EVERYTHING,
+    INTERNAL_KEY,
+    INTERNAL_VERSION,
+    AboutItem,
+    Aggregate,
+    And,
+    AtField,
+    CallerValue,
+    Constant,
+    FieldName,
+    Filter,
+    OperatorTest,
+    Or,
+    Pick,
+    Query,
+    Some,
+    SortTerm,
+    Window,
+)
+from cms.query.plan.bindings import Placeholder
+from cms.query.plan.checks import search_matches, typed_test
+from cms.query.plan.guarded import Guarded
+from cms.query.plan.links import Link, has_item_test, history_item_link, link_of
+from cms.query.plan.resolved import (
+    AggregateValue,
+    All,
+    AnyOf,
+    CallerPath,
+    Embed,
+    EmbedChoice,
+    Exists,
+    Group,
+    Grouping,
+    LinkStep,
+    Order,
+    Output,
+    Page,
+    Predicate,
+    ReadPlan,
+    Value,
+    ValueOutput,
+)
+from cms.query.plan.revision_items import on_revision_item
+from cms.schema.model import Catalogue, Collection, Field
+from cms.schema.types import Family
+
+LONGEST_NAME = 63
+
+_SUMMABLE = frozenset({Family.NUMBER})
+_COMPARABLE = frozenset({Family.NUMBER, Family.MOMENT, Family.TEXT})
+GROUPABLE = _COMPARABLE | {Family.BOOLEAN, Family.UUID, Family.CSV}
+
+
+def plan(guarded: Guarded, catalogue: Catalogue) -> ReadPlan:
+    """Resolve a guarded query; raises `Refused` INVALID_QUERY where an operator or a function does not fit."""
+    return _Planner(catalogue).read(guarded.query, guarded.collection)
+
+
+def resolved(rule: Filter, collection: Collection, catalogue: Catalogue) -> Predicate:
+    """Resolve a rule of a permission, all of whose names exist; raises `Refused` INVALID_QUERY as `plan` does."""
+    return _Planner(catalogue).predicate(rule, collection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planner:
+    catalogue: Catalogue
+
+    def read(self, query: Query, collection: Collection) -> ReadPlan:
+        grouping = self._grouping(query, collection)
+        return ReadPlan(
+            collection=collection,
+            outputs=() if grouping else self._outputs(query.picks, collection),
+            allowed=self.predicate(query.allowed, collection),
+            where=self._where(query, collection),
+            order=() if grouping else tuple(self._term(term, collection) for term in query.sort),
+            page=_page(query.window),
+            grouping=grouping,
+            counts=query.counts,
+            renamed=any(_is_renamed(pick) for pick in query.picks),
+        )
+
+    # What is shown
+
+    def _outputs(self, picks: tuple[Pick, ...], collection: Collection) -> tuple[Output, ...]:
+        keys = dict.fromkeys(pick.key for pick in picks)
+        alike = {key: [self._output(pick, collection) for pick in picks if pick.key == key] for key in keys}
+        fields = {
+            pick.key: collection.fields.get(pick.name.field, collection.fields.get(pick.name.bare)) for pick in picks
+        }
+        return tuple(_merge_outputs(found, fields[key]) for key, found in alike.items())
+
+    def _output(self, pick: Pick, collection: Collection) -> Output:
+        if pick.key == INTERNAL_VERSION:
+            return ValueOutput(INTERNAL_VERSION, Value(_row_version(collection)), plain=True)
+        if pick.nested is None:
+            return ValueOutput(pick.key, self.value(pick.name, collection), plain=pick.key == INTERNAL_KEY)
+        link = link_of(self.catalogue, collection, pick.name.field)
+        assert link, "the guard opens relations only"
+        found = self.read(pick.nested, self.catalogue.collections[link.target])
+        if not link.to_many:  # one row needs neither order nor page
+            found = replace(found, order=(), page=None)
+        return Embed(pick.key, LinkStep(link, self._when(pick.name, collection)), found, bare=pick.nested.bare)
+
+    def value(self, name: FieldName, collection: Collection) -> Value:
+        """Return a field or a function of one as something that can be printed."""
+        field, when = collection.fields[name.field], self._when(name, collection)
+        members = self._members(name, collection)
+        if name.function is None:
+            return Value(field, when=when, members=members)
+        link = link_of(self.catalogue, collection, name.field)
+        if name.function == "count" and link and link.to_many:
+            return Value(field, name.function, self._step(name, collection))
+        if functions.template(name.function, field.type_name) is None:
+            fault = f'There is no function "{name.function}" for the type {field.type_name} of "{field.name}"'
+            raise invalid_query(fault, collection=collection.name, field=field.name)
+        return Value(field, name.function, when=when, members=members)
+
+    def _members(self, name: FieldName, collection: Collection) -> tuple[tuple[Predicate, tuple[str, ...]], ...] | None:
+        if name.members is None:
+            return None
+        return tuple((self.predicate(part.when, collection), part.names) for part in name.members)
+
+    def _when(self, name: FieldName, collection: Collection) -> Predicate | None:
+        """Return the condition under which a field may be read, None when there is none."""
+        return None if name.when is None else self.predicate(name.when, collection)
+
+    def _step(self, name: FieldName, collection: Collection) -> LinkStep:
+        link = link_of(self.catalogue, collection, name.field)
+        assert link, "the guard lets paths pass through relations only"
+        target_rule, target = name.target_rule or EVERYTHING, self.catalogue.collections[link.target]
+        allowed = None if target_rule == EVERYTHING else self.predicate(target_rule, target)
+        return LinkStep(link, self._when(name, collection), allowed)
+
+    # Which rows
+
+    def _where(self, query: Query, collection: Collection) -> Predicate:
+        found = [self.predicate(query.filter, collection)]
+        if query.only:
+            found.append(self._on_field(query.only, Value(collection.fields[str(collection.primary_key)])))
+        if query.search:
+            found.append(search_matches([self.value(name, collection) for name in query.searched], query.search))
+        return found[0] if len(found) == 1 else All(tuple(found))
+
+    def predicate(self, said: Filter, collection: Collection) -> Predicate:
+        """Resolve a filter whose names belong to the collection."""
+        match said:
+            case And(items):
+                return All(tuple(self.predicate(item, collection) for item in items))
+            case Or(items):
+                return AnyOf(tuple(self.predicate(item, collection) for item in items))
+            case AtField(name, inner):
+                return self._at_field(name, inner, collection)
+            case AboutItem(name, rule):
+                return self._about_item(name, rule, collection)
+            case Some() | OperatorTest():
+                raise AssertionError("the guard refuses an operator without a field")
+
+    def _about_item(self, name: str, rule: Filter, history: Collection) -> Predicate:
+        """Resolve what a row of the history must tell of; a revision also holds the item as it was."""
+        target, link = self.catalogue.collections[name], history_item_link(self.catalogue, history, name)
+        told = self._at_field(FieldName("collection"), OperatorTest("_eq", (Constant(name),)), history)
+        if last := target.former_history.get(history.name):  # of items that had this name and key before
+            told = All((told, self._at_field(FieldName("id"), OperatorTest("_gt", (Constant(last),)), history)))
+        if rule == EVERYTHING:
+            return told
+        assert link, "the guard names collections with a key only"
+        where = self.predicate(rule, target)
+        found = [told, Exists(LinkStep(link), where, per_row=True)]
+        return All((*found, on_revision_item(where, target)) if "data" in history.fields else tuple(found))
+
+    def _at_field(self, name: FieldName, inner: Filter, collection: Collection) -> Predicate:
+        link = link_of(self.catalogue, collection, name.field)
+        if link is None or name.function or not has_item_test(inner):
+            return self._on_field(inner, self.value(name, collection))
+        target, step = self.catalogue.collections[link.target], self._step(name, collection)
+        if isinstance(inner, Some):
+            return Exists(step, self.predicate(inner.inner, target), negated=inner.negated)
+        return Exists(step, self.predicate(inner, target))
+
+    def _on_field(self, said: Filter, value: Value) -> Predicate:
+        match said:
+            case And(items):
+                return All(tuple(self._on_field(item, value) for item in items))
+            case Or(items):
+                return AnyOf(tuple(self._on_field(item, value) for item in items))
+            case OperatorTest():
+                return typed_test(said, value, self._caller_path)
+            case AtField() | Some() | AboutItem():
+                raise AssertionError("the guard refuses a path through a field that leads nowhere")
+
+    def _caller_path(self, said: CallerValue, label: str) -> CallerPath:
+        """Resolve a path from the caller."""
+        collection = self.catalogue.collections[said.collection]
+        allowed = None if said.allowed in (None, EVERYTHING) else self.predicate(said.allowed, collection)
+        *names, last = said.path
+        steps, end = self._steps(tuple(names), collection)
+        start = Placeholder(CallerValue(said.name), str, label)
+        return CallerPath(collection, start, allowed, steps, self.value(last, end))
+
+    def _steps(self, names: tuple[FieldName, ...], collection: Collection) -> tuple[tuple[LinkStep, ...], Collection]:
+        steps = []
+        for name in names:
+            steps.append(self._step(name, collection))
+            collection = self.catalogue.collections[steps[-1].link.target]
+        return tuple(steps), collection
+
+    # In which order
+
+    def _term(self, term: SortTerm, collection: Collection) -> Order:
+        *names, last = term.path
+        steps, end = self._steps(tuple(names), collection)
+        for step, name in zip(steps, names, strict=True):
+            if step.link.to_many:
+                raise invalid_query(f'"{name.field}" leads to many items and gives no order', parameter="sort")
+        value = self.value(last, end)
+        if value.family not in GROUPABLE:
+            raise _unfit(value, "cannot be sorted by", "sort")
+        return Order(value, steps, descending=term.descending)
+
+    # Groups and aggregates
+
+    def _grouping(self, query: Query, collection: Collection) -> Grouping | None:
+        if not query.aggregates and not query.groups:
+            return None
+        groups = tuple(Group(name.key, self._group_value(name, collection)) for name in query.groups)
+        summed = tuple(self._aggregate_value(aggregate, collection) for aggregate in query.aggregates)
+        keys = [*(group.key for group in groups), *{aggregate.function for aggregate in query.aggregates}]
+        for key in {key for key in keys if keys.count(key) > 1}:
+            raise invalid_query(f'Two groups or aggregates would both be called "{key}"', parameter="groupBy")
+        return Grouping(groups, summed, self._group_order(query, collection, groups))
+
+    def _group_value(self, name: FieldName, collection: Collection) -> Value:
+        value = self.value(name, collection)
+        if value.family not in GROUPABLE:
+            raise _unfit(value, "cannot be grouped by", "groupBy")
+        return value
+
+    def _aggregate_value(self, aggregate: Aggregate, collection: Collection) -> AggregateValue:
+        if aggregate.name.field == "*":
+            if not aggregate.function.startswith("count"):
+                raise invalid_query(f"{aggregate.function} takes a field, not *", parameter="aggregate")
+            return AggregateValue(aggregate.function, None)
+        value = self.value(aggregate.name, collection)
+        fitting = {"min": _COMPARABLE, "max": _COMPARABLE}.get(aggregate.function, _SUMMABLE)
+        if aggregate.function == "countDistinct":
+            fitting = GROUPABLE
+        if value.field.column is None or (value.family not in fitting and aggregate.function != "count"):
+            raise _unfit(value, f"has no {aggregate.function}", "aggregate")
+        return AggregateValue(aggregate.function, value)
+
+    def _group_order(
+        self, query: Query, collection: Collection, groups: tuple[Group, ...]
+    ) -> tuple[Order | AggregateValue, ...]:
+        found: list[Order | AggregateValue] = []
+        by_key = {group.key: group for group in groups}
+        for term in query.sort:
+            if term.aggregate:
+                found.append(replace(self._aggregate_value(term.aggregate, collection), descending=term.descending))
+            elif len(term.path) == 1 and term.path[0].key in by_key:
+                found.append(Order(by_key[term.path[0].key].value, descending=term.descending))
+            else:
+                raise invalid_query("Groups are sorted by what they are grouped by or an aggregate", parameter="sort")
+        return (*found, *(Order(group.value) for group in groups))
+
+
+def _row_version(collection: Collection) -> Field:
+    """PostgreSQL's own column: the transaction that wrote the row."""
+    return Field(collection.name, "xmin", "unknown")
+
+
+def _is_renamed(pick: Pick) -> bool:
+    return pick.key != pick.name.key or len(pick.key.encode()) > LONGEST_NAME
+
+
+def _merge_outputs(found: list[Output], field: Field | None) -> Output:
+    """Several outputs of one key are the arms of a many-to-any field; one that is not opened is the key itself."""
+    arms = tuple(item for item in found if isinstance(item, Embed))
+    if field and arms and all(arm.bare and arm.step.link.collection_field for arm in arms):
+        there = AnyOf(tuple(Exists(arm.step, All((arm.plan.allowed, arm.plan.where))) for arm in arms))
+        return ValueOutput(arms[0].key, Value(field, when=there))
+    return EmbedChoice(arms[0].key, arms) if arms and len(found) > 1 else found[0]
+
+
+def default_sort(collection: Collection, link: Link | None = None) -> tuple[FieldName, ...]:
+    """Return the sort field of the relation to the items, or of their collection, where it has an order."""
+    name = (link.relation.order if link and link.to_many else None) or collection.sort_field
+    field = collection.fields.get(name) if name else None
+    return (FieldName(field.name),) if field and not field.is_secret and field.type.family in GROUPABLE else ()
+
+
+def tie_breakers(collection: Collection) -> tuple[FieldName, ...]:
+    """Return what makes any order a full one: the primary key, or where there is none all columns with an order."""
+    if collection.primary_key:
+        return (FieldName(collection.primary_key),)
+    return tuple(FieldName(field.name) for field in collection.columns if field.type.family in GROUPABLE)
+
+
+def _page(window: Window | None) -> Page | None:
+    if window is None:
+        return None
+    limit = Placeholder(window.limit, _digits, "limit") if window.limit else None
+    return Page(window.row_limit, limit, Placeholder(window.offset, _digits, "offset") if window.offset else None)
+
+
+def _digits(value: object) -> object:
+    return None if value is None else str(value)
+
+
+def _unfit(value: Value, fault: str, parameter: str) -> Refused:
+    field = value.field
+    reason = f'The field "{field.name}" of type {field.type_name} {fault}'
+    return invalid_query(reason, collection=field.collection, field=field.name, parameter=parameter)

@@ -1,0 +1,235 @@
+"""A read after planning: every name is a column, every operand a symbolic parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from cms.query.language.operators import Operator
+from cms.query.plan.bindings import Placeholder
+from cms.query.plan.links import Link
+from cms.schema.model import Collection, Field
+from cms.schema.types import TYPES, Family, Type, parse_real
+
+_SMALL_INTEGERS = MappingProxyType({"int2": "smallint", "int4": "integer"})
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A column, a function of one, or (with `step`) the number of items that a to-many field leads to.
+
+    In rows that do not fulfil `when` it is null, to whatever is asked of it. With `members` it is an object of
+    which these are there, each under the condition beside them.
+    """
+
+    field: Field
+    function: str | None = None
+    step: LinkStep | None = None
+    when: Predicate | None = None
+    members: tuple[tuple[Predicate, tuple[str, ...]], ...] | None = None
+
+    @property
+    def type(self) -> Type:
+        """The type of the value: functions give whole numbers."""
+        return TYPES["integer"] if self.function else self.field.type
+
+    @property
+    def family(self) -> Family:
+        return Family.LIST if self.field.is_list and not self.function else self.type.family
+
+    @property
+    def cast(self) -> str:
+        """What an operand is cast to; a single-precision column equals only what is rounded as it is."""
+        column = self.field.column
+        single = column and column.base_type == "float4" and not self.function
+        return "real" if single else self.type.cast
+
+    @property
+    def index_cast(self) -> str:
+        """What a list of operands is cast to that an index of the column may find: the column's own type."""
+        column = self.field.column
+        return _SMALL_INTEGERS.get(column.base_type, self.cast) if column and not self.function else self.cast
+
+    @property
+    def is_small_integer(self) -> bool:
+        """Whether it is a whole number of a smaller type than its operands are."""
+        column = self.field.column
+        return self.function is not None or (column is not None and column.base_type in _SMALL_INTEGERS)
+
+    @property
+    def parse(self) -> Callable[[object], str]:
+        """What makes an operand a parameter; what the cast would refuse is refused before any row is looked at."""
+        return parse_real if self.cast == "real" else self.type.parse
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStep:
+    """A link as its caller may follow it: from rows that fulfil `when` to those that fulfil `allowed`."""
+
+    link: Link
+    when: Predicate | None = None
+    allowed: Predicate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class All:
+    items: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    items: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallerPath:
+    """What a path from the caller leads to: the value behind the steps, from the row with the key `start`."""
+
+    collection: Collection
+    start: Placeholder
+    allowed: Predicate | None
+    steps: tuple[LinkStep, ...]
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class TypedTest:
+    value: Value
+    operator: Operator
+    operands: tuple[Placeholder | CallerPath, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """At least one item (or none, `negated`) at the other end of the step fulfils `where`.
+
+    `per_row` has it looked up for each row: PostgreSQL would else read the whole collection for a page of few rows.
+    """
+
+    step: LinkStep
+    where: Predicate
+    negated: bool = False
+    per_row: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SearchMatch:
+    """A search word in one field: contained in a text, equal to a number or a UUID."""
+
+    value: Value
+    word: Placeholder
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionItem:
+    """The item of a collection that a revision holds, of which these columns are looked at, fulfils `where`."""
+
+    collection: Collection
+    columns: tuple[str, ...]
+    where: Predicate
+
+
+Predicate = All | AnyOf | TypedTest | Exists | SearchMatch | RevisionItem
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A value to sort by, at the end of a path of to-one steps."""
+
+    value: Value
+    path: tuple[LinkStep, ...] = ()
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOutput:
+    """A value under its key; `plain` is the text of the column itself, whatever the type shows."""
+
+    key: str
+    value: Value
+    plain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Embed:
+    """Related items: one object or an array; `bare` shows keys instead of objects."""
+
+    key: str
+    step: LinkStep
+    plan: ReadPlan
+    bare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedChoice:
+    """A many-to-any field: the arm that fits the row, or null."""
+
+    key: str
+    arms: tuple[Embed, ...]
+
+
+Output = ValueOutput | Embed | EmbedChoice
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    key: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateValue:
+    """An aggregate of a value, or of the rows themselves when the value is None."""
+
+    function: str
+    value: Value | None
+    descending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    groups: tuple[Group, ...]
+    aggregates: tuple[AggregateValue, ...]
+    order: tuple[Order | AggregateValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A window with its numbers as parameters."""
+
+    row_limit: int | None
+    limit: Placeholder | None = None
+    offset: Placeholder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPlan:
+    """One level of a read: of the rows that its caller may see (`allowed`) those that were asked for (`where`)."""
+
+    collection: Collection
+    outputs: tuple[Output, ...]
+    allowed: Predicate
+    where: Predicate
+    order: tuple[Order, ...]
+    page: Page | None
+    grouping: Grouping | None = None
+    counts: tuple[str, ...] = ()
+    renamed: bool = False
+    """Whether a key of the answer is not a name of the catalogue (or too long for a column's name)."""
+
+
+def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:
+    """Return the places of groups and aggregates in an item of the answer, in order."""
+    grouping = plan.grouping
+    assert grouping
+    groups: list[tuple[str, ...]] = [(group.key,) for group in grouping.groups]
+    return (*groups, *(_aggregate_path(item, grouping) for item in grouping.aggregates))
+
+
+def _aggregate_path(item: AggregateValue, grouping: Grouping) -> tuple[str, ...]:
+    """`{"count": 42}` for the rows themselves, `{"count": {"id": 42}}` for fields, `*` beside fields."""
+    if item.value:
+        return item.function, item.value.field.name
+    with_fields = any(other.function == item.function and other.value for other in grouping.aggregates)
+    return (item.function, "*") if with_fields else (item.function,)

@@ -1,0 +1,107 @@
+"""How many bytes an answer may come to, as far as its plan tells: what cannot be too large need not be measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cms.digits import MAX_DIGITS
+from cms.query.plan.resolved import EmbedChoice, Output, Page, ReadPlan, Value, ValueOutput
+from cms.schema.types import Family
+
+LONG_VALUE = 2**20
+"""Bytes of a value without a length of its own: as many as a body may bring."""
+SHORT_VALUE = 64
+PORTION_BYTES = 32 * LONG_VALUE
+"""Bytes of the rows that are taken at a time, where all of them may be too many."""
+MAX_PORTION_ROWS = 1_000
+WIDE_ROW = 8 * LONG_VALUE
+"""Bytes of a row that is better looked at before values are made of it."""
+
+_LONG_FAMILIES = frozenset({Family.TEXT, Family.JSON, Family.CSV, Family.BINARY, Family.GEOMETRY})
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSize:
+    """The most that a row and the whole of an answer may come to; infinity where a list has no end."""
+
+    row: float
+    whole: float
+
+    @property
+    def rows_at_a_time(self) -> int:
+        """The number of rows to take at a time."""
+        return 1 if self.row > WIDE_ROW else min(MAX_PORTION_ROWS, int(PORTION_BYTES / max(self.row, 1)))
+
+
+NO_SIZE = AnswerSize(0, 0)
+
+
+def size_of(plan: ReadPlan, *, single: bool = False) -> AnswerSize:
+    """Return the size of an answer; with `single` it is of one item."""
+    row = _row(plan)
+    return AnswerSize(row, row * (1 if single else _rows(plan.page)))
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSize:
+    """The most that a write answers: `row` for each item, and the values that one body brings for all of them."""
+
+    row: float
+    brought: tuple[float, ...]
+
+    def of(self, number: int) -> float:
+        return self.row * number + sum(min(each * number, LONG_VALUE) for each in self.brought)
+
+
+def written_size(plan: ReadPlan) -> WrittenSize:
+    """Return the size of what a write answers."""
+    brought = tuple(_bytes(output) for output in plan.outputs if _is_brought(output))
+    others = (output for output in plan.outputs if not _is_brought(output))
+    return WrittenSize(_sum(others) + sum(map(_default, plan.outputs)), brought)
+
+
+def _is_brought(output: Output) -> bool:
+    return isinstance(output, ValueOutput) and output.value.family in _LONG_FAMILIES
+
+
+def _default(output: Output) -> int:
+    """Return the bytes that a column's default may put into an item."""
+    column = output.value.field.column if isinstance(output, ValueOutput) else None
+    return 4 * len(column.default or "") if column else 0
+
+
+def _row(plan: ReadPlan) -> float:
+    if plan.grouping:
+        groups = sum(_value(group.value) for group in plan.grouping.groups)
+        return (SHORT_VALUE + MAX_DIGITS) * len(plan.grouping.aggregates) + groups
+    return _sum(plan.outputs)
+
+
+def _sum(outputs: Iterable[Output]) -> float:
+    return sum(map(_bytes, outputs), SHORT_VALUE)
+
+
+def _bytes(output: Output) -> float:
+    if isinstance(output, EmbedChoice):
+        return _sum(output.arms)
+    if isinstance(output, ValueOutput):
+        return SHORT_VALUE if output.plain else _value(output.value)
+    rows = _rows(output.plan.page) if output.step.link.to_many else 1
+    return _row(output.plan) * rows
+
+
+def _rows(page: Page | None) -> float:
+    return page.row_limit if page and page.row_limit else math.inf
+
+
+def _value(value: Value) -> float:
+    column = value.field.column
+    if value.function or value.field.is_secret:
+        return SHORT_VALUE
+    if column and column.base_type == "numeric":  # an exponent of a few characters is written out
+        return SHORT_VALUE + (column.precision or MAX_DIGITS)
+    if value.family not in _LONG_FAMILIES:
+        return SHORT_VALUE
+    return 4 * column.max_length if column and column.max_length else LONG_VALUE

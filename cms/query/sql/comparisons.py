@@ -1,0 +1,40 @@
+"""The printer of the history of rows that fixed statements write: what they are is compared with what they were."""
+
+from __future__ import annotations
+
+from cms.fragment import Fragment, commas, fill, name, param, text
+from cms.query.sql.history import HistoryEntry, history_columns, history_steps
+from cms.query.sql.write import ArgumentSlots, key_cast
+from cms.schema.model import Collection
+from cms.schema.system import UNRECORDED_COLUMNS
+
+_DELTA = (
+    "CASE WHEN now.was IS NULL THEN now.data ELSE (SELECT json_object_agg(e.key, e.value) FROM json_each(now.data) AS e"
+    " WHERE e.value::text IS DISTINCT FROM (now.was -> e.key)::text AND e.key <> ALL ({0})) END"
+)
+
+
+def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: str) -> Fragment:
+    """Print the history of rows that are named by their keys and by what they held before, null for new ones.
+
+    The collection is one that keeps revisions.
+    """
+    now = fill(
+        "SELECT {0}, old.was FROM {1} AS t0 JOIN unnest({2}, {3}) AS old (key, was) ON t0.{4} = old.key "
+        "ORDER BY t0.{4}",
+        commas(history_columns(collection)),
+        name(collection.name),
+        arguments.column(0, key_cast(collection.key)),
+        arguments.column(1, "json"),
+        name(collection.key.name),
+    )
+    names = [field for owner, field in sorted(UNRECORDED_COLUMNS) if owner == collection.name]
+    rows = fill("SELECT now.*, {0} AS delta FROM now", fill(_DELTA, param(names, "text[]")))
+    history = HistoryEntry(action, "rows.delta", only_when="rows.delta IS NOT NULL")
+    steps = [
+        ("now", now),
+        ("rows", rows),
+        *history_steps(collection, history, history_action=None, author=arguments.author()),
+    ]
+    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in steps)
+    return fill("WITH {0} SELECT count(*) FROM rows", queries)

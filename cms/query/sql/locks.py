@@ -1,0 +1,62 @@
+"""The printers of what writes lock and ask beside the rows that they write."""
+
+from __future__ import annotations
+
+from cms.fragment import Fragment, fill, name, param
+from cms.query.sql.write import ArgumentSlots, key_cast
+from cms.schema.model import Collection
+
+
+def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
+    """Print the lock of rows in the order of their keys, which keeps writes of several statements from deadlocks."""
+    return fill(
+        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) ORDER BY t.{0} FOR NO KEY UPDATE",
+        name(collection.key.name),
+        name(collection.name),
+        arguments.column(0, key_cast(collection.key)),
+    )
+
+
+def lock_list(collection: Collection, far: str, arguments: ArgumentSlots) -> Fragment:
+    """Print the lock of rows by their keys, and of those that point in the column `far` to what is told behind them."""
+    return fill(
+        "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) OR t.{3} = ANY ({4}) "
+        "ORDER BY t.{0} FOR NO KEY UPDATE",
+        name(collection.key.name),
+        name(collection.name),
+        arguments.column(0, key_cast(collection.key)),
+        name(far),
+        arguments.column(1, key_cast(collection.fields[far])),
+    )
+
+
+def column_by_key(collection: Collection, column: str, arguments: ArgumentSlots) -> Fragment:
+    """Print the question what rows hold in a column; its rows are the key and the value, as text."""
+    return fill(
+        "SELECT t.{0}::text, t.{1}::text FROM {2} AS t WHERE t.{0} = ANY ({3})",
+        name(collection.key.name),
+        name(column),
+        name(collection.name),
+        arguments.column(0, key_cast(collection.key)),
+    )
+
+
+def last_key(collection: Collection) -> Fragment:
+    """Print the largest key, as text."""
+    return fill("SELECT max({0})::text FROM {1}", name(collection.key.name), name(collection.name))
+
+
+def singleton_key(collection: Collection) -> Fragment:
+    """Print the key of a singleton's row."""
+    return fill("SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1", name(collection.name), name(collection.key.name))
+
+
+def lock_row(collection: Collection, key: str) -> Fragment:
+    """Print the lock of one row, for the transaction."""
+    shape = "SELECT FROM {0} WHERE {1} = {2} FOR UPDATE"
+    return fill(shape, name(collection.name), name(collection.key.name), param(key, key_cast(collection.key)))
+
+
+def lock_singleton(collection: Collection) -> Fragment:
+    """Print the lock under which a singleton gets its one row."""
+    return fill("SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text"))

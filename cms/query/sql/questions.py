@@ -1,0 +1,89 @@
+"""The printers of what the database is asked about rows that were refused (cms/items/write/inquiry.py).
+
+Values travel as text, and are of their columns' types without domains and lengths, unless it is these that are asked
+about. Where the answer is rows, they hold the numbers of the rows in question, from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cms.fragment import Fragment, commas, concat, fill, name, param, text
+from cms.query.sql.arrays import array
+from cms.schema.model import Check, Collection, Field, ForeignKey
+from cms.schema.system import UNIQUE_IN_ANY_CASE
+
+Texts = Sequence[str | None]
+
+
+def cast_all(field: Field, values: Texts) -> Fragment:
+    """Print what fails where the type of a column, or the domain that it is of, takes not all of the values."""
+    assert field.column
+    shape = "SELECT count(CAST({0} AS {1})) FROM {2}"
+    return fill(shape, _typed(field, "r.c0"), text(field.column.data_type), _source([values]))
+
+
+def rows_breaking(collection: Collection, check: Check, columns: Sequence[Texts]) -> Fragment:
+    """Print the question which rows break a check, of which there are the columns that it speaks of."""
+    cells = [
+        concat(_typed(collection.fields[column], f"r.c{place}"), " AS ", name(column))
+        for place, column in enumerate(check.columns)
+    ]
+    # The expression sees its own columns only, as if this one row were the table.
+    broken = concat(
+        "SELECT NOT (", str(check.expression), ") FROM (SELECT ", commas(cells), ") AS ", name(collection.name)
+    )
+    return fill("SELECT r.n FROM {0} WHERE ({1})", _source(columns), broken)
+
+
+def rows_dangling(field: Field, constraint: ForeignKey, values: Texts) -> Fragment:
+    """Print the question which rows point to nothing."""
+    return fill(
+        "SELECT r.n FROM {0} WHERE r.c0 IS NOT NULL AND NOT EXISTS (SELECT FROM {1} AS t WHERE t.{2} = {3})",
+        _source([values]),
+        name(constraint.foreign_table),
+        name(constraint.foreign_column),
+        _typed(field, "r.c0"),
+    )
+
+
+def rows_holding(collection: Collection, field: Field, values: Texts) -> Fragment:
+    """Print the question which rows bring what rows of the table have; beside their numbers the keys of those."""
+    return fill(
+        "SELECT r.n, t.{0}::text FROM {1} JOIN {2} AS t ON {3} = {4}",
+        name(collection.key.name),
+        _source([values]),
+        name(collection.name),
+        _compared(field, concat("t.", name(field.name))),
+        _compared(field, _typed(field, "r.c0")),
+    )
+
+
+def rows_repeating(field: Field, values: Texts) -> Fragment:
+    """Print the question which rows bring what a row before them has brought: in one pass, however many there are."""
+    return fill(
+        "SELECT s.n FROM (SELECT r.n, row_number() OVER (PARTITION BY {0} ORDER BY r.n) AS turn FROM {1}) AS s "
+        "WHERE s.turn > 1",
+        _compared(field, _typed(field, "r.c0")),
+        _source([values]),
+    )
+
+
+def _compared(field: Field, value: Fragment) -> Fragment:
+    return fill("lower({0})", value) if (field.collection, field.name) in UNIQUE_IN_ANY_CASE else value
+
+
+def _source(columns: Sequence[Texts]) -> Fragment:
+    """Print the rows of which these are the columns, as c0 …, n."""
+    values = commas(param(array(column), "text[]") for column in columns)
+    labels = ", ".join([*(f"c{place}" for place in range(len(columns))), "n"])
+    return fill("unnest({0}) WITH ORDINALITY AS r ({1})", values, text(labels))
+
+
+def _typed(field: Field, column: str) -> Fragment:
+    assert field.column
+    if field.is_numeric_boolean:
+        return text(f"{column}::boolean::integer::{field.column.cast}")
+    if field.type_name.startswith("geometry"):
+        return text(f"ST_GeomFromGeoJSON({column})")
+    return text(f"{column}::{field.column.cast}")

@@ -1,0 +1,91 @@
+"""The printer of manual sorting: items change places, and nothing else of them changes; the history tells it."""
+
+from __future__ import annotations
+
+from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, text
+from cms.query.sql.history import HistoryEntry, delta_of, history_columns, history_steps
+from cms.query.sql.write import key_cast
+from cms.schema.model import Collection, Field
+
+
+def position_of(collection: Collection, sort: Field, key: str) -> Fragment:
+    """Print the question where an item stands; answers nothing where there is none."""
+    shape = "SELECT {2}::text FROM {0} WHERE {1} = {3}"
+    return fill(shape, name(collection.name), _key(collection), name(sort.name), _given(collection, key))
+
+
+def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str) -> Fragment:
+    """Print the question whether items between two places, or without one, cannot be told apart by it."""
+    shape = (
+        "SELECT EXISTS (SELECT FROM {0} WHERE {1} IS NULL)"
+        " OR (SELECT count(*) > count(DISTINCT {1}) FROM {0} WHERE {1} BETWEEN {2} AND {3})"
+    )
+    return fill(shape, name(collection.name), name(sort.name), param(low, "bigint"), param(high, "bigint"))
+
+
+def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragment:
+    """Print the numbering of all items from 1, in the order that they have; those without a place come last."""
+    ranks = "SELECT {1} AS k, row_number() OVER (ORDER BY {2}, {1}) AS n FROM {0}"
+    ranked = fill(ranks, name(collection.name), _key(collection), name(sort.name))
+    old = fill(
+        "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS place FROM {0} AS t0 JOIN ({3}) AS r ON r.k = t0.{1}"
+        " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY t0.{1} FOR NO KEY UPDATE OF t0",
+        name(collection.name),
+        _key(collection),
+        name(sort.name),
+        ranked,
+    )
+    return _placed(collection, sort, old, text("NULL::bigint"), author)
+
+
+def move(collection: Collection, sort: Field, *, key: str, way: tuple[str, str], author: Fragment) -> Fragment:
+    """Print the move of an item from one place to another; those between close up behind it, as part of the move."""
+    source, target = way
+    down = int(source) < int(target)
+    low, high = (source, target) if down else (target, source)
+    old = fill(
+        "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS place FROM {0} AS t0"
+        " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY t0.{1} FOR NO KEY UPDATE",
+        name(collection.name),
+        _key(collection),
+        name(sort.name),
+        _given(collection, key),
+        param(target, "bigint"),
+        text("- 1" if down else "+ 1"),
+        param(low, "bigint"),
+        param(high, "bigint"),
+    )
+    shape = "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE m.item = {0}::text) END"
+    parent = fill(shape, _given(collection, key)) if collection.accountability == "all" else text("NULL::bigint")
+    return _placed(collection, sort, old, parent, author)
+
+
+def _placed(collection: Collection, sort: Field, old: Fragment, parent: Fragment, author: Fragment) -> Fragment:
+    """Print the change of the rows of `old` to their places, with its history."""
+    has_revisions = collection.accountability == "all"
+    moved = fill(
+        "UPDATE {0} AS t0 SET {1} = old.place FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
+        name(collection.name),
+        name(sort.name),
+        _key(collection),
+        commas(history_columns(collection)),
+        concat(", ", delta_of([sort]), " AS delta") if has_revisions else EMPTY,
+    )
+    rows = fill("SELECT moved.*, {0} AS parent FROM moved", parent)
+    history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL", nested=True)
+    steps = [
+        ("old", old),
+        ("moved", moved),
+        ("rows", rows),
+        *history_steps(collection, history, history_action=None, author=author),
+    ]
+    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in steps)
+    return fill("WITH {0} SELECT count(*) FROM rows", queries)
+
+
+def _key(collection: Collection) -> Fragment:
+    return name(str(collection.primary_key))
+
+
+def _given(collection: Collection, key: str) -> Fragment:
+    return param(key, key_cast(collection.fields[str(collection.primary_key)]))

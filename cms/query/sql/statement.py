@@ -1,0 +1,104 @@
+"""A finished statement: text, symbolic parameters, and how its rows become an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cms.query.plan.nesting import ListLevel, list_levels
+from cms.query.plan.resolved import Output, ReadPlan, ValueOutput, group_paths
+from cms.query.plan.sizes import NO_SIZE, AnswerSize, WrittenSize, size_of
+from cms.query.sql.select import select
+from cms.schema.model import Field, Version
+
+Row = Sequence[Any]
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What the plan cache holds. `paths` are the places of the columns in an item, in order.
+
+    `fields` are the fields that stand there as they are, None for anything else; `touched_collections` are the
+    collections that it reads.
+    """
+
+    text: str
+    values: tuple[object, ...]
+    paths: tuple[Path, ...]
+    counts: tuple[str, ...]
+    is_grouped: bool = False
+    touched_collections: frozenset[str] = frozenset()
+    fields: tuple[Field | None, ...] = ()
+    is_search: bool = False
+    """Whether the best plan hangs on the word that is searched."""
+    nesting: ListLevel | None = None
+    """The lists of the answer, where its items hold any."""
+    size: AnswerSize = NO_SIZE
+    written: WrittenSize | None = None
+    """The size of a write's answer, where it is one."""
+    _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
+    """The columns of an item in which nothing is nested."""
+    _first_extra: int = field(init=False, compare=False, repr=False)
+    """The first column behind the outputs; a row without outputs holds one NULL in their place."""
+
+    def __post_init__(self) -> None:
+        flat = all(len(path) == 1 for path in self.paths)
+        object.__setattr__(self, "_keys", tuple(path[0] for path in self.paths) if flat else None)
+        object.__setattr__(self, "_first_extra", max(len(self.paths), 1))
+
+    def version(self, rows: Sequence[Row]) -> Version:
+        """Return the counters under which the rows were read."""
+        at = self._first_extra
+        return Version(rows[0][at], rows[0][at + 1])
+
+    def items(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """Return the rows as items, with nested parts as ready JSON."""
+        if rows[0][self._first_extra + 2] is None:
+            return []
+        if (keys := self._keys) is not None:
+            return [dict(zip(keys, row, strict=False)) for row in rows]
+        return [self._nested(row) for row in rows]
+
+    def meta(self, rows: Sequence[Row]) -> dict[str, int]:
+        """Return the counts that were asked for."""
+        return dict(zip(self.counts, self.extra_columns(rows[0]), strict=True))
+
+    def extra_columns(self, row: Row) -> Row:
+        """Return what stands in a row behind its item and what every statement tells."""
+        return row[self._first_extra + 3 :]
+
+    def _nested(self, row: Row) -> dict[str, Any]:
+        item: dict[str, Any] = {}
+        for (*outer, last), value in zip(self.paths, row, strict=False):
+            place = item
+            for key in outer:
+                place = place.setdefault(key, {})
+            place[last] = value
+        return item
+
+
+def finish_statement(
+    plan: ReadPlan, touched_collections: frozenset[str] = frozenset(), *, is_search: bool = False, single: bool = False
+) -> Statement:
+    """Print a plan and number its parameters; with `single` it is of one item."""
+    text, values = select(plan).numbered()
+    paths = group_paths(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
+    fields = tuple(_field(item) for item in plan.outputs)
+    return Statement(
+        text,
+        values,
+        paths,
+        plan.counts,
+        plan.grouping is not None,
+        touched_collections,
+        fields,
+        is_search,
+        list_levels(plan, single=single),
+        size_of(plan, single=single),
+    )
+
+
+def _field(item: Output) -> Field | None:
+    return item.value.field if isinstance(item, ValueOutput) and item.value.function is None else None

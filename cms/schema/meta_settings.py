@@ -1,0 +1,277 @@
+"""The keys of `meta` and `schema` that a client may set, with their types, as tables (decisions, section 6)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NoReturn
+
+from cms.errors import Problem, shown
+from cms.schema.types import TYPES
+
+Parse = Callable[[object], object]
+
+
+@dataclass(frozen=True, slots=True)
+class MetaSetting:
+    """One key: how its value is read, and the type that its column or use takes it as."""
+
+    parse: Parse
+    cast: str
+    is_nullable: bool = True
+
+
+def one_of(*allowed: str) -> Parse:
+    def parse(value: object) -> str:
+        if value not in allowed:
+            raise ValueError(f"it must be one of {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
+def parse_boolean(value: object) -> bool:
+    return TYPES["boolean"].parse(value) == "true"
+
+
+def parse_size(value: object) -> int:
+    number = int(TYPES["integer"].parse(value))
+    if not 0 <= number <= 10_485_760:
+        raise ValueError("it must be a whole number from 0 to 10485760")
+    return number
+
+
+def parse_length(value: object) -> int:
+    return parse_size(value) or _refuse("it must be at least 1")
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise ValueError(reason)
+
+
+def string_list(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise ValueError("it must be an array of strings")
+    return value
+
+
+def parse_paths(value: object) -> str:
+    return TYPES["json"].parse(string_list(value))
+
+
+def parse_color(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})", value):
+        raise ValueError("it must be a hex color code such as #6644FF")
+    return value
+
+
+def parse_translations(value: object) -> str:
+    """Take names in several languages, `[{"language": "de-DE", "translation": "Artikel"}]`."""
+    if not isinstance(value, list):
+        raise ValueError("it must be an array of objects with language and translation")
+    for index, entry in enumerate(value):
+        if fault := _fault_of_translation(entry):
+            raise ValueError(f"entry {index}: {fault}")
+    return TYPES["json"].parse(value)
+
+
+def _fault_of_translation(entry: object) -> str | None:
+    if not isinstance(entry, Mapping):
+        return "it must be an object"
+    if unknown := entry.keys() - set(_TRANSLATION_KEYS):
+        return f'it does not take "{min(unknown)}"; there are {", ".join(_TRANSLATION_KEYS)}'
+    if not isinstance(entry.get("language"), str) or not entry["language"]:
+        return "language must be a string such as de-DE"
+    wrong = next((key for key, text in entry.items() if text is not None and not isinstance(text, str)), None)
+    return f"{wrong} must be a string" if wrong else None
+
+
+def parse_preview_url(value: object) -> str:
+    """Take the address of a page or a path, in which `{{field}}` stands for a value of the item."""
+    if not isinstance(value, str):
+        raise ValueError("it must be a string")
+    bare = re.sub(r"\{\{.*?\}\}", "{{}}", value)
+    if not re.fullmatch(r"(https?://|/|\{\{)[^\s\x00-\x1f\x7f]*", bare, re.IGNORECASE):
+        raise ValueError("it must be an address such as https://example.com/articles/{{slug}}, or a path")
+    return value
+
+
+def anything(value: object) -> object:
+    return value
+
+
+_TRANSLATION_KEYS = ("language", "translation", "singular", "plural")
+
+_TEXT = MetaSetting(TYPES["text"].parse, "text")
+_JSON = MetaSetting(TYPES["json"].parse, "json")
+_INTEGER = MetaSetting(TYPES["integer"].parse, "integer")
+_TRANSLATIONS = MetaSetting(parse_translations, "json")
+_FLAG = MetaSetting(TYPES["boolean"].parse, "boolean", is_nullable=False)
+
+COLLECTION_META: Mapping[str, MetaSetting] = MappingProxyType(
+    {
+        "icon": _TEXT,
+        "color": MetaSetting(parse_color, "text"),
+        "note": _TEXT,
+        "display_template": _TEXT,
+        "preview_url": MetaSetting(parse_preview_url, "text"),
+        "hidden": _FLAG,
+        "singleton": _FLAG,
+        "translations": _TRANSLATIONS,
+        "archive_field": _TEXT,
+        "archive_app_filter": _FLAG,
+        "archive_value": _TEXT,
+        "unarchive_value": _TEXT,
+        "sort_field": _TEXT,
+        "accountability": MetaSetting(one_of("all", "activity"), "text"),
+        "item_duplication_fields": MetaSetting(parse_paths, "json"),
+        "sort": _INTEGER,
+        "group": _TEXT,
+        "collapse": MetaSetting(one_of("open", "closed", "locked"), "text", is_nullable=False),
+        "versioning": _FLAG,
+        "searchable": _FLAG,
+    }
+)
+
+FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
+    {
+        "special": MetaSetting(string_list, "text[]"),
+        "interface": _TEXT,
+        "options": _JSON,
+        "display": _TEXT,
+        "display_options": _JSON,
+        "readonly": _FLAG,
+        "hidden": _FLAG,
+        "sort": _INTEGER,
+        "width": MetaSetting(one_of("half", "half-left", "half-right", "half-space", "full", "fill"), "text"),
+        "translations": _TRANSLATIONS,
+        "note": _TEXT,
+        "conditions": _JSON,
+        "required": _FLAG,
+        "group": _TEXT,
+        "validation": _JSON,
+        "validation_message": _TEXT,
+        "searchable": _FLAG,
+    }
+)
+
+COLUMN_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType(
+    {
+        "default_value": MetaSetting(anything, ""),
+        "max_length": MetaSetting(parse_length, ""),
+        "numeric_precision": MetaSetting(parse_size, ""),
+        "numeric_scale": MetaSetting(parse_size, ""),
+        "is_nullable": MetaSetting(parse_boolean, ""),
+        "is_unique": MetaSetting(parse_boolean, ""),
+        "is_indexed": MetaSetting(parse_boolean, ""),
+        "is_primary_key": MetaSetting(parse_boolean, ""),
+        "has_auto_increment": MetaSetting(parse_boolean, ""),
+        "comment": _TEXT,
+    }
+)
+
+COLLECTION_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType({"comment": _TEXT})
+
+_ACTIONS = one_of("NO ACTION", "RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT")
+
+RELATION_META: Mapping[str, MetaSetting] = MappingProxyType(
+    {
+        "one_field": _TEXT,
+        "one_collection_field": _TEXT,
+        "one_allowed_collections": MetaSetting(string_list, "text[]"),
+        "junction_field": _TEXT,
+        "sort_field": _TEXT,
+        "one_deselect_action": MetaSetting(one_of("nullify", "delete"), "text", is_nullable=False),
+    }
+)
+
+RELATION_SCHEMA: Mapping[str, MetaSetting] = MappingProxyType(
+    {
+        "on_delete": MetaSetting(_ACTIONS, "", is_nullable=False),
+        "on_update": MetaSetting(_ACTIONS, "", is_nullable=False),
+    }
+)
+
+READ_ONLY_KEYS = frozenset(
+    {
+        "id",
+        "collection",
+        "field",
+        "system",
+        "name",
+        "table",
+        "column",
+        "schema",
+        "data_type",
+        "is_generated",
+        "generation_expression",
+        "foreign_key_table",
+        "foreign_key_column",
+        "foreign_key_schema",
+        "constraint_name",
+        "many_collection",
+        "many_field",
+        "one_collection",
+        "junction_collection",
+    }
+)
+"""Keys of a record that was read; a client may send the whole record back, and they change nothing."""
+
+
+COLLECTION_KEYS = ("collection", "meta", "schema", "fields")
+FIELD_KEYS = ("collection", "field", "type", "meta", "schema")
+RELATION_KEYS = ("collection", "field", "related_collection", "meta", "schema")
+
+
+class MetaSettings(dict[str, object]):
+    """Settings that were given, parsed; what was not given is not in it."""
+
+
+def parse_settings(
+    given: object, known: Mapping[str, MetaSetting], place: str, problems: list[Problem]
+) -> MetaSettings:
+    """Return the settings of an object; everything wrong with it is added to `problems`."""
+    found = MetaSettings()
+    if given is None:
+        return found
+    if not isinstance(given, Mapping):
+        problems.append(_problem(place, "it must be an object"))
+        return found
+    for key, value in given.items():
+        found.update(_parsed(key, value, known, place, problems))
+    return found
+
+
+def unknown_keys(payload: Mapping[str, object], known: tuple[str, ...], place: str = "") -> list[Problem]:
+    """Return a problem for each key of a body that would otherwise do nothing, without a word."""
+    reason = f"it is not known; there are {', '.join(known)}"
+    return [_problem(f"{place}{key}", reason) for key in payload if key not in known]
+
+
+def mismatched_keys(payload: Mapping[str, object], place: Mapping[str, tuple[object, ...]]) -> list[Problem]:
+    """Return a problem for each key of a body that says another place than the path does."""
+    wrong = [key for key, said in place.items() if key in payload and payload[key] not in said]
+    return [_problem(key, "it is not what the path says, and cannot be changed") for key in wrong]
+
+
+def _parsed(
+    key: str, value: object, known: Mapping[str, MetaSetting], place: str, problems: list[Problem]
+) -> Iterator[tuple[str, object]]:
+    setting = known.get(key)
+    if setting is None:
+        if key not in READ_ONLY_KEYS:
+            problems.append(_problem(f"{place}.{key}", f"it is not known; there are {', '.join(known)}"))
+        return
+    try:
+        if value is None and not setting.is_nullable:
+            raise ValueError("it must not be null")
+        yield key, None if value is None else setting.parse(value)
+    except ValueError as error:
+        problem = _problem(f"{place}.{key}", str(error))
+        problems.append(replace(problem, extensions={**problem.extensions, "value": shown(value)}))
+
+
+def _problem(place: str, reason: str) -> Problem:
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place})

@@ -1,0 +1,67 @@
+"""Calls that may be sent twice: the answer is written with what the call wrote (decisions, section 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from cms import jsontext
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.errors import Problem, Refused
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """A call that is done once for a caller: digests of its key, and of what it asks."""
+
+    key: str
+    request: str
+
+
+def lock_key(transaction: Transaction, caller: str, idempotency: Idempotency | None) -> None:
+    """Wait until no other call with the same key is under way; the lock goes with the transaction."""
+    if idempotency is not None:
+        transaction.execute(statement("lock_idempotency_key"), (caller, idempotency.key))
+
+
+def run_idempotently(
+    transaction: Transaction, caller: str, idempotency: Idempotency | None, work: Callable[[], T]
+) -> T:
+    """Do the work and keep its answer, or return the answer that is kept.
+
+    An answer is the bytes of a body, None for none, or what stands under `data`. Raises `Refused`
+    UNPROCESSABLE_CONTENT when the key came with another request. What raises leaves nothing.
+    """
+    if idempotency is None:
+        return work()
+    stored_answer = find_stored_answer(transaction, caller, idempotency)
+    if stored_answer is not None:
+        return cast(T, stored_answer.answer)
+    answer = work()
+    raw = answer if isinstance(answer, bytes | None) else jsontext.dumps(answer)
+    values = (caller, idempotency.key, idempotency.request, raw, not isinstance(answer, bytes | None))
+    transaction.execute(statement("keep_idempotent_answer"), values)
+    return answer
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """The answer of a call that was done before."""
+
+    answer: object
+
+
+def find_stored_answer(transaction: Transaction, caller: str, idempotency: Idempotency) -> StoredAnswer | None:
+    """Return the answer that is kept of a call; raises `Refused` as `run_idempotently` does."""
+    rows = transaction.execute(statement("find_idempotent_answer"), (caller, idempotency.key))
+    if not rows:
+        return None
+    request, raw, is_record = rows[0]
+    if request != idempotency.request:
+        reason = "The Idempotency-Key came with another request before"
+        raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason}))
+    return StoredAnswer(jsontext.raw_json(raw) if is_record else raw)

@@ -1,0 +1,148 @@
+"""Rows of system_collections, system_fields and system_relations, and the references in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cms.database.connections import Transaction
+from cms.database.statements import statement
+from cms.errors import Problem, Refused
+from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
+from cms.query.rules.conditions import require_valid_rules
+from cms.schema.archive import invalid_settings
+from cms.schema.meta_settings import MetaSetting
+from cms.schema.model import Catalogue, Collection
+from cms.schema.references import FieldChange
+from cms.structure.references import apply_change
+
+Keys = Mapping[str, str]
+
+
+def save_record(
+    transaction: Transaction,
+    table: str,
+    keys: Keys,
+    *,
+    given: Mapping[str, object],
+    known: Mapping[str, MetaSetting],
+) -> None:
+    """Insert the row of these keys, or change what is given of it."""
+    if table == "system_fields":
+        require_valid_rules(given)
+    values = {key: param(value, known[key].cast) for key, value in given.items()}
+    columns = {**{key: param(value, "text") for key, value in keys.items()}, **values}
+    shape = "INSERT INTO {0} ({1}) VALUES ({2}) ON CONFLICT ({3}) DO {4}"
+    transaction.run(
+        fill(
+            shape,
+            name(table),
+            commas(map(name, columns)),
+            commas(columns.values()),
+            commas(map(name, keys)),
+            _update(values),
+        )
+    )
+
+
+def _update(values: Mapping[str, Fragment]) -> Fragment:
+    if not values:
+        return text("NOTHING")
+    return concat("UPDATE SET ", commas(fill("{0} = EXCLUDED.{0}", name(key)) for key in values))
+
+
+def delete_record(transaction: Transaction, table: str, keys: Keys) -> None:
+    """Delete the row of these keys."""
+    condition = join(" AND ", (fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items()))
+    transaction.run(fill("DELETE FROM {0} WHERE {1}", name(table), condition))
+
+
+def check_archive(after: Collection, *, before: Collection | None = None) -> None:
+    """Refuse a change after which a value of archiving does not fit its field, unless it did not `before` either."""
+    known = invalid_settings(before) if before else {}
+    reasons = {name: reason for name, reason in invalid_settings(after).items() if known.get(name) != reason}
+    if reasons:
+        raise Refused(
+            Problem(
+                "INVALID_PAYLOAD",
+                f'Invalid payload. meta.{name} of "{after.name}": {reason}.',
+                {"reason": reason, "field": f"meta.{name}", "collection": after.name},
+            )
+            for name, reason in reasons.items()
+        )
+
+
+def delete_collection_records(transaction: Transaction, collection: str, *, catalogue: Catalogue) -> None:
+    """Remove every row that speaks of a collection (decisions, section 6)."""
+    _delete_list_fields(transaction, collection, None, catalogue)
+    for step in (
+        "forget_collection_in_junctions",
+        "forget_collection_relations",
+        "forget_collection_fields",
+        "forget_collection_permissions",
+        "forget_collection_presets",
+        "forget_collection_shares",
+        "part_from_history",
+        "forget_collection_record",
+    ):
+        transaction.execute(statement(step), (collection,))
+
+
+def delete_field_records(transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue) -> None:
+    """Remove a field's record and its name wherever it is named.
+
+    A rule that names it stays: see `cms.schema.references.follow_in_filter`.
+    """
+    delete_stale_field_records(transaction, collection, field, catalogue=catalogue)
+    transaction.execute(statement("forget_field_in_relations"), (collection, field))
+
+
+def delete_stale_field_records(transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue) -> None:
+    """Remove what is recorded of a field that was dropped behind the service's back, before one of its name is made.
+
+    Relations may name it as their junction or sort field: what is made later is what they wait for.
+    """
+    _delete_list_fields(transaction, collection, field, catalogue)
+    apply_change(transaction, FieldChange(catalogue, collection, field, None))
+    for step in (
+        "forget_field_relations",
+        "forget_field_in_lists",
+        "forget_field_record",
+        "forget_field_in_collection",
+        "forget_field_in_group",
+        "forget_field_in_permissions",
+    ):
+        transaction.execute(statement(step), (collection, field))
+    delete_from_revisions(transaction, collection, field)
+
+
+def delete_from_revisions(transaction: Transaction, collection: str, field: str) -> None:
+    """Remove what revisions hold in a field that has gone, or become a secret (decisions, section 8)."""
+    _change_in_revisions(transaction, collection, field, None)
+
+
+def _change_in_revisions(transaction: Transaction, collection: str, field: str, name: str | None) -> None:
+    transaction.execute("SET LOCAL statement_timeout = 0")  # a history may be long
+    transaction.execute(statement("change_field_in_revisions"), (collection, field, name))
+
+
+def _delete_list_fields(transaction: Transaction, collection: str, field: str | None, catalogue: Catalogue) -> None:
+    """A to-many field goes with what it lists, and its name with it."""
+    for owner, listing in transaction.execute(statement("find_lists"), (collection, field)):
+        delete_field_records(transaction, str(owner), str(listing), catalogue=catalogue)
+
+
+def rename_field(transaction: Transaction, collection: str, before: str, after: str, *, catalogue: Catalogue) -> None:
+    """Let every reference to a field follow its new name."""
+    # A column of the new name may have been dropped behind the service's back; its record would be in the way.
+    delete_record(transaction, "system_fields", {"collection": collection, "field": after})
+    apply_change(transaction, FieldChange(catalogue, collection, before, after))
+    for step in (
+        "rename_field_record",
+        "rename_field_in_group",
+        "rename_field_in_relations",
+        "rename_field_in_collection",
+        "rename_field_in_permissions",
+    ):
+        transaction.execute(statement(step), (collection, before, after))
+    delete_from_revisions(transaction, collection, after)
+    _change_in_revisions(transaction, collection, before, after)

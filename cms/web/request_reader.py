@@ -1,0 +1,335 @@
+"""What comes in on a connection: bytes to the parser, heads and bodies to exchanges. All by the event loop."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import TYPE_CHECKING
+
+import httptools
+
+from cms.web import answers
+from cms.web.body import StreamedBody
+from cms.web.exchange import Exchange
+from cms.web.head import Environ, RequestHead
+from cms.web.limits import (
+    LOCK_RETRY_SECONDS,
+    MAX_BUFFERED_BODY,
+    MAX_BYTES_AHEAD,
+    MAX_FRAMING_BYTES,
+    MAX_HEAD_BYTES,
+    MAX_PIPELINED,
+)
+
+if TYPE_CHECKING:
+    from cms.web.connection import Connection
+
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_SLICE_OF_HEADS = 4_096
+_SLICE_OF_BODIES = 65_536
+
+
+class RequestReader:
+    """The parser of one connection, with the request that comes in.
+
+    `started_at` is when the head or the body that comes in has begun, `received` how many bytes of bodies went to
+    threads. `is_holding` tells that bytes wait here until there is room for them, or until it is this connection's
+    turn again.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._server = connection.server
+        self._parser = httptools.HttpRequestParser(self)
+        self._environ = connection.server.environ_of(connection.transport, connection.address)
+        self._behind_proxy = connection.server.proxies.trust(self.client)
+        self._head: RequestHead | None = None
+        self._exchange: Exchange | None = None  # the one whose body comes in
+        self._buffer: bytearray | None = None  # that body, while it is read before a thread is taken
+        self._declined: Exchange | None = None  # one that asks for another protocol
+        self._pieces: list[bytes] = []  # of a body that a thread reads
+        self._taken = 0  # bytes of bodies
+        self._framing = 0  # bytes of chunks that are no body, beyond those that are usual
+        self._ahead = 0  # bytes behind a request that is not answered yet
+        self._unparsed = b""
+        self._is_full = False  # the body that a thread reads
+        self.is_holding = False
+        self._held_since = 0.0
+        self.received = 0
+        self.started_at = 0.0
+
+    @property
+    def client(self) -> str:
+        """The address of the client, empty on a unix socket."""
+        return str(self._environ["REMOTE_ADDR"])
+
+    @property
+    def body(self) -> StreamedBody | None:
+        """The body that a thread reads while it comes in."""
+        return self._exchange.body if self._exchange else None
+
+    @property
+    def holds_body(self) -> bool:
+        """Whether a body is coming in that is kept until it is whole."""
+        return bool(self._buffer)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a head or a short body is coming in, which has to be whole in time."""
+        if self.is_holding:
+            return False
+        return self._head is not None or (self._exchange is not None and self._exchange.body is None)
+
+    def feed(self, data: bytes) -> None:
+        """Parse what has come, as far as there is room for requests; the rest waits for `go_on`."""
+        if self.is_holding:
+            self._unparsed += data
+            return
+        position = 0
+        began = time.monotonic() if len(data) > _SLICE_OF_HEADS else 0.0
+        while position < len(data) and not self._connection.is_closing:
+            if not self._has_room():
+                self._hold(data[position:])
+                return
+            size = _SLICE_OF_HEADS if self._exchange is None else _SLICE_OF_BODIES
+            self._parse(data[position : position + size])
+            position += size
+            if began and time.monotonic() - began > LOCK_RETRY_SECONDS:
+                self._hold(data[position:])
+                return
+
+    def go_on(self) -> None:
+        """Parse what has waited."""
+        if self.is_holding and not self._connection.is_lost and self._has_room():
+            rest = self._unparsed
+            self._unparsed = b""
+            self.is_holding = False
+            self.started_at += time.monotonic() - self._held_since
+            self._connection.transport.resume_reading()
+            self.feed(rest)
+
+    def resume(self) -> None:
+        """Let more of a body come in: the thread that reads it has taken some."""
+        self._is_full = False
+        if self.is_holding:
+            self.go_on()
+        else:
+            self._connection.transport.resume_reading()
+
+    def _has_room(self) -> bool:
+        """Tell whether more may be parsed: not too much that is unread, or behind requests that are not answered."""
+        if self._is_full:
+            return False
+        queued = self._connection.queued
+        if not queued:
+            self._ahead = 0
+            return True
+        return queued < MAX_PIPELINED and (self._exchange is not None or self._ahead < MAX_BYTES_AHEAD)
+
+    def _hold(self, rest: bytes) -> None:
+        """Keep what is not parsed yet, and let others have their turn."""
+        self._unparsed = rest
+        self._held_since = time.monotonic()
+        self.is_holding = True
+        self._connection.transport.pause_reading()
+        if self._has_room():
+            self._server.loop.call_soon(self.go_on)
+
+    def end(self) -> None:
+        """Take that nothing more will come: what is not whole is no request."""
+        if self._exchange is not None:
+            self._refuse(answers.BROKEN_BODY)
+
+    def drop(self, fault: str) -> None:
+        """Forget what comes in; a thread that reads it is told."""
+        exchange, self._exchange = self._exchange, None
+        self._head = None
+        self._declined = None
+        self._unparsed = b""
+        self._is_full = False
+        self.is_holding = False
+        self._pieces.clear()
+        self._forget_buffer()
+        if exchange and exchange.body:
+            exchange.body.fail(fault)
+
+    def close(self) -> None:
+        """Let go of the parser, which points back here."""
+        self.drop("the client is gone")
+        del self._parser
+
+    def _parse(self, data: bytes) -> None:
+        if self._head is not None:
+            self._head.received += len(data)
+            if self._head.received > MAX_HEAD_BYTES:
+                self._refuse(answers.HEAD_TOO_LARGE)
+                return
+        exchange = self._exchange
+        if exchange is None and not data.isascii():
+            data = self._with_plain_target(data)
+        taken = self._taken
+        self._ahead += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._stay(data[upgrade.args[0] :])
+        except (httptools.HttpParserError, ValueError):
+            self._refuse(answers.MALFORMED if self._exchange is None else answers.BROKEN_BODY)
+        if self._pieces:
+            self._write_in_loop()
+        if exchange is not None and exchange is self._exchange:
+            self._check_framing(len(data), self._taken - taken)
+
+    def _write_in_loop(self) -> None:
+        """Give the thread that reads a body what has come of it: all at once, for waking it costs more than a chunk."""
+        body = self.body
+        if not self._pieces or body is None:
+            return
+        pieces = b"".join(self._pieces)
+        self._pieces.clear()
+        self.received += len(pieces)
+        if not body.feed(pieces):
+            self._is_full = True
+            self._connection.transport.pause_reading()
+
+    def _check_framing(self, size: int, taken: int) -> None:
+        """Refuse a body most of which is none: extensions of chunks and trailers may be as long as the client likes."""
+        self._framing = max(0, self._framing + size - 17 * taken)
+        if self._framing > MAX_FRAMING_BYTES:
+            self._refuse(answers.BROKEN_BODY)
+
+    def _stay(self, rest: bytes) -> None:
+        """Go on with HTTP where the client offers another protocol: the request is answered as if it had not.
+
+        The parser has given up behind the head. A new one reads the body, after a head that says how long it is.
+        """
+        exchange = self._declined
+        if exchange is None:
+            self._connection.end_after_answers()  # a tunnel, or the request was refused
+            return
+        self._parser = httptools.HttpRequestParser(self)
+        self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % exchange.framing)
+        if rest:
+            self._parse(rest)
+
+    def _with_plain_target(self, data: bytes) -> bytes:
+        """Escape what a request line holds beside ASCII: people type addresses as they read them, and llhttp minds."""
+        if self._head is not None and self._head.size > len(self._head.target):
+            return data  # its headers have begun
+        line, newline, rest = data.partition(b"\n")
+        return _BEYOND_ASCII.sub(lambda match: b"%%%02X" % ord(match[0]), line) + newline + rest
+
+    def _refuse(self, answer: bytes) -> None:
+        """Answer in place of the application, where no thread reads the body already: that one is told."""
+        is_read = self.body is not None
+        self.drop("the body breaks off, or is not in chunks as it should be")
+        if is_read:
+            self._connection.end_after_answers()
+        else:
+            self._connection.refuse(answer)
+
+    # The parser's events
+
+    def on_message_begin(self) -> None:
+        self._head = RequestHead(self._environ.copy())
+        self.started_at = time.monotonic()
+
+    def on_url(self, piece: bytes) -> None:
+        if self._head is not None:
+            self._head.add_target(piece)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._head is not None:
+            self._head.add_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        head, self._head = self._head, None
+        if self._declined:
+            self._exchange, self._declined = self._declined, None
+            return
+        if head is None or self._connection.is_closing:
+            return
+        if head.size > MAX_HEAD_BYTES:
+            self._refuse(answers.HEAD_TOO_LARGE)
+            return
+        head.complete(self._parser.get_method().decode("ascii"), self._parser.get_http_version())
+        self._begin(head)
+        if self._exchange and "HTTP_UPGRADE" in head.environ and self._parser.should_upgrade():
+            self._declined, self._exchange = self._exchange, None
+
+    def on_body(self, piece: bytes) -> None:
+        if self._exchange is None:
+            return
+        self._taken += len(piece)
+        if self._exchange.body:
+            self._pieces.append(piece)
+            return
+        assert self._buffer is not None
+        self._buffer += piece
+        self._server.reserve(len(piece))
+        if self._buffer and len(self._buffer) > MAX_BUFFERED_BODY:
+            self._stream(continues=False)
+
+    def on_message_complete(self) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            return
+        if exchange.body:
+            self._write_in_loop()
+            self._exchange = None
+            exchange.body.complete()
+            self._is_full = False
+            self._connection.transport.resume_reading()
+            return
+        self._exchange = None
+        exchange.buffered(bytes(self._buffer or b""))
+        self._buffer = None  # what it held stays reserved until a thread takes the request
+        self._connection.enqueue(exchange)
+
+    # Bodies
+
+    def _begin(self, head: RequestHead) -> None:
+        """Start with a request whose head is whole: read its body first where it is short."""
+        length = head.content_length
+        if self._behind_proxy and self._server.proxies.say_https(head.environ):
+            head.environ["wsgi.url_scheme"] = "https"
+        expects = _pop_expectation(head.environ) and length != 0
+        self._exchange = Exchange(self._connection, head.environ, keep_alive=self._parser.should_keep_alive())
+        self._buffer = bytearray()
+        self.started_at = time.monotonic()
+        self._framing = 0
+        if length is not None and length > MAX_BUFFERED_BODY:
+            self._stream(continues=expects)
+        elif expects and self._connection.is_silent:
+            self._connection.transport.write(answers.CONTINUE)
+        elif expects:
+            self._stream(continues=True)  # it is asked for when those before it are answered
+
+    def _stream(self, *, continues: bool) -> None:
+        """Let a thread read the body while it comes in."""
+        assert self._exchange is not None
+        connection = self._connection
+        body = StreamedBody(
+            self._server.threads,
+            wanted=connection.ask_for_body if continues else _do_nothing,
+            resume=connection.resume_reading,
+        )
+        body.feed(bytes(self._buffer or b""))
+        self._exchange.stream(body)
+        self._forget_buffer()
+        connection.enqueue(self._exchange)
+
+    def _forget_buffer(self) -> None:
+        if self._buffer is not None:
+            self._server.release(len(self._buffer))
+            self._buffer = None
+
+
+def _pop_expectation(environ: Environ) -> bool:
+    """Tell whether the client waits to be asked for its body; one of HTTP/1.0 does not know how."""
+    value = environ.pop("HTTP_EXPECT", None)
+    return value is not None and environ["SERVER_PROTOCOL"] != "HTTP/1.0" and str(value).lower() == "100-continue"
+
+
+def _do_nothing() -> None:
+    """Nothing has to be said before the body is read."""
