@@ -9,12 +9,31 @@ from pathlib import Path
 
 import orjson
 
-from bench import assets, bulk, crowds, data, first, growth, importing, searching, uploading, workers
+from bench import (
+    assets,
+    bulk,
+    crowds,
+    data,
+    first,
+    growth,
+    importing,
+    searching,
+    uploading,
+    workers,
+)
 from bench.cases import READS, RULED_READS, WRITES
 from bench.chart import chart
 from bench.report import Report, as_data, table
 from bench.rounds import Length, Tokens, compare
-from bench.stage import BenchEnvironment, environment, login, prepared, sender, service_and_floor, temporary_folder
+from bench.stage import (
+    BenchEnvironment,
+    environment,
+    login,
+    prepared,
+    sender,
+    service_and_floor,
+    temporary_folder,
+)
 
 RESULTS = Path(__file__).with_name("results")
 QUICK, FULL = Length(3, 0.5), Length(19, 0.5)
@@ -34,7 +53,9 @@ def main() -> None:
     print(table(report))
 
 
-def _measure(stage: BenchEnvironment, length: Length, sizes: tuple[int, ...], *, quick: bool) -> tuple[Report, str]:
+def _measure(
+    stage: BenchEnvironment, length: Length, sizes: tuple[int, ...], *, quick: bool
+) -> tuple[Report, str]:
     with service_and_floor(stage) as (service, floor):
         token = login(service)
         _announce("Making the data")
@@ -52,7 +73,9 @@ def _measure(stage: BenchEnvironment, length: Length, sizes: tuple[int, ...], *,
         depths = growth.by_depth(service, token=token, length=length)
         grown = growth.by_size(service, stage.dsn, tokens=tokens, sizes=sizes, length=length)
         _announce("Search")
-        searched = searching.measure(service, stage.dsn, token=token, rows=100_000 if quick else searching.ROWS)
+        searched = searching.measure(
+            service, stage.dsn, token=token, rows=100_000 if quick else searching.ROWS
+        )
         rows = importing.QUICK_ROWS if quick else importing.ROWS
         _announce(f"Import of {rows:,} rows")
         file = importing.imported(stage.folder, token=token, rows=rows)
@@ -67,21 +90,38 @@ def _measure(stage: BenchEnvironment, length: Length, sizes: tuple[int, ...], *,
         compared = workers.measure(stage, [*cases, made.case], tokens=tokens, length=length)
     results.append(made.stored)
     report = Report(
-        results, created, imported, memory, grown, depths, searched, made.first, uploaded, compared, *crowded, quick
+        results,
+        created,
+        imported,
+        memory,
+        grown,
+        depths,
+        searched,
+        made.first,
+        uploaded,
+        compared,
+        *crowded,
+        quick,
     )
     return report, token
 
 
 def _parse_arguments() -> Namespace:
-    parser = ArgumentParser(prog="python -m bench", description="Measure the service beside its floor.")
+    parser = ArgumentParser(
+        prog="python -m bench", description="Measure the service beside its floor."
+    )
     parser.add_argument("--quick", action="store_true", help="about a minute, with more noise")
-    parser.add_argument("--large", action="store_true", help="also 10,000,000 rows, which take minutes to make")
+    parser.add_argument(
+        "--large", action="store_true", help="also 10,000,000 rows, which take minutes to make"
+    )
     return parser.parse_args()
 
 
 def _save_report(report: Report) -> None:
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "latest.json").write_bytes(orjson.dumps(as_data(report), option=orjson.OPT_INDENT_2) + b"\n")
+    (RESULTS / "latest.json").write_bytes(
+        orjson.dumps(as_data(report), option=orjson.OPT_INDENT_2) + b"\n"
+    )
     (RESULTS / "latest.svg").write_text(chart(report.results), encoding="utf-8")
 
 

@@ -38,7 +38,13 @@ def measure(
     target = f"/assets/{file}?{QUERY}"
     made = exchange(service.address, request("GET", target, token=tokens.admin))
     (stage.folder / "uploads" / "made.webp").write_bytes(made)
-    case = Case("asset derivative", 0.6, 1, lambda _: RequestSpec(target), lambda _: RequestSpec("/uploads/made.webp"))
+    case = Case(
+        "asset derivative",
+        0.6,
+        1,
+        lambda _: RequestSpec(target),
+        lambda _: RequestSpec("/uploads/made.webp"),
+    )
     stored = compare(case, service, floor, tokens=tokens, length=length)
     return AssetResult(case, stored, _transforms_per_second(service, file, tokens.admin))
 
@@ -58,7 +64,9 @@ def _store_photograph(stage: BenchEnvironment) -> str:
 
 
 def _picture() -> Image.Image:
-    rough = Image.effect_noise((SIZE[0] // 8, SIZE[1] // 8), 60).resize(SIZE, Image.Resampling.BICUBIC)
+    rough = Image.effect_noise((SIZE[0] // 8, SIZE[1] // 8), 60).resize(
+        SIZE, Image.Resampling.BICUBIC
+    )
     fine = Image.effect_noise(SIZE, 8)
     grey = Image.blend(rough, fine, 0.3)
     return Image.merge("RGB", (grey, grey.transpose(Image.Transpose.FLIP_LEFT_RIGHT), grey))
@@ -68,7 +76,10 @@ def _transforms_per_second(service: Running, file: str, token: str) -> float:
     """Return how many transforms a second are made that nobody has asked for before."""
 
     def ask(number: int) -> None:
-        exchange(service.address, request("GET", f"/assets/{file}?{QUERY}&focal_point_x={number / 1000}", token=token))
+        exchange(
+            service.address,
+            request("GET", f"/assets/{file}?{QUERY}&focal_point_x={number / 1000}", token=token),
+        )
 
     with ThreadPoolExecutor(CONCURRENCY) as threads:
         list(threads.map(ask, range(CONCURRENCY)))  # the child processes start

@@ -136,7 +136,9 @@ def _without_history(service: Running, connection: Connection, load: BulkLoad) -
     return Comparison(median(posts), median(copies))
 
 
-def _with_history(service: Running, connection: Connection, folder: Path, load: BulkLoad) -> Comparison:
+def _with_history(
+    service: Running, connection: Connection, folder: Path, load: BulkLoad
+) -> Comparison:
     """Fill the collection with a history; COPY takes the history that the first call has left."""
     files, message = {_COPY.format(RECORDED): load.file}, load.make_request(RECORDED)
     posts, copies = [], []
@@ -144,7 +146,9 @@ def _with_history(service: Running, connection: Connection, folder: Path, load: 
         posts.append(_timed_call(service, message))
         if not turn:
             for number, (out, back) in enumerate(_HISTORY):
-                files[back] = _save_copy(connection, folder / f"history{number}", out.format(load.rows))
+                files[back] = _save_copy(
+                    connection, folder / f"history{number}", out.format(load.rows)
+                )
         copies.append(_timed_copy(connection, files))
     return Comparison(median(posts), median(copies))
 
@@ -176,7 +180,11 @@ def write_items(path: Path, rows: int) -> Path:
 
 
 def _save_copy(connection: Connection, path: Path, statement: str) -> Path:
-    with path.open("wb") as file, connection.cursor() as cursor, cursor.copy(statement.encode()) as copy:
+    with (
+        path.open("wb") as file,
+        connection.cursor() as cursor,
+        cursor.copy(statement.encode()) as copy,
+    ):
         for chunk in copy:
             file.write(chunk)
     return path

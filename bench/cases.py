@@ -56,13 +56,17 @@ def _get(template: str, *, step: int = 1, first: int = 0) -> RequestMaker:
 def _post(target: str, count: int | None = None) -> RequestMaker:
     if count is None:
         return lambda number: RequestSpec(target, entry(number), "POST")
-    return lambda number: RequestSpec(target, [entry(number + place) for place in range(count)], "POST")
+    return lambda number: RequestSpec(
+        target, [entry(number + place) for place in range(count)], "POST"
+    )
 
 
 def _patch(template: str, *, step: int = 1) -> RequestMaker:
     def ask(number: int) -> RequestSpec:
         return RequestSpec(
-            template.format(number * step + 1), {"title": f"Changed to {number}", "views": number}, "PATCH"
+            template.format(number * step + 1),
+            {"title": f"Changed to {number}", "views": number},
+            "PATCH",
         )
 
     return ask
@@ -131,7 +135,9 @@ def _ruled(case: Case) -> Case:
 
 
 RULED_READS = tuple(_ruled(case) for case in READS)
-CREATE_ONE = Case("create one", 0.6, 1_000_000, _post("/items/entries"), _post("/entries"), writes=True)
+CREATE_ONE = Case(
+    "create one", 0.6, 1_000_000, _post("/items/entries"), _post("/entries"), writes=True
+)
 CREATE_100 = Case(
     "create 100 in one POST",
     0.6,
@@ -143,7 +149,9 @@ CREATE_100 = Case(
 )
 WRITES = (
     CREATE_ONE,
-    Case("update one", 0.6, ENTRIES, _patch("/items/entries/{}"), _patch("/entries/{}"), writes=True),
+    Case(
+        "update one", 0.6, ENTRIES, _patch("/items/entries/{}"), _patch("/entries/{}"), writes=True
+    ),
     CREATE_100,
     replace(CREATE_ONE, name="create one · rule", member=True),
     Case(

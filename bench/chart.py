@@ -21,7 +21,11 @@ def chart(results: Sequence[Result]) -> str:
             f'font-family="sans-serif" font-size="13" fill="{TEXT_COLOUR}" role="img">',
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
             _text(16, 26, "Requests a second, as a part of the floor's (the mark is the target)"),
-            *(piece for place, result in enumerate(results) for piece in _bar(result, TOP + place * STEP)),
+            *(
+                piece
+                for place, result in enumerate(results)
+                for piece in _bar(result, TOP + place * STEP)
+            ),
             "</svg>",
             "",
         ]
@@ -44,4 +48,6 @@ def _text(x: float, y: float, words: str, *, color: str = TEXT_COLOUR) -> str:
 
 
 def _box(x: float, y: float, width: float, height: float, *, color: str) -> str:
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}"/>'
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{color}"/>'
+    )

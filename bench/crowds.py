@@ -47,7 +47,10 @@ def slow(service: Running, tokens: Tokens) -> list[Crowd]:
     body = request("POST", "/items/entries", token=tokens.admin, payload={"title": "x" * 10_000})
     export = request("GET", "/items/articles?export=csv&limit=-1", token=tokens.admin)
     baseline = _p99s(service, tokens)
-    crowds = [("500 with half a head", 500, head[: len(head) // 2]), ("200 with half a body", 200, body[:-100])]
+    crowds = [
+        ("500 with half a head", 500, head[: len(head) // 2]),
+        ("200 with half a body", 200, body[:-100]),
+    ]
     return [
         _measure_beside(service, tokens, baseline, crowd)
         for crowd in [*crowds, ("200 that read no export", 200, export)]
@@ -60,7 +63,13 @@ def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
     message = request("GET", ITEMS, token=tokens.admin)
     found = []
     for connections in OVERLOADS:
-        crowd = run(service.address, lambda: message, seconds=SECONDS, connections=connections, may_refuse=True)
+        crowd = run(
+            service.address,
+            lambda: message,
+            seconds=SECONDS,
+            connections=connections,
+            may_refuse=True,
+        )
         after = run(service.address, lambda: message, seconds=1.0, connections=CONNECTIONS)
         found.append(Overload(connections, crowd, after.rate))
     return found

@@ -16,7 +16,11 @@ ENTRIES = 20_000
 
 Send = Callable[[str, object], object]
 
-_KEY = {"field": "id", "type": "integer", "schema": {"is_primary_key": True, "has_auto_increment": True}}
+_KEY = {
+    "field": "id",
+    "type": "integer",
+    "schema": {"is_primary_key": True, "has_auto_increment": True},
+}
 _SHORT = {"type": "string", "schema": {"max_length": 100}}
 
 
@@ -81,7 +85,8 @@ _MEMBERS = {
 # Every value follows from its row's number, so that two runs measure the same. 7919 is a prime: numbers that
 # follow one another are far apart after it, as in a table that has been written to for years.
 _AUTHORS = (
-    "INSERT INTO authors (name, country) SELECT 'Author ' || n, 'Country ' || n % 60 FROM generate_series(1, {}) AS n"
+    "INSERT INTO authors (name, country) "
+    "SELECT 'Author ' || n, 'Country ' || n % 60 FROM generate_series(1, {}) AS n"
 )
 _TAGS = "INSERT INTO tags (name) SELECT 'Tag ' || n FROM generate_series(1, {}) AS n"
 _ROWS = (
@@ -105,7 +110,10 @@ def make(send: Send, dsn: str) -> None:
     """Make the collections of the cases and fill them; `send` posts to the service."""
     for name, fields in _COLLECTIONS.items():
         meta = {"accountability": None if name in _UNRECORDED else "all"}
-        send("/collections", {"collection": name, "schema": {}, "meta": meta, "fields": [_KEY, *fields]})
+        send(
+            "/collections",
+            {"collection": name, "schema": {}, "meta": meta, "fields": [_KEY, *fields]},
+        )
     for relation in _RELATIONS:
         send("/relations", relation)
     with psycopg.connect(dsn, autocommit=True) as connection:
@@ -126,7 +134,8 @@ def make_member(dsn: str) -> str:
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("INSERT INTO system_roles (id, name) VALUES (%s, 'Members')", (role,))
         connection.execute(
-            "INSERT INTO system_users (email, role, token) VALUES ('member@example.com', %s, %s)", (role, digest(token))
+            "INSERT INTO system_users (email, role, token) VALUES ('member@example.com', %s, %s)",
+            (role, digest(token)),
         )
         for collection, fields in _MEMBERS.items():
             for action in ("read", "create", "update") if collection == _WRITABLE else ("read",):

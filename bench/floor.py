@@ -26,7 +26,9 @@ Row = tuple[Any, ...]
 SQL = read_statements(Path(__file__).parent)
 VISIBLE = "FROM (SELECT * FROM articles WHERE status <> 'archived') AS "
 RULED = {
-    name: re.sub(r"FROM articles(?: AS (a))?\b", lambda found: VISIBLE + (found[1] or "articles"), text)
+    name: re.sub(
+        r"FROM articles(?: AS (a))?\b", lambda found: VISIBLE + (found[1] or "articles"), text
+    )
     for name, text in SQL.items()
 }
 """The same under the member's rule, as one would write it by hand."""
@@ -60,7 +62,9 @@ class RowPool:
                     kwargs={
                         "autocommit": True,
                         "cursor_factory": psycopg.RawCursor,
-                        "options": session_options(self._config.db_statement_timeout, read_only=False),
+                        "options": session_options(
+                            self._config.db_statement_timeout, read_only=False
+                        ),
                     },
                     configure=_configure,
                     open=True,
@@ -126,9 +130,15 @@ class Entries:
         payload = orjson.loads(request.bounded_stream.read())
         if isinstance(payload, list):
             columns = [[item[name] for item in payload] for name in WRITTEN]
-            _send(response, ENTRY, self._rows.fetch(SQL["create_many"], [*_request_origin(request), *columns]))
+            _send(
+                response,
+                ENTRY,
+                self._rows.fetch(SQL["create_many"], [*_request_origin(request), *columns]),
+            )
         else:
-            row = self._rows.fetch(SQL["create"], [*_request_origin(request), *(payload[name] for name in WRITTEN)])[0]
+            row = self._rows.fetch(
+                SQL["create"], [*_request_origin(request), *(payload[name] for name in WRITTEN)]
+            )[0]
             response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
 
 
@@ -138,7 +148,9 @@ class Entry:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
         payload = orjson.loads(request.bounded_stream.read())
-        row = self._rows.fetch(SQL["update"], (*_request_origin(request), key, payload["title"], payload["views"]))[0]
+        row = self._rows.fetch(
+            SQL["update"], (*_request_origin(request), key, payload["title"], payload["views"])
+        )[0]
         response.data = orjson.dumps({"data": dict(zip(ENTRY, row, strict=True))})
 
 
@@ -160,7 +172,10 @@ def create_floor(config: Config) -> falcon.App[falcon.Request, falcon.Response]:
 
 
 def _add_reads(
-    app: falcon.App[falcon.Request, falcon.Response], rows: RowPool, prefix: str, statements: Mapping[str, str]
+    app: falcon.App[falcon.Request, falcon.Response],
+    rows: RowPool,
+    prefix: str,
+    statements: Mapping[str, str],
 ) -> None:
     filtered, nested = ("id", "title", "published", "author"), ("id", "title", "author", "tags")
     app.add_route(prefix + "/one/{key:int}", One(rows, statements["one"]))

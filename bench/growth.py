@@ -42,16 +42,23 @@ class Depth:
     took: float
 
 
-def by_size(service: Running, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...], length: Length) -> list[Size]:
+def by_size(
+    service: Running, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...], length: Length
+) -> list[Size]:
     """Measure one item and a page in collections of different sizes, in turns, one request of the member at a time."""
     names = [data.make_grown(sender(service, tokens.admin), dsn, rows) for rows in sizes]
-    asks = [(_item(*made, tokens.member), _page(made[0], tokens.member)) for made in zip(names, sizes, strict=True)]
+    asks = [
+        (_item(*made, tokens.member), _page(made[0], tokens.member))
+        for made in zip(names, sizes, strict=True)
+    ]
     rounds: list[tuple[list[Round], list[Round]]] = [([], []) for _ in sizes]
     for _ in range(length.rounds + 1):
         for found, both in zip(rounds, asks, strict=True):
             for kept, ask in zip(found, both, strict=True):
                 kept.append(run(service.address, ask, seconds=length.seconds / 2, connections=1))
-    measured = [[median_round(kept[1:]).p50 for kept in found] for found in rounds]  # the first warmed up
+    measured = [
+        [median_round(kept[1:]).p50 for kept in found] for found in rounds
+    ]  # the first warmed up
     return [Size(rows, item, page) for rows, (item, page) in zip(sizes, measured, strict=True)]
 
 
@@ -59,13 +66,18 @@ def by_depth(service: Running, *, token: str, length: Length) -> list[Depth]:
     """Measure five authors alone, with their articles, with those articles' tags, with those tags' names."""
     found = []
     for depth, fields in enumerate(DEPTHS):
-        message = request("GET", f"/items/authors?limit={_AUTHORS_ASKED}&fields={fields}", token=token)
+        message = request(
+            "GET", f"/items/authors?limit={_AUTHORS_ASKED}&fields={fields}", token=token
+        )
         answer = orjson.loads(exchange(service.address, message))["data"]
 
         def again(message: bytes = message) -> bytes:
             return message
 
-        took = [run(service.address, again, seconds=length.seconds / 2, connections=1) for _ in range(length.rounds)]
+        took = [
+            run(service.address, again, seconds=length.seconds / 2, connections=1)
+            for _ in range(length.rounds)
+        ]
         found.append(Depth(depth, items_in(answer), median_round(took).p50))
     return found
 

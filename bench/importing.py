@@ -16,6 +16,8 @@ def imported(folder: Path, *, token: str, rows: int) -> BulkLoad:
     file = write_items(folder / "rows.csv", rows)
 
     def make_request(collection: str) -> bytes:
-        return upload(f"/utils/import/{collection}", file.read_bytes(), token=token, media_type="text/csv")
+        return upload(
+            f"/utils/import/{collection}", file.read_bytes(), token=token, media_type="text/csv"
+        )
 
     return BulkLoad(rows, file, make_request, _TURNS, 1)

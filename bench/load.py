@@ -35,9 +35,21 @@ class Round:
 class LoadClient:
     """One connection with the answer that it waits for."""
 
-    __slots__ = ("_address", "_next", "_received", "_size", "began", "closes", "may_refuse", "refused", "socket")
+    __slots__ = (
+        "_address",
+        "_next",
+        "_received",
+        "_size",
+        "began",
+        "closes",
+        "may_refuse",
+        "refused",
+        "socket",
+    )
 
-    def __init__(self, address: Address, next_request: NextRequest, *, may_refuse: bool = False) -> None:
+    def __init__(
+        self, address: Address, next_request: NextRequest, *, may_refuse: bool = False
+    ) -> None:
         self._address = address
         self.may_refuse = may_refuse
         self.refused = False
@@ -65,7 +77,9 @@ class LoadClient:
         """Take what has come; tell whether the answer is complete. Raises `RequestFailed` for an error."""
         piece = self.socket.recv(1 << 18)
         if not piece:
-            raise RequestFailed(f"the connection ended within an answer: {bytes(self._received[:300])!r}")
+            raise RequestFailed(
+                f"the connection ended within an answer: {bytes(self._received[:300])!r}"
+            )
         self._received += piece
         if not self._size:
             head = head_of(self._received)
@@ -96,14 +110,18 @@ def run(
         try:
             for _ in range(connections):
                 callers.append(LoadClient(address, next_request, may_refuse=may_refuse))
-                callers[-1].send_next(selector)  # at once: a server ends connections that have nothing to ask
+                callers[-1].send_next(
+                    selector
+                )  # at once: a server ends connections that have nothing to ask
             return summary(*_drive(selector, len(callers), seconds))
         finally:
             for caller in callers:
                 caller.socket.close()
 
 
-def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> tuple[list[float], float, int]:
+def _drive(
+    selector: selectors.BaseSelector, busy: int, seconds: float
+) -> tuple[list[float], float, int]:
     """Return the time that each answer took, how long it all took, and how many were refused."""
     took: list[float] = []
     refused = 0

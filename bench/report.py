@@ -66,28 +66,77 @@ class Report:
         upload = self.uploading.ratio
         tail = max(result.service.p99 / result.service.p50 for result in self.results)
         return [
-            Promise("create 100: a row against a single create", "20 times faster", f"{faster:.1f}", faster >= 20),
+            Promise(
+                "create 100: a row against a single create",
+                "20 times faster",
+                f"{faster:.1f}",
+                faster >= 20,
+            ),
             *_bulk_lines(f"create {self.bulk.rows:,} in one POST", self.bulk),
             *_bulk_lines(f"import a CSV of {self.imported.rows:,} rows", self.imported),
             Promise("the longest p99 against its p50", "4 times", f"{tail:.1f}", tail <= 4),
-            Promise("memory of a worker", "under 120 MB", f"{self.memory:.0f} MiB", self.memory < 114),
-            Promise("first request after start", "under 3 s", f"{self.first_seconds:.2f} s", self.first_seconds < 3),
-            Promise(f"one item, {first.rows:,} to {last.rows:,} rows", "flat", f"{item:.2f} times", item < FLAT),
-            Promise(f"a page, {first.rows:,} to {last.rows:,} rows", "flat", f"{page:.2f} times", page < FLAT),
-            Promise(f"a search in {self.search.rows:,} rows by index", "100 times", f"{found:.0f} times", found >= 100),
-            Promise("first transforms of 12 megapixels a second", "8", f"{self.transforms:.1f}", self.transforms >= 8),
-            Promise("an upload against cat, both on the disk", "0.25 as fast", _upload(self.uploading), upload >= 0.25),
+            Promise(
+                "memory of a worker", "under 120 MB", f"{self.memory:.0f} MiB", self.memory < 114
+            ),
+            Promise(
+                "first request after start",
+                "under 3 s",
+                f"{self.first_seconds:.2f} s",
+                self.first_seconds < 3,
+            ),
+            Promise(
+                f"one item, {first.rows:,} to {last.rows:,} rows",
+                "flat",
+                f"{item:.2f} times",
+                item < FLAT,
+            ),
+            Promise(
+                f"a page, {first.rows:,} to {last.rows:,} rows",
+                "flat",
+                f"{page:.2f} times",
+                page < FLAT,
+            ),
+            Promise(
+                f"a search in {self.search.rows:,} rows by index",
+                "100 times",
+                f"{found:.0f} times",
+                found >= 100,
+            ),
+            Promise(
+                "first transforms of 12 megapixels a second",
+                "8",
+                f"{self.transforms:.1f}",
+                self.transforms >= 8,
+            ),
+            Promise(
+                "an upload against cat, both on the disk",
+                "0.25 as fast",
+                _upload(self.uploading),
+                upload >= 0.25,
+            ),
         ]
 
 
 def _bulk_lines(name: str, found: Bulk) -> Iterator[Promise]:
     """Tell of many rows like beside like, and what it took beside a COPY that writes no history."""
     slower = "3 times slower"
-    yield Promise(f"{name}, without history, against COPY", slower, f"{found.bare.ratio:.1f}", found.bare.ratio <= 3)
+    yield Promise(
+        f"{name}, without history, against COPY",
+        slower,
+        f"{found.bare.ratio:.1f}",
+        found.bare.ratio <= 3,
+    )
     both = f"{name} against COPY of rows and history"
     yield Promise(both, slower, f"{found.recorded.ratio:.1f}", found.recorded.ratio <= 3)
-    yield Promise(f"{name} against COPY of the rows alone", "", f"{found.cost_of_history:.1f}", None)
-    yield Promise(f"{name}: memory that a worker gains", "under 50 MiB", f"{found.grown:.0f} MiB", found.grown < 50)
+    yield Promise(
+        f"{name} against COPY of the rows alone", "", f"{found.cost_of_history:.1f}", None
+    )
+    yield Promise(
+        f"{name}: memory that a worker gains",
+        "under 50 MiB",
+        f"{found.grown:.0f} MiB",
+        found.grown < 50,
+    )
 
 
 def _upload(found: Uploading) -> str:
@@ -104,23 +153,52 @@ def _cases(report: Report) -> Iterator[str]:
     yield f"{report.machine}; load {report.busy:.1f}."
     yield f"{CONNECTIONS} keep-alive connections; medians of rounds that floor and service took in turns."
     yield ""
-    heads = ("case", "floor/s", "p50 ms", "p99 ms", "service/s", "p50 ms", "p99 ms", "ratio", "target", "")
+    heads = (
+        "case",
+        "floor/s",
+        "p50 ms",
+        "p99 ms",
+        "service/s",
+        "p50 ms",
+        "p99 ms",
+        "ratio",
+        "target",
+        "",
+    )
     yield _row(heads)
     yield _rule(len(heads))
     for result in report.results:
         kept = _verdict(kept=result.ratio >= result.case.target)
         figures = (*_figures(result.floor), *_figures(result.service))
-        yield _row((result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", kept))
+        yield _row(
+            (result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", kept)
+        )
     yield ""
     yield "The floor of writes leaves an activity and a revision, as the service does."
 
 
 def _workers(report: Report) -> Iterator[str]:
-    yield _row(("one process of the service", "gthread/s", "p99 ms", "event/s", "p99 ms", "times", "target", ""))
+    yield _row(
+        (
+            "one process of the service",
+            "gthread/s",
+            "p99 ms",
+            "event/s",
+            "p99 ms",
+            "times",
+            "target",
+            "",
+        )
+    )
     yield _rule(8)
     for compared in report.workers:
         event, gthread = compared.event, compared.gthread
-        figures = (f"{gthread.rate:,.0f}", f"{gthread.p99:.2f}", f"{event.rate:,.0f}", f"{event.p99:.2f}")
+        figures = (
+            f"{gthread.rate:,.0f}",
+            f"{gthread.p99:.2f}",
+            f"{event.rate:,.0f}",
+            f"{event.p99:.2f}",
+        )
         kept = _verdict(kept=compared.ratio >= compared.target)
         yield _row((compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", kept))
 
@@ -130,11 +208,21 @@ def _crowds(report: Report) -> Iterator[str]:
     yield _rule(5)
     for crowd in report.crowds:
         kept = _verdict(kept=max(crowd.ping, crowd.items) <= TARGET)
-        yield _row((crowd.name, f"{crowd.ping:.1f} times", f"{crowd.items:.1f} times", f"{TARGET:.0f} times", kept))
+        yield _row(
+            (
+                crowd.name,
+                f"{crowd.ping:.1f} times",
+                f"{crowd.items:.1f} times",
+                f"{TARGET:.0f} times",
+                kept,
+            )
+        )
 
 
 def _overloads(report: Report) -> Iterator[str]:
-    yield _row(("connections that ask for 25 rows", "200/s", "p50 ms", "p99 ms", "503/s", "8 after it/s"))
+    yield _row(
+        ("connections that ask for 25 rows", "200/s", "p50 ms", "p99 ms", "503/s", "8 after it/s")
+    )
     yield _rule(6)
     for overload in report.overloads:
         found = overload.found

@@ -43,7 +43,9 @@ class AnswersDiffer(Exception):
     """Service and floor did not answer the same."""
 
 
-def compare(case: Case, service: Running, floor: Running, *, tokens: Tokens, length: Length) -> Result:
+def compare(
+    case: Case, service: Running, floor: Running, *, tokens: Tokens, length: Length
+) -> Result:
     """Measure a case on both sides in turns."""
     token = tokens.member if case.member else tokens.admin
     servers = {"service": service, "floor": floor}
@@ -66,11 +68,15 @@ def median_round(rounds: list[Round]) -> Round:
     )
 
 
-def _pair(case: Case, servers: dict[str, Running], token: str, length: Length, *, number: int) -> dict[str, Round]:
+def _pair(
+    case: Case, servers: dict[str, Running], token: str, length: Length, *, number: int
+) -> dict[str, Round]:
     """Measure each side once; they take turns in going first."""
     order = list(servers) if number % 2 else list(reversed(servers))
     return {
-        kind: run(servers[kind].address, case.requests(kind, token, seed=number), seconds=length.seconds)
+        kind: run(
+            servers[kind].address, case.requests(kind, token, seed=number), seconds=length.seconds
+        )
         for kind in order
     }
 
@@ -81,7 +87,9 @@ def _check_same(case: Case, servers: dict[str, Running], token: str) -> None:
     for _ in range(3):
         answers = [_content(exchange(servers[kind].address, requests[kind]())) for kind in servers]
         if answers[0] != answers[1]:
-            raise AnswersDiffer(f"{case.name}: {str(answers[0])[:500]} against {str(answers[1])[:500]}")
+            raise AnswersDiffer(
+                f"{case.name}: {str(answers[0])[:500]} against {str(answers[1])[:500]}"
+            )
 
 
 def _content(answer: bytes) -> object:

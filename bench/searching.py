@@ -46,7 +46,9 @@ def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Sear
 def _search_milliseconds(service: Running, token: str) -> float:
     """Return the median of a few searches; the words are parts of the sums of some numbers."""
     took = []
-    for word in ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")[:_WORDS]:
+    for word in ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")[
+        :_WORDS
+    ]:
         message = request("GET", f"/items/searched?search={word}&fields=id", token=token)
         began = time.perf_counter()
         answer = exchange(service.address, message)

@@ -40,14 +40,28 @@ class Running:
 
 @contextmanager
 def serving(
-    kind: str, folder: Path, environ: Mapping[str, str], *, changes: Mapping[str, object] | None = None
+    kind: str,
+    folder: Path,
+    environ: Mapping[str, str],
+    *,
+    changes: Mapping[str, object] | None = None,
 ) -> Iterator[Running]:
     """Run the `service` or the `floor`; `changes` are gunicorn settings to try. Its log goes into `folder`."""
     log = folder / f"{kind}.log"
-    with socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener, log.open("wb") as output:
+    with (
+        socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener,
+        log.open("wb") as output,
+    ):
         address: Address = listener.getsockname()
         process = subprocess.Popen(
-            [sys.executable, "-m", "bench.serving", kind, str(listener.fileno()), orjson.dumps(changes or {}).decode()],
+            [
+                sys.executable,
+                "-m",
+                "bench.serving",
+                kind,
+                str(listener.fileno()),
+                orjson.dumps(changes or {}).decode(),
+            ],
             env={**os.environ, **environ},
             pass_fds=[listener.fileno()],
             stdin=subprocess.DEVNULL,
@@ -90,7 +104,9 @@ def main() -> None:
     """Be the web server; the arguments are the kind, the descriptor to listen on, and changed settings."""
     kind, descriptor, changes = sys.argv[1], sys.argv[2], orjson.loads(sys.argv[3])
     chosen = settings(load(os.environ, folder=Path.cwd()))
-    _GunicornApplication(lambda: _application(kind), {**chosen, "bind": [f"fd://{descriptor}"], **changes}).run()
+    _GunicornApplication(
+        lambda: _application(kind), {**chosen, "bind": [f"fd://{descriptor}"], **changes}
+    ).run()
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ def prepared(folder: Path) -> Iterator[BenchEnvironment]:
     with start(folder) as server:
         migrate(server.dsn)
         first_admin(server.dsn, email=EMAIL, password=PASSWORD)
-        yield BenchEnvironment(folder, server.dsn, environment(folder) | {"DATABASE_URL": server.dsn})
+        yield BenchEnvironment(
+            folder, server.dsn, environment(folder) | {"DATABASE_URL": server.dsn}
+        )
 
 
 @contextmanager
@@ -81,4 +83,6 @@ def login(service: Running) -> str:
 
 def sender(service: Running, token: str) -> Callable[[str, object], object]:
     """Return what posts to the service as the admin."""
-    return lambda path, payload: call(service.address, request("POST", path, token=token, payload=payload))
+    return lambda path, payload: call(
+        service.address, request("POST", path, token=token, payload=payload)
+    )

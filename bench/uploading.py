@@ -65,7 +65,12 @@ def _upload(service: Running, source: Path, token: str) -> None:
     end = f"\r\n--{_BOUNDARY}--\r\n".encode()
     size = len(head) + source.stat().st_size + len(end)
     lines = ["POST /files?fields=id HTTP/1.1", "Host: bench", f"Authorization: Bearer {token}"]
-    lines += [f"Content-Type: multipart/form-data; boundary={_BOUNDARY}", f"Content-Length: {size}", "", ""]
+    lines += [
+        f"Content-Type: multipart/form-data; boundary={_BOUNDARY}",
+        f"Content-Length: {size}",
+        "",
+        "",
+    ]
     received = bytearray()
     with connect(service.address) as connection, source.open("rb") as file:
         connection.sendall("\r\n".join(lines).encode() + head)

@@ -69,7 +69,9 @@ def exchange(address: Address, message: bytes, *, timeout: float = TIMEOUT_SECON
         while (head := head_of(received)) is None or len(received) < head.size:
             piece = connection.recv(1 << 18)
             if not piece:
-                raise RequestFailed(f"the connection ended within an answer: {bytes(received[:300])!r}")
+                raise RequestFailed(
+                    f"the connection ended within an answer: {bytes(received[:300])!r}"
+                )
             received += piece
     if head.status >= 300:
         raise RequestFailed(bytes(received[:600]).decode(errors="replace"))

@@ -33,7 +33,9 @@ class WorkerComparison:
         return TIMES.get(self.name, OTHER_TIMES)
 
 
-def measure(stage: BenchEnvironment, cases: list[Case], *, tokens: Tokens, length: Length) -> list[WorkerComparison]:
+def measure(
+    stage: BenchEnvironment, cases: list[Case], *, tokens: Tokens, length: Length
+) -> list[WorkerComparison]:
     """Measure every case with both workers."""
     with ExitStack() as stack:
         servers = {kind: stack.enter_context(_serving(stage, kind)) for kind in WORKERS}
@@ -44,11 +46,15 @@ def measure(stage: BenchEnvironment, cases: list[Case], *, tokens: Tokens, lengt
 def _serving(stage: BenchEnvironment, kind: str) -> Iterator[Running]:
     folder = stage.folder / f"worker-{kind}"  # for its log
     folder.mkdir(exist_ok=True)
-    with serving("service", folder, {**stage.environ, "WEB_CONCURRENCY": "1", "WEB_WORKER": kind}) as running:
+    with serving(
+        "service", folder, {**stage.environ, "WEB_CONCURRENCY": "1", "WEB_WORKER": kind}
+    ) as running:
         yield running
 
 
-def _compare_workers(case: Case, servers: dict[str, Running], tokens: Tokens, length: Length) -> WorkerComparison:
+def _compare_workers(
+    case: Case, servers: dict[str, Running], tokens: Tokens, length: Length
+) -> WorkerComparison:
     token = tokens.member if case.member else tokens.admin
     rounds: dict[str, list[Round]] = {kind: [] for kind in servers}
     for number in range(length.rounds + 1):

@@ -17,7 +17,20 @@ from cms.database.error_mapping import Stale
 from cms.errors import Refused
 from cms.files.assets import Assets
 from cms.files.files import Library
-from cms.http import accounts, assets, auth, errors, factors, files, history, imports, items, rights, server, structure
+from cms.http import (
+    accounts,
+    assets,
+    auth,
+    errors,
+    factors,
+    files,
+    history,
+    imports,
+    items,
+    rights,
+    server,
+    structure,
+)
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_middleware
 from cms.http.logs import start_logging
@@ -71,10 +84,21 @@ def create_app(config: Config) -> App:
     store, issuer, max_bytes = Store(config), Issuer.of(config), config.max_payload_size
     library = Library.of(store, config)
     shown = Assets(store, library.contents.storages, config)
-    origins, cookies, links = Origins.of(config), Cookies.of(config), MailLinks.of(config, issuer.secret)
+    origins, cookies, links = (
+        Origins.of(config),
+        Cookies.of(config),
+        MailLinks.of(config, issuer.secret),
+    )
     identification = Authentication(issuer.secret, origins=origins, hops=config.ip_trust_proxy)
-    middleware = [RequestTracing(), *cors_middleware(config), identification, SystemCollectionGuard(store)]
-    app = App(store, middleware, send_seconds=config.send_timeout.total_seconds(), closing=[shown.close])
+    middleware = [
+        RequestTracing(),
+        *cors_middleware(config),
+        identification,
+        SystemCollectionGuard(store),
+    ]
+    app = App(
+        store, middleware, send_seconds=config.send_timeout.total_seconds(), closing=[shown.close]
+    )
     app.add_error_handler(Exception, errors.on_fault)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     app.add_error_handler(Refused, errors.on_refused)
@@ -89,16 +113,27 @@ def create_app(config: Config) -> App:
     app.add_route("/auth", auth.ProvidersResource())
     app.add_route("/auth/login", auth.LoginResource(store, issuer, cookies, max_bytes))
     app.add_route(
-        "/auth/refresh", auth.RefreshResource(store, issuer, auth.RefreshTokenSource(cookies, origins), max_bytes)
+        "/auth/refresh",
+        auth.RefreshResource(store, issuer, auth.RefreshTokenSource(cookies, origins), max_bytes),
     )
-    app.add_route("/auth/logout", auth.LogoutResource(store, auth.RefreshTokenSource(cookies, origins), max_bytes))
-    app.add_route("/auth/password/request", accounts.ResetRequestResource(store, links.reset, max_bytes))
-    app.add_route("/auth/password/reset", accounts.PasswordResetResource(store, links.reset, max_bytes))
+    app.add_route(
+        "/auth/logout",
+        auth.LogoutResource(store, auth.RefreshTokenSource(cookies, origins), max_bytes),
+    )
+    app.add_route(
+        "/auth/password/request", accounts.ResetRequestResource(store, links.reset, max_bytes)
+    )
+    app.add_route(
+        "/auth/password/reset", accounts.PasswordResetResource(store, links.reset, max_bytes)
+    )
     _add_people(app, links, issuer.secret, max_bytes)
     _add_structure(app, max_bytes)
     _add_items(app, max_bytes)
     _add_files(app, library)
-    app.add_route("/utils/import/{collection}", imports.ImportResource(store, max_bytes, config.files_max_upload_size))
+    app.add_route(
+        "/utils/import/{collection}",
+        imports.ImportResource(store, max_bytes, config.files_max_upload_size),
+    )
     app.add_route("/assets/{key}", assets.AssetResource(shown, config))
     app.add_route("/assets/{key}/{name}", assets.AssetResource(shown, config))
     return app
@@ -110,20 +145,30 @@ def _add_people(app: App, links: MailLinks, secret: str, max_bytes: int) -> None
     app.add_route("/users/{key}", items.ItemResource(store, max_bytes, of="system_users"))
     app.add_route("/users/me", auth.MeResource(store, max_bytes))
     app.add_route("/users/invite", accounts.InviteResource(store, links.invite, max_bytes))
-    app.add_route("/users/invite/accept", accounts.AcceptInviteResource(store, links.invite, max_bytes))
+    app.add_route(
+        "/users/invite/accept", accounts.AcceptInviteResource(store, links.invite, max_bytes)
+    )
     app.add_route("/users/register", accounts.RegisterResource(store, links.register, max_bytes))
-    app.add_route("/users/register/verify-email", accounts.VerifyEmailResource(store, links.register))
+    app.add_route(
+        "/users/register/verify-email", accounts.VerifyEmailResource(store, links.register)
+    )
     app.add_route("/users/me/tfa/generate", factors.GenerateResource(store, max_bytes))
     app.add_route("/users/me/tfa/enable", factors.EnableResource(store, max_bytes))
     app.add_route("/users/me/tfa/disable", factors.DisableResource(store, max_bytes))
-    app.add_route("/users/me/tfa/recovery-codes", factors.RecoveryCodesResource(store, secret, max_bytes))
+    app.add_route(
+        "/users/me/tfa/recovery-codes", factors.RecoveryCodesResource(store, secret, max_bytes)
+    )
     app.add_route("/roles", items.ItemsResource(store, max_bytes, of="system_roles"))
     app.add_route("/roles/{key}", items.ItemResource(store, max_bytes, of="system_roles"))
     app.add_route("/permissions", items.ItemsResource(store, max_bytes, of="system_permissions"))
-    app.add_route("/permissions/{key}", items.ItemResource(store, max_bytes, of="system_permissions"))
+    app.add_route(
+        "/permissions/{key}", items.ItemResource(store, max_bytes, of="system_permissions")
+    )
     app.add_route("/permissions/explain", rights.ExplainResource(store))
     app.add_route("/permissions/me", rights.MyPermissionsResource(store))
-    app.add_route("/permissions/me/{collection}/{key}", rights.MyPermissionsResource(store), suffix="item")
+    app.add_route(
+        "/permissions/me/{collection}/{key}", rights.MyPermissionsResource(store), suffix="item"
+    )
     app.add_route("/settings", items.SettingsResource(store, max_bytes))
 
 
@@ -135,7 +180,9 @@ def _add_structure(app: App, max_bytes: int) -> None:
     app.add_route("/fields/{collection}", structure.FieldsResource(store, max_bytes))
     app.add_route("/fields/{collection}/{field}", structure.FieldResource(store, max_bytes))
     app.add_route("/relations", structure.RelationsResource(store, max_bytes))
-    app.add_route("/relations/{collection}", structure.CollectionRelationsResource(store, max_bytes))
+    app.add_route(
+        "/relations/{collection}", structure.CollectionRelationsResource(store, max_bytes)
+    )
     app.add_route("/relations/{collection}/{field}", structure.RelationResource(store, max_bytes))
 
 
@@ -144,7 +191,9 @@ def _add_items(app: App, max_bytes: int) -> None:
     app.add_route("/items/{collection}", items.ItemsResource(store, max_bytes))
     app.add_route("/items/{collection}/{key}", items.ItemResource(store, max_bytes))
     app.add_route("/items/{collection}/{key}/revisions", history.ItemRevisionsResource(store))
-    app.add_route("/items/{collection}/{key}/revisions/{revision}", history.ItemRevisionResource(store))
+    app.add_route(
+        "/items/{collection}/{key}/revisions/{revision}", history.ItemRevisionResource(store)
+    )
     app.add_route("/batch", items.BatchResource(store, max_bytes))
     app.add_route("/activity", history.SystemItemsResource(store, max_bytes, "system_activity"))
     app.add_route("/activity/{key}", history.SystemItemResource(store, "system_activity"))

@@ -119,7 +119,10 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
     problems.extend(problem for source in sources for problem in unbuilt(source))
-    found = [_read_location(name, sources, folder, problems) for name in values["storage_locations"] or ()]
+    found = [
+        _read_location(name, sources, folder, problems)
+        for name in values["storage_locations"] or ()
+    ]
     if not problems:
         problems.extend(_contradictions(values))
     if problems:
@@ -179,7 +182,8 @@ def _with_defaults(values: dict[str, Any], folder: Path) -> dict[str, Any]:
         "import_ip_allow_list": values["import_ip_allow_list"] or (),
         "import_ip_deny_list": values["import_ip_deny_list"] or (),
         "assets_transform_max_concurrent": values["assets_transform_max_concurrent"] or _cores(),
-        "email_smtp_port": values["email_smtp_port"] or (465 if values["email_smtp_secure"] else 587),
+        "email_smtp_port": values["email_smtp_port"]
+        or (465 if values["email_smtp_secure"] else 587),
         "web_concurrency": values["web_concurrency"] or min(max(_cores(), 2), MAX_DEFAULT_WORKERS),
     }
 
@@ -190,7 +194,9 @@ def _read_location(name: str, sources: Sources, folder: Path, problems: list[str
         option: _value(setting, sources, folder=folder, problems=problems)
         for option, setting in options_of(name).items()
     }
-    found = Location(name=name, **{option: value for option, value in said.items() if value is not None})
+    found = Location(
+        name=name, **{option: value for option, value in said.items() if value is not None}
+    )
     problems += missing_options(found)
     return found
 
@@ -211,7 +217,9 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
         if text:
             problems.append(f"{name} and {from_file} are both set: keep one.")
             return None
-        text = _read_file(folder / Path(source[from_file]), setting_name=from_file, problems=problems)
+        text = _read_file(
+            folder / Path(source[from_file]), setting_name=from_file, problems=problems
+        )
     try:
         if "\0" in text:
             raise ValueError
@@ -257,7 +265,9 @@ def secret_of(config: Config) -> str:
     try:
         kept = _read_or_make(path).strip()
     except (OSError, ValueError) as fault:
-        raise ConfigError(f"SECRET is not set, and none can be kept in {path}: {_reason(fault)}.") from fault
+        raise ConfigError(
+            f"SECRET is not set, and none can be kept in {path}: {_reason(fault)}."
+        ) from fault
     try:
         LONG_TEXT.parse(kept)
     except ValueError:

@@ -54,7 +54,9 @@ _IGNORED = str.maketrans("", "", '\\"_')
 
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.ASCII | re.IGNORECASE)
 
-_WITH_EXPONENT = re.compile(r"(?<![\w.])(?:\d++(?:\.\d*+)?+|\.\d++)e[+-]?\d++(?!\w)", re.ASCII | re.IGNORECASE)
+_WITH_EXPONENT = re.compile(
+    r"(?<![\w.])(?:\d++(?:\.\d*+)?+|\.\d++)e[+-]?\d++(?!\w)", re.ASCII | re.IGNORECASE
+)
 """A number that is a word of its own, and no part of hexadecimal digits."""
 
 

@@ -64,7 +64,11 @@ class Refused(Exception):
     """
 
     def __init__(
-        self, problems: Problem | Iterable[Problem], *, total: int = 0, inquiry: Inquiry | None = None
+        self,
+        problems: Problem | Iterable[Problem],
+        *,
+        total: int = 0,
+        inquiry: Inquiry | None = None,
     ) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         self.total = max(total, len(self.problems))
@@ -102,7 +106,9 @@ def at_index(problems: Iterable[Problem], index: int, *, of: int) -> list[Proble
     """Return problems with the place of the record that they are of, where there are several records."""
     if of == 1:
         return list(problems)
-    return [replace(problem, extensions={**problem.extensions, "index": index}) for problem in problems]
+    return [
+        replace(problem, extensions={**problem.extensions, "index": index}) for problem in problems
+    ]
 
 
 T = TypeVar("T")
@@ -123,16 +129,24 @@ def collect_problems(problems: list[Problem], work: Callable[[], T]) -> T | None
 
 
 def invalid_query(reason: str, **place: object) -> Refused:
-    return Refused(Problem("INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, **place}))
+    return Refused(
+        Problem("INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, **place})
+    )
 
 
 def invalid_payload(reason: str, **place: object) -> Refused:
-    return Refused(Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", {"reason": reason, **place}))
+    return Refused(
+        Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", {"reason": reason, **place})
+    )
 
 
 def answer_too_large(max_bytes: int) -> Refused:
     reason = f"The answer would be larger than {max_bytes} bytes: ask for fewer items or fields, or for an export"
-    return Refused(Problem("INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, "limit": max_bytes}))
+    return Refused(
+        Problem(
+            "INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, "limit": max_bytes}
+        )
+    )
 
 
 def forbidden() -> Refused:
@@ -153,7 +167,9 @@ def not_found(what: str = "item") -> Refused:
 def unavailable(service: str, reason: str) -> Refused:
     """Something that the service needs does not answer; the caller may try again."""
     extensions = {"service": service, "reason": reason}
-    return Refused(Problem("SERVICE_UNAVAILABLE", f"The {service} is not available. {reason}.", extensions))
+    return Refused(
+        Problem("SERVICE_UNAVAILABLE", f"The {service} is not available. {reason}.", extensions)
+    )
 
 
 MAX_VALUE_LENGTH = 200

@@ -63,7 +63,9 @@ def _decode_first(text: str, start: int) -> tuple[object, int]:
     try:
         return _DECODER.raw_decode(text, start)
     except TooManyDigits as error:
-        value, end = _MARKING_DECODER.raw_decode(text, start)  # a text that is not whole yet is refused as such
+        value, end = _MARKING_DECODER.raw_decode(
+            text, start
+        )  # a text that is not whole yet is refused as such
         raise _with_path(error, value, end=end) from None
 
 
@@ -85,7 +87,9 @@ def _number(digits: str) -> int | Decimal:
 
 
 def _stored_number(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _int_if_fits(_stored_decimal(digits))
+    return (
+        int(digits) if len(digits) <= _MAX_INT64_DIGITS else _int_if_fits(_stored_decimal(digits))
+    )
 
 
 def _stored_decimal(digits: str) -> Decimal:
@@ -137,7 +141,9 @@ def _with_path(error: TooManyDigits, value: object, *, end: int) -> TooManyDigit
     return TooManyDigits(text, path, end=end)
 
 
-def _faults_in(value: object, path: tuple[PathStep, ...]) -> Iterator[tuple[str, tuple[PathStep, ...]]]:
+def _faults_in(
+    value: object, path: tuple[PathStep, ...]
+) -> Iterator[tuple[str, tuple[PathStep, ...]]]:
     if isinstance(value, TooManyDigits):
         yield value.text, path
     elif isinstance(value, dict):
@@ -148,10 +154,14 @@ def _faults_in(value: object, path: tuple[PathStep, ...]) -> Iterator[tuple[str,
             yield from _faults_in(inner, (*path, number))
 
 
-_DECODER = json.JSONDecoder(parse_float=decimal_of, parse_int=_number, parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(
+    parse_float=decimal_of, parse_int=_number, parse_constant=_refuse_constant
+)
 _STORED_DECODER = json.JSONDecoder(
     parse_float=_stored_decimal, parse_int=_stored_number, parse_constant=_refuse_constant
 )
 _MARKING_DECODER = json.JSONDecoder(
-    parse_float=_returning_fault(decimal_of), parse_int=_returning_fault(_number), parse_constant=_refuse_constant
+    parse_float=_returning_fault(decimal_of),
+    parse_int=_returning_fault(_number),
+    parse_constant=_refuse_constant,
 )

@@ -47,20 +47,55 @@ OPTIONS: tuple[Setting, ...] = (
     ),
     Setting("STORAGE_<NAME>_BUCKET", TEXT, "the bucket (s3, gcs)", unset="needed by s3 and gcs"),
     Setting("STORAGE_<NAME>_REGION", TEXT, "its region (s3)", unset="us-east-1"),
-    Setting("STORAGE_<NAME>_ENDPOINT", ENDPOINT, "the service (s3, azure, gcs)", unset="the vendor's own"),
+    Setting(
+        "STORAGE_<NAME>_ENDPOINT",
+        ENDPOINT,
+        "the service (s3, azure, gcs)",
+        unset="the vendor's own",
+    ),
     Setting(
         "STORAGE_<NAME>_FORCE_PATH_STYLE",
         BOOLEAN,
         "the bucket in the path, not in the host name (s3)",
         unset="true where an endpoint is set",
     ),
-    Setting("STORAGE_<NAME>_SERVER_SIDE_ENCRYPTION", TEXT, "AES256 or aws:kms (s3)", unset="the bucket's own"),
-    Setting("STORAGE_<NAME>_KEY", TEXT, "the access key (s3)", unset="the machine's own role", mask=mask_all),
-    Setting("STORAGE_<NAME>_SECRET", TEXT, "its secret (s3)", unset="the machine's own role", mask=mask_all),
-    Setting("STORAGE_<NAME>_KEY_FILENAME", TEXT, "the service account's file (gcs)", unset="the machine's own role"),
-    Setting("STORAGE_<NAME>_CONTAINER_NAME", TEXT, "the container (azure)", unset="needed by azure"),
+    Setting(
+        "STORAGE_<NAME>_SERVER_SIDE_ENCRYPTION",
+        TEXT,
+        "AES256 or aws:kms (s3)",
+        unset="the bucket's own",
+    ),
+    Setting(
+        "STORAGE_<NAME>_KEY",
+        TEXT,
+        "the access key (s3)",
+        unset="the machine's own role",
+        mask=mask_all,
+    ),
+    Setting(
+        "STORAGE_<NAME>_SECRET",
+        TEXT,
+        "its secret (s3)",
+        unset="the machine's own role",
+        mask=mask_all,
+    ),
+    Setting(
+        "STORAGE_<NAME>_KEY_FILENAME",
+        TEXT,
+        "the service account's file (gcs)",
+        unset="the machine's own role",
+    ),
+    Setting(
+        "STORAGE_<NAME>_CONTAINER_NAME", TEXT, "the container (azure)", unset="needed by azure"
+    ),
     Setting("STORAGE_<NAME>_ACCOUNT_NAME", TEXT, "the account (azure)", unset="needed by azure"),
-    Setting("STORAGE_<NAME>_ACCOUNT_KEY", TEXT, "its key (azure)", unset="the machine's own role", mask=mask_all),
+    Setting(
+        "STORAGE_<NAME>_ACCOUNT_KEY",
+        TEXT,
+        "its key (azure)",
+        unset="the machine's own role",
+        mask=mask_all,
+    ),
 )
 """The options of a location; `<NAME>` stands for its name in capitals."""
 
@@ -85,7 +120,11 @@ def options_of(name: str) -> dict[str, Setting]:
 def with_absolute_root(location: Location, *, uploads: Path, folder: Path) -> Location:
     """Return a location with its root made absolute (`uploads` when there is none), or bare of slashes at its ends."""
     if location.driver == "local":
-        root = Path(os.path.abspath(folder / Path(location.root).expanduser())) if location.root else uploads
+        root = (
+            Path(os.path.abspath(folder / Path(location.root).expanduser()))
+            if location.root
+            else uploads
+        )
         return replace(location, root=str(root))
     return replace(location, root=location.root.strip("/"))
 

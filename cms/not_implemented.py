@@ -56,7 +56,10 @@ UNBUILT: Mapping[str, str] = {
 def unbuilt(variables: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each variable that is set and not built yet."""
     for name, value in variables.items():
-        purpose = next((purpose for pattern, purpose in UNBUILT.items() if _matches_pattern(name, pattern)), None)
+        purpose = next(
+            (purpose for pattern, purpose in UNBUILT.items() if _matches_pattern(name, pattern)),
+            None,
+        )
         if value and purpose:
             yield f"{name} is not built yet ({purpose}): remove it."
 

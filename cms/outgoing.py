@@ -35,7 +35,9 @@ CHUNK_BYTES = 2**16
 
 _PORTS = {"http": 80, "https": 443}
 _SENSITIVE_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
-_BODY_HEADERS = frozenset({"content-type", "content-length", "content-encoding", "transfer-encoding"})
+_BODY_HEADERS = frozenset(
+    {"content-type", "content-length", "content-encoding", "transfer-encoding"}
+)
 
 
 class AddressDenied(Exception):
@@ -65,7 +67,9 @@ class AddressFilter:
         """Tell whether an address may be asked."""
         if _is_in((address, *embedded_ipv4(address)), self.denied):
             return False
-        return _is_in(_with_mapped(address), self.allowed) or not (is_special(address) or _is_local(address))
+        return _is_in(_with_mapped(address), self.allowed) or not (
+            is_special(address) or _is_local(address)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +126,22 @@ def fetch(
         target = _target(request.url)
         addresses = _checked_addresses(target, address_filter, resolve or _resolve)
         with (
-            _connection(target, addresses, deadline, ssl_context or _default_ssl_context()) as connection,
+            _connection(
+                target, addresses, deadline, ssl_context or _default_ssl_context()
+            ) as connection,
             _send_request(connection, request, target) as response,
         ):
-            onward = response.headers.get("Location") if response.status in (301, 302, 303, 307, 308) else None
+            onward = (
+                response.headers.get("Location")
+                if response.status in (301, 302, 303, 307, 308)
+                else None
+            )
             if onward is None:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 chunks = _body(response, deadline, limits.size)
-                yield OutgoingResponse(request.url, response.status, response.reason, headers, chunks)
+                yield OutgoingResponse(
+                    request.url, response.status, response.reason, headers, chunks
+                )
                 return
         request = _redirect(request, onward, response.status)
     raise FetchError(f"it redirects more than {MAX_REDIRECTS} times")
@@ -159,7 +171,9 @@ def _port(target: SplitResult) -> int:
     return target.port or _PORTS[target.scheme]
 
 
-def _checked_addresses(target: SplitResult, address_filter: AddressFilter, resolve: Resolver) -> Sequence[Address]:
+def _checked_addresses(
+    target: SplitResult, address_filter: AddressFilter, resolve: Resolver
+) -> Sequence[Address]:
     """Return all addresses of a host; raises `AddressDenied` when one of them may not be asked.
 
     A name that is not there is refused like one inside: nobody learns which names a network has.
@@ -239,12 +253,20 @@ def _hang_up(open_socket: socket.socket) -> None:
         open_socket.shutdown(socket.SHUT_RDWR)
 
 
-def _with_tls(bare: socket.socket, target: SplitResult, ssl_context: ssl.SSLContext) -> ssl.SSLSocket:
+def _with_tls(
+    bare: socket.socket, target: SplitResult, ssl_context: ssl.SSLContext
+) -> ssl.SSLSocket:
     try:
         return ssl_context.wrap_socket(bare, server_hostname=target.hostname)
     except (OSError, ValueError) as fault:
-        reason = fault.verify_message if isinstance(fault, ssl.SSLCertVerificationError) else "it speaks no TLS"
-        raise FetchError(f"its certificate is not trusted or the handshake fails: {reason}") from None
+        reason = (
+            fault.verify_message
+            if isinstance(fault, ssl.SSLCertVerificationError)
+            else "it speaks no TLS"
+        )
+        raise FetchError(
+            f"its certificate is not trusted or the handshake fails: {reason}"
+        ) from None
 
 
 @cache
@@ -259,13 +281,22 @@ def _send_request(
 ) -> http.client.HTTPResponse:
     path = quote(target.path or "/", safe="/%:@!$&'()*+,;=~-._")
     query = quote(target.query, safe="/%:@!$&'()*+,;=~-._?[]")
-    headers = {"Accept": "*/*", "Accept-Encoding": "gzip", "User-Agent": "cms", "Connection": "close"}
+    headers = {
+        "Accept": "*/*",
+        "Accept-Encoding": "gzip",
+        "User-Agent": "cms",
+        "Connection": "close",
+    }
     said = {name.title(): value for name, value in request.headers.items()}
     try:
-        connection.request(request.method, f"{path}?{query}" if query else path, request.body, headers | said)
+        connection.request(
+            request.method, f"{path}?{query}" if query else path, request.body, headers | said
+        )
         return connection.getresponse()
     except (OSError, http.client.HTTPException, ValueError) as fault:
-        raise FetchError(f"it does not answer as a web server does ({type(fault).__name__})") from None
+        raise FetchError(
+            f"it does not answer as a web server does ({type(fault).__name__})"
+        ) from None
 
 
 def _redirect(request: OutgoingRequest, onward: str, status: int) -> OutgoingRequest:
@@ -273,7 +304,9 @@ def _redirect(request: OutgoingRequest, onward: str, status: int) -> OutgoingReq
     url = urljoin(request.url, onward)
     headers = dict(request.headers)
     if urlsplit(url)[:2] != urlsplit(request.url)[:2]:
-        headers = {name: value for name, value in headers.items() if name.lower() not in _SENSITIVE_HEADERS}
+        headers = {
+            name: value for name, value in headers.items() if name.lower() not in _SENSITIVE_HEADERS
+        }
     if status in (307, 308) or request.method in ("GET", "HEAD"):
         return replace(request, url=url, headers=headers)
     headers = {name: value for name, value in headers.items() if name.lower() not in _BODY_HEADERS}
@@ -283,7 +316,9 @@ def _redirect(request: OutgoingRequest, onward: str, status: int) -> OutgoingReq
 def _body(response: http.client.HTTPResponse, deadline: float, max_bytes: int) -> Iterator[bytes]:
     """Yield the bytes, decoded and counted; an answer that breaks off or takes too long raises `FetchError`."""
     size = 0
-    for piece in _decoded(_read_raw(response, deadline), response.headers.get("Content-Encoding", "")):
+    for piece in _decoded(
+        _read_raw(response, deadline), response.headers.get("Content-Encoding", "")
+    ):
         size += len(piece)
         if size > max_bytes:
             raise ResponseTooLarge

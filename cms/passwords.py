@@ -15,7 +15,9 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from cms.errors import Problem, Refused, invalid_payload
 from cms.regex import compile_regex
 
-_HASHER = PasswordHasher(time_cost=3, memory_cost=64 * 1024, parallelism=4, hash_len=32, salt_len=16, type=Type.ID)
+_HASHER = PasswordHasher(
+    time_cost=3, memory_cost=64 * 1024, parallelism=4, hash_len=32, salt_len=16, type=Type.ID
+)
 
 MAX_PASSWORD_LENGTH = 1_000
 MAX_HASHES_PER_CALL = 100
@@ -39,7 +41,9 @@ def hashed(password: str) -> str:
     left = _hashes_left.get()
     if left is not None:
         if not left[0]:
-            raise invalid_payload(f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed")
+            raise invalid_payload(
+                f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
+            )
         left[0] -= 1
     return _HASHER.hash(password)
 
@@ -63,10 +67,14 @@ def check_password(password: str, *, policy: str | None = None) -> None:
     The policy is a regular expression of linear time, bare or between slashes.
     """
     if not 0 < len(password) <= MAX_PASSWORD_LENGTH:
-        raise invalid_payload(f"A password has 1 to {MAX_PASSWORD_LENGTH} characters", field="password")
+        raise invalid_payload(
+            f"A password has 1 to {MAX_PASSWORD_LENGTH} characters", field="password"
+        )
     if policy and not _matches_policy(password, policy):
         place = {"field": "password", "path": ["password"], "type": "regex", "valid": policy}
-        raise Refused(Problem("FAILED_VALIDATION", "The password does not follow the password policy.", place))
+        raise Refused(
+            Problem("FAILED_VALIDATION", "The password does not follow the password policy.", place)
+        )
 
 
 def warm_up() -> None:

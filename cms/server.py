@@ -39,7 +39,9 @@ def settings(config: Config) -> dict[str, object]:
         "limit_request_line": 8190,  # filters are long, and this is the most that gunicorn bounds
         "loglevel": "warning",
         "accesslog": None,  # the service writes a log of its own
-        "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,  # a slow disk stops no heartbeat
+        "worker_tmp_dir": "/dev/shm"
+        if Path("/dev/shm").is_dir()
+        else None,  # a slow disk stops no heartbeat
         "control_socket_disable": True,  # it would run threads in the process that forks
     }
 
@@ -57,7 +59,9 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn ha
 
     def load_config(self) -> None:
         for name, value in self._settings.items():
-            if name in self.cfg.settings:  # some came with newer versions than the oldest that will do
+            if (
+                name in self.cfg.settings
+            ):  # some came with newer versions than the oldest that will do
                 self.cfg.set(name, value)
 
     def load(self) -> Callable[..., Any]:
@@ -103,7 +107,9 @@ class ParentChannel:
 def main() -> None:
     """Run the web server; the arguments are the descriptors of the socket and of the supervisor's line."""
     listener, line = int(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
-    GunicornApplication(load(os.environ, folder=Path.cwd()), listener=listener, parent=ParentChannel(line)).run()
+    GunicornApplication(
+        load(os.environ, folder=Path.cwd()), listener=listener, parent=ParentChannel(line)
+    ).run()
 
 
 if __name__ == "__main__":

@@ -38,7 +38,14 @@ class Setting:
     mask: Callable[[str], str] | None = None
 
 
-DURATION_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+DURATION_UNITS = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
 SIZE_UNITS = {"b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 BOOLEANS = {
     "true": True,
@@ -71,7 +78,9 @@ def _integer(minimum: int, maximum: int) -> SettingType:
 
 
 def _choice(*words: str) -> SettingType:
-    return SettingType("one of " + ", ".join(words), lambda text: _matched("|".join(words))(text.lower()))
+    return SettingType(
+        "one of " + ", ".join(words), lambda text: _matched("|".join(words))(text.lower())
+    )
 
 
 def _with_unit(text: str, units: Mapping[str, int], *, plain: str) -> int:
@@ -85,7 +94,9 @@ def _with_unit(text: str, units: Mapping[str, int], *, plain: str) -> int:
 
 
 def _in_largest_unit(amount: int, units: Mapping[str, int]) -> str:
-    name, factor = max((item for item in units.items() if amount % item[1] == 0), key=lambda item: item[1])
+    name, factor = max(
+        (item for item in units.items() if amount % item[1] == 0), key=lambda item: item[1]
+    )
     return f"{amount // factor}{name}"
 
 
@@ -99,7 +110,9 @@ def _duration(maximum: timedelta) -> SettingType:
     def show(value: timedelta) -> str:
         return _in_largest_unit(value // timedelta(milliseconds=1), DURATION_UNITS)
 
-    return SettingType(f"a time such as 500ms, 30s, 15m, 12h, 7d or 2w, at most {maximum.days}d", parse, show)
+    return SettingType(
+        f"a time such as 500ms, 30s, 15m, 12h, 7d or 2w, at most {maximum.days}d", parse, show
+    )
 
 
 def _size(maximum: int) -> SettingType:
@@ -112,7 +125,9 @@ def _size(maximum: int) -> SettingType:
     def show(value: int) -> str:
         return _in_largest_unit(value, SIZE_UNITS)
 
-    return SettingType(f"a size such as 512kb, 1mb or 1048576, at most {show(maximum)}", parse, show)
+    return SettingType(
+        f"a size such as 512kb, 1mb or 1048576, at most {show(maximum)}", parse, show
+    )
 
 
 def _retention(text: str) -> str:
@@ -143,7 +158,9 @@ def _web_address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError
-    if parts.port == 0 or re.search(r"\s", text):  # a port that is no number raises ValueError by itself
+    if parts.port == 0 or re.search(
+        r"\s", text
+    ):  # a port that is no number raises ValueError by itself
         raise ValueError
     return text.rstrip("/")
 
@@ -173,11 +190,15 @@ def _hops(text: str) -> int:
 TEXT = SettingType("a text", str)
 LONG_TEXT = SettingType("a text of 32 characters or more", _matched("(?s).{32,}"))
 HOST = SettingType("a host name or an IP address", _host)
-ADDRESS = SettingType("an address such as https://cms.example.com or https://example.com/cms", _web_address)
+ADDRESS = SettingType(
+    "an address such as https://cms.example.com or https://example.com/cms", _web_address
+)
 EMAIL = SettingType("an e-mail address", _matched(r"[^\s@]+@[^\s@]+"))
 _ADDRESS_PART = r"[^\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\"]+"
 _SENDER = rf"{_ADDRESS_PART}@{_ADDRESS_PART}"
-SENDER = SettingType("an e-mail address, alone or as Name <address>", _matched(rf"{_SENDER}|[^<>\r\n]*<{_SENDER}>"))
+SENDER = SettingType(
+    "an e-mail address, alone or as Name <address>", _matched(rf"{_SENDER}|[^<>\r\n]*<{_SENDER}>")
+)
 DATABASE = SettingType(
     "a PostgreSQL address such as postgresql://user:password@host:5432/name",
     _matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
@@ -190,13 +211,19 @@ LIFETIME = _duration(timedelta(days=3650))
 IMPORT_TIME = _duration(timedelta(days=1))
 RETENTION = SettingType("a span such as 90d, 8w, 12mo or 2y", _retention)
 ADDRESSES = SettingType(
-    "addresses such as https://example.com/welcome, with commas between them", _list_of(_web_address), ",".join
+    "addresses such as https://example.com/welcome, with commas between them",
+    _list_of(_web_address),
+    ",".join,
 )
 ORIGINS = SettingType(
-    "true or * for any, false, or origins such as https://example.com with commas between", _origins, ",".join
+    "true or * for any, false, or origins such as https://example.com with commas between",
+    _origins,
+    ",".join,
 )
 METHODS = SettingType("methods with commas between them", _list_of(_matched("[A-Z]+")), ",".join)
-HEADERS = SettingType("names of headers with commas between them", _list_of(_matched("[A-Za-z0-9-]+")), ",".join)
+HEADERS = SettingType(
+    "names of headers with commas between them", _list_of(_matched("[A-Za-z0-9-]+")), ",".join
+)
 HOPS = SettingType("true, false, or how many proxies there are, up to 16", _hops)
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
 NETWORKS = SettingType(
@@ -248,7 +275,13 @@ SETTINGS: tuple[Setting, ...] = (
         mask=mask_all,
     ),
     Setting("ADMIN_EMAIL", EMAIL, "the first admin, made when there is none", "admin@example.com"),
-    Setting("ADMIN_PASSWORD", TEXT, "the first admin's password", unset="a random one, printed once", mask=mask_all),
+    Setting(
+        "ADMIN_PASSWORD",
+        TEXT,
+        "the first admin's password",
+        unset="a random one, printed once",
+        mask=mask_all,
+    ),
     Setting(
         "DATABASE_URL",
         DATABASE,
@@ -263,7 +296,12 @@ SETTINGS: tuple[Setting, ...] = (
         unset="reads go to DATABASE_URL",
         mask=mask_password,
     ),
-    Setting("DATABASE_PREPARE", BOOLEAN, "prepared statements; false behind PgBouncer in transaction mode", "true"),
+    Setting(
+        "DATABASE_PREPARE",
+        BOOLEAN,
+        "prepared statements; false behind PgBouncer in transaction mode",
+        "true",
+    ),
     Setting(
         "DATABASE_POOL_SIZE",
         _integer(1, 1000),
@@ -280,9 +318,17 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("ACCESS_TOKEN_TTL", LIFETIME, "how long an access token lives", "15m"),
     Setting("REFRESH_TOKEN_TTL", LIFETIME, "how long a refresh token lives", "7d"),
     Setting(
-        "ACTIVITY_RETENTION", RETENTION, "how long activity and revisions are kept, in whole months", unset="for ever"
+        "ACTIVITY_RETENTION",
+        RETENTION,
+        "how long activity and revisions are kept, in whole months",
+        unset="for ever",
     ),
-    Setting("SESSION_COOKIE_TTL", LIFETIME, "how long a session cookie lives that is not refreshed", "1d"),
+    Setting(
+        "SESSION_COOKIE_TTL",
+        LIFETIME,
+        "how long a session cookie lives that is not refreshed",
+        "1d",
+    ),
     Setting(
         "SESSION_COOKIE_SECURE",
         BOOLEAN,
@@ -296,7 +342,9 @@ SETTINGS: tuple[Setting, ...] = (
         "lax",
     ),
     Setting("CORS_ENABLED", BOOLEAN, "tells browsers which other sites may read answers", "false"),
-    Setting("CORS_ORIGIN", ORIGINS, "those sites; only sites that are named may use cookies", "false"),
+    Setting(
+        "CORS_ORIGIN", ORIGINS, "those sites; only sites that are named may use cookies", "false"
+    ),
     Setting("CORS_METHODS", METHODS, "what they may do", "GET,POST,PUT,PATCH,DELETE,SEARCH,QUERY"),
     Setting(
         "CORS_ALLOWED_HEADERS",
@@ -312,7 +360,12 @@ SETTINGS: tuple[Setting, ...] = (
         "X-RateLimit-Limit,X-RateLimit-Remaining,X-RateLimit-Reset",
     ),
     Setting("CORS_CREDENTIALS", BOOLEAN, "lets sites that are named use cookies", "true"),
-    Setting("CORS_MAX_AGE", _integer(0, 31_536_000), "seconds for which a browser remembers all this", "18000"),
+    Setting(
+        "CORS_MAX_AGE",
+        _integer(0, 31_536_000),
+        "seconds for which a browser remembers all this",
+        "18000",
+    ),
     Setting(
         "IP_TRUST_PROXY",
         HOPS,
@@ -343,28 +396,71 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("STORAGE_LOCATIONS", LOCATIONS, "where files live; the first is the default", "local"),
     Setting("FILES_MAX_UPLOAD_SIZE", FILE_SIZE, "the largest upload: all files of one call", "1gb"),
     Setting("FILES_MIME_TYPE_ALLOW_LIST", MEDIA_TYPES, "what may be uploaded", "*/*"),
-    Setting("IMPORT_IP_ALLOW_LIST", NETWORKS, "what outgoing requests may reach all the same", unset="nothing"),
+    Setting(
+        "IMPORT_IP_ALLOW_LIST",
+        NETWORKS,
+        "what outgoing requests may reach all the same",
+        unset="nothing",
+    ),
     Setting("IMPORT_IP_DENY_LIST", NETWORKS, "what they may not reach besides", unset="nothing"),
     Setting("IMPORT_TIMEOUT", IMPORT_TIME, "how long an import by URL may take", "5m"),
     Setting("ASSETS_CACHE_TTL", LIFETIME, "how long clients may keep an asset", "30d"),
-    Setting("ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION", _integer(1, 16_000), "the longest side of an image made", "6000"),
-    Setting("ASSETS_TRANSFORM_TIMEOUT", TRANSFORM_TIME, "how long one transform may take", "7500ms"),
+    Setting(
+        "ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION",
+        _integer(1, 16_000),
+        "the longest side of an image made",
+        "6000",
+    ),
+    Setting(
+        "ASSETS_TRANSFORM_TIMEOUT", TRANSFORM_TIME, "how long one transform may take", "7500ms"
+    ),
     Setting(
         "ASSETS_TRANSFORM_MAX_CONCURRENT",
         _integer(1, 256),
         "transforms at a time on one machine",
         unset="the number of cores",
     ),
-    Setting("ASSETS_SENDFILE", SENDFILE, "have the proxy send what lies in a folder", unset="the service sends it"),
-    Setting("QUERY_LIMIT_DEFAULT", _integer(1, 2**31 - 1), "rows of a page that names no limit", "100"),
-    Setting("QUERY_LIMIT_MAX", _integer(1, 2**31 - 1), "the largest limit a request may name", unset="no bound"),
+    Setting(
+        "ASSETS_SENDFILE",
+        SENDFILE,
+        "have the proxy send what lies in a folder",
+        unset="the service sends it",
+    ),
+    Setting(
+        "QUERY_LIMIT_DEFAULT", _integer(1, 2**31 - 1), "rows of a page that names no limit", "100"
+    ),
+    Setting(
+        "QUERY_LIMIT_MAX",
+        _integer(1, 2**31 - 1),
+        "the largest limit a request may name",
+        unset="no bound",
+    ),
     Setting("MAX_PAYLOAD_SIZE", SIZE, "the largest JSON body", "1mb"),
-    Setting("MAX_RELATIONAL_DEPTH", _integer(1, 100), "how deep a request may follow relations", "10"),
-    Setting("MAX_NESTED_ROWS", _integer(1, 2**31 - 1), "rows that a read may nest in its lists of lists", "1000000"),
-    Setting("MAX_ANSWER_SIZE", SIZE, "the largest answer that is neither an export nor a file", "64mb"),
+    Setting(
+        "MAX_RELATIONAL_DEPTH", _integer(1, 100), "how deep a request may follow relations", "10"
+    ),
+    Setting(
+        "MAX_NESTED_ROWS",
+        _integer(1, 2**31 - 1),
+        "rows that a read may nest in its lists of lists",
+        "1000000",
+    ),
+    Setting(
+        "MAX_ANSWER_SIZE", SIZE, "the largest answer that is neither an export nor a file", "64mb"
+    ),
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
-    Setting("REQUEST_TIMEOUT", SEND_TIME, "how long a head, and a body up to 256 KB, may take to arrive", "10s"),
-    Setting("SEND_TIMEOUT", SEND_TIME, "how long a client may take for 256 KB of an answer or a longer body", "30s"),
+    Setting(
+        "REQUEST_TIMEOUT",
+        SEND_TIME,
+        "how long a head, and a body up to 256 KB, may take to arrive",
+        "10s",
+    ),
+    Setting(
+        "SEND_TIMEOUT",
+        SEND_TIME,
+        "how long a client may take for 256 KB of an answer or a longer body",
+        "30s",
+    ),
     Setting(
         "LOG_LEVEL",
         _choice("fatal", "error", "warn", "info", "debug", "trace"),
@@ -379,20 +475,59 @@ SETTINGS: tuple[Setting, ...] = (
         unset=f"the number of cores, 2 to {MAX_DEFAULT_WORKERS}",
     ),
     Setting("WEB_THREADS", _integer(1, 256), "requests that one worker works on at a time", "4"),
-    Setting("WEB_TIMEOUT", SEND_TIME, "how long a worker may work on one request before it is replaced", "15m"),
-    Setting("WEB_WORKER", _choice("event", "gthread"), "how a worker waits for clients (see deployment)", "event"),
-    Setting("WORKER_CONCURRENCY", _integer(1, 100), "background jobs that one worker runs at a time", "4"),
+    Setting(
+        "WEB_TIMEOUT",
+        SEND_TIME,
+        "how long a worker may work on one request before it is replaced",
+        "15m",
+    ),
+    Setting(
+        "WEB_WORKER",
+        _choice("event", "gthread"),
+        "how a worker waits for clients (see deployment)",
+        "event",
+    ),
+    Setting(
+        "WORKER_CONCURRENCY",
+        _integer(1, 100),
+        "background jobs that one worker runs at a time",
+        "4",
+    ),
     Setting(
         "EMAIL_TRANSPORT",
         _choice("smtp", "log"),
         "where mail goes: to a mail server, or into the log, for development",
         "log",
     ),
-    Setting("EMAIL_FROM", SENDER, "whom mail comes from; without a name, the project's", "no-reply@example.com"),
-    Setting("EMAIL_SMTP_HOST", HOST, "the mail server", unset="none; EMAIL_TRANSPORT=smtp needs it"),
-    Setting("EMAIL_SMTP_PORT", _integer(1, 65535), "its port", unset="465 with EMAIL_SMTP_SECURE, else 587"),
-    Setting("EMAIL_SMTP_USER", TEXT, "the account there", unset="none: the server asks for no login"),
+    Setting(
+        "EMAIL_FROM",
+        SENDER,
+        "whom mail comes from; without a name, the project's",
+        "no-reply@example.com",
+    ),
+    Setting(
+        "EMAIL_SMTP_HOST", HOST, "the mail server", unset="none; EMAIL_TRANSPORT=smtp needs it"
+    ),
+    Setting(
+        "EMAIL_SMTP_PORT",
+        _integer(1, 65535),
+        "its port",
+        unset="465 with EMAIL_SMTP_SECURE, else 587",
+    ),
+    Setting(
+        "EMAIL_SMTP_USER", TEXT, "the account there", unset="none: the server asks for no login"
+    ),
     Setting("EMAIL_SMTP_PASSWORD", TEXT, "the account's password", unset="none", mask=mask_all),
-    Setting("EMAIL_SMTP_SECURE", BOOLEAN, "TLS from the first byte; false begins it with STARTTLS", "false"),
-    Setting("EMAIL_SMTP_IGNORE_TLS", BOOLEAN, "true sends without TLS, for a server on a network of trust", "false"),
+    Setting(
+        "EMAIL_SMTP_SECURE",
+        BOOLEAN,
+        "TLS from the first byte; false begins it with STARTTLS",
+        "false",
+    ),
+    Setting(
+        "EMAIL_SMTP_IGNORE_TLS",
+        BOOLEAN,
+        "true sends without TLS, for a server on a network of trust",
+        "false",
+    ),
 )

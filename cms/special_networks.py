@@ -62,7 +62,8 @@ _SPECIAL: dict[int, tuple[Network, ...]] = {
     6: tuple(map(ipaddress.ip_network, IPV6)),
 }
 _ENDS_IN_IPV4 = tuple(
-    ipaddress.IPv6Network(text) for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")
+    ipaddress.IPv6Network(text)
+    for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96")
 )
 
 

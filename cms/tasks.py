@@ -20,7 +20,9 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
 
     def maintain(_job: Job) -> None:
         run_maintenance(
-            config.database_url or "", retention=config.activity_retention, access_life=config.access_token_ttl
+            config.database_url or "",
+            retention=config.activity_retention,
+            access_life=config.access_token_ttl,
         )
         delete_finished(database)
 

@@ -45,7 +45,9 @@ class Answer:
 
     @property
     def errors(self) -> list[dict[str, Any]]:
-        return [{"message": entry["message"], **entry["extensions"]} for entry in self.body["errors"]]
+        return [
+            {"message": entry["message"], **entry["extensions"]} for entry in self.body["errors"]
+        ]
 
 
 class Client:
@@ -79,7 +81,13 @@ class Client:
         return self.send("QUERY", path, {"query": query})
 
     def send(
-        self, method: str, path: str, body: object = None, *, raw: bytes | str | None = None, **headers: str
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        raw: bytes | str | None = None,
+        **headers: str,
     ) -> Answer:
         """Send a request; `raw` is a body that is sent as it is, as JSON by its header."""
         bare, _, query_string = path.partition("?")
@@ -88,7 +96,9 @@ class Client:
         if self._token:
             said["Authorization"] = f"Bearer {self._token}"
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Unknown REQUEST_METHOD")  # QUERY and SEARCH are younger than wsgiref
+            warnings.filterwarnings(
+                "ignore", "Unknown REQUEST_METHOD"
+            )  # QUERY and SEARCH are younger than wsgiref
             found = self._client.simulate_request(
                 method, bare, query_string=query_string, body=content, headers={**said, **headers}
             )

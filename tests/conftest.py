@@ -25,8 +25,12 @@ from tests.databases import drop_database
 from tests.memory import use_memory
 from tests.people import quick_hashes
 
-PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-MOST_WORKERS = 12  # each has a server of its own, and the longest files take as long however many there are
+PROCESSORS = (
+    len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+)
+MOST_WORKERS = (
+    12  # each has a server of its own, and the longest files take as long however many there are
+)
 
 RELEASE_FOLDERS = {Path(__file__).parent / name for name in ("smoke", "web")}
 
@@ -93,7 +97,9 @@ def server_dsn() -> Iterator[str]:
     fast = {"fsync": "off", "full_page_writes": "off", "autovacuum": "off", "wal_level": "minimal"}
     sizes = {"max_connections": "300", "max_wal_size": "256MB", "max_wal_senders": "0"}
     with TemporaryDirectory(prefix="cms-tests-") as folder:
-        Path(folder).chmod(0o755)  # as root the server runs as another account, which must be able to enter
+        Path(folder).chmod(
+            0o755
+        )  # as root the server runs as another account, which must be able to enter
         with start(Path(folder, "data"), binaries=programs, settings=fast | sizes) as server:
             yield server.dsn
 

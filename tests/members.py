@@ -29,7 +29,8 @@ def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
             columns = {"role": role, **{key: _json(value) for key, value in said.items()}}
             names, places = ", ".join(columns), ", ".join(["%s"] * len(columns))
             connection.execute(
-                f"INSERT INTO system_permissions ({names}) VALUES ({places})".encode(), list(columns.values())
+                f"INSERT INTO system_permissions ({names}) VALUES ({places})".encode(),
+                list(columns.values()),
             )
 
 
@@ -38,7 +39,9 @@ def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
     found = {"id": str(uuid4()), "name": "Members", **columns}
     names, places = ", ".join(found), ", ".join(["%s"] * len(found))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        connection.execute(f"INSERT INTO system_roles ({names}) VALUES ({places})".encode(), list(found.values()))
+        connection.execute(
+            f"INSERT INTO system_roles ({names}) VALUES ({places})".encode(), list(found.values())
+        )
     grant(stage, str(found["id"]), permissions)
     return str(found["id"])
 
@@ -46,10 +49,18 @@ def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
 def member_of(stage: Stage, role: str | None, **columns: object) -> Client:
     """Make a user of a role, and return a client that bears the user's static token."""
     token, user = random_token(), str(uuid4())
-    found = {"id": user, "email": f"{user}@example.com", "role": role, "token": digest(token), **columns}
+    found = {
+        "id": user,
+        "email": f"{user}@example.com",
+        "role": role,
+        "token": digest(token),
+        **columns,
+    }
     names, places = ", ".join(found), ", ".join(["%s"] * len(found))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        connection.execute(f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(found.values()))
+        connection.execute(
+            f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(found.values())
+        )
     return stage.anonymous.bearing(token)
 
 

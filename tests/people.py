@@ -29,7 +29,9 @@ OWN_ORIGIN = "http://falconframework.org"
 def quick_hashes() -> Iterator[None]:
     """Hash passwords by parameters that cost nothing, as long as it lasts."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+        patched.setattr(
+            passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+        )
         passwords._dummy_hash.cache_clear()
         yield
     passwords._dummy_hash.cache_clear()
@@ -41,7 +43,9 @@ def person(stage: Stage, **columns: object) -> str:
     found = {"email": email, "password": passwords.hashed(PASSWORD), **columns}
     names, places = ", ".join(found), ", ".join(["%s"] * len(found))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        connection.execute(f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(found.values()))
+        connection.execute(
+            f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(found.values())
+        )
     return str(found["email"])
 
 
@@ -57,7 +61,9 @@ def outcome(answer: Answer) -> tuple[int, list[str]]:
 def of_user(stage: Stage, email: str, column: str) -> Any:
     """One column of a user's row."""
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        row = connection.execute(f"SELECT {column} FROM system_users WHERE email = %s".encode(), [email]).fetchone()
+        row = connection.execute(
+            f"SELECT {column} FROM system_users WHERE email = %s".encode(), [email]
+        ).fetchone()
         return row and row[0]
 
 

@@ -39,7 +39,9 @@ class Desk:
 
     def jobs(self) -> list[tuple[Any, ...]]:
         """Return task, status and attempts of what is in the queue."""
-        return self.execute("SELECT task_name, status::text, attempts FROM procrastinate_jobs ORDER BY id")
+        return self.execute(
+            "SELECT task_name, status::text, attempts FROM procrastinate_jobs ORDER BY id"
+        )
 
     def make_due(self) -> None:
         """Let no job wait any longer for its next attempt."""

@@ -56,7 +56,11 @@ def staged(config: Config, make_database: Callable[..., str], template: str) -> 
 
 @contextmanager
 def furnished(
-    config: Config, make_database: Callable[..., str], template: str, *, furnish: Callable[[Client], None]
+    config: Config,
+    make_database: Callable[..., str],
+    template: str,
+    *,
+    furnish: Callable[[Client], None],
 ) -> Iterator[str]:
     """Make a template of a template, with what `furnish` puts into it, and yield its name.
 

@@ -16,13 +16,18 @@ Ability = dict[str, object]
 def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Ability]]:
     """Return for each collection that some permission speaks of, and for each action, what the caller may do."""
     return {
-        name: {action: ability(effective_grants(policy, collection, action, catalogue)) for action in ACTIONS}
+        name: {
+            action: ability(effective_grants(policy, collection, action, catalogue))
+            for action in ACTIONS
+        }
         for name, collection in catalogue.collections.items()
         if policy.admin or any(policy.granted(name, action) for action in ACTIONS)
     }
 
 
-def effective_grants(policy: Policy, collection: Collection, action: str, catalogue: Catalogue) -> tuple[Grant, ...]:
+def effective_grants(
+    policy: Policy, collection: Collection, action: str, catalogue: Catalogue
+) -> tuple[Grant, ...]:
     """Return what a caller holds of a collection: only permissions whose rules can be applied, settled once."""
     if policy.admin:
         return (FULL_GRANT,)
@@ -37,7 +42,11 @@ def ability(grants: tuple[Grant, ...]) -> Ability:
     if not grants:
         return {"access": "none"}
     whole = any(grant.rule == EVERYTHING for grant in grants)
-    return {"access": "full" if whole else "partial", "fields": fields_of(grants), "presets": presets_of(grants)}
+    return {
+        "access": "full" if whole else "partial",
+        "fields": fields_of(grants),
+        "presets": presets_of(grants),
+    }
 
 
 def fields_of(grants: Iterable[Grant]) -> list[str]:

@@ -35,7 +35,16 @@ _READ_GRANTS: tuple[tuple[str, Mapping[str, object], tuple[str, ...]], ...] = (
     (
         "system_roles",
         {"id": {"_eq": "$CURRENT_ROLE"}},
-        ("id", "name", "icon", "description", "parent", "enforce_tfa", "admin_access", "app_access"),
+        (
+            "id",
+            "name",
+            "icon",
+            "description",
+            "parent",
+            "enforce_tfa",
+            "admin_access",
+            "app_access",
+        ),
     ),
     ("system_permissions", {"role": {"_eq": "$CURRENT_ROLE"}}, (ALL_FIELDS,)),
     ("system_presets", {"_or": [_PERSON, _TEAM, _EVERYBODY]}, (ALL_FIELDS,)),
@@ -100,7 +109,10 @@ def app_grants(grants: Iterable[Grant]) -> list[Grant]:
             fields.setdefault(grant.collection, set()).update(grant.fields)
     of_fields = _either(_fields_of("collection", "field", fields))
     of_relations = And(
-        (_either(_fields_of("many_collection", "many_field", fields)), _one_of("one_collection", fields))
+        (
+            _either(_fields_of("many_collection", "many_field", fields)),
+            _one_of("one_collection", fields),
+        )
     )
     return [
         *(_grant_of(name, "read", rule, names) for name, rule, names in _READ_GRANTS),
@@ -132,5 +144,9 @@ def _structure_grant(collection: str, rule: Filter, fields: tuple[str, ...]) -> 
     return Grant(collection, "read", frozenset(fields), rule=rule, said="what permissions name")
 
 
-def _grant_of(collection: str, action: str, rule: Mapping[str, object], fields: tuple[str, ...]) -> Grant:
-    return Grant(collection, action, frozenset(fields), rule=parse_filter(rule, RuleLiterals()), said=rule)
+def _grant_of(
+    collection: str, action: str, rule: Mapping[str, object], fields: tuple[str, ...]
+) -> Grant:
+    return Grant(
+        collection, action, frozenset(fields), rule=parse_filter(rule, RuleLiterals()), said=rule
+    )

@@ -29,12 +29,18 @@ def guard(
     Raises `Refused`: FORBIDDEN for whatever is hidden or missing, and
     for an administrator NOT_FOUND (collection) or INVALID_QUERY (field) with its name.
     """
-    walker = QueryGuard(catalogue, view_lookup(policy, catalogue), told=policy.admin, depth=depth, page=page)
+    walker = QueryGuard(
+        catalogue, view_lookup(policy, catalogue), told=policy.admin, depth=depth, page=page
+    )
     view = walker.view(collection)
-    return Guarded(view.collection, walker.query(query, view, 0), frozenset(walker.touched_collections))
+    return Guarded(
+        view.collection, walker.query(query, view, 0), frozenset(walker.touched_collections)
+    )
 
 
-def view_of(collection: str, *, catalogue: Catalogue, policy: Policy, action: str = "read") -> View | None:
+def view_of(
+    collection: str, *, catalogue: Catalogue, policy: Policy, action: str = "read"
+) -> View | None:
     """Return what a caller sees of a collection for an action; None is nothing."""
     return view_lookup(policy, catalogue, action)(collection)
 
@@ -48,7 +54,11 @@ def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy
 
 
 def writable(
-    collection: str, *, catalogue: Catalogue, policy: Policy, actions: Sequence[str] = ("create", "update", "delete")
+    collection: str,
+    *,
+    catalogue: Catalogue,
+    policy: Policy,
+    actions: Sequence[str] = ("create", "update", "delete"),
 ) -> Collection:
     """Return the collection when the caller may write its items; raises `Refused` FORBIDDEN or NOT_FOUND."""
     if not policy.admin and not any(policy.granted(collection, action) for action in actions):

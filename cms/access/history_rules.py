@@ -20,12 +20,18 @@ def narrow_to_items(view: View, seen: Iterable[View]) -> View:
 
     An item counts as it is now, and as the revision holds it.
     """
-    told = [found for found in seen if found.collection.primary_key and found.sees(found.collection.primary_key)]
+    told = [
+        found
+        for found in seen
+        if found.collection.primary_key and found.sees(found.collection.primary_key)
+    ]
     rule = Or(tuple(AboutItem(found.collection.name, _rule(found)) for found in told))
     members = tuple(part for found in told for part in _members(found))
     contents = {name: members for name in _CONTENTS if name in view.collection.fields}
     other_collections = tuple(found.collection.name for found in told)
-    return replace(view, rule=both(view.rule, rule), members=contents, other_collections=other_collections)
+    return replace(
+        view, rule=both(view.rule, rule), members=contents, other_collections=other_collections
+    )
 
 
 def _rule(view: View) -> Filter:
@@ -36,7 +42,9 @@ def _rule(view: View) -> Filter:
 def _members(view: View) -> Iterator[JsonMembers]:
     by_mask: dict[Filter, list[str]] = {}
     for name, found in view.collection.fields.items():
-        if found.column and view.sees(name) and not found.is_secret:  # it may have been none when the revision was made
+        if (
+            found.column and view.sees(name) and not found.is_secret
+        ):  # it may have been none when the revision was made
             by_mask.setdefault(view.mask(name) or EVERYTHING, []).append(name)
     for mask, names in by_mask.items():
         yield JsonMembers(AboutItem(view.collection.name, mask), tuple(names))

@@ -58,7 +58,9 @@ class Policy:
 
     def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
         """Return what is granted of a collection, unusable permissions left out."""
-        return tuple(grant for grant in self.grants.get((collection, action), ()) if grant.fault is None)
+        return tuple(
+            grant for grant in self.grants.get((collection, action), ()) if grant.fault is None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,9 @@ def parse_permissions(value: object) -> Filter:
     """Return the rule of a permission, null being every row; raises `Refused` INVALID_QUERY for what is none."""
     if value is None:
         return EVERYTHING
-    return parse_filter(require_not_blank(value, "permissions"), RuleLiterals(), parameter="permissions")
+    return parse_filter(
+        require_not_blank(value, "permissions"), RuleLiterals(), parameter="permissions"
+    )
 
 
 def _rule(value: object) -> tuple[Filter, str | None]:

@@ -34,11 +34,15 @@ def discretion(policy: Policy) -> Iterator[None]:
 
 def _redacted(refused: Refused, policy: Policy) -> Refused:
     problems = [(problem, _hidden_extensions(problem, policy)) for problem in refused.problems]
-    if any(problem.code == "FAILED_VALIDATION" and "field" in hidden for problem, hidden in problems):
+    if any(
+        problem.code == "FAILED_VALIDATION" and "field" in hidden for problem, hidden in problems
+    ):
         return forbidden()
     if any(problem.extensions.get("parameter") in _STORED_RULES for problem, _ in problems):
         return forbidden()
-    return refused.map_problems(lambda problem: _without(problem, _hidden_extensions(problem, policy)))
+    return refused.map_problems(
+        lambda problem: _without(problem, _hidden_extensions(problem, policy))
+    )
 
 
 def _hidden_extensions(problem: Problem, policy: Policy) -> set[str]:
@@ -56,4 +60,7 @@ def _hidden_extensions(problem: Problem, policy: Policy) -> set[str]:
 
 
 def _without(problem: Problem, names: set[str]) -> Problem:
-    return replace(problem, extensions={key: said for key, said in problem.extensions.items() if key not in names})
+    return replace(
+        problem,
+        extensions={key: said for key, said in problem.extensions.items() if key not in names},
+    )

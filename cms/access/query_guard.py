@@ -39,7 +39,14 @@ from cms.query.language.ast import (
 )
 from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.language.operators import SECRET_OPERATORS
-from cms.query.plan.links import Link, has_item_test, has_key_test, has_quantifier, link_of, target_collections
+from cms.query.plan.links import (
+    Link,
+    has_item_test,
+    has_key_test,
+    has_quantifier,
+    link_of,
+    target_collections,
+)
 from cms.query.plan.plan import default_sort, tie_breakers
 from cms.schema.model import Catalogue, Field
 
@@ -82,8 +89,12 @@ class QueryGuard:
             sort=self._sort(query, view, level, link),
             groups=tuple(self._readable_name(group, view) for group in query.groups),
             aggregates=tuple(self._aggregate(aggregate, view) for aggregate in query.aggregates),
-            allowed=both(self.filter(query.base_filter, view, level), both(view.rule, far_mask(link, view))),
-            searched=tuple(self._with_mask(FieldName(found.name), view) for found in searched_fields(view)),
+            allowed=both(
+                self.filter(query.base_filter, view, level), both(view.rule, far_mask(link, view))
+            ),
+            searched=tuple(
+                self._with_mask(FieldName(found.name), view) for found in searched_fields(view)
+            ),
         )
 
     # What is shown
@@ -93,19 +104,26 @@ class QueryGuard:
         for pick in self._expand_stars(query, view):
             for scoped in self._per_target(pick, view, dict(query.deep)):
                 before = asked.get((scoped.key, scoped.name.field))
-                asked[scoped.key, scoped.name.field] = merged_picks(scoped, before) if before else scoped
+                asked[scoped.key, scoped.name.field] = (
+                    merged_picks(scoped, before) if before else scoped
+                )
         self.fields += len(asked)
         if len(asked) > MAX_FIELDS:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
         if self.fields > MAX_FIELDS_IN_ALL:
-            raise invalid_query(f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields")
+            raise invalid_query(
+                f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields"
+            )
         refuse_duplicate_keys(asked.values())
         for pick in query.checked_only:
             for scoped in self._per_target(pick, view, {}):
                 shown = asked.get((scoped.key, scoped.name.field))
                 if shown is None or (scoped.nested and not shown.nested):
                     self._pick(scoped, view, level)
-        return tuple(pick if is_internal(pick, view) else self._pick(pick, view, level) for pick in asked.values())
+        return tuple(
+            pick if is_internal(pick, view) else self._pick(pick, view, level)
+            for pick in asked.values()
+        )
 
     def _expand_stars(self, query: Query, view: View) -> list[Pick]:
         """Write `*` out: the own columns and the keys of to-many fields; `*.*` opens every relation.
@@ -129,7 +147,9 @@ class QueryGuard:
         return [
             *spread,
             *(
-                with_star_fields(pick, star) if self._may_see_and_follow(pick.name.bare, view) else pick
+                with_star_fields(pick, star)
+                if self._may_see_and_follow(pick.name.bare, view)
+                else pick
                 for pick in named
             ),
         ]
@@ -163,7 +183,11 @@ class QueryGuard:
 
     def _per_target(self, pick: Pick, view: View, deep: Mapping[str, Query]) -> list[Pick]:
         """A many-to-any field that is opened without saying for which collection is meant for all that fit."""
-        arms = () if ":" in pick.name.field else target_collections(self.catalogue, view.collection, pick.name.field)
+        arms = (
+            ()
+            if ":" in pick.name.field
+            else target_collections(self.catalogue, view.collection, pick.name.field)
+        )
         own = {arm: deep[f"{pick.key}:{arm}"] for arm in arms if f"{pick.key}:{arm}" in deep}
         nested = pick.nested or (Query(picks=()) if own else None)
         if nested is None or not arms:
@@ -172,10 +196,16 @@ class QueryGuard:
         found = []
         for arm in self._targets(pick.name.field, view):
             known = self.view(arm)
-            fitting = tuple(inner for inner in nested.picks if inner.key == STAR.key or known.sees(inner.name.bare))
+            fitting = tuple(
+                inner
+                for inner in nested.picks
+                if inner.key == STAR.key or known.sees(inner.name.bare)
+            )
             if fitting or not nested.picks:
                 name = replace(pick.name, field=f"{pick.name.field}:{arm}")
-                found.append(replace(pick, name=name, nested=replace(own.get(arm, nested), picks=fitting)))
+                found.append(
+                    replace(pick, name=name, nested=replace(own.get(arm, nested), picks=fitting))
+                )
         if not found:
             missing = nested.picks[0] if nested.picks else pick
             raise self._unknown_field(view, missing.name.field)
@@ -187,7 +217,9 @@ class QueryGuard:
             return self._function(pick, found, view)
         link = link_of(self.catalogue, view.collection, pick.name.field)
         if pick.nested is None and not (link and link.to_many):
-            astray = pick.name.field != found.name and (link is None or not self._may_follow(link, view))
+            astray = pick.name.field != found.name and (
+                link is None or not self._may_follow(link, view)
+            )
             if found.column is None or astray:
                 raise self._unknown_field(view, pick.name.field)
             return replace(pick, name=self._with_mask(replace(pick.name, field=found.name), view))
@@ -200,7 +232,9 @@ class QueryGuard:
     def _function(self, pick: Pick, found: Field, view: View) -> Pick:
         name = self._readable_name(pick.name, view)
         if pick.nested:
-            raise invalid_query(f'"{pick.key}" is a function and cannot be opened', parameter="fields")
+            raise invalid_query(
+                f'"{pick.key}" is a function and cannot be opened', parameter="fields"
+            )
         if found.column is None and name.target_rule is None:
             raise self._unknown_field(view, found.name)
         return replace(pick, name=name)
@@ -250,7 +284,11 @@ class QueryGuard:
 
     def _tested_name(self, name: FieldName, view: View) -> FieldName:
         """A function sees what its field shows; a collection behind a field's name is there to be followed only."""
-        return self._with_mask(name, view) if name == FieldName(name.bare) else self._readable_name(name, view)
+        return (
+            self._with_mask(name, view)
+            if name == FieldName(name.bare)
+            else self._readable_name(name, view)
+        )
 
     def _guard_related(self, inner: Filter, target: View, level: int) -> Filter:
         if isinstance(inner, Some):
@@ -265,7 +303,9 @@ class QueryGuard:
             case OperatorTest(operator, operands):
                 if found.is_secret and operator not in SECRET_OPERATORS:
                     raise self._secret_field(found)
-                return replace(said, operands=tuple(self._guard_operand(operand) for operand in operands))
+                return replace(
+                    said, operands=tuple(self._guard_operand(operand) for operand in operands)
+                )
             case AtField() | Some() | AboutItem():
                 raise self._no_relation(found)
 
@@ -279,14 +319,20 @@ class QueryGuard:
 
     # In which order
 
-    def _sort(self, query: Query, view: View, level: int, link: Link | None) -> tuple[SortTerm, ...]:
+    def _sort(
+        self, query: Query, view: View, level: int, link: Link | None
+    ) -> tuple[SortTerm, ...]:
         """Sort as said, else as relation or collection do; the primary key last, so that pages never overlap."""
         said = tuple(self._term(term, view, level) for term in query.sort)
         if query.groups or query.aggregates:
             return said
         usual = () if said else default_sort(view.collection, link)
         last = tie_breakers(view.collection)
-        seen = [name for name in (*usual, *last) if name.field == view.collection.primary_key or view.sees(name.field)]
+        seen = [
+            name
+            for name in (*usual, *last)
+            if name.field == view.collection.primary_key or view.sees(name.field)
+        ]
         return (*said, *(SortTerm((self._ordering(name, view),)) for name in seen))
 
     def _ordering(self, name: FieldName, view: View) -> FieldName:
@@ -322,8 +368,16 @@ class QueryGuard:
         found = self._field(view, name.field)
         if found.is_secret:
             raise self._secret_field(found)
-        link = link_of(self.catalogue, view.collection, name.field) if name.function == "count" else None
-        return self._follow(name, link, view)[0] if link and link.to_many else self._with_mask(name, view)
+        link = (
+            link_of(self.catalogue, view.collection, name.field)
+            if name.function == "count"
+            else None
+        )
+        return (
+            self._follow(name, link, view)[0]
+            if link and link.to_many
+            else self._with_mask(name, view)
+        )
 
     def _follow(self, name: FieldName, link: Link, view: View) -> tuple[FieldName, View]:
         """Return the name of a step with the rules on either side of it, and what is seen beyond."""
@@ -334,7 +388,9 @@ class QueryGuard:
         told = view.mask(link.collection_field) if link.collection_field else None
         when = both(view.mask(name.bare), told)
         target_rule = both(target.rule, far_mask(link, target))
-        return replace(name, when=None if when == And(()) else when, target_rule=target_rule), target
+        return replace(
+            name, when=None if when == And(()) else when, target_rule=target_rule
+        ), target
 
     def _field(self, view: View, name: str) -> Field:
         if not view.sees(name):

@@ -7,14 +7,26 @@ from dataclasses import replace
 
 from cms.access.views import View
 from cms.errors import invalid_query
-from cms.query.language.ast import INTERNAL_KEY, INTERNAL_VERSION, And, AtField, FieldName, Filter, Or, Pick
+from cms.query.language.ast import (
+    INTERNAL_KEY,
+    INTERNAL_VERSION,
+    And,
+    AtField,
+    FieldName,
+    Filter,
+    Or,
+    Pick,
+)
 from cms.query.plan.links import Link, has_quantifier
 from cms.schema.model import Field
 
 
 def is_internal(pick: Pick, view: View) -> bool:
     """Tell whether the store itself asks: a client's pick of such a key would be of a field of that name."""
-    return pick.key in (INTERNAL_KEY, INTERNAL_VERSION) and pick.name.field == view.collection.primary_key
+    return (
+        pick.key in (INTERNAL_KEY, INTERNAL_VERSION)
+        and pick.name.field == view.collection.primary_key
+    )
 
 
 def far_mask(link: Link | None, target: View) -> Filter | None:
@@ -60,4 +72,6 @@ def quantifiers_alone(name: FieldName, inner: And | Or) -> Filter:
     """Let each `_some` and `_none` stand alone; what is said beside them is meant of one and the same item."""
     alone = tuple(AtField(name, item) for item in inner.items if has_quantifier(item))
     others = tuple(item for item in inner.items if not has_quantifier(item))
-    return replace(inner, items=(*alone, AtField(name, replace(inner, items=others))) if others else alone)
+    return replace(
+        inner, items=(*alone, AtField(name, replace(inner, items=others))) if others else alone
+    )

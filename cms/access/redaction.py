@@ -35,7 +35,11 @@ class Redaction:
     def collection(self, collection: Collection) -> Collection:
         """Return a known collection with what may be told of it and its fields."""
         fields = {name: self.field(found) for name, found in collection.fields.items()}
-        meta = None if collection.meta is None else self._collection_meta(collection.name, collection.meta)
+        meta = (
+            None
+            if collection.meta is None
+            else self._collection_meta(collection.name, collection.meta)
+        )
         return replace(collection, fields=fields, meta=meta)
 
     def _collection_meta(self, name: str, meta: Json) -> Json:
@@ -48,11 +52,17 @@ class Redaction:
             told["group"] = None
         paths = meta.get("item_duplication_fields")
         if isinstance(paths, list):
-            told["item_duplication_fields"] = [path for path in paths if self._is_known_path(name, path)]
+            told["item_duplication_fields"] = [
+                path for path in paths if self._is_known_path(name, path)
+            ]
         template, url = meta.get("display_template"), meta.get("preview_url")
         if isinstance(template, str):
-            told["display_template"] = without_hidden(template, lambda path: self._is_known_path(name, path))
-        if isinstance(url, str) and not all(self._is_known_path(name, path) for path in placeholders(url)):
+            told["display_template"] = without_hidden(
+                template, lambda path: self._is_known_path(name, path)
+            )
+        if isinstance(url, str) and not all(
+            self._is_known_path(name, path) for path in placeholders(url)
+        ):
             told["preview_url"] = None
         return told
 
@@ -67,7 +77,11 @@ class Redaction:
         target = self.known.get(column.foreign_table or "")
         if target is None:
             return replace(column, foreign_table=None, foreign_column=None)
-        return column if column.foreign_column in target.fields else replace(column, foreign_column=None)
+        return (
+            column
+            if column.foreign_column in target.fields
+            else replace(column, foreign_column=None)
+        )
 
     def _field_meta(self, field: Field, meta: Json) -> Json:
         owner, told = field.collection, dict(meta)
@@ -81,7 +95,9 @@ class Redaction:
         conditions = meta.get("conditions")
         if isinstance(conditions, list):
             told["conditions"] = [
-                self._options(entry, around) for entry in conditions if self._has_known_rule(owner, entry)
+                self._options(entry, around)
+                for entry in conditions
+                if self._has_known_rule(owner, entry)
             ]
         return told
 
@@ -92,7 +108,10 @@ class Redaction:
 
     def relation(self, relation: Relation) -> Relation:
         """Return a known relation without the fields and collections that may not be named."""
-        many, one = self.known[relation.many_collection], self.known.get(relation.one_collection or "")
+        many, one = (
+            self.known[relation.many_collection],
+            self.known.get(relation.one_collection or ""),
+        )
         allowed, constraint = relation.one_allowed_collections, relation.constraint
         if constraint and (one is None or constraint.foreign_column not in one.fields):
             constraint = None
@@ -100,7 +119,9 @@ class Redaction:
             relation,
             one_field=_if_known(relation.one_field, one),
             one_collection_field=_if_known(relation.one_collection_field, many),
-            one_allowed_collections=None if allowed is None else tuple(name for name in allowed if name in self.known),
+            one_allowed_collections=None
+            if allowed is None
+            else tuple(name for name in allowed if name in self.known),
             junction_field=_if_known(relation.junction_field, many),
             sort_field=_if_known(relation.sort_field, many),
             constraint=constraint,
@@ -112,7 +133,9 @@ class Redaction:
         """Tell whether every step of a path leads through what is known."""
         return isinstance(path, str) and self._resolves(self.known, collection, path)
 
-    def _resolves(self, collections: Mapping[str, Collection], collection: str | None, path: str) -> bool:
+    def _resolves(
+        self, collections: Mapping[str, Collection], collection: str | None, path: str
+    ) -> bool:
         """Tell whether a path leads through fields of these collections; `$thumbnail` and the like are no fields."""
         for step in path.split("."):
             if step.startswith("$"):
@@ -145,10 +168,14 @@ class Redaction:
 
     def _may_show_operand(self, operand: object) -> bool:
         """Tell whether a value may be told: a path from the caller names fields of users or roles."""
-        if not isinstance(operand, str) or not operand.startswith(("$CURRENT_USER.", "$CURRENT_ROLE.")):
+        if not isinstance(operand, str) or not operand.startswith(
+            ("$CURRENT_USER.", "$CURRENT_ROLE.")
+        ):
             return True
         start, _, path = operand.partition(".")
-        return self._is_known_path("system_users" if start == "$CURRENT_USER" else "system_roles", path)
+        return self._is_known_path(
+            "system_users" if start == "$CURRENT_USER" else "system_roles", path
+        )
 
     # Options, whose form an app decides
 
@@ -159,7 +186,9 @@ class Redaction:
         found = [field.collection, *_targets_of(many)]
         if one:
             found.append(one.many_collection)
-            found += _targets_of(self.catalogue.by_many.get((one.many_collection, one.junction_field or "")))
+            found += _targets_of(
+                self.catalogue.by_many.get((one.many_collection, one.junction_field or ""))
+            )
         return frozenset(found)
 
     def _options(self, value: object, around: frozenset[str]) -> object:
@@ -170,13 +199,17 @@ class Redaction:
     def _shown(self, value: object, around: frozenset[str]) -> object:
         match value:
             case Mapping():
-                members = {str(key): self._member(str(key), inner, around) for key, inner in value.items()}
+                members = {
+                    str(key): self._member(str(key), inner, around) for key, inner in value.items()
+                }
                 return {key: inner for key, inner in members.items() if inner is not _LEFT_OUT}
             case list():
                 entries = [self._shown(entry, around) for entry in value]
                 return [entry for entry in entries if entry is not _LEFT_OUT]
             case str() if "{{" in value:
-                return without_hidden(value, lambda path: any(self._is_known_path(name, path) for name in around))
+                return without_hidden(
+                    value, lambda path: any(self._is_known_path(name, path) for name in around)
+                )
             case str() if self._is_hidden(value, around):
                 return _LEFT_OUT
             case _:
@@ -194,7 +227,9 @@ class Redaction:
     def _is_hidden(self, word: str, around: Iterable[str]) -> bool:
         """Tell whether a word names what is there and may not be known: a collection, or a path to a field."""
         head, _, rest = word.replace(":", ".").partition(".")
-        if head in self.catalogue.collections and (not rest or self._resolves(self.catalogue.collections, head, rest)):
+        if head in self.catalogue.collections and (
+            not rest or self._resolves(self.catalogue.collections, head, rest)
+        ):
             return head not in self.known or bool(rest and not self._is_known_path(head, rest))
         if not _PATH.fullmatch(word) or any(self._is_known_path(name, word) for name in around):
             return False
@@ -205,7 +240,11 @@ def _targets_of(relation: Relation | None) -> tuple[str, ...]:
     """Return the collections that a to-one or many-to-any field leads to."""
     if relation is None:
         return ()
-    return (relation.one_collection,) if relation.one_collection else relation.one_allowed_collections or ()
+    return (
+        (relation.one_collection,)
+        if relation.one_collection
+        else relation.one_allowed_collections or ()
+    )
 
 
 def _if_known(field: str | None, owner: Collection | None) -> str | None:

@@ -50,26 +50,41 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
     if not grants:
         return None
     view = unite_grants(collection, grants)
-    return narrow_to_items(view, _history_views(policy, catalogue)) if name in HISTORY_COLLECTIONS else view
+    return (
+        narrow_to_items(view, _history_views(policy, catalogue))
+        if name in HISTORY_COLLECTIONS
+        else view
+    )
 
 
 def _history_views(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
     """Yield what a caller sees of each collection whose items have a history for others than administrators."""
     sight = view_lookup(policy, catalogue)
     for name, action in policy.grants:
-        found = sight(name) if action == "read" and name not in HISTORY_COLLECTIONS | STRUCTURE_COLLECTIONS else None
+        found = (
+            sight(name)
+            if action == "read" and name not in HISTORY_COLLECTIONS | STRUCTURE_COLLECTIONS
+            else None
+        )
         if found:
             yield found
 
 
-def usable_grants(grants: tuple[Grant, ...], collection: Collection, catalogue: Catalogue) -> tuple[Grant, ...]:
+def usable_grants(
+    grants: tuple[Grant, ...], collection: Collection, catalogue: Catalogue
+) -> tuple[Grant, ...]:
     """Return the grants whose rules can be applied, settled; one that cannot gives nothing, and the log says why."""
     found = []
     for grant in grants:
         try:
             found.append(replace(grant, rule=guarded_rule(grant.rule, collection, catalogue)))
         except Refused as refused:
-            log.warning("permission %s on %s gives nothing: %s", grant.id, collection.name, refused.problems[0].message)
+            log.warning(
+                "permission %s on %s gives nothing: %s",
+                grant.id,
+                collection.name,
+                refused.problems[0].message,
+            )
     return tuple(found)
 
 
@@ -78,7 +93,9 @@ def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> 
 
     A rule may name whatever there is: it is the administrator's, and not its caller's.
     """
-    walker = QueryGuard(catalogue, lambda name: _whole_view(name, catalogue), told=True, depth=MAX_RULE_DEPTH)
+    walker = QueryGuard(
+        catalogue, lambda name: _whole_view(name, catalogue), told=True, depth=MAX_RULE_DEPTH
+    )
     found = walker.filter(rule, View(collection), 0)
     _, values = predicate(resolved(found, collection, catalogue), 0).numbered()
     bind_values(values, _SAMPLE_BINDINGS)

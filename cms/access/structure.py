@@ -22,12 +22,20 @@ def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
     if not policy.granted("system_collections", "read"):
         raise forbidden()
     found = {
-        name: _narrowed(item, policy) for name, item in catalogue.collections.items() if has_permission_on(policy, name)
+        name: _narrowed(item, policy)
+        for name, item in catalogue.collections.items()
+        if has_permission_on(policy, name)
     }
     found |= {name: catalogue.collections[name] for name in _folders(found, catalogue)}
     redaction = Redaction(catalogue, found)
-    relations = tuple(redaction.relation(relation) for relation in catalogue.relations if _is_known(relation, found))
-    ordered = {name: redaction.collection(found[name]) for name in catalogue.collections if name in found}
+    relations = tuple(
+        redaction.relation(relation)
+        for relation in catalogue.relations
+        if _is_known(relation, found)
+    )
+    ordered = {
+        name: redaction.collection(found[name]) for name in catalogue.collections if name in found
+    }
     return Catalogue.of(catalogue.structure, ordered, relations, extensions=catalogue.extensions)
 
 
@@ -38,7 +46,11 @@ def has_permission_on(policy: Policy, collection: str) -> bool:
 
 def _narrowed(collection: Collection, policy: Policy) -> Collection:
     grants = [grant for action in ACTIONS for grant in policy.granted(collection.name, action)]
-    fields = {name: found for name, found in collection.fields.items() if any(grant.covers(name) for grant in grants)}
+    fields = {
+        name: found
+        for name, found in collection.fields.items()
+        if any(grant.covers(name) for grant in grants)
+    }
     return replace(collection, fields=fields)
 
 

@@ -50,7 +50,9 @@ class WritePermissions:
         """
         place = collection.name, frozenset(names)
         if place not in self._rules_after:
-            self._rules_after[place] = _rule_after(self.grants(collection, "update"), sorted(place[1]))
+            self._rules_after[place] = _rule_after(
+                self.grants(collection, "update"), sorted(place[1])
+            )
         return self._rules_after[place]
 
     def names(self, collection: Collection, actions: Iterable[str]) -> frozenset[str] | None:
@@ -60,7 +62,9 @@ class WritePermissions:
         """
         if self.policy.admin:
             return None
-        granted = {action: self.policy.granted(collection.name, action) for action in (*actions, "read")}
+        granted = {
+            action: self.policy.granted(collection.name, action) for action in (*actions, "read")
+        }
         grants = [grant for action in actions for grant in granted[action]]
         names = {name for name in collection.fields if any(grant.covers(name) for grant in grants)}
         key = str(collection.primary_key)

@@ -37,7 +37,9 @@ def create_user(dsn: str, *, email: str, password: str, role: str | None) -> str
         found = transaction.execute(statement("find_role"), (role,)) if role else []
         if role and not found:
             raise not_found(f"role as {role}")
-        return _insert_user(transaction, email=email, password=password, role=found[0][0] if found else None)
+        return _insert_user(
+            transaction, email=email, password=password, role=found[0][0] if found else None
+        )
 
 
 def set_password(dsn: str, *, email: str, password: str) -> None:
@@ -60,7 +62,9 @@ def _insert_user(transaction: Transaction, *, email: str, password: str, role: s
     passwords.check_password(password)
     rows = transaction.execute(statement("insert_user"), (email, passwords.hashed(password), role))
     if not rows:
-        raise Refused(Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email"}))
+        raise Refused(
+            Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", {"field": "email"})
+        )
     _recorder(transaction, "system_users").created([rows[0][0]])
     return str(rows[0][0])
 
@@ -73,7 +77,9 @@ def _recorder(transaction: Transaction, name: str) -> Recorder:
 def check_email(email: str) -> None:
     """Raise `Refused` INVALID_PAYLOAD for what cannot be an email address."""
     if not is_email(email):
-        raise invalid_payload('"email" is no email address', field="email")  # it may be a password in the wrong place
+        raise invalid_payload(
+            '"email" is no email address', field="email"
+        )  # it may be a password in the wrong place
 
 
 def _update_one(transaction: Transaction, name: str, email: str, value: str) -> None:
@@ -95,6 +101,8 @@ def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
             raise not_found("active administrator; `cms bootstrap` makes one")
         user, session, expires = found[0][0], str(uuid.uuid4()), datetime.now(UTC) + life
         unknown = passwords.digest(tokens.random_token())
-        transaction.execute(statement("open_session"), (session, user, unknown, "json", expires, None, None, None))
+        transaction.execute(
+            statement("open_session"), (session, user, unknown, "json", expires, None, None, None)
+        )
     claims = {"id": user, "session": session}
     return tokens.access_token(claims, secret=secret, life=life)

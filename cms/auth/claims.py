@@ -26,14 +26,18 @@ def person(transaction: Transaction, identity: Identity) -> UserClaims:
 
     A second factor that is missing yet hinders nobody here: without a login there is no way to set it up.
     """
-    _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(statement("find_actor"), identity.values)[0]
+    _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(
+        statement("find_actor"), identity.values
+    )[0]
     if user is None:
         raise invalid_token()
     require_address(networks_of(jsontext.loads_stored(networks)), identity.client.ip)
     return UserClaims(role, bool(admin), bool(app))
 
 
-def record_activity(transaction: Transaction, action: str, *, user: str, client: ClientInfo) -> None:
+def record_activity(
+    transaction: Transaction, action: str, *, user: str, client: ClientInfo
+) -> None:
     """Write an action of a user on the own account into the activity."""
     values = (action, user, client.ip, client.user_agent, client.origin, user)
     transaction.execute(statement("note_activity"), values)

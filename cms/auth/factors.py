@@ -38,7 +38,9 @@ def time_step_of(secret: str, code: str) -> int | None:
         return None
     totp, now = pyotp.TOTP(secret), int(time.time()) // _STEP_SECONDS
     steps = (now + around for around in _STEP_OFFSETS)
-    return next((step for step in steps if hmac.compare_digest(totp.generate_otp(step), code)), None)
+    return next(
+        (step for step in steps if hmac.compare_digest(totp.generate_otp(step), code)), None
+    )
 
 
 def use_code(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
@@ -56,7 +58,9 @@ def use_code(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
 def enable(transaction: Transaction, user: str, *, secret: str, code: str) -> None:
     """Give a user a second factor, proven by a code of it; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
     if not _SECRET.fullmatch(secret) or not _is_base32(secret):
-        raise invalid_payload('"secret" is not one that /users/me/tfa/generate gives', field="secret")
+        raise invalid_payload(
+            '"secret" is not one that /users/me/tfa/generate gives', field="secret"
+        )
     step = time_step_of(secret, code.replace(" ", ""))
     if step is None:
         raise invalid_otp()
@@ -72,14 +76,19 @@ def disable(transaction: Transaction, user: str) -> None:
 def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
     """Return the codes that stand in for a second factor, which nobody can tell who has not the seed and SECRET."""
     key = hmac.digest(secret.encode(), b"recovery codes", "sha256")
-    return [_recovery_code(hmac.digest(key, seed + bytes([number]), "sha256")) for number in range(RECOVERY_CODES)]
+    return [
+        _recovery_code(hmac.digest(key, seed + bytes([number]), "sha256"))
+        for number in range(RECOVERY_CODES)
+    ]
 
 
 def store_recovery_codes(transaction: Transaction, user: str, codes: Sequence[str]) -> None:
     """Put recovery codes in place of those that were there; only their digests are kept."""
     transaction.execute(statement("lock_account"), (user,))
     transaction.execute(statement("forget_recovery_codes"), (user,))
-    transaction.execute(statement("keep_recovery_codes"), (user, [digest(_normalised(code)) for code in codes]))
+    transaction.execute(
+        statement("keep_recovery_codes"), (user, [digest(_normalised(code)) for code in codes])
+    )
 
 
 def invalid_otp() -> Refused:

@@ -32,7 +32,12 @@ class Invitation:
 
 
 def invite(
-    store: Store, link: MailLink, identity: Identity, invitation: Invitation, *, idempotency: Idempotency | None = None
+    store: Store,
+    link: MailLink,
+    identity: Identity,
+    invitation: Invitation,
+    *,
+    idempotency: Idempotency | None = None,
 ) -> None:
     """Make invited users of a role and send each a link, all or none; who is invited already is invited again.
 
@@ -47,17 +52,23 @@ def invite(
         wanted = _checked_emails(emails)
         catalogue, who = context.snapshot.catalogue, context.actor.user
         users = recorder(transaction, catalogue, "system_users", user=who, client=identity.client)
-        before = users.before([user for (user,) in transaction.execute(statement("find_invited"), (wanted,))])
+        before = users.before(
+            [user for (user,) in transaction.execute(statement("find_invited"), (wanted,))]
+        )
         made = transaction.execute(statement("invite_users"), (wanted, invitation.role))
         users.created([user for user, _, _ in made if user not in before])
         users.changed(before)
         _refuse_taken(emails, {str(email).lower() for _, email, _ in made})
         for user, email, password in made:
             target = link.to(address, user=user, fingerprint=fingerprint_of(email, password))
-            account_mail.send(transaction, AccountMail(email, INVITATION, {"url": target, "email": email}))
+            account_mail.send(
+                transaction, AccountMail(email, INVITATION, {"url": target, "email": email})
+            )
 
     store.run_write(
-        identity, lambda context: WritePlan(lambda transaction: work(transaction, context)), idempotency=idempotency
+        identity,
+        lambda context: WritePlan(lambda transaction: work(transaction, context)),
+        idempotency=idempotency,
     )
 
 
@@ -81,7 +92,11 @@ def _email_extensions(email: str, index: int) -> dict[str, object]:
 
 def _refuse_taken(emails: Sequence[str], made: set[str]) -> None:
     problems = [
-        Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", _email_extensions(email, index))
+        Problem(
+            "RECORD_NOT_UNIQUE",
+            f"There is a user {email} already.",
+            _email_extensions(email, index),
+        )
         for index, email in enumerate(emails)
         if email.lower() not in made
     ]

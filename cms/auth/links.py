@@ -31,13 +31,21 @@ class MailLink:
             return self.default_url
         plain = said.isascii() and said.isprintable() and not set(said) & {" ", "#", "\\"}
         bare, _, query = said.partition("?")
-        if not plain or bare.rstrip("/") not in self.allowed_urls or "token" in parse_qs(query, keep_blank_values=True):
-            raise invalid_payload(f'"{self.url_field}" is not on the list of allowed addresses', field=self.url_field)
+        if (
+            not plain
+            or bare.rstrip("/") not in self.allowed_urls
+            or "token" in parse_qs(query, keep_blank_values=True)
+        ):
+            raise invalid_payload(
+                f'"{self.url_field}" is not on the list of allowed addresses', field=self.url_field
+            )
         return said
 
     def to(self, address: str, *, user: str, fingerprint: str) -> str:
         """Return the link for a user, good until the mark of the account is another one."""
-        token = tokens.link_token(self.purpose, user=user, fingerprint=fingerprint, secret=self.secret, life=self.life)
+        token = tokens.link_token(
+            self.purpose, user=user, fingerprint=fingerprint, secret=self.secret, life=self.life
+        )
         return f"{address}{'&' if '?' in address else '?'}{urlencode({'token': token})}"
 
     def read(self, token: str) -> tuple[str, str]:

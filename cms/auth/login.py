@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 
 from cms import passwords
 from cms.auth import factors
-from cms.auth.sessions import IssuedTokens, Issuer, Mode, in_transaction, invalid_credentials, open_session
+from cms.auth.sessions import (
+    IssuedTokens,
+    Issuer,
+    Mode,
+    in_transaction,
+    invalid_credentials,
+    open_session,
+)
 from cms.database.connections import Fetch, Row, Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused
@@ -39,13 +46,17 @@ class Account:
     is_throttled: bool
 
 
-def login(store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode, client: ClientInfo) -> IssuedTokens:
+def login(
+    store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode, client: ClientInfo
+) -> IssuedTokens:
     """Open a session; raises `Refused` INVALID_CREDENTIALS and, once the password was right, USER_SUSPENDED,
     INVALID_OTP or INVALID_IP.
 
     An unknown address takes the same time as a wrong password.
     """
-    account = _account_from(store.database.fetch_primary(statement("find_account"), (credentials.email,)))
+    account = _account_from(
+        store.database.fetch_primary(statement("find_account"), (credentials.email,))
+    )
     _check_password(store, account, credentials.password, client)
     assert account
     if account.status == "suspended":
@@ -56,7 +67,9 @@ def login(store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode,
     rehashed = passwords.rehashed(account.password or "", credentials.password)
 
     def work(transaction: Transaction) -> IssuedTokens:
-        if not transaction.execute(statement("note_access"), (account.id, account.password, rehashed)):
+        if not transaction.execute(
+            statement("note_access"), (account.id, account.password, rehashed)
+        ):
             raise invalid_credentials()
         return open_session(transaction, issuer, account.id, mode=mode, client=client)
 
@@ -95,7 +108,9 @@ def _account_from(rows: list[Row]) -> Account | None:
     return Account(*rows[0]) if rows else None
 
 
-def _check_password(store: Store, account: Account | None, password: str, client: ClientInfo) -> None:
+def _check_password(
+    store: Store, account: Account | None, password: str, client: ClientInfo
+) -> None:
     """Compare and count once, whoever it is; while an administrator is slowed down nothing is right or counts."""
     right = passwords.matches(account.password if account else None, password)
     user = account.id if account and not account.is_throttled else None
@@ -116,7 +131,9 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
 
     def work(transaction: Transaction) -> list[Row]:
         transaction.execute(statement("lock_accounts"))
-        users = recorder(transaction, store.snapshots.current().catalogue, "system_users", client=client)
+        users = recorder(
+            transaction, store.snapshots.current().catalogue, "system_users", client=client
+        )
         before = users.before([user])
         rows = transaction.execute(statement("suspend_or_slow"), (user,))
         if rows and rows[0][0] == "suspended":
@@ -125,5 +142,9 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
 
     outcome = in_transaction(store, work)
     if outcome:
-        done = "suspended" if outcome[0][0] == "suspended" else "slowed down, as the last active administrator"
+        done = (
+            "suspended"
+            if outcome[0][0] == "suspended"
+            else "slowed down, as the last active administrator"
+        )
         log.warning("User %s has failed to log in too often and is %s.", user, done)

@@ -27,7 +27,9 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
         found = transaction.execute(statement("find_active_account"), (email,))
         user, to, password = found[0] if found else (str(uuid.uuid4()), None, None)
         target = link.to(address, user=user, fingerprint=fingerprint_of(to, password))
-        account_mail.send(transaction, AccountMail(to, RESET, {"url": target, "email": to or email}))
+        account_mail.send(
+            transaction, AccountMail(to, RESET, {"url": target, "email": to or email})
+        )
 
     in_transaction(store, work)
 

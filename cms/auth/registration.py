@@ -45,7 +45,12 @@ class RegistrationSettings:
 
 
 def register(
-    store: Store, link: MailLink, form: RegistrationForm, *, client: ClientInfo, idempotency: Idempotency | None = None
+    store: Store,
+    link: MailLink,
+    form: RegistrationForm,
+    *,
+    client: ClientInfo,
+    idempotency: Idempotency | None = None,
 ) -> None:
     """Make a user, and send the link that opens the account where the settings ask for it.
 
@@ -53,7 +58,9 @@ def register(
     either may be somebody else's, who waits for the owner to follow the link: with different passwords neither counts.
     Raises `Refused` FORBIDDEN when registration is closed or not for that address, and what `check_password` does.
     """
-    settings = RegistrationSettings(*store.database.fetch_primary(statement("find_registration"))[0])
+    settings = RegistrationSettings(
+        *store.database.fetch_primary(statement("find_registration"))[0]
+    )
     if not settings.is_open:
         raise forbidden()
     address = link.address(form.verification_url)
@@ -65,7 +72,9 @@ def register(
     row = (form.email, new, form.first_name, form.last_name, settings.role, settings.verify)
 
     def work(transaction: Transaction) -> None:
-        again = [user for (user,) in transaction.execute(statement("find_registered"), (form.email,))]
+        again = [
+            user for (user,) in transaction.execute(statement("find_registered"), (form.email,))
+        ]
         was = _recorder(store, transaction, None, client).before(again)
         made = transaction.execute(statement("register_user"), (*row, before))
         user, to, password = made[0] if made else (str(uuid.uuid4()), None, new)
@@ -74,7 +83,9 @@ def register(
         users.changed(was)
         if settings.verify:
             target = link.to(address, user=user, fingerprint=fingerprint_of(form.email, password))
-            account_mail.send(transaction, AccountMail(to, REGISTRATION, {"url": target, "email": form.email}))
+            account_mail.send(
+                transaction, AccountMail(to, REGISTRATION, {"url": target, "email": form.email})
+            )
 
     in_transaction(store, made_idempotent(client, idempotency, work))
 
@@ -105,7 +116,9 @@ def verify(store: Store, link: MailLink, *, token: str, client: ClientInfo) -> N
     in_transaction(store, work)
 
 
-def _recorder(store: Store, transaction: Transaction, user: str | None, client: ClientInfo) -> Recorder:
+def _recorder(
+    store: Store, transaction: Transaction, user: str | None, client: ClientInfo
+) -> Recorder:
     """Return what writes down a registration as the user's own doing."""
     catalogue = store.snapshots.current().catalogue
     return recorder(transaction, catalogue, "system_users", user=user, client=client)
@@ -115,6 +128,8 @@ def _is_address_allowed(said: str | None, email: str) -> bool:
     """Tell whether the filter of the settings lets an address in; one that cannot be read lets nobody in."""
     try:
         rule = None if said is None else jsontext.loads_stored(said)
-        return rule is None or not failures(parse_rule(rule), {"email": email.lower()}, RuleContext())
+        return rule is None or not failures(
+            parse_rule(rule), {"email": email.lower()}, RuleContext()
+        )
     except (Refused, ValueError):
         return False

@@ -38,7 +38,14 @@ def generate(store: Store, identity: Identity, *, password: str) -> NewSecret:
     return NewSecret(secret, factors.otpauth_url(secret, account=email, issuer=project))
 
 
-def enable(store: Store, identity: Identity, *, secret: str, code: str, idempotency: Idempotency | None = None) -> None:
+def enable(
+    store: Store,
+    identity: Identity,
+    *,
+    secret: str,
+    code: str,
+    idempotency: Idempotency | None = None,
+) -> None:
     """Make a secret the second factor; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
 
     def work(transaction: Transaction, context: RequestContext) -> None:
@@ -47,11 +54,15 @@ def enable(store: Store, identity: Identity, *, secret: str, code: str, idempote
         record_activity(transaction, "update", user=user, client=identity.client)
 
     store.run_write(
-        identity, lambda context: WritePlan(lambda transaction: work(transaction, context)), idempotency=idempotency
+        identity,
+        lambda context: WritePlan(lambda transaction: work(transaction, context)),
+        idempotency=idempotency,
     )
 
 
-def disable(store: Store, identity: Identity, *, code: str, idempotency: Idempotency | None = None) -> None:
+def disable(
+    store: Store, identity: Identity, *, code: str, idempotency: Idempotency | None = None
+) -> None:
     """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP.
 
     The code is used up in the transaction that takes the factor away: a call that waits for another one with its
@@ -71,7 +82,9 @@ def disable(store: Store, identity: Identity, *, code: str, idempotency: Idempot
 
     try:
         store.run_write(
-            identity, lambda context: WritePlan(lambda transaction: work(transaction, context)), idempotency=idempotency
+            identity,
+            lambda context: WritePlan(lambda transaction: work(transaction, context)),
+            idempotency=idempotency,
         )
     except Refused as refused:
         if refused.problems[0].code == "INVALID_OTP":
@@ -80,7 +93,12 @@ def disable(store: Store, identity: Identity, *, code: str, idempotency: Idempot
 
 
 def recovery_codes(
-    store: Store, identity: Identity, *, password: str, secret: str, idempotency: Idempotency | None = None
+    store: Store,
+    identity: Identity,
+    *,
+    password: str,
+    secret: str,
+    idempotency: Idempotency | None = None,
 ) -> list[str]:
     """Return new recovery codes, once the password was said again.
 
@@ -92,7 +110,9 @@ def recovery_codes(
         if account_of(transaction.execute, user).tfa_secret is None:
             raise _no_factor()
         seed = token_bytes(_SEED_BYTES)
-        factors.store_recovery_codes(transaction, user, factors.recovery_codes_of(seed, secret=secret))
+        factors.store_recovery_codes(
+            transaction, user, factors.recovery_codes_of(seed, secret=secret)
+        )
         record_activity(transaction, "update", user=user, client=identity.client)
         return seed
 

@@ -47,7 +47,12 @@ class Issuer:
     def of(cls, config: Config) -> Issuer:
         """Return the issuer of the settings; makes the secret when there is none."""
         passwords.warm_up()
-        return cls(secret_of(config), config.access_token_ttl, config.refresh_token_ttl, config.session_cookie_ttl)
+        return cls(
+            secret_of(config),
+            config.access_token_ttl,
+            config.refresh_token_ttl,
+            config.session_cookie_ttl,
+        )
 
     def life_of(self, mode: Mode) -> timedelta:
         """Return how long a session lives when nobody renews it."""
@@ -76,15 +81,31 @@ def open_session(
     Raises `Refused` INVALID_IP.
     """
     session = str(uuid.uuid4())
-    token, expires = tokens.session_token(session, secret=issuer.secret), datetime.now(UTC) + issuer.life_of(mode)
+    token, expires = (
+        tokens.session_token(session, secret=issuer.secret),
+        datetime.now(UTC) + issuer.life_of(mode),
+    )
     transaction.execute(statement("end_expired_sessions_of"), (user, issuer.access_life))
     transaction.execute(
         statement("open_session"),
-        (session, user, passwords.digest(token), mode, expires, client.ip, client.user_agent, client.origin),
+        (
+            session,
+            user,
+            passwords.digest(token),
+            mode,
+            expires,
+            client.ip,
+            client.user_agent,
+            client.origin,
+        ),
     )
     record_activity(transaction, "login", user=user, client=client)
     return _issue_tokens(
-        transaction, issuer, Identity(user=user, session=session, client=client), mode=mode, token=token
+        transaction,
+        issuer,
+        Identity(user=user, session=session, client=client),
+        mode=mode,
+        token=token,
     )
 
 
@@ -103,7 +124,11 @@ def refresh(store: Store, issuer: Issuer, *, token: str, client: ClientInfo) -> 
         expires = datetime.now(UTC) + issuer.life_of(mode)
         transaction.execute(statement("renew_session"), (session, passwords.digest(new), expires))
         return _issue_tokens(
-            transaction, issuer, Identity(user=user, session=session, client=client), mode=mode, token=new
+            transaction,
+            issuer,
+            Identity(user=user, session=session, client=client),
+            mode=mode,
+            token=new,
         )
 
     renewed = in_transaction(store, work)
@@ -167,7 +192,9 @@ def made_idempotent(
     return done
 
 
-def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> tuple[str, Mode, str | None]:
+def _find_session(
+    transaction: Transaction, issuer: Issuer, token: str
+) -> tuple[str, Mode, str | None]:
     """Return the session of a token, its mode and its user; no user when it is not to go on."""
     session = tokens.session_of(token)
     found = transaction.execute(statement("lock_session"), (session,)) if session else []

@@ -29,12 +29,18 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
     """Return the claims of an access token; raises `Refused` INVALID_TOKEN, with a reason when it has expired."""
     try:
         claims = jwt.decode(
-            token, secret, algorithms=[_ALGORITHM], issuer=ISSUER, options={"require": _REQUIRED_CLAIMS}
+            token,
+            secret,
+            algorithms=[_ALGORITHM],
+            issuer=ISSUER,
+            options={"require": _REQUIRED_CLAIMS},
         )
         uuid.UUID(claims["id"]), uuid.UUID(claims["session"])
         return claims
     except jwt.ExpiredSignatureError:
-        raise Refused(Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})) from None
+        raise Refused(
+            Problem("INVALID_TOKEN", "The access token has expired.", {"reason": "expired"})
+        ) from None
     except (jwt.InvalidTokenError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
 
@@ -70,7 +76,9 @@ def read_link_token(purpose: str, token: str, *, secret: str) -> tuple[str, str]
         )
         return str(uuid.UUID(claims["id"])), str(claims["mark"])
     except jwt.ExpiredSignatureError:
-        raise Refused(Problem("INVALID_TOKEN", "The link has expired.", {"reason": "expired"})) from None
+        raise Refused(
+            Problem("INVALID_TOKEN", "The link has expired.", {"reason": "expired"})
+        ) from None
     except (jwt.InvalidTokenError, ValueError, TypeError, AttributeError):
         raise invalid_token() from None
 
@@ -102,7 +110,9 @@ def random_token() -> str:
 
 def _sign(claims: Mapping[str, object], key: str, life: timedelta) -> str:
     now = datetime.now(UTC)
-    return jwt.encode({**claims, "iss": ISSUER, "iat": now, "exp": now + life}, key, algorithm=_ALGORITHM)
+    return jwt.encode(
+        {**claims, "iss": ISSUER, "iat": now, "exp": now + life}, key, algorithm=_ALGORITHM
+    )
 
 
 def _purpose_key(secret: str, purpose: str) -> str:

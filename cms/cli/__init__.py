@@ -28,7 +28,9 @@ class CommandGroup(click.Group):
             raise click.ClickException(sentence_of(fault)) from fault
 
 
-@click.group(cls=CommandGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=CommandGroup, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(package_name="cms")
 def cms() -> None:
     """A content management service: REST over PostgreSQL."""
@@ -163,7 +165,10 @@ def make_token(email: str) -> None:
 
 URL = click.option("--url", help="The address of the service; PUBLIC_URL when left out.")
 TOKEN = click.option(
-    "--token", envvar="CMS_TOKEN", show_envvar=True, help="A token; an administrator's is made when left out."
+    "--token",
+    envvar="CMS_TOKEN",
+    show_envvar=True,
+    help="A token; an administrator's is made when left out.",
 )
 
 
@@ -171,11 +176,16 @@ TOKEN = click.option(
 @click.argument("collection")
 @click.argument("file", type=click.File("rb"))
 @click.option(
-    "--format", "form", type=click.Choice(["csv", "json", "jsonl"]), help="When the file's name does not tell."
+    "--format",
+    "form",
+    type=click.Choice(["csv", "json", "jsonl"]),
+    help="When the file's name does not tell.",
 )
 @URL
 @TOKEN
-def import_(collection: str, file: BinaryIO, form: str | None, url: str | None, token: str | None) -> None:
+def import_(
+    collection: str, file: BinaryIO, form: str | None, url: str | None, token: str | None
+) -> None:
     """Import a file into a collection of the running service, all of it or nothing; - is standard input.
 
     Rows whose key is there change that item, all others are new ones.
@@ -195,14 +205,23 @@ def import_(collection: str, file: BinaryIO, form: str | None, url: str | None, 
 @click.argument("collection")
 @click.argument("file", type=click.File("wb"), default="-")
 @click.option(
-    "--format", "form", type=click.Choice(["csv", "json", "jsonl", "xml", "yaml"]), default="csv", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(["csv", "json", "jsonl", "xml", "yaml"]),
+    default="csv",
+    show_default=True,
 )
 @click.option("--filter", "rule", help="A filter as JSON; all items when left out.")
 @click.option("--fields", help="Names of fields with commas between them; all when left out.")
 @URL
 @TOKEN
 def export(
-    collection: str, file: BinaryIO, form: str, rule: str | None, fields: str | None, **where: str | None
+    collection: str,
+    file: BinaryIO,
+    form: str,
+    rule: str | None,
+    fields: str | None,
+    **where: str | None,
 ) -> None:
     """Export the items of a collection of the running service; to standard output, or into a file."""
     from cms.cli.service import service
@@ -210,13 +229,17 @@ def export(
 
     asked = {"export": form, "filter": rule, "fields": fields}
     with service(current_config(), url=where["url"], token=where["token"]) as running:
-        export_file(running, collection, file, params={name: said for name, said in asked.items() if said})
+        export_file(
+            running, collection, file, params={name: said for name, said in asked.items() if said}
+        )
 
 
 @cms.command()
 @URL
 @TOKEN
-@click.option("--replace", is_flag=True, help="Delete the demo's collections first when they are there.")
+@click.option(
+    "--replace", is_flag=True, help="Delete the demo's collections first when they are there."
+)
 def demo(url: str | None, token: str | None, replace: bool) -> None:  # noqa: FBT001
     """Fill the running service with continents, countries and cities of GeoNames."""
     from cms.cli.demo import load_demo

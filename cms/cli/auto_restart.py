@@ -33,11 +33,16 @@ class AutoRestart:
         self._thread.start()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._ended.set()
         if self._fault is not None:
-            raise DatabaseLost(f"The database server ended by itself and cannot be started again. {self._fault}")
+            raise DatabaseLost(
+                f"The database server ended by itself and cannot be started again. {self._fault}"
+            )
 
     def _keep_running(self) -> None:
         pauses = Backoff(FIRST_PAUSE_SECONDS)

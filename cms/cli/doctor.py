@@ -48,7 +48,9 @@ def diagnose() -> int:
     """Print a line for each finding and return the exit code: 1 when something is wrong."""
     wrong = False
     for finding in findings():
-        click.echo(f"{click.style(finding.level.ljust(7), fg=COLOURS[finding.level])}  {finding.text}")
+        click.echo(
+            f"{click.style(finding.level.ljust(7), fg=COLOURS[finding.level])}  {finding.text}"
+        )
         wrong = wrong or finding.level == WRONG
     return int(wrong)
 
@@ -79,7 +81,10 @@ def _secret(config: Config) -> Finding:
         return Finding(OK, "SECRET: set")
     place = config.data_dir / "secret"
     if config.database_url:
-        return Finding(WARNING, f"SECRET: kept in {place}; set it when more than one machine serves this database")
+        return Finding(
+            WARNING,
+            f"SECRET: kept in {place}; set it when more than one machine serves this database",
+        )
     return Finding(OK, f"SECRET: kept in {place}")
 
 
@@ -91,7 +96,10 @@ def _disk(config: Config) -> Iterator[Finding]:
     if os.access(folder, os.W_OK | os.X_OK):
         yield Finding(OK, f"DATA_DIR: {config.data_dir} can be written")
     else:
-        yield Finding(WRONG, f"DATA_DIR: {folder} cannot be written by this account; change its rights or DATA_DIR")
+        yield Finding(
+            WRONG,
+            f"DATA_DIR: {folder} cannot be written by this account; change its rights or DATA_DIR",
+        )
     free = shutil.disk_usage(folder).free
     text = f"disk: {free / 1024**3:.1f} GB are free at {folder}"
     if free < MIN_DISK_BYTES:
@@ -125,14 +133,19 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
 def _version(server: ServerInfo) -> Finding:
     major = server.version // 10_000
     if major < OLDEST_SERVER:
-        return Finding(WRONG, f"database: PostgreSQL {major} is too old; {OLDEST_SERVER} or newer is needed")
+        return Finding(
+            WRONG, f"database: PostgreSQL {major} is too old; {OLDEST_SERVER} or newer is needed"
+        )
     return Finding(OK, f"database: PostgreSQL {major} answers")
 
 
 def _encoding(server: ServerInfo) -> Finding:
     if server.encoding == "UTF8":
         return Finding(OK, "encoding: UTF8")
-    return Finding(WRONG, f"encoding: {server.encoding}; make a database with ENCODING 'UTF8' TEMPLATE template0")
+    return Finding(
+        WRONG,
+        f"encoding: {server.encoding}; make a database with ENCODING 'UTF8' TEMPLATE template0",
+    )
 
 
 def _migrations(dsn: str) -> Finding:
@@ -142,7 +155,8 @@ def _migrations(dsn: str) -> Finding:
         return Finding(WRONG, f"migrations: {fault}")
     if missing:
         return Finding(
-            WARNING, f"migrations: {len(missing)} to apply; run `cms migrate`, or `cms serve`, which does it"
+            WARNING,
+            f"migrations: {len(missing)} to apply; run `cms migrate`, or `cms serve`, which does it",
         )
     return Finding(OK, "migrations: all applied")
 
@@ -153,7 +167,10 @@ def _queue_finding(dsn: str) -> Finding:
     failed = f", {queue.failed} failed in the last days; the log tells why" if queue.failed else ""
     if queue.workers or not queue.due:
         return Finding(OK, f"jobs: {queue.due} wait, {queue.workers} workers{failed}")
-    return Finding(WARNING, f"jobs: {queue.due} wait and no worker runs; start `cms worker`, or `cms serve`{failed}")
+    return Finding(
+        WARNING,
+        f"jobs: {queue.due} wait and no worker runs; start `cms worker`, or `cms serve`{failed}",
+    )
 
 
 def _structure(dsn: str) -> Iterator[Finding]:
@@ -174,7 +191,8 @@ def _extension(name: str, server: ServerInfo) -> Finding:
         return Finding(OK, f"extension {name}: installed")
     if name in server.available:
         return Finding(
-            WARNING, f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}{AFTER_INSTALL.get(name, '')}"
+            WARNING,
+            f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}{AFTER_INSTALL.get(name, '')}",
         )
     # PostGIS is large and most do without it; the other two come with every server.
     level = OK if name == "postgis" else WARNING
@@ -190,7 +208,9 @@ def _connections(server: ServerInfo, config: Config) -> Finding:
     text = f"connections: up to {wanted} of {server.connections}"
     if wanted <= server.connections:
         return Finding(OK, text)
-    return Finding(WARNING, f"{text}; lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, or raise max_connections")
+    return Finding(
+        WARNING, f"{text}; lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, or raise max_connections"
+    )
 
 
 def _replica(dsn: str) -> Finding:

@@ -59,9 +59,13 @@ class StopSignals:
         signal.set_wakeup_fd(waker.detach())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._handle)
-        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else `nohup` wants it to outlive its terminal
+        if (
+            signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+        ):  # else `nohup` wants it to outlive its terminal
             signal.signal(signal.SIGHUP, self._handle)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # the end of a child ends a rest too
+        signal.signal(
+            signal.SIGCHLD, lambda _number, _frame: None
+        )  # the end of a child ends a rest too
 
     def wait(self, *lines: socket.socket) -> bool:
         """Wait for a signal or a moment, or for something on the lines, and tell whether there is something on them.
@@ -81,7 +85,9 @@ class StopSignals:
         if self.running:
             return
         if step == signal.SIGTERM:
-            os.write(2, b"Stopping as soon as the database can be left.\n")  # print is not safe in a handler
+            os.write(
+                2, b"Stopping as soon as the database can be left.\n"
+            )  # print is not safe in a handler
         elif step == signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -169,7 +175,9 @@ def _listen_errors(config: Config) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise ConfigError(f"HOST, PORT: cannot listen on {_address(config)}: {fault.strerror}.") from fault
+        raise ConfigError(
+            f"HOST, PORT: cannot listen on {_address(config)}: {fault.strerror}."
+        ) from fault
 
 
 def _bind(config: Config) -> socket.socket:

@@ -30,15 +30,22 @@ class Service:
         self._has_own_token = has_own_token
 
     def has(self, collection: str) -> bool:
-        return self._answer("GET", f"/collections/{collection}", seconds=CONNECT_SECONDS).status_code == 200
+        return (
+            self._answer("GET", f"/collections/{collection}", seconds=CONNECT_SECONDS).status_code
+            == 200
+        )
 
     def send(self, method: str, path: str, body: object = None) -> None:
         """Send JSON, for calls that are answered soon."""
         answer = self._answer(method, path, json=body, seconds=CONNECT_SECONDS)
         if not answer.ok:
-            raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {answer.text[:_MAX_SHOWN]}")
+            raise click.ClickException(
+                f"{method} {path} was answered {answer.status_code}: {answer.text[:_MAX_SHOWN]}"
+            )
 
-    def upload(self, path: str, chunks: Iterable[bytes], *, media_type: str) -> Mapping[str, object]:
+    def upload(
+        self, path: str, chunks: Iterable[bytes], *, media_type: str
+    ) -> Mapping[str, object]:
         """Send a file and return the `data` of the answer, however long that takes."""
         answer = self._answer("POST", path, data=chunks, headers={"Content-Type": media_type})
         _raise_for_error(answer)
@@ -52,9 +59,13 @@ class Service:
             try:
                 yield from answer.iter_content(1 << 16)
             except requests.RequestException:
-                raise click.ClickException("The answer broke off: what has been written is not all.") from None
+                raise click.ClickException(
+                    "The answer broke off: what has been written is not all."
+                ) from None
 
-    def _answer(self, method: str, path: str, *, seconds: int | None = None, **said: object) -> requests.Response:
+    def _answer(
+        self, method: str, path: str, *, seconds: int | None = None, **said: object
+    ) -> requests.Response:
         try:
             answer = self._session.request(
                 method,
@@ -65,7 +76,9 @@ class Service:
         except requests.ConnectionError as fault:
             if fault.args and isinstance(fault.args[0], ProtocolError):
                 raise click.ClickException(f"The connection to {self._url} broke off.") from None
-            raise click.ClickException(f"Nothing answers at {self._url}. Start the service first: make run") from None
+            raise click.ClickException(
+                f"Nothing answers at {self._url}. Start the service first: make run"
+            ) from None
         except requests.RequestException as fault:
             raise click.ClickException(f"{method} {self._url}{path} failed: {fault}") from None
         if answer.status_code == 401 and self._has_own_token:

@@ -49,7 +49,10 @@ def watched_database(config: Config) -> Iterator[str]:
     from cms.cli.auto_restart import AutoRestart
     from cms.embedded import start
 
-    with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded, AutoRestart(embedded):
+    with (
+        start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded,
+        AutoRestart(embedded),
+    ):
         yield embedded.dsn
 
 
@@ -111,7 +114,10 @@ def is_expected(fault: Exception) -> bool:
     from cms.embedded import EmbeddedError
     from cms.errors import Refused
 
-    return isinstance(fault, ConfigError | Refused | EmbeddedError | MigrationError | NoDatabase | DatabaseLost | Stale)
+    return isinstance(
+        fault,
+        ConfigError | Refused | EmbeddedError | MigrationError | NoDatabase | DatabaseLost | Stale,
+    )
 
 
 def sentence_of(fault: Exception) -> str:

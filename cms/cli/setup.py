@@ -30,7 +30,9 @@ def bootstrap(config: Config) -> None:
 
 def maintain(config: Config) -> None:
     with existing_database(config) as dsn:
-        done = run_maintenance(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
+        done = run_maintenance(
+            dsn, retention=config.activity_retention, access_life=config.access_token_ttl
+        )
         swept = _sweep(dsn, config)
     for name in done.dropped:
         say(f"Dropped {name}.")
@@ -65,4 +67,6 @@ def prepare(dsn: str, *, config: Config) -> None:
     run_maintenance(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
     password = first_admin(dsn, email=config.admin_email, password=config.admin_password)
     if password is not None:
-        say(f"The first admin is {config.admin_email} with the password {password} (it is not shown again).")
+        say(
+            f"The first admin is {config.admin_email} with the password {password} (it is not shown again)."
+        )

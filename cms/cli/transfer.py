@@ -9,7 +9,15 @@ from urllib.parse import quote
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from cms.cli.service import Service
 from cms.cli.session import say
@@ -20,20 +28,30 @@ _CHUNK = 1 << 18
 _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
-def import_file(service: Service, collection: str, file: BinaryIO, *, size: int | None, form: str) -> None:
+def import_file(
+    service: Service, collection: str, file: BinaryIO, *, size: int | None, form: str
+) -> None:
     """Send a file and tell how many items were created and updated."""
     with _progress() as progress:
         chunks = iter(lambda: file.read(_CHUNK), b"")
-        counted = _with_progress(chunks, progress, progress.add_task(f"sending {collection}", total=size))
-        made = service.upload(f"/utils/import/{quote(collection)}", counted, media_type=MEDIA_TYPES[form])
+        counted = _with_progress(
+            chunks, progress, progress.add_task(f"sending {collection}", total=size)
+        )
+        made = service.upload(
+            f"/utils/import/{quote(collection)}", counted, media_type=MEDIA_TYPES[form]
+        )
     say(f"{collection}: {made['created']} created, {made['updated']} updated")
 
 
-def export_file(service: Service, collection: str, output: BinaryIO, *, params: dict[str, str]) -> None:
+def export_file(
+    service: Service, collection: str, output: BinaryIO, *, params: dict[str, str]
+) -> None:
     """Write all items of a collection, or those of a filter."""
     with _progress() as progress:
         chunks = service.download(f"/items/{quote(collection)}", {"limit": "-1", **params})
-        for chunk in _with_progress(chunks, progress, progress.add_task(f"reading {collection}", total=None)):
+        for chunk in _with_progress(
+            chunks, progress, progress.add_task(f"reading {collection}", total=None)
+        ):
             output.write(chunk)
         output.flush()
 
@@ -55,6 +73,12 @@ def _with_progress(chunks: Iterable[bytes], progress: Progress, task: TaskID) ->
 
 def _progress() -> Progress:
     """Where nobody watches, nothing is drawn."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeElapsedColumn(),
+    )
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -26,7 +26,9 @@ class WorkerProcess:
     def __init__(self, dsn: str) -> None:
         self._dsn = dsn
         self._ended = False
-        self._wake: SimpleQueue[None] = SimpleQueue()  # unlike an event, a handler of signals may fill it at any moment
+        self._wake: SimpleQueue[None] = (
+            SimpleQueue()
+        )  # unlike an event, a handler of signals may fill it at any moment
         self._lock = threading.RLock()  # a signal may come while the main thread holds it
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep_running, daemon=True)
@@ -61,7 +63,9 @@ class WorkerProcess:
             if self._ended:
                 return
             pause = pauses.after(time.monotonic() - began)
-            announce(f"The worker ended by itself (status {status}); another one starts in {pause:.0f} s.")
+            announce(
+                f"The worker ended by itself (status {status}); another one starts in {pause:.0f} s."
+            )
             with suppress(Empty):
                 self._wake.get(timeout=pause)
 
@@ -82,7 +86,8 @@ def start_module(arguments: Sequence[str], *descriptors: int, dsn: str) -> subpr
     """
     return subprocess.Popen(
         [sys.executable, "-P", "-m", *arguments, *map(str, descriptors)],
-        env=os.environ | {"DATABASE_URL": dsn, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=os.environ
+        | {"DATABASE_URL": dsn, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         pass_fds=descriptors,
         stdin=subprocess.DEVNULL,
         start_new_session=True,

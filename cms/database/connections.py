@@ -62,17 +62,25 @@ class Transaction:
     def execute_ddl(self, fragment: Fragment) -> None:
         """Run a statement of definition: PostgreSQL takes no parameters there, so libpq quotes the values."""
         quoted = [sql.quote(value, self.connection) for value in fragment.values]
-        pieces = [piece for pair in zip(fragment.parts, [*quoted, ""], strict=True) for piece in pair]
+        pieces = [
+            piece for pair in zip(fragment.parts, [*quoted, ""], strict=True) for piece in pair
+        ]
         with mapped_errors(with_values=False):
             self.connection.execute("".join(pieces))
 
     def execute(
-        self, text: str, values: Sequence[object] = (), *, while_waiting: Callable[[], None] | None = None
+        self,
+        text: str,
+        values: Sequence[object] = (),
+        *,
+        while_waiting: Callable[[], None] | None = None,
     ) -> list[Row]:
         """Run a statement and return its rows; `while_waiting` is called while PostgreSQL works."""
         with mapped_errors():
             self._limit_time()
-            return self.connection.wire.run(text, values, prepare=self.prepare, while_waiting=while_waiting)
+            return self.connection.wire.run(
+                text, values, prepare=self.prepare, while_waiting=while_waiting
+            )
 
     def read(self, text: str, values: Sequence[object], *, chunking: Chunking | None) -> list[Row]:
         """Run a reading statement and return its rows, taken in portions where they may be too many."""
@@ -111,7 +119,9 @@ class Database:
 
     def __init__(self, config: Config) -> None:
         if config.database_url is None:
-            raise ConfigError("DATABASE_URL is not set: name a database, or let `cms serve` bring one.")
+            raise ConfigError(
+                "DATABASE_URL is not set: name a database, or let `cms serve` bring one."
+            )
         self._write_dsn = config.database_url
         self._read_dsn = config.database_read_url or config.database_url
         self._size = config.database_pool_size
@@ -122,13 +132,17 @@ class Database:
         self._pools: _Pools | None = None
         self._streams = threading.BoundedSemaphore(max_streams(self._size))
 
-    def fetch(self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None) -> list[Row]:
+    def fetch(
+        self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None
+    ) -> list[Row]:
         """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
         if chunking is None:
             return self._fetch(self._open().read, text, values)
         return self._fetch(self._open().read, text, values, chunking)
 
-    def fetch_unprepared(self, text: str, values: Sequence[object], *, chunking: Chunking | None = None) -> list[Row]:
+    def fetch_unprepared(
+        self, text: str, values: Sequence[object], *, chunking: Chunking | None = None
+    ) -> list[Row]:
         """Run one reading statement with a plan for these very values, which one for all of them would not do."""
         with mapped_errors(), _borrow(self._open().read) as connection:
             return connection.wire.read(text, values, prepare=False, chunking=chunking)
@@ -163,7 +177,10 @@ class Database:
     @contextmanager
     def _stream_slot(self) -> Iterator[None]:
         if not self._streams.acquire(blocking=False):
-            raise unavailable("database", "It has no connection left for another export; try again when one has ended")
+            raise unavailable(
+                "database",
+                "It has no connection left for another export; try again when one has ended",
+            )
         try:
             yield
         finally:
@@ -227,7 +244,9 @@ class Database:
                     self._pools = _Pools(
                         read=self._pool(self._read_dsn, size=self._size, read_only=True),
                         write=self._pool(self._write_dsn, size=self._size),
-                        stream=self._pool(self._read_dsn, size=max_streams(self._size), read_only=True),
+                        stream=self._pool(
+                            self._read_dsn, size=max_streams(self._size), read_only=True
+                        ),
                     )
         return self._pools
 
@@ -242,7 +261,9 @@ class Database:
                 "autocommit": True,
                 "cursor_factory": psycopg.RawCursor,
                 "connect_timeout": _CONNECT_SECONDS,
-                "options": _session_options(dsn, session_options(self._timeout, read_only=read_only)),
+                "options": _session_options(
+                    dsn, session_options(self._timeout, read_only=read_only)
+                ),
             },
             configure=partial(_configure, epoch=self._epoch),
             reconnect_timeout=_RECONNECT_SECONDS,
@@ -334,7 +355,9 @@ def pool_arguments(config: Config) -> dict[str, Any]:
         "conninfo": dsn,
         "kwargs": {
             "connect_timeout": _CONNECT_SECONDS,
-            "options": _session_options(dsn, session_options(config.db_statement_timeout, read_only=False)),
+            "options": _session_options(
+                dsn, session_options(config.db_statement_timeout, read_only=False)
+            ),
             "prepare_threshold": 5 if config.database_prepare else None,
         },
     }

@@ -30,9 +30,18 @@ def examine_server(dsn: str) -> ServerInfo:
             row = connection.execute(statement("examine_server").encode()).fetchone()
     except psycopg.ProgrammingError:
         # Without the driver's text, which quotes the address and with it the password.
-        raise unavailable("database", "Its address, or this account's rights on it, are wrong") from None
+        raise unavailable(
+            "database", "Its address, or this account's rights on it, are wrong"
+        ) from None
     except psycopg.Error as fault:
         raise unavailable("database", str(fault).splitlines()[0].rstrip(".")) from fault
     assert row is not None
     version, encoding, connections, installed, available, is_accent_sensitive = row
-    return ServerInfo(version, encoding, connections, frozenset(installed), frozenset(available), is_accent_sensitive)
+    return ServerInfo(
+        version,
+        encoding,
+        connections,
+        frozenset(installed),
+        frozenset(available),
+        is_accent_sensitive,
+    )

@@ -33,7 +33,9 @@ class Conflict(Refused):
     stand.
     """
 
-    def __init__(self, problem: Problem, value: str | None = None, *, server_text: str = "") -> None:
+    def __init__(
+        self, problem: Problem, value: str | None = None, *, server_text: str = ""
+    ) -> None:
         super().__init__(problem)
         self.value = value
         self.server_text = server_text
@@ -46,7 +48,10 @@ class UndefinedName(Stale):
 _CODES_BY_ERROR: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
     {
         pg.UniqueViolation: ("RECORD_NOT_UNIQUE", "A value that must be unique is already there"),
-        pg.ExclusionViolation: ("RECORD_NOT_UNIQUE", "A value is in conflict with one that is already there"),
+        pg.ExclusionViolation: (
+            "RECORD_NOT_UNIQUE",
+            "A value is in conflict with one that is already there",
+        ),
         pg.ForeignKeyViolation: (
             "INVALID_FOREIGN_KEY",
             "A key points to an item that is not there, or is still in use",
@@ -55,7 +60,10 @@ _CODES_BY_ERROR: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyTyp
         pg.NotNullViolation: ("NOT_NULL_VIOLATION", "A value is required"),
         pg.StringDataRightTruncation: ("VALUE_TOO_LONG", "A value is too long for its field"),
         pg.NumericValueOutOfRange: ("VALUE_OUT_OF_RANGE", "A value is out of its field's range"),
-        pg.DatetimeFieldOverflow: ("VALUE_OUT_OF_RANGE", "A date or time is out of its field's range"),
+        pg.DatetimeFieldOverflow: (
+            "VALUE_OUT_OF_RANGE",
+            "A date or time is out of its field's range",
+        ),
         pg.IntervalFieldOverflow: ("VALUE_OUT_OF_RANGE", "An interval is out of range"),
         pg.CheckViolation: ("INVALID_PAYLOAD", "A value breaks a rule of the table"),
         pg.SequenceGeneratorLimitExceeded: ("VALUE_OUT_OF_RANGE", "The table's keys are used up"),
@@ -110,7 +118,9 @@ class mapped_errors:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
         if isinstance(error, psycopg.Error):
             cause = error if isinstance(error, _CONNECTION_ERRORS) else None
             raise map_error(error, with_values=self._with_values) from cause
@@ -121,7 +131,9 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     for kind, (code, sentence) in _CODES_BY_ERROR.items():
         if isinstance(error, kind):
             return Conflict(
-                Problem(code, f"{sentence}.", _location(error)), _key_value(error), server_text=_all_messages(error)
+                Problem(code, f"{sentence}.", _location(error)),
+                _key_value(error),
+                server_text=_all_messages(error),
             )
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
         return Deadlock(_primary_message(error))
@@ -132,13 +144,17 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     if _is_changed_plan(error):
         return Stale(_primary_message(error))
     if type(error) is psycopg.DatabaseError and error.sqlstate is None:
-        return _unreachable(error)  # the server went in the middle of its answer, which therefore has no code
+        return _unreachable(
+            error
+        )  # the server went in the middle of its answer, which therefore has no code
     if error.sqlstate == RULE_VIOLATED:
         return forbidden()
     if _is_raised_by_trigger(error):
         return _refused_by_database(error)
     unforeseen = UnexpectedError(f"{type(error).__name__}: {_primary_message(error)}")
-    return next((make(error) for kinds, make in _OTHER_ERRORS if isinstance(error, kinds)), unforeseen)
+    return next(
+        (make(error) for kinds, make in _OTHER_ERRORS if isinstance(error, kinds)), unforeseen
+    )
 
 
 def database_problem(code: str, extensions: Mapping[str, object]) -> Problem:
@@ -206,7 +222,9 @@ def _key_column(error: psycopg.Error) -> str | None:
     detail = error.diag.message_detail or ""
     if isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail:
         return None
-    named = (_KEY.search(detail) or _FOLDED_KEY.search(detail)) if error.diag.constraint_name else None
+    named = (
+        (_KEY.search(detail) or _FOLDED_KEY.search(detail)) if error.diag.constraint_name else None
+    )
     return (named[1] or named[2]).replace('""', '"') if named else None
 
 
@@ -234,7 +252,9 @@ def _key_value(error: psycopg.Error) -> str | None:
 
 
 def _bad_value(error: psycopg.Error) -> Refused:
-    (problem,) = invalid_payload("A value does not fit its field's type", **_location(error)).problems
+    (problem,) = invalid_payload(
+        "A value does not fit its field's type", **_location(error)
+    ).problems
     return Conflict(problem, server_text=_all_messages(error))
 
 
@@ -262,9 +282,14 @@ def _unreachable(error: psycopg.Error) -> Refused:
     return unavailable("database", "It does not answer")
 
 
-_OTHER_ERRORS: tuple[tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], Refused]], ...] = (
+_OTHER_ERRORS: tuple[
+    tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], Refused]], ...
+] = (
     ((pg.QueryCanceled,), _too_slow),
-    ((pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments), _too_large),
+    (
+        (pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments),
+        _too_large,
+    ),
     (
         (
             pg.DuplicateTable,

@@ -25,7 +25,9 @@ class MaintenanceReport:
     deleted: int = 0
 
 
-def run_maintenance(dsn: str, *, retention: str | None, access_life: timedelta) -> MaintenanceReport:
+def run_maintenance(
+    dsn: str, *, retention: str | None, access_life: timedelta
+) -> MaintenanceReport:
     """Delete expired sessions and idempotent answers, make the partitions of the coming months, drop those too old.
 
     `retention` is a number and one of d, w, mo, y; a month is dropped once all of it is older. Without it history
@@ -38,7 +40,9 @@ def run_maintenance(dsn: str, *, retention: str | None, access_life: timedelta) 
         made = transaction.execute(statement("make_partitions"), (MONTHS_AHEAD,))[0][0]
         if retention is None:
             return MaintenanceReport(made, sessions, answers)
-        dropped, deleted = transaction.execute(statement("prune_history"), (_interval(retention),))[0]
+        dropped, deleted = transaction.execute(statement("prune_history"), (_interval(retention),))[
+            0
+        ]
         return MaintenanceReport(made, sessions, answers, tuple(dropped), deleted)
 
 

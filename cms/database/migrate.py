@@ -71,17 +71,23 @@ def pending(dsn: str, *, folder: Path | None = None) -> list[str]:
     migrations = read_migrations(folder or sql_folder() / "migrations")
     with _connected(dsn) as connection:
         missing = [migration.name for migration in _missing(migrations, _applied(connection))]
-        return missing if folder else missing + [step.name for step in _missing_of_queue(connection)]
+        return (
+            missing if folder else missing + [step.name for step in _missing_of_queue(connection)]
+        )
 
 
 def read_migrations(folder: Path) -> tuple[Migration, ...]:
     """Return the migrations of a folder, numbered 1, 2, 3 … without a gap."""
     migrations = tuple(_read(path) for path in sorted(folder.glob("*.sql")))
     if not migrations:
-        raise MigrationError(f"There are no migrations in {folder}: the installation is not complete.")
+        raise MigrationError(
+            f"There are no migrations in {folder}: the installation is not complete."
+        )
     for number, migration in enumerate(migrations, start=1):
         if migration.number != number:
-            raise MigrationError(f"{migration.name}.sql stands where migration {number:04} should be.")
+            raise MigrationError(
+                f"{migration.name}.sql stands where migration {number:04} should be."
+            )
     return migrations
 
 
@@ -91,7 +97,9 @@ def _read(path: Path) -> Migration:
     if named is None:
         raise MigrationError(f"{path.name} is not named like a migration: 0001_words.sql.")
     if not text.startswith("-- "):
-        raise MigrationError(f"The first line of {path.name} must be a comment that says why it is there.")
+        raise MigrationError(
+            f"The first line of {path.name} must be a comment that says why it is there."
+        )
     return Migration(int(named[1]), path.stem, hashlib.sha256(text.encode()).hexdigest(), text)
 
 
@@ -99,7 +107,9 @@ def _read(path: Path) -> Migration:
 def _connected(dsn: str) -> Iterator[Connection]:
     # autocommit: transactions begin and end where `transaction()` says, not with the first statement.
     try:
-        connection = psycopg.connect(dsn, autocommit=True, cursor_factory=psycopg.RawCursor, client_encoding="utf8")
+        connection = psycopg.connect(
+            dsn, autocommit=True, cursor_factory=psycopg.RawCursor, client_encoding="utf8"
+        )
     except psycopg.ProgrammingError:
         # Without the driver's text, which quotes the address and with it the password.
         raise MigrationError("The address of the database is not well-formed.") from None
@@ -113,13 +123,17 @@ def _connected(dsn: str) -> Iterator[Connection]:
         try:
             yield connection
         except psycopg.Error as error:
-            raise MigrationError(f"The database did not do what migrations need: {error}") from error
+            raise MigrationError(
+                f"The database did not do what migrations need: {error}"
+            ) from error
 
 
 def check_server(version: int) -> None:
     """Refuse a server that is too old; `version` is a number as the server gives it, 140005 for 14.5."""
     if version < OLDEST_SERVER * 10_000:
-        raise MigrationError(f"PostgreSQL {OLDEST_SERVER} or newer is needed; this server is {version // 10_000}.")
+        raise MigrationError(
+            f"PostgreSQL {OLDEST_SERVER} or newer is needed; this server is {version // 10_000}."
+        )
 
 
 def _log_warning(notice: Diagnostic) -> None:
@@ -209,7 +223,9 @@ def _execute(connection: Connection, name: str, *values: object) -> psycopg.Curs
     return connection.execute(statement(name).encode(), values or None)
 
 
-def _missing(migrations: Sequence[Migration], applied: Sequence[AppliedMigration]) -> Sequence[Migration]:
+def _missing(
+    migrations: Sequence[Migration], applied: Sequence[AppliedMigration]
+) -> Sequence[Migration]:
     """Return what comes after the applied ones, which must be the first migrations, unchanged."""
     if applied and applied[-1].number > len(migrations):
         raise MigrationError(

@@ -27,7 +27,11 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
     files = {path.stem: path for path in sorted((_folder() / "migrations").glob("*.sql"))}
     if not applied:
         return (
-            QueueMigration(f"procrastinate {version('procrastinate')}", _text(_folder() / "schema.sql"), tuple(files)),
+            QueueMigration(
+                f"procrastinate {version('procrastinate')}",
+                _text(_folder() / "schema.sql"),
+                tuple(files),
+            ),
         )
     if newer := sorted(set(applied) - files.keys()):
         raise ValueError(
@@ -35,7 +39,9 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
             "Install the newer version again."
         )
     return tuple(
-        QueueMigration(f"procrastinate {name}", _text(files[name]), (name,)) for name in files if name not in applied
+        QueueMigration(f"procrastinate {name}", _text(files[name]), (name,))
+        for name in files
+        if name not in applied
     )
 
 

@@ -58,4 +58,6 @@ def _split(source: str, file: str) -> Iterator[tuple[str, str]]:
 def _refuse_stray(text: str, file: str) -> None:
     """A head with a slip in it would end up as a comment of the statement above."""
     if stray := LIKELY_HEADER.search(text):
-        raise ValueError(f"{file}: {stray[0].strip()!r} is no '-- name: word' above a line of description")
+        raise ValueError(
+            f"{file}: {stray[0].strip()!r} is no '-- name: word' above a line of description"
+        )

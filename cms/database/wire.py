@@ -89,7 +89,12 @@ class Wire:
         return bool(self._poll.poll(0))
 
     def run(
-        self, text: str, values: Sequence[object], *, prepare: bool, while_waiting: Callable[[], None] | None = None
+        self,
+        text: str,
+        values: Sequence[object],
+        *,
+        prepare: bool,
+        while_waiting: Callable[[], None] | None = None,
     ) -> list[Row]:
         """Run a statement and return its rows, none when it has no result; raises `psycopg.Error`.
 
@@ -116,14 +121,21 @@ class Wire:
         return []
 
     def read(
-        self, text: str, values: Sequence[object], *, prepare: bool, chunking: Chunking | None = None
+        self,
+        text: str,
+        values: Sequence[object],
+        *,
+        prepare: bool,
+        chunking: Chunking | None = None,
     ) -> list[Row]:
         """Run a statement and return its rows, taken in portions where they may be too many."""
         if chunking is None:
             return self.run(text, values, prepare=prepare)
         return self._run_in_chunks(text, values, chunking, prepare=prepare)
 
-    def _run_in_chunks(self, text: str, values: Sequence[object], chunking: Chunking, *, prepare: bool) -> list[Row]:
+    def _run_in_chunks(
+        self, text: str, values: Sequence[object], chunking: Chunking, *, prepare: bool
+    ) -> list[Row]:
         """Run a statement as `run` does; raises `Refused` INVALID_QUERY once its rows are too large.
 
         What is left of them is not even made.
@@ -140,7 +152,9 @@ class Wire:
         try:
             return self._collect(results, chunking)
         except Refused:
-            with suppress(psycopg.Error):  # where nobody takes it, the rest is taken and thrown away
+            with suppress(
+                psycopg.Error
+            ):  # where nobody takes it, the rest is taken and thrown away
                 pgconn.get_cancel().cancel()
             raise
         finally:
@@ -180,7 +194,9 @@ class Wire:
         try:
             while_waiting()
         finally:
-            results = list(self._results())  # whatever has happened: libpq wants them taken to their end
+            results = list(
+                self._results()
+            )  # whatever has happened: libpq wants them taken to their end
         return results[0]
 
     def _results(self) -> Iterator[PGresult]:
@@ -241,7 +257,10 @@ class Wire:
         return self._error(result)
 
     def _error(self, result: PGresult) -> psycopg.Error:
-        if self._connection.pgconn.status != ConnStatus.OK and result.error_field(DiagnosticField.SQLSTATE) is None:
+        if (
+            self._connection.pgconn.status != ConnStatus.OK
+            and result.error_field(DiagnosticField.SQLSTATE) is None
+        ):
             return psycopg.OperationalError("the connection is lost")
         return psycopg.errors.error_from_result(result, encoding="utf-8")
 

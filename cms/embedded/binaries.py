@@ -87,7 +87,9 @@ def _named(named: Path, wanted: int | None) -> Binaries:
     if found is None:
         raise EmbeddedError(f"POSTGRES_BIN is {named}, where no postgres and initdb are that run.")
     if found.major < OLDEST_VERSION or wanted not in (None, found.major):
-        raise EmbeddedError(f"POSTGRES_BIN is {named}, PostgreSQL {found.major}. It must be {_wanted_text(wanted)}.")
+        raise EmbeddedError(
+            f"POSTGRES_BIN is {named}, PostgreSQL {found.major}. It must be {_wanted_text(wanted)}."
+        )
     return found
 
 
@@ -145,7 +147,10 @@ def _installation(folder: Path) -> tuple[Path, list[Path]]:
     if folder == _wheel():
         root, package = folder.parents[2], Path(WHEEL_PACKAGE)
         parts = [package / "pginstall" / name for name in ("bin", "lib", "share")]
-        parts += [Path(f"{WHEEL_PACKAGE}.libs"), package / ".dylibs"]  # the libraries on Linux and on macOS
+        parts += [
+            Path(f"{WHEEL_PACKAGE}.libs"),
+            package / ".dylibs",
+        ]  # the libraries on Linux and on macOS
     else:
         root, parts = folder.parent, [Path(folder.name), Path("lib"), Path("share")]
     return root, [part for part in parts if (root / part).is_dir()]

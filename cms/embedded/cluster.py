@@ -59,15 +59,25 @@ def initialise(data_folder: DataFolder, binaries: Binaries, *, durable: bool) ->
     """
     draft = data_folder.home / "postgres.new"
     if data_folder.cluster.exists() and any(data_folder.cluster.iterdir()):
-        raise EmbeddedError(f"{data_folder.cluster} holds something that is no PostgreSQL data. Move it away.")
+        raise EmbeddedError(
+            f"{data_folder.cluster} holds something that is no PostgreSQL data. Move it away."
+        )
     if draft.exists():
         shutil.rmtree(draft)
     draft.mkdir(mode=0o700)
     if not data_folder.account.is_own:
         os.chown(draft, data_folder.account.uid, data_folder.account.gid)
-    lock = acquire(data_folder.locks / "server")  # so that nobody else begins while an orphaned initdb still writes
+    lock = acquire(
+        data_folder.locks / "server"
+    )  # so that nobody else begins while an orphaned initdb still writes
     try:
-        _initdb(draft, data_folder.account, program=binaries.folder / "initdb", durable=durable, lock=lock)
+        _initdb(
+            draft,
+            data_folder.account,
+            program=binaries.folder / "initdb",
+            durable=durable,
+            lock=lock,
+        )
     finally:
         release(lock)
     _configure(draft / "postgresql.conf")
@@ -76,13 +86,17 @@ def initialise(data_folder: DataFolder, binaries: Binaries, *, durable: bool) ->
         _flush(data_folder.home)
 
 
-def _initdb(draft: Path, account: SystemAccount, *, program: Path, durable: bool, lock: int) -> None:
+def _initdb(
+    draft: Path, account: SystemAccount, *, program: Path, durable: bool, lock: int
+) -> None:
     command: list[str | Path] = [program, "-D", draft, "-U", SUPERUSER, "-E", "UTF8"]
     command += [*_locale(), "--data-checksums", "--no-instructions"]
     command += ["--auth-local=trust", "--auth-host=reject"]
     result = run_as(account, command if durable else [*command, "--no-sync"], inherited=[lock])
     if result.returncode:
-        raise EmbeddedError(f"A new database cannot be made in {draft.parent}. {result.stderr.strip()}")
+        raise EmbeddedError(
+            f"A new database cannot be made in {draft.parent}. {result.stderr.strip()}"
+        )
 
 
 def _locale() -> list[str]:
@@ -95,7 +109,9 @@ def _locale() -> list[str]:
 def _configure(path: Path) -> None:
     lines = "".join(f"{name} = '{value}'\n" for name, value in INITIAL_SETTINGS.items())
     # The folder is the server account's: it must not lead root elsewhere by a link.
-    with open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), "w", encoding="utf-8") as file:
+    with open(
+        os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), "w", encoding="utf-8"
+    ) as file:
         file.write(f"\n# Set when this database was made; change what you like.\n{lines}")
         file.flush()
         os.fsync(file.fileno())

@@ -10,7 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from cms.embedded.accounts import SystemAccount, account_for_new_data, can_enter, own_account, server_account
+from cms.embedded.accounts import (
+    SystemAccount,
+    account_for_new_data,
+    can_enter,
+    own_account,
+    server_account,
+)
 from cms.embedded.error import EmbeddedError
 
 FALLBACK_FOLDER = Path("/var/lib/cms")
@@ -53,7 +59,9 @@ def choose_folder(data: Path, announce: Callable[[str], None]) -> DataFolder:
     make_own_folder(refuge.parent)
     make_own_folder(refuge)
     data_folder = DataFolder(refuge, server_account(refuge / "postgres"))
-    announce(f"The database server runs as {account.name}, who cannot enter {home}: its data is in {refuge}.")
+    announce(
+        f"The database server runs as {account.name}, who cannot enter {home}: its data is in {refuge}."
+    )
     return data_folder
 
 

@@ -53,7 +53,9 @@ class EmbeddedServer:
 
     __slots__ = ("_data_folder", "_launcher", "_lock", "_pid", "cluster", "dsn", "version")
 
-    def __init__(self, data_folder: DataFolder, *, dsn: str, version: int, lock: int, launch: Launcher) -> None:
+    def __init__(
+        self, data_folder: DataFolder, *, dsn: str, version: int, lock: int, launch: Launcher
+    ) -> None:
         self.dsn = dsn
         self.version = version
         self.cluster = data_folder.cluster
@@ -87,22 +89,33 @@ class EmbeddedServer:
         """Start a server that has ended again, over the same data and at the same address; raises `EmbeddedError`."""
         try:
             with locks.locked(self._data_folder.locks / "start"):
-                postmaster = server.await_server(self._data_folder, self._start_again, announce=self._launcher.announce)
+                postmaster = server.await_server(
+                    self._data_folder, self._start_again, announce=self._launcher.announce
+                )
         except (OSError, psycopg.Error) as error:
-            raise EmbeddedError(f"The database server of {self.cluster} cannot be started. {error}") from error
+            raise EmbeddedError(
+                f"The database server of {self.cluster} cannot be started. {error}"
+            ) from error
         if postmaster.conninfo(DATABASE) != self.dsn:
-            raise EmbeddedError(f"The database server of {self.cluster} has another address than before.")
+            raise EmbeddedError(
+                f"The database server of {self.cluster} has another address than before."
+            )
 
     def _start_again(self) -> None:
         if data_version(self.cluster) is None:
-            raise EmbeddedError(f"{self.cluster} holds no database any more. Restore it from a backup.")
+            raise EmbeddedError(
+                f"{self.cluster} holds no database any more. Restore it from a backup."
+            )
         self._launcher(self._data_folder)
 
     def __enter__(self) -> EmbeddedServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
@@ -146,14 +159,20 @@ def running_dsn(data: Path) -> str | None:
             return None
         postmaster = read_postmaster(data_folder.cluster)
     except OSError as error:
-        raise EmbeddedError(f"Whether the database server of {data} runs cannot be told. {error}") from error
+        raise EmbeddedError(
+            f"Whether the database server of {data} runs cannot be told. {error}"
+        ) from error
     return postmaster.conninfo(DATABASE) if postmaster else None
 
 
 def _join(data_folder: DataFolder, lock: int, *, launch: Launcher) -> EmbeddedServer:
-    postmaster = server.await_server(data_folder, lambda: launch(data_folder), announce=launch.announce)
+    postmaster = server.await_server(
+        data_folder, lambda: launch(data_folder), announce=launch.announce
+    )
     version = data_version(data_folder.cluster)
     if version is None:
-        raise EmbeddedError(f"{data_folder.cluster} has lost its PG_VERSION. Restore it from a backup.")
+        raise EmbeddedError(
+            f"{data_folder.cluster} has lost its PG_VERSION. Restore it from a backup."
+        )
     dsn = server.ensure_database(postmaster, DATABASE)
     return EmbeddedServer(data_folder, dsn=dsn, version=version, lock=lock, launch=launch)

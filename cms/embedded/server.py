@@ -42,7 +42,9 @@ def is_running(data_folder: DataFolder) -> bool:
     return is_held(data_folder.locks / "server")
 
 
-def await_server(data_folder: DataFolder, launch: Callable[[], None], *, announce: Callable[[str], None]) -> Postmaster:
+def await_server(
+    data_folder: DataFolder, launch: Callable[[], None], *, announce: Callable[[str], None]
+) -> Postmaster:
     """Return the server as soon as it accepts connections; `launch` it when it is not running, or no longer.
 
     Raises `EmbeddedError` with the server's last words when it ends, with its answer when it takes too long.
@@ -53,7 +55,9 @@ def await_server(data_folder: DataFolder, launch: Callable[[], None], *, announc
     while time.monotonic() < began + TIMEOUT_SECONDS:
         if not is_running(data_folder):
             if launched:
-                raise EmbeddedError(f"The server of {data_folder.cluster} did not start. {_log_end(data_folder)}")
+                raise EmbeddedError(
+                    f"The server of {data_folder.cluster} did not start. {_log_end(data_folder)}"
+                )
             launch()
             launched = True
             began = time.monotonic()
@@ -65,7 +69,9 @@ def await_server(data_folder: DataFolder, launch: Callable[[], None], *, announc
             announce(f"Waiting for the server of {data_folder.cluster}. {answer}")
             announced = True
         time.sleep(POLL_SECONDS)
-    raise EmbeddedError(f"The server of {data_folder.cluster} does not accept connections. {answer}")
+    raise EmbeddedError(
+        f"The server of {data_folder.cluster} does not accept connections. {answer}"
+    )
 
 
 def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str, str]) -> None:
@@ -98,7 +104,9 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
     finally:
         os.close(lock)  # and not release: the server has it now
     if watchdog.stderr:
-        raise EmbeddedError(f"The server of {data_folder.cluster} cannot be started. {watchdog.stderr.strip()}")
+        raise EmbeddedError(
+            f"The server of {data_folder.cluster} cannot be started. {watchdog.stderr.strip()}"
+        )
 
 
 def stop(data_folder: DataFolder) -> None:
@@ -110,7 +118,9 @@ def stop(data_folder: DataFolder) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while is_running(data_folder):
         if time.monotonic() > deadline:
-            raise EmbeddedError(f"The server of {data_folder.cluster} does not stop. {_log_end(data_folder)}")
+            raise EmbeddedError(
+                f"The server of {data_folder.cluster} does not stop. {_log_end(data_folder)}"
+            )
         time.sleep(POLL_SECONDS)
 
 
@@ -126,7 +136,11 @@ def ensure_database(postmaster: Postmaster, name: str) -> str:
 def _watchdog_command(data_folder: DataFolder, lock: int, *, sockets: Path) -> list[str | Path]:
     early_log = data_folder.locks / "start.log"
     early_log.unlink(missing_ok=True)
-    ids = "-" if data_folder.account.is_own else f"{data_folder.account.uid}:{data_folder.account.gid}"
+    ids = (
+        "-"
+        if data_folder.account.is_own
+        else f"{data_folder.account.uid}:{data_folder.account.gid}"
+    )
     scratch = "-" if sockets == data_folder.cluster else sockets
     script: list[str | Path] = [sys.executable, "-I", "-S", WATCHDOG]
     return [*script, str(lock), data_folder.locks / "users", early_log, ids, scratch]
@@ -198,13 +212,23 @@ def _private_folder(folder: Path, account: SystemAccount) -> None:
 def _temporary_folder(data_folder: DataFolder) -> Path:
     folder = Path(tempfile.gettempdir())
     fits = len(os.fsencode(folder)) < LONGEST_SOCKET - len("/cms-12345678/.s.PGSQL.5432")
-    return folder if fits and "," not in str(folder) and can_enter(data_folder.account, folder) else Path("/tmp")
+    return (
+        folder
+        if fits and "," not in str(folder) and can_enter(data_folder.account, folder)
+        else Path("/tmp")
+    )
 
 
 def _log_end(data_folder: DataFolder) -> str:
     """Return the end of the log that was written last."""
-    logs = [path for path in (data_folder.locks / "start.log", *data_folder.cluster.glob("log/*.log")) if path.exists()]
+    logs = [
+        path
+        for path in (data_folder.locks / "start.log", *data_folder.cluster.glob("log/*.log"))
+        if path.exists()
+    ]
     if not logs:
         return "It left no log."
     newest = max(logs, key=lambda path: path.stat().st_mtime_ns)
-    return f"Its log {newest} ends with:\n" + "\n".join(newest.read_text(errors="replace").splitlines()[-5:])
+    return f"Its log {newest} ends with:\n" + "\n".join(
+        newest.read_text(errors="replace").splitlines()[-5:]
+    )

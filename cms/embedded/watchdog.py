@@ -49,7 +49,9 @@ def main(arguments: list[str]) -> None:
 
 def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subprocess.Popen[bytes]:
     user, group = (None, None) if ids == "-" else map(int, ids.split(":"))
-    for number in SIGNALS:  # a server born deaf, by a starter in the background, misses an early request to stop
+    for number in (
+        SIGNALS
+    ):  # a server born deaf, by a starter in the background, misses an early request to stop
         signal.signal(number, signal.SIG_DFL)
     with open(early_log, "xb") as output:
         return subprocess.Popen(
@@ -96,7 +98,9 @@ def end_orphans() -> None:
         while True:
             for orphan in child_processes():
                 with suppress(ProcessLookupError):
-                    os.kill(orphan, signal.SIGQUIT if time.monotonic() < deadline else signal.SIGKILL)
+                    os.kill(
+                        orphan, signal.SIGQUIT if time.monotonic() < deadline else signal.SIGKILL
+                    )
             time.sleep(0.01)
             while os.waitpid(-1, os.WNOHANG)[0]:
                 continue

@@ -77,7 +77,9 @@ class _AssetSettings:
 
     rules: TransformRules
     public: frozenset[str]
-    transforms: LRUCache[Hashable, ResolvedTransform] = field(default_factory=lambda: LRUCache(MAX_CACHED_TRANSFORMS))
+    transforms: LRUCache[Hashable, ResolvedTransform] = field(
+        default_factory=lambda: LRUCache(MAX_CACHED_TRANSFORMS)
+    )
 
 
 class Assets:
@@ -91,7 +93,9 @@ class Assets:
         self._settings: LRUCache[Version, _AssetSettings] = LRUCache(2)
         self.close = self._image_pool.close
 
-    def asset(self, identity: Identity, key: str, said: Mapping[str, object], *, accept: str) -> Asset:
+    def asset(
+        self, identity: Identity, key: str, said: Mapping[str, object], *, accept: str
+    ) -> Asset:
         """Return a file as the parameters want it.
 
         Raises `Refused`: FORBIDDEN or NOT_FOUND as for its row, ILLEGAL_ASSET_TRANSFORMATION.
@@ -113,7 +117,9 @@ class Assets:
         """
         original, wanted = asset.original, asset.wanted
         if not wanted.key:
-            return Delivery(find_content(original.storage, original.path), asset.filename, asset.media_type)
+            return Delivery(
+                find_content(original.storage, original.path), asset.filename, asset.media_type
+            )
         found = derivative_of(self._store, self._image_pool, original, wanted)
         name = f"{asset.filename.rpartition('.')[0] or asset.filename}.{found.format}"
         return Delivery(found.content, name, MEDIA_TYPE_BY_FORMAT[found.format])
@@ -126,7 +132,9 @@ class Assets:
             structure, access, allowed, presets, public = rows[0]
             check_version(context.snapshot, Version(structure, access))
             listed = json.loads(presets) if presets else []
-            return _AssetSettings(transform_rules(allowed, listed, maximum=self._max_side), frozenset(public))
+            return _AssetSettings(
+                transform_rules(allowed, listed, maximum=self._max_side), frozenset(public)
+            )
 
         return self._settings.setdefault_with(context.snapshot.version, read)
 
@@ -147,7 +155,9 @@ class Assets:
         )
 
 
-def _transform(row: Item, said: Mapping[str, object], accept: str, settings: _AssetSettings) -> ResolvedTransform:
+def _transform(
+    row: Item, said: Mapping[str, object], accept: str, settings: _AssetSettings
+) -> ResolvedTransform:
     """Return the settled transform of a row's content; the same words under the same settings are read once."""
     media_type, focus = row["type"], _focal_point(row)
 
@@ -180,7 +190,8 @@ def _content_policy(context: RequestContext) -> Policy:
 
 def _focal_point(row: Mapping[str, Any]) -> Focus | None:
     x, y = (
-        _number(row[name], default) for name, default in zip(("focal_point_x", "focal_point_y"), CENTER, strict=True)
+        _number(row[name], default)
+        for name, default in zip(("focal_point_x", "focal_point_y"), CENTER, strict=True)
     )
     return None if (x, y) == CENTER else (x, y)
 

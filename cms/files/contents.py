@@ -67,7 +67,9 @@ class Contents:
         name, head = clean_name(incoming.name), bytearray()
         path = f"{uuid4()}{extension_on_disk(name)}"
         put = target.put(path, _limited(incoming.chunks, head, self.max_bytes))
-        return Content(target.name, path, put.size, put.sha256, name, incoming.declared, bytes(head))
+        return Content(
+            target.name, path, put.size, put.sha256, name, incoming.declared, bytes(head)
+        )
 
     def move(self, content: Content, location: str) -> Content:
         """Return a content after it has been brought to another location."""
@@ -129,7 +131,11 @@ def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[Content]:
 
 
 def too_large(max_bytes: int) -> Refused:
-    return Refused(Problem("CONTENT_TOO_LARGE", f"The file is larger than {max_bytes} bytes.", {"limit": max_bytes}))
+    return Refused(
+        Problem(
+            "CONTENT_TOO_LARGE", f"The file is larger than {max_bytes} bytes.", {"limit": max_bytes}
+        )
+    )
 
 
 def _limited(chunks: Iterable[bytes], head: bytearray, max_bytes: int) -> Iterator[bytes]:

@@ -33,7 +33,9 @@ class Derivative:
     format: str
 
 
-def derivative_of(store: Store, workshop: ImagePool, original: Original, wanted: ResolvedTransform) -> Derivative:
+def derivative_of(
+    store: Store, workshop: ImagePool, original: Original, wanted: ResolvedTransform
+) -> Derivative:
     """Return the derivative that is there, or make it;
     Whoever asks for it at the same time, on whatever machine, waits and is served the same one.
     Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, and FileNotFoundError without the original.
@@ -68,7 +70,9 @@ def _find(original: Original, wanted: ResolvedTransform) -> Derivative | None:
     return None
 
 
-def _make(store: Store, workshop: ImagePool, original: Original, wanted: ResolvedTransform) -> Derivative:
+def _make(
+    store: Store, workshop: ImagePool, original: Original, wanted: ResolvedTransform
+) -> Derivative:
     """Make a derivative under a lock of the database, unless somebody has made it meanwhile."""
     name = f"{original.storage.name}/{_path(original, wanted, '')}"
     with store.database.transaction() as transaction:
@@ -82,7 +86,9 @@ def _make(store: Store, workshop: ImagePool, original: Original, wanted: Resolve
             original.storage.put(path, _chunks(target))
         content = find_content(original.storage, path)
         if not transaction.execute(statement("find_current_content"), (original.id, original.path)):
-            original.storage.delete([path])  # the file has changed meanwhile, and its derivatives are forgotten
+            original.storage.delete(
+                [path]
+            )  # the file has changed meanwhile, and its derivatives are forgotten
         return Derivative(content, image_format)
 
 

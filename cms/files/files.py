@@ -62,7 +62,9 @@ class Library:
     @classmethod
     def of(cls, store: Store, config: Config) -> Library:
         seconds = config.import_timeout.total_seconds()
-        return cls(store, Contents(config), AddressFilter.of(config), seconds, config.max_payload_size)
+        return cls(
+            store, Contents(config), AddressFilter.of(config), seconds, config.max_payload_size
+        )
 
 
 def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -> bytes | None:
@@ -73,13 +75,17 @@ def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -
         return create_rows(library, _with_content_digest(request, uploads), uploads)
 
 
-def upload_json(library: Library, request: WriteRequest, payload: Mapping[str, object]) -> bytes | None:
+def upload_json(
+    library: Library, request: WriteRequest, payload: Mapping[str, object]
+) -> bytes | None:
     """Create a file of a JSON body, whose `data` is the content in base64."""
     records.require_permission(library.store, request.identity, FILES, "create")
     said: Json = dict(payload)
     raw, name = _decode_base64(said.pop("data", None)), said.get("filename_download")
     if not isinstance(name, str) or not name:
-        raise invalid_payload('"filename_download" must be a text', field="filename_download", value=shown(name))
+        raise invalid_payload(
+            '"filename_download" must be a text', field="filename_download", value=shown(name)
+        )
     location = said.pop("storage", None)
     if location is not None and not isinstance(location, str):
         raise invalid_payload('"storage" must be a text', field="storage", value=shown(location))
@@ -88,7 +94,9 @@ def upload_json(library: Library, request: WriteRequest, payload: Mapping[str, o
         return create_rows(library, request, [FileUpload(put[0], said)])
 
 
-def create_rows(library: Library, request: WriteRequest, uploads: Sequence[FileUpload]) -> bytes | None:
+def create_rows(
+    library: Library, request: WriteRequest, uploads: Sequence[FileUpload]
+) -> bytes | None:
     """Make the rows of contents that have arrived; of a call that was done before the contents go again."""
     rows = [_row(library.contents, upload) for upload in uploads]
     done: list[bool] = []
@@ -110,7 +118,9 @@ def create_rows(library: Library, request: WriteRequest, uploads: Sequence[FileU
     return found
 
 
-def replace(library: Library, request: WriteRequest, key: str, parts: Iterable[FormPart]) -> bytes | None:
+def replace(
+    library: Library, request: WriteRequest, key: str, parts: Iterable[FormPart]
+) -> bytes | None:
     """Give a file a new content, and what the fields of its form say; who may change its name may do it."""
     records.require_permission(library.store, request.identity, FILES, "update")
     with library.contents.provisional() as put:
@@ -126,14 +136,18 @@ def replace(library: Library, request: WriteRequest, key: str, parts: Iterable[F
 def change_one(library: Library, request: WriteRequest, key: str, payload: object) -> bytes | None:
     """Change what is said of a file."""
     said = checked_changes(payload)
-    found = _update(library, request, lambda call: records.plan_update(request, call, key, said, {}))
+    found = _update(
+        library, request, lambda call: records.plan_update(request, call, key, said, {})
+    )
     return records.shown(found, many=False)
 
 
 def change_many(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Change what is said of files: by an array of objects with their ids, or by `keys` or `query` with `data`."""
     said = checked_batch(payload, checked_changes)
-    return records.shown(_update(library, request, lambda call: records.plan_update_many(call, said)), many=True)
+    return records.shown(
+        _update(library, request, lambda call: records.plan_update_many(call, said)), many=True
+    )
 
 
 def delete_one(library: Library, request: WriteRequest, key: str) -> None:
@@ -146,7 +160,9 @@ def delete_many(library: Library, request: WriteRequest, payload: object) -> Non
     _delete(library, request, payload)
 
 
-def _delete(library: Library, request: WriteRequest, payload: object, *, key: str | None = None) -> None:
+def _delete(
+    library: Library, request: WriteRequest, payload: object, *, key: str | None = None
+) -> None:
     def plan(call: WriteCall) -> TransactionWork[list[Content]]:
         def within(transaction: Transaction) -> list[Content]:
             if key is not None:
@@ -188,7 +204,9 @@ def checked_batch(payload: object, checked: Callable[[object], Json]) -> object:
     if isinstance(payload, list):
         return [{"id": _id(item), **checked(_without_id(item))} for item in payload]
     if not isinstance(payload, Mapping) or "data" not in payload:
-        raise invalid_payload("The body must be an array of objects with their ids, or hold data with keys or query")
+        raise invalid_payload(
+            "The body must be an array of objects with their ids, or hold data with keys or query"
+        )
     return {**payload, "data": checked(payload["data"])}
 
 
@@ -200,7 +218,11 @@ def _id(item: object) -> str:
 
 
 def _without_id(item: object) -> object:
-    return {name: value for name, value in item.items() if name != "id"} if isinstance(item, Mapping) else item
+    return (
+        {name: value for name, value in item.items() if name != "id"}
+        if isinstance(item, Mapping)
+        else item
+    )
 
 
 def _with_clean_name(said: Mapping[str, object]) -> Json:
@@ -209,7 +231,9 @@ def _with_clean_name(said: Mapping[str, object]) -> Json:
     if "filename_download" in found:
         if not isinstance(found["filename_download"], str):
             value = shown(found["filename_download"])
-            raise invalid_payload('"filename_download" must be a text', field="filename_download", value=value)
+            raise invalid_payload(
+                '"filename_download" must be a text', field="filename_download", value=value
+            )
         found["filename_download"] = clean_name(found["filename_download"])
     return found
 
@@ -219,7 +243,9 @@ def _refuse_owned(said: Mapping[str, object], owned: frozenset[str]) -> None:
     reason = "The service sets it"
     problems = [
         Problem(
-            "INVALID_PAYLOAD", f"Invalid payload. {reason}.", {"reason": reason, "collection": FILES, "field": name}
+            "INVALID_PAYLOAD",
+            f"Invalid payload. {reason}.",
+            {"reason": reason, "collection": FILES, "field": name},
         )
         for name in sorted(owned & said.keys())
     ]
@@ -245,26 +271,36 @@ def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -
     """Return an ask whose Idempotency-Key, if it has one, goes with these very contents and fields."""
     if request.idempotency is None:
         return request
-    said = jsontext.dumps([[upload.content.sha256, upload.content.name, upload.said] for upload in uploads])
+    said = jsontext.dumps(
+        [[upload.content.sha256, upload.content.name, upload.said] for upload in uploads]
+    )
     return replaced(
         request,
         idempotency=replaced(
-            request.idempotency, request=sha256(request.idempotency.request.encode() + said).hexdigest()
+            request.idempotency,
+            request=sha256(request.idempotency.request.encode() + said).hexdigest(),
         ),
     )
 
 
 def _update(
-    library: Library, request: WriteRequest, plan: Callable[[WriteCall], TransactionWork[WrittenItems]]
+    library: Library,
+    request: WriteRequest,
+    plan: Callable[[WriteCall], TransactionWork[WrittenItems]],
 ) -> WrittenItems:
     return records.writing(library.store, request, (FILES, "update"), plan)
 
 
-def _replace_content(library: Library, request: WriteRequest, key: str, row: tuple[Json, Json]) -> bytes | None:
+def _replace_content(
+    library: Library, request: WriteRequest, key: str, row: tuple[Json, Json]
+) -> bytes | None:
     """Change a file's row to a new content; the one before is removed once that is done."""
 
     def plan(call: WriteCall) -> TransactionWork[tuple[WrittenItems, list[Content]]]:
-        change, found = records.plan_update(request, call, key, *row), parse_key(call.collection, key)
+        change, found = (
+            records.plan_update(request, call, key, *row),
+            parse_key(call.collection, key),
+        )
 
         def within(transaction: Transaction) -> tuple[WrittenItems, list[Content]]:
             before = contents_of(transaction.execute(statement("lock_files"), ([found],)))

@@ -24,7 +24,11 @@ def create(library: Library, request: WriteRequest, payload: object) -> bytes | 
     items = [_checked(item) for item in (payload if isinstance(payload, list) else [payload])]
     nothing: list[Json] = [{} for _ in items]
     return _write(
-        library, request, "create", lambda call: records.plan_create(call, items, nothing, nothing), many=many
+        library,
+        request,
+        "create",
+        lambda call: records.plan_create(call, items, nothing, nothing),
+        many=many,
     )
 
 
@@ -32,14 +36,20 @@ def change_one(library: Library, request: WriteRequest, key: str, payload: objec
     """Rename a folder, or move it with everything below it."""
     said = _checked_changes(payload)
     return _write(
-        library, request, "update", lambda call: records.plan_update(request, call, key, said, {}), many=False
+        library,
+        request,
+        "update",
+        lambda call: records.plan_update(request, call, key, said, {}),
+        many=False,
     )
 
 
 def change_many(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Change folders: by an array of objects with their ids, or by `keys` or `query` with `data`."""
     said = checked_batch(payload, _checked_changes)
-    return _write(library, request, "update", lambda call: records.plan_update_many(call, said), many=True)
+    return _write(
+        library, request, "update", lambda call: records.plan_update_many(call, said), many=True
+    )
 
 
 def delete_one(library: Library, request: WriteRequest, key: str) -> None:
@@ -55,7 +65,9 @@ def delete_many(library: Library, request: WriteRequest, payload: object) -> Non
     _delete(library, request, payload)
 
 
-def _delete(library: Library, request: WriteRequest, payload: object, *, key: str | None = None) -> None:
+def _delete(
+    library: Library, request: WriteRequest, payload: object, *, key: str | None = None
+) -> None:
     def plan(call: WriteCall) -> TransactionWork[list[Content]]:
         def within(transaction: Transaction) -> list[Content]:
             if key is not None:
@@ -72,14 +84,20 @@ def _deleted(call: WriteCall, transaction: Transaction, payload: object) -> list
     keys = records.named(write_context, call.collection, payload)
     # What is in them tells that they are there, and so the right to them comes first.
     write_context.authorizer.authorize_delete(call.collection, keys, transaction.execute)
-    parents: dict[str, str | None] = dict(transaction.execute(statement("lock_folders_below"), (keys,)))
+    parents: dict[str, str | None] = dict(
+        transaction.execute(statement("lock_folders_below"), (keys,))
+    )
     below = [key for key in parents if key not in keys]
     files = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
     gone_files = records.delete_below(write_context, FILES, [key for key, *_ in files])
-    gone = records.delete_below(write_context, FOLDERS, below) | records.delete(write_context, call.collection, keys)
+    gone = records.delete_below(write_context, FOLDERS, below) | records.delete(
+        write_context, call.collection, keys
+    )
     links = [(gone_files[key], gone[folder]) for key, folder, *_ in files]
     links += [(gone[key], gone[str(parents[key])]) for key in below]
-    link_revisions(write_context, [(revision, parent) for revision, parent in links if revision and parent])
+    link_revisions(
+        write_context, [(revision, parent) for revision, parent in links if revision and parent]
+    )
     return contents_of([(key, *content) for key, _, *content in files])
 
 
@@ -107,7 +125,10 @@ def _write(
 
 
 def _with_tree_lock(
-    library: Library, request: WriteRequest, action: str, plan: Callable[[WriteCall], TransactionWork[T]]
+    library: Library,
+    request: WriteRequest,
+    action: str,
+    plan: Callable[[WriteCall], TransactionWork[T]],
 ) -> T:
     """Do a change of the tree when those before it have ended."""
 
@@ -143,4 +164,6 @@ def _checked(payload: object) -> Json:
 def _refuse_cycle(transaction: Transaction) -> None:
     if transaction.execute(statement("find_folder_circle")):
         reason = "A folder cannot lie in itself or in a folder below it"
-        raise Refused(Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason, "field": "parent"}))
+        raise Refused(
+            Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason, "field": "parent"})
+        )

@@ -34,7 +34,9 @@ class FileUpload:
     said: Json = field(default_factory=dict)
 
 
-def receive(contents: Contents, parts: Iterable[FormPart], put: list[Content], *, max_bytes: int) -> list[FileUpload]:
+def receive(
+    contents: Contents, parts: Iterable[FormPart], put: list[Content], *, max_bytes: int
+) -> list[FileUpload]:
     """Put the files of a form into their locations, noting each in `put`; fields may take `max_bytes` bytes in all.
 
     Fields belong to the file that follows them, or, in a form that begins with a file, to the one before them. Those
@@ -64,7 +66,9 @@ def receive(contents: Contents, parts: Iterable[FormPart], put: list[Content], *
 
 def _store_file(contents: Contents, part: FormPart, said: Json, put: list[Content]) -> FileUpload:
     location = said.get("storage")
-    content = contents.put(Incoming(part.filename or part.name, part.declared, part.chunks), location)
+    content = contents.put(
+        Incoming(part.filename or part.name, part.declared, part.chunks), location
+    )
     put.append(content)
     return FileUpload(content, said)
 

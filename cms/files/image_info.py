@@ -74,7 +74,9 @@ def _read(image: Image.Image) -> ImageInfo:
         "icc": _icc(image),
     }
     metadata = {name: found for name, found in groups.items() if found}
-    return ImageInfo(width, height, metadata if len(jsontext.dumps(metadata)) <= MAX_METADATA_BYTES else {})
+    return ImageInfo(
+        width, height, metadata if len(jsontext.dumps(metadata)) <= MAX_METADATA_BYTES else {}
+    )
 
 
 def _exif(image: Image.Image) -> Image.Exif:
@@ -93,10 +95,16 @@ def _sub_directories(exif: Image.Exif) -> dict[str, dict[str, Any]]:
 
 def _named_values(tags: Any, names: Mapping[int, str]) -> dict[str, Any]:
     found = ((names.get(tag), _json_value(value)) for tag, value in tags.items())
-    return {name: value for name, value in found if name and value not in (None, "", []) and name not in _POINTERS}
+    return {
+        name: value
+        for name, value in found
+        if name and value not in (None, "", []) and name not in _POINTERS
+    }
 
 
-_POINTERS = frozenset({"ExifOffset", "GPSInfo", "MakerNote", "InteroperabilityOffset", "StripOffsets", "TileOffsets"})
+_POINTERS = frozenset(
+    {"ExifOffset", "GPSInfo", "MakerNote", "InteroperabilityOffset", "StripOffsets", "TileOffsets"}
+)
 
 
 def _json_value(value: Any) -> Any:
@@ -133,7 +141,11 @@ def _iptc(image: Image.Image) -> dict[str, Any]:
 def _iptc_values(found: Mapping[tuple[int, int], Any]) -> Iterator[tuple[str, Any]]:
     for place, name in _IPTC.items():
         raw = found.get(place)
-        values = [_decoded(one) for one in (raw if isinstance(raw, list) else [raw]) if isinstance(one, bytes)]
+        values = [
+            _decoded(one)
+            for one in (raw if isinstance(raw, list) else [raw])
+            if isinstance(one, bytes)
+        ]
         if values:
             yield name, values if name == "keywords" else values[0]
 
@@ -143,6 +155,10 @@ def _icc(image: Image.Image) -> dict[str, Any]:
     if not isinstance(profile, bytes):
         return {}
     try:
-        return {"description": ImageCms.getProfileDescription(ImageCms.ImageCmsProfile(BytesIO(profile))).strip()}
+        return {
+            "description": ImageCms.getProfileDescription(
+                ImageCms.ImageCmsProfile(BytesIO(profile))
+            ).strip()
+        }
     except (ImageCms.PyCMSError, OSError):
         return {}

@@ -53,7 +53,9 @@ class ImagePool:
         self._idle: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
         self._failures = _RecentFailures()
-        atexit.register(self.close)  # else an ended worker leaves them to whoever adopts its children
+        atexit.register(
+            self.close
+        )  # else an ended worker leaves them to whoever adopts its children
 
     def render(self, source: Path, target: Path, transform: Transform, *, name: str) -> str:
         """Write the transformed image to `target` and return its format.
@@ -89,7 +91,9 @@ class ImagePool:
         end = time.monotonic() + self._limits.max_seconds
         while (taken := self._take_slot()) is None:
             if time.monotonic() > end:
-                raise unavailable("assets", "Too many images are being transformed; try again later")
+                raise unavailable(
+                    "assets", "Too many images are being transformed; try again later"
+                )
             time.sleep(SLOT_POLL_SECONDS)
         try:
             yield
@@ -98,7 +102,9 @@ class ImagePool:
 
     def _take_slot(self) -> int | None:
         for number in range(self._max_concurrent):
-            descriptor = os.open(self._folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(
+                self._folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return descriptor
@@ -117,7 +123,9 @@ class ImagePool:
                 return answer
             _end_child(child)
             if child.returncode:
-                return {"reason": f"The image needs more than {self._limits.max_seconds:g} seconds, or too much memory"}
+                return {
+                    "reason": f"The image needs more than {self._limits.max_seconds:g} seconds, or too much memory"
+                }
 
     def _child(self) -> subprocess.Popen[bytes]:
         with self._lock:
@@ -127,7 +135,8 @@ class ImagePool:
         inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
         return subprocess.Popen(
             [sys.executable, "-m", "cms.files.image_worker", str(MEMORY)],
-            env=inherited | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            env=inherited
+            | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -150,11 +159,15 @@ class _RecentFailures:
         with self._lock:
             self._known.pop(name, None)
             while len(self._known) >= FAILURES_KEPT:
-                del self._known[next(iter(self._known))]  # the one that ends first: all last equally long
+                del self._known[
+                    next(iter(self._known))
+                ]  # the one that ends first: all last equally long
             self._known[name] = time.monotonic() + FAILURE_SECONDS, reason
 
 
-def _exchange(child: subprocess.Popen[bytes], job: bytes, *, timeout: float) -> dict[str, str] | None:
+def _exchange(
+    child: subprocess.Popen[bytes], job: bytes, *, timeout: float
+) -> dict[str, str] | None:
     """Return a child's answer, None when it has ended or does not answer."""
     assert child.stdin and child.stdout
     try:

@@ -54,7 +54,9 @@ def render(source: Path, target: Path, transform: Transform, limits: ImageLimits
         raise ImageError("The image needs too much memory") from None
 
 
-def _open(source: Path, steps: tuple[ImageStep, ...], limits: ImageLimits) -> tuple[Picture, tuple[int, int]]:
+def _open(
+    source: Path, steps: tuple[ImageStep, ...], limits: ImageLimits
+) -> tuple[Picture, tuple[int, int]]:
     """Return an image as it is worked on, and the size that it has when it is not decoded as a draft."""
     Image.MAX_IMAGE_PIXELS = None  # the limit is checked here, before anything is decoded
     try:
@@ -75,7 +77,9 @@ def _check_size(found: Picture, limits: ImageLimits) -> None:
 
 
 def _upright_size(found: Picture) -> tuple[int, int]:
-    turned = found.getexif().get(0x0112, 1) in (5, 6, 7, 8) and found.format != "TIFF"  # which Pillow turns itself
+    turned = (
+        found.getexif().get(0x0112, 1) in (5, 6, 7, 8) and found.format != "TIFF"
+    )  # which Pillow turns itself
     return (found.height, found.width) if turned else found.size
 
 
@@ -122,7 +126,9 @@ def _eight_bits(found: Picture) -> Picture:
 # Steps
 
 
-def _apply_step(picture: Picture, step: ImageStep, whole: tuple[int, int], limits: ImageLimits) -> Picture:
+def _apply_step(
+    picture: Picture, step: ImageStep, whole: tuple[int, int], limits: ImageLimits
+) -> Picture:
     """Do a step; `whole` is the image's size, of which a draft is a fraction."""
     match step:
         case Resize():
@@ -184,7 +190,9 @@ def _scaled(width: int, height: int, resize: Resize) -> tuple[float, float]:
     return width * factor, height * factor
 
 
-def _resized(picture: Picture, resize: Resize, whole: tuple[int, int], limits: ImageLimits) -> Picture:
+def _resized(
+    picture: Picture, resize: Resize, whole: tuple[int, int], limits: ImageLimits
+) -> Picture:
     width, height = _scaled(*whole, resize)
     if resize.width is None or resize.height is None or resize.fit != "cover":
         size = max(round(width), 1), max(round(height), 1)
@@ -194,11 +202,16 @@ def _resized(picture: Picture, resize: Resize, whole: tuple[int, int], limits: I
         wanted = resize.width or 0, resize.height or 0
         return _padded(made, wanted) if resize.fit == "contain" and made.size != wanted else made
     shown = min(resize.width, max(round(width), 1)), min(resize.height, max(round(height), 1))
-    return _resampled(picture, shown, _window(picture.size, (width, height), shown, resize.focus or CENTER))
+    return _resampled(
+        picture, shown, _window(picture.size, (width, height), shown, resize.focus or CENTER)
+    )
 
 
 def _window(
-    whole: tuple[int, int], scaled: tuple[float, float], shown: tuple[int, int], focus: tuple[float, float]
+    whole: tuple[int, int],
+    scaled: tuple[float, float],
+    shown: tuple[int, int],
+    focus: tuple[float, float],
 ) -> tuple[float, float, float, float]:
     """Return the part of an image that a cover shows: as near around the focal point as the edges allow."""
     starts, ends = [], []
@@ -210,7 +223,9 @@ def _window(
     return starts[0], starts[1], ends[0], ends[1]
 
 
-def _resampled(picture: Picture, size: tuple[int, int], box: tuple[float, float, float, float]) -> Picture:
+def _resampled(
+    picture: Picture, size: tuple[int, int], box: tuple[float, float, float, float]
+) -> Picture:
     return picture.resize(size, Image.Resampling.LANCZOS, box=box, reducing_gap=REDUCING_GAP)
 
 
@@ -317,7 +332,14 @@ def _flattened(picture: Picture) -> Picture:
     return _with_info(made.convert(picture.mode[:-1]), picture)
 
 
-_ENCODERS = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP", "tiff": "TIFF", "avif": "AVIF", "gif": "GIF"}
+_ENCODERS = {
+    "jpg": "JPEG",
+    "png": "PNG",
+    "webp": "WEBP",
+    "tiff": "TIFF",
+    "avif": "AVIF",
+    "gif": "GIF",
+}
 _WITH_QUALITY: Iterable[str] = ("jpg", "webp", "avif")
 _OPTIONS: dict[str, dict[str, Any]] = {
     "jpg": {"optimize": True, "progressive": True},

@@ -24,7 +24,9 @@ from cms.outgoing import (
 )
 
 
-def import_url(library: Library, request: WriteRequest, payload: Mapping[str, object]) -> bytes | None:
+def import_url(
+    library: Library, request: WriteRequest, payload: Mapping[str, object]
+) -> bytes | None:
     """Create a file of what an address answers, with what `data` says of it.
 
     Raises `Refused`: INVALID_PAYLOAD for an address that may not be asked, SERVICE_UNAVAILABLE when it fails.
@@ -43,14 +45,18 @@ def import_url(library: Library, request: WriteRequest, payload: Mapping[str, ob
         with fetch(OutgoingRequest(url), library.address_filter, limits=limits) as answer:
             return _store_response(library, request, answer, dict(said))
     except AddressDenied as denied:
-        raise invalid_payload(f'"url" cannot be imported: {denied}', field="url", value=shown(url)) from None
+        raise invalid_payload(
+            f'"url" cannot be imported: {denied}', field="url", value=shown(url)
+        ) from None
     except FetchError as failed:
         raise _source_failed(str(failed)) from None
     except ResponseTooLarge:
         raise too_large(library.contents.max_bytes) from None
 
 
-def _store_response(library: Library, request: WriteRequest, answer: OutgoingResponse, said: Json) -> bytes | None:
+def _store_response(
+    library: Library, request: WriteRequest, answer: OutgoingResponse, said: Json
+) -> bytes | None:
     if not 200 <= answer.status < 300:
         raise _source_failed(f"it answers with the status {answer.status}")
     location = said.pop("storage", None)
@@ -71,7 +77,14 @@ def _filename_of(answer: OutgoingResponse) -> str:
     said = answer.headers.get("content-disposition", "")
     parts = urlsplit(answer.url)
     return next(
-        filter(None, (*_disposition_names(said), unquote(parts.path.rstrip("/").rpartition("/")[2]), parts.hostname)),
+        filter(
+            None,
+            (
+                *_disposition_names(said),
+                unquote(parts.path.rstrip("/").rpartition("/")[2]),
+                parts.hostname,
+            ),
+        ),
         "file",
     )
 
@@ -79,5 +92,7 @@ def _filename_of(answer: OutgoingResponse) -> str:
 def _disposition_names(disposition: str) -> Iterator[str]:
     if found := re.search(r"filename\*\s*=\s*utf-8'[^']*'([^;]+)", disposition, re.IGNORECASE):
         yield unquote(found[1].strip())
-    if found := re.search(r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', disposition, re.IGNORECASE):
+    if found := re.search(
+        r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', disposition, re.IGNORECASE
+    ):
         yield re.sub(r"\\(.)", r"\1", found[1] or found[2] or "")

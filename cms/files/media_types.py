@@ -16,7 +16,9 @@ HEAD_BYTES = 4096
 """How many first bytes tell the type."""
 
 UNKNOWN = "application/octet-stream"
-MARKUP = frozenset({"text/html", "application/xhtml+xml", "image/svg+xml", "application/xml", "text/xml"})
+MARKUP = frozenset(
+    {"text/html", "application/xhtml+xml", "image/svg+xml", "application/xml", "text/xml"}
+)
 
 _SIGNATURES: tuple[tuple[bytes, str], ...] = (
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -89,7 +91,11 @@ _CONTAINED_TYPES: dict[str, tuple[str, ...]] = {
         "application/x-zip",
         "model/",
     ),
-    "application/x-ole-storage": ("application/msword", "application/vnd.ms-", "application/vnd.visio"),
+    "application/x-ole-storage": (
+        "application/msword",
+        "application/vnd.ms-",
+        "application/vnd.visio",
+    ),
     "application/ogg": ("audio/ogg", "video/ogg", "audio/opus"),
     "video/webm": ("audio/webm", "video/x-matroska", "audio/x-matroska"),
     "video/mp4": ("audio/mp4", "audio/x-m4a", "video/x-m4v"),
@@ -130,21 +136,30 @@ _EXTRA_EXTENSIONS = {
     ".odp": "application/vnd.oasis.opendocument.presentation",
     ".epub": "application/epub+zip",
 }
-_EXTENSIONS = mimetypes.MimeTypes().types_map[True]  # without what the machine's own files add, which differ
+_EXTENSIONS = mimetypes.MimeTypes().types_map[
+    True
+]  # without what the machine's own files add, which differ
 _SNIFFABLE = ("image/", "audio/", "video/", "font/", "text/")
 
 
 def media_type_of(head: bytes, *, name: str, declared: str | None = None) -> str:
     """Return the media type of a content by its first bytes (`HEAD_BYTES` of them), its name and the declared type."""
-    guesses = [guess for guess in (_by_name(name), _clean_type(declared)) if guess not in (None, UNKNOWN)]
+    guesses = [
+        guess for guess in (_by_name(name), _clean_type(declared)) if guess not in (None, UNKNOWN)
+    ]
     if (found := _binary(head)) is not None:
-        return next((guess for guess in guesses if guess.startswith(_CONTAINED_TYPES.get(found, ()))), found)
+        return next(
+            (guess for guess in guesses if guess.startswith(_CONTAINED_TYPES.get(found, ()))), found
+        )
     text = _text(head)
     if text is None:
         return next((guess for guess in guesses if _may_lack_signature(guess)), UNKNOWN)
     if (found := _markup(text)) is not None:
         return found
-    return next((guess for guess in guesses if _TEXT_TYPES.fullmatch(guess) or guess in MARKUP), "text/plain")
+    return next(
+        (guess for guess in guesses if _TEXT_TYPES.fullmatch(guess) or guess in MARKUP),
+        "text/plain",
+    )
 
 
 def charset_of(head: bytes, kind: str) -> str | None:
@@ -179,7 +194,9 @@ def _clean_type(declared: str | None) -> str | None:
 def _binary(head: bytes) -> str | None:
     if head[4:8] == b"ftyp":
         brands = head[8 : min(int.from_bytes(head[:4], "big"), 64)]
-        return next((kind for brand, kind in _BRANDS if brands.startswith(brand)), _compatible_brand(brands))
+        return next(
+            (kind for brand, kind in _BRANDS if brands.startswith(brand)), _compatible_brand(brands)
+        )
     if head[:4] == b"RIFF":
         return _RIFF.get(head[8:12], UNKNOWN)
     if head[:4] == b"FORM" and head[8:11] == b"AIF":
@@ -232,4 +249,6 @@ def _behind_comments(text: str) -> str:
 def _may_lack_signature(guess: str) -> bool:
     """Tell whether bytes without any known sign may be of a type: not of those that would have one."""
     known = {kind for _, kind in _SIGNATURES} | MARKUP
-    return not guess.startswith(_SNIFFABLE) and guess not in known and not _TEXT_TYPES.fullmatch(guess)
+    return (
+        not guess.startswith(_SNIFFABLE) and guess not in known and not _TEXT_TYPES.fullmatch(guess)
+    )

@@ -31,7 +31,11 @@ def clean_name(said: str) -> str:
 def split(name: str) -> tuple[str, str]:
     """Return a name's stem and its ending with the dot; what is too long for an ending is none."""
     stem, dot, extension = name.rpartition(".")
-    return (stem, dot + extension) if stem and 0 < len(extension) <= MAX_EXTENSION_LENGTH else (name, "")
+    return (
+        (stem, dot + extension)
+        if stem and 0 < len(extension) <= MAX_EXTENSION_LENGTH
+        else (name, "")
+    )
 
 
 def extension_on_disk(name: str) -> str:

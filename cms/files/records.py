@@ -52,7 +52,10 @@ class WriteRequest:
 
 
 def writing(
-    store: Store, request: WriteRequest, to: tuple[str, str], plan: Callable[[WriteCall], TransactionWork[T]]
+    store: Store,
+    request: WriteRequest,
+    to: tuple[str, str],
+    plan: Callable[[WriteCall], TransactionWork[T]],
 ) -> T:
     """Plan and do a write; `to` is a collection and an action. Raises `Refused` FORBIDDEN for who may not do it."""
     name, action = to
@@ -65,7 +68,17 @@ def writing(
         )
         history_action = "upload" if to == FILE_CREATION else None
         return WritePlan(
-            plan(WriteCall(store, context, request.identity.client, collection, said, authorizer, history_action))
+            plan(
+                WriteCall(
+                    store,
+                    context,
+                    request.identity.client,
+                    collection,
+                    said,
+                    authorizer,
+                    history_action,
+                )
+            )
         )
 
     return store.run_write(request.identity, planned, idempotency=request.idempotency)
@@ -80,13 +93,20 @@ def check_match(request: WriteRequest, call: WriteCall, transaction: Transaction
 
 
 def plan_create(
-    call: WriteCall, items: Sequence[Mapping[str, object]], defaults: Sequence[Json], owned: Sequence[Json]
+    call: WriteCall,
+    items: Sequence[Mapping[str, object]],
+    defaults: Sequence[Json],
+    owned: Sequence[Json],
 ) -> TransactionWork[WrittenItems]:
     """Return what creates rows: of what is said, else of what is usual, and always of what the service owns."""
     drafter = call.drafter()
     root = drafter.root(call.collection, items, Expects.ABSENT)
     for draft, common, kept in zip(root.drafts, defaults, owned, strict=True):
-        draft.values |= {**_values(call.collection, common), **draft.values, **_values(call.collection, kept)}
+        draft.values |= {
+            **_values(call.collection, common),
+            **draft.values,
+            **_values(call.collection, kept),
+        }
     call.complete(drafter, root)
     for draft, kept in zip(root.drafts, owned, strict=True):
         draft.values |= _values(call.collection, kept)  # over what permissions preset
@@ -123,7 +143,9 @@ def named(write_context: WriteContext, collection: Collection, payload: object) 
     return calls.named(write_context, collection, given)
 
 
-def delete(write_context: WriteContext, collection: Collection, keys: Sequence[str]) -> dict[str, int | None]:
+def delete(
+    write_context: WriteContext, collection: Collection, keys: Sequence[str]
+) -> dict[str, int | None]:
     """Delete rows that the caller names, and return their last revisions by their keys.
 
     Raises `Refused` NOT_FOUND or FORBIDDEN, and then for all.
@@ -134,10 +156,14 @@ def delete(write_context: WriteContext, collection: Collection, keys: Sequence[s
     return dict(delete_rows(write_context, collection, keys))
 
 
-def delete_below(write_context: WriteContext, name: str, keys: Sequence[str]) -> dict[str, int | None]:
+def delete_below(
+    write_context: WriteContext, name: str, keys: Sequence[str]
+) -> dict[str, int | None]:
     """Delete rows that go with those that the caller names; one that it may not delete, or not see, is FORBIDDEN."""
     try:
-        return delete(write_context, write_context.context.snapshot.catalogue.collections[name], keys)
+        return delete(
+            write_context, write_context.context.snapshot.catalogue.collections[name], keys
+        )
     except Refused as refused:
         raise (forbidden() if refused.problems[0].code == "NOT_FOUND" else refused) from None
 
@@ -160,4 +186,7 @@ def _set_owned(drafts: Sequence[RowChange], collection: Collection, owned: Json)
 
 def _values(collection: Collection, said: Json) -> Values:
     """Return values of the service's own as the columns take them."""
-    return {name: None if value is None else converter(collection.fields[name])(value) for name, value in said.items()}
+    return {
+        name: None if value is None else converter(collection.fields[name])(value)
+        for name, value in said.items()
+    }

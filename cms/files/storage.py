@@ -89,12 +89,19 @@ class Storage:
                 obstore.put(self._store, path, start)
             else:
                 obstore.put(
-                    self._store, path, rest, use_multipart=True, chunk_size=PART, max_concurrency=MAX_CONCURRENT_PARTS
+                    self._store,
+                    path,
+                    rest,
+                    use_multipart=True,
+                    chunk_size=PART,
+                    max_concurrency=MAX_CONCURRENT_PARTS,
                 )
             self._sync_to_disk(path)
         return PutResult(counted.size, counted.hash.hexdigest())
 
-    def get(self, path: str, start: int | None = None, length: int | None = None) -> Iterator[bytes]:
+    def get(
+        self, path: str, start: int | None = None, length: int | None = None
+    ) -> Iterator[bytes]:
         """Return a content in pieces, or `length` bytes of it from `start` on, which must lie within it."""
         if length == 0:
             return iter(())
@@ -106,7 +113,8 @@ class Storage:
         """Return a content as a file that can be read at any place, a little of it at a time."""
         with self._mapped_errors():
             return BufferedReader(
-                _ObstoreFile(obstore.open_reader(self._store, path, buffer_size=CHUNK_BYTES)), CHUNK_BYTES
+                _ObstoreFile(obstore.open_reader(self._store, path, buffer_size=CHUNK_BYTES)),
+                CHUNK_BYTES,
             )
 
     def size(self, path: str) -> int:
@@ -135,7 +143,9 @@ class Storage:
         """Yield the contents below a folder of paths (`a` has `a/b` in it, not `ab`), or all of them."""
         with self._mapped_errors():
             for batch in obstore.list(self._store, prefix=prefix or None):
-                yield from (ListedContent(one["path"], one["size"], one["last_modified"]) for one in batch)
+                yield from (
+                    ListedContent(one["path"], one["size"], one["last_modified"]) for one in batch
+                )
 
     def remove_staged(self, age: timedelta) -> tuple[str, ...]:
         """Remove what uploads of processes that were killed have left, and return its paths.
@@ -204,7 +214,9 @@ class Storages(Mapping[str, Storage]):
         """Return the location that a client names; raises `Refused` INVALID_PAYLOAD for one that is not set up."""
         found = self._known.get(name)
         if found is None:
-            raise invalid_payload("There is no such storage location", field="storage", value=shown(name))
+            raise invalid_payload(
+                "There is no such storage location", field="storage", value=shown(name)
+            )
         return found
 
     def existing(self, name: str) -> Storage:
@@ -309,7 +321,9 @@ def _s3(location: Location) -> ObjectStore:
         "secret_access_key": location.secret,
         "server_side_encryption": location.server_side_encryption,
     }
-    by_path = bool(location.endpoint) if location.force_path_style is None else location.force_path_style
+    by_path = (
+        bool(location.endpoint) if location.force_path_style is None else location.force_path_style
+    )
     return S3Store(
         location.bucket,
         prefix=location.root or None,
@@ -323,14 +337,20 @@ def _gcs(location: Location) -> ObjectStore:
     return GCSStore(
         location.bucket,
         prefix=location.root or None,
-        config=_without_none({"service_account": location.key_filename, "base_url": location.endpoint}),
+        config=_without_none(
+            {"service_account": location.key_filename, "base_url": location.endpoint}
+        ),
         client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
 
 
 def _azure(location: Location) -> ObjectStore:
-    said = {"account_name": location.account_name, "account_key": location.account_key, "endpoint": location.endpoint}
+    said = {
+        "account_name": location.account_name,
+        "account_key": location.account_key,
+        "endpoint": location.endpoint,
+    }
     return AzureStore(
         location.container_name,
         prefix=location.root or None,

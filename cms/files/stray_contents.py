@@ -53,11 +53,17 @@ def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_
 def _record_contents(transaction: Transaction, storage: Storage, *, before: datetime) -> None:
     """Note what a location holds, a batch at a time."""
     transaction.execute(statement("empty_seen_contents"))
-    found = (one for one in storage.list() if _CONTENT.fullmatch(one.path) or _DERIVED.fullmatch(one.path))
+    found = (
+        one
+        for one in storage.list()
+        if _CONTENT.fullmatch(one.path) or _DERIVED.fullmatch(one.path)
+    )
     while batch := list(islice(found, BATCH)):
         paths = [one.path for one in batch]
         old = ["true" if one.modified < before else "false" for one in batch]
-        transaction.execute(statement("add_seen_contents"), (paths, [_content_stem(path) for path in paths], old))
+        transaction.execute(
+            statement("add_seen_contents"), (paths, [_content_stem(path) for path in paths], old)
+        )
 
 
 def _content_stem(path: str) -> str | None:

@@ -12,7 +12,14 @@ from cms.auth.invitations import Invitation
 from cms.auth.links import MailLink
 from cms.auth.password_reset import NewPassword
 from cms.errors import invalid_payload, invalid_query, shown
-from cms.http.media import check_texts, fields, idempotency_key_of, optional_text, required_text, send
+from cms.http.media import (
+    check_texts,
+    fields,
+    idempotency_key_of,
+    optional_text,
+    required_text,
+    send,
+)
 from cms.store.store import Store
 
 
@@ -30,14 +37,18 @@ class ResetRequestResource(_MailLinkResource):
         """Answer the same whoever it is: only the owner of the address learns whether there is an account."""
         payload = fields(request, max_bytes=self._max_bytes)
         url = optional_text(payload, self._link.url_field)
-        password_reset.request_reset(self._store, self._link, email=required_text(payload, "email"), url=url)
+        password_reset.request_reset(
+            self._store, self._link, email=required_text(payload, "email"), url=url
+        )
         response.status = falcon.HTTP_204
 
 
 class PasswordResetResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         new_password = _new_password(fields(request, max_bytes=self._max_bytes), status="active")
-        password_reset.set_password(self._store, self._link, new_password, client=request.context.client)
+        password_reset.set_password(
+            self._store, self._link, new_password, client=request.context.client
+        )
         response.status = falcon.HTTP_204
 
 
@@ -61,14 +72,18 @@ class InviteResource(_MailLinkResource):
         identity = request.context.identity  # who may not call at all is told nothing of the body
         url = optional_text(payload, self._link.url_field)
         invitation = Invitation(_emails(payload), _role_id(payload), url)
-        invitations.invite(self._store, self._link, identity, invitation, idempotency=idempotency_key_of(request))
+        invitations.invite(
+            self._store, self._link, identity, invitation, idempotency=idempotency_key_of(request)
+        )
         response.status = falcon.HTTP_204
 
 
 class RegisterResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = fields(request, max_bytes=self._max_bytes)
-        check_texts(payload, "email", "password", optional=("first_name", "last_name", self._link.url_field))
+        check_texts(
+            payload, "email", "password", optional=("first_name", "last_name", self._link.url_field)
+        )
         form = registration.RegistrationForm(
             required_text(payload, "email"),
             required_text(payload, "password"),
@@ -77,7 +92,11 @@ class RegisterResource(_MailLinkResource):
             optional_text(payload, self._link.url_field),
         )
         registration.register(
-            self._store, self._link, form, client=request.context.client, idempotency=idempotency_key_of(request)
+            self._store,
+            self._link,
+            form,
+            client=request.context.client,
+            idempotency=idempotency_key_of(request),
         )
         response.status = falcon.HTTP_204
 
@@ -118,4 +137,6 @@ def _role_id(payload: Mapping[str, object]) -> str:
     try:
         return str(uuid.UUID(said))
     except ValueError:
-        raise invalid_payload('"role" must be the id of a role', field="role", value=shown(said)) from None
+        raise invalid_payload(
+            '"role" must be the id of a role', field="role", value=shown(said)
+        ) from None

@@ -18,7 +18,9 @@ from cms.http.conditions import RangeNotSatisfiable, byte_range_of, is_not_modif
 from cms.store.identity import ANONYMOUS, Identity
 
 # What a browser would run: it is handed out to be saved, whatever is asked for.
-_ACTIVE_CONTENT = re.compile(r"text/html|image/svg|[a-z]+/(?:[a-z0-9.-]+\+)?xml|[a-z]+/xhtml|text/xsl|application/xslt")
+_ACTIVE_CONTENT = re.compile(
+    r"text/html|image/svg|[a-z]+/(?:[a-z0-9.-]+\+)?xml|[a-z]+/xhtml|text/xsl|application/xslt"
+)
 _NOT_QUOTABLE = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
@@ -28,36 +30,52 @@ class AssetResource:
     def __init__(self, assets: Assets, config: Config) -> None:
         self._assets = assets
         seconds = int(config.assets_cache_ttl.total_seconds())
-        self._public_cache, self._private_cache = f"public, max-age={seconds}", f"private, max-age={seconds}"
+        self._public_cache, self._private_cache = (
+            f"public, max-age={seconds}",
+            f"private, max-age={seconds}",
+        )
         self._sendfile = config.assets_sendfile
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, key: str, name: str | None = None) -> None:
+    def on_get(
+        self, request: falcon.Request, response: falcon.Response, key: str, name: str | None = None
+    ) -> None:
         identity = request.context.identity
         try:
             asset, delivery = self._find(request, identity, key)
         except FileNotFoundError:
             asset, delivery = self._find_again(request, identity, key)
         _set_headers(response, asset)
-        response.set_header("Cache-Control", self._public_cache if identity == ANONYMOUS else self._private_cache)
+        response.set_header(
+            "Cache-Control", self._public_cache if identity == ANONYMOUS else self._private_cache
+        )
         if delivery is None:
             response.status = falcon.HTTP_304
             return
         is_attachment = _is_truthy(request.params.get("download"))
         _set_disposition(
-            response, delivery, clean_name(name) if name else delivery.filename, is_attachment=is_attachment
+            response,
+            delivery,
+            clean_name(name) if name else delivery.filename,
+            is_attachment=is_attachment,
         )
         if self._sendfile and delivery.content.storage.folder is not None:
             self._send_by_proxy(response, delivery)
         else:
             _send(request, response, asset, delivery)
 
-    def _find(self, request: falcon.Request, identity: Identity, key: str) -> tuple[Asset, Delivery | None]:
+    def _find(
+        self, request: falcon.Request, identity: Identity, key: str
+    ) -> tuple[Asset, Delivery | None]:
         """Return a file with what is sent of it, which is nothing to a client that holds it already."""
         accept = request.get_header("Accept") or ""
         asset = self._assets.asset(identity, key, request.params, accept=accept)
-        return asset, None if is_not_modified(request, asset.tag, asset.modified) else self._assets.delivery(asset)
+        return asset, None if is_not_modified(
+            request, asset.tag, asset.modified
+        ) else self._assets.delivery(asset)
 
-    def _find_again(self, request: falcon.Request, identity: Identity, key: str) -> tuple[Asset, Delivery | None]:
+    def _find_again(
+        self, request: falcon.Request, identity: Identity, key: str
+    ) -> tuple[Asset, Delivery | None]:
         """Look once more at a file whose content was exchanged between a look at its row and one at its place."""
         try:
             return self._find(request, identity, key)
@@ -70,7 +88,9 @@ class AssetResource:
         if self._sendfile == "x-sendfile":
             response.set_header("X-Sendfile", f"{content.storage.folder}/{content.path}")
         else:
-            response.set_header("X-Accel-Redirect", f"{self._sendfile}/{content.storage.name}/{quote(content.path)}")
+            response.set_header(
+                "X-Accel-Redirect", f"{self._sendfile}/{content.storage.name}/{quote(content.path)}"
+            )
 
 
 def _set_headers(response: falcon.Response, asset: Asset) -> None:
@@ -81,7 +101,9 @@ def _set_headers(response: falcon.Response, asset: Asset) -> None:
     response.set_header("Content-Security-Policy", "default-src 'none'; sandbox")
 
 
-def _set_disposition(response: falcon.Response, delivery: Delivery, filename: str, *, is_attachment: bool) -> None:
+def _set_disposition(
+    response: falcon.Response, delivery: Delivery, filename: str, *, is_attachment: bool
+) -> None:
     response.content_type = delivery.media_type
     kind = "attachment" if is_attachment or _ACTIVE_CONTENT.match(delivery.media_type) else "inline"
     response.set_header("Content-Disposition", disposition(kind, filename))
@@ -95,14 +117,18 @@ def disposition(kind: str, filename: str) -> str:
     return whole if plain == filename else f"{whole}; filename*=UTF-8''{quote(filename, safe='')}"
 
 
-def _send(request: falcon.Request, response: falcon.Response, asset: Asset, delivery: Delivery) -> None:
+def _send(
+    request: falcon.Request, response: falcon.Response, asset: Asset, delivery: Delivery
+) -> None:
     content = delivery.content
     response.set_header("Accept-Ranges", "bytes")
     try:
         part = byte_range_of(request, asset.tag, asset.modified, size=content.size)
     except RangeNotSatisfiable:
         response.set_header("Content-Range", f"bytes */{content.size}")
-        raise Refused(Problem("RANGE_NOT_SATISFIABLE", f"The content has {content.size} bytes.")) from None
+        raise Refused(
+            Problem("RANGE_NOT_SATISFIABLE", f"The content has {content.size} bytes.")
+        ) from None
     start, length = part or (0, content.size)
     if part:
         response.status = falcon.HTTP_206

@@ -13,7 +13,15 @@ from cms.auth.sessions import IssuedTokens, Issuer, Mode
 from cms.errors import Problem, Refused, invalid_payload, invalid_query
 from cms.http.cookies import Cookies, refresh_token_of
 from cms.http.etags import send_with_etag
-from cms.http.media import body, check_texts, fields, optional_text, required_text, send, send_written
+from cms.http.media import (
+    body,
+    check_texts,
+    fields,
+    optional_text,
+    required_text,
+    send,
+    send_written,
+)
 from cms.http.origins import Origins
 from cms.items.read.reads import read_me
 from cms.items.write.writes import update_me
@@ -37,7 +45,9 @@ class LoginResource:
         payload = fields(request, max_bytes=self._max_bytes)
         check_texts(payload, "email", "password", optional=("otp",))
         said = Credentials(
-            required_text(payload, "email"), required_text(payload, "password"), optional_text(payload, "otp")
+            required_text(payload, "email"),
+            required_text(payload, "password"),
+            optional_text(payload, "otp"),
         )
         mode = _mode(payload) or Mode.JSON
         found = login(self._store, self._issuer, said, mode=mode, client=request.context.client)
@@ -61,7 +71,9 @@ class RefreshTokenSource:
 
 
 class RefreshResource:
-    def __init__(self, store: Store, issuer: Issuer, token_source: RefreshTokenSource, max_bytes: int) -> None:
+    def __init__(
+        self, store: Store, issuer: Issuer, token_source: RefreshTokenSource, max_bytes: int
+    ) -> None:
         self._store = store
         self._issuer = issuer
         self._token_source = token_source
@@ -69,7 +81,9 @@ class RefreshResource:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         token = self._token_source.token(request, _optional_fields(request, self._max_bytes))
-        found = sessions.refresh(self._store, self._issuer, token=token, client=request.context.client)
+        found = sessions.refresh(
+            self._store, self._issuer, token=token, client=request.context.client
+        )
         self._token_source.cookies.set_session(request, response, found)
         send(response, _session_body(found))
 
@@ -85,7 +99,9 @@ class LogoutResource:
         token = self._token_source.token(request, _optional_fields(request, self._max_bytes))
         self._token_source.cookies.clear(request, response)
         everywhere = _boolean(request.get_param("all"))
-        sessions.logout(self._store, token=token, client=request.context.client, everywhere=everywhere)
+        sessions.logout(
+            self._store, token=token, client=request.context.client, everywhere=everywhere
+        )
         response.status = falcon.HTTP_204
 
 
@@ -97,13 +113,17 @@ class MeResource:
         self._max_bytes = max_bytes
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        send_with_etag(request, response, read_me(self._store, request.context.identity, request.query_string))
+        send_with_etag(
+            request, response, read_me(self._store, request.context.identity, request.query_string)
+        )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         """Change the own account, as far as the caller may change users, and with app access the own profile."""
         payload, identity = body(request, max_bytes=self._max_bytes), request.context.identity
         if_match = request.get_header("If-Match")
-        found = update_me(self._store, identity, request.query_string, payload=payload, if_match=if_match)
+        found = update_me(
+            self._store, identity, request.query_string, payload=payload, if_match=if_match
+        )
         send_written(response, found)
 
 
@@ -114,7 +134,9 @@ def _mode(payload: Mapping[str, object]) -> Mode | None:
     try:
         return None if said is None else Mode(str(said))
     except ValueError:
-        raise invalid_payload(f'"mode" is one of {", ".join(Mode)}', field="mode") from None  # it may be a secret
+        raise invalid_payload(
+            f'"mode" is one of {", ".join(Mode)}', field="mode"
+        ) from None  # it may be a secret
 
 
 def _session_body(issued: IssuedTokens) -> Mapping[str, object]:

@@ -19,12 +19,16 @@ def is_not_modified(request: falcon.Request, tag: str, modified: datetime) -> bo
     """Tell whether the client holds this very content: the answer is 304 then."""
     tags = request.get_header("If-None-Match")
     if tags is not None:
-        return tags.strip() == "*" or f'"{tag}"' in (one.strip().removeprefix("W/") for one in tags.split(","))
+        return tags.strip() == "*" or f'"{tag}"' in (
+            one.strip().removeprefix("W/") for one in tags.split(",")
+        )
     since = _http_time(request.get_header("If-Modified-Since"))
     return since is not None and modified.replace(microsecond=0) <= since
 
 
-def byte_range_of(request: falcon.Request, tag: str, modified: datetime, *, size: int) -> tuple[int, int] | None:
+def byte_range_of(
+    request: falcon.Request, tag: str, modified: datetime, *, size: int
+) -> tuple[int, int] | None:
     """Return start and length of the part that is asked for, None for all of it. Raises `RangeNotSatisfiable`.
 
     A range that is not understood, names several parts or is of another content is as if it were not there.

@@ -38,7 +38,9 @@ class Cookies:
             int(config.session_cookie_ttl.total_seconds()),
         )
 
-    def set_session(self, request: falcon.Request, response: falcon.Response, issued: IssuedTokens) -> None:
+    def set_session(
+        self, request: falcon.Request, response: falcon.Response, issued: IssuedTokens
+    ) -> None:
         """Set the cookie of a session, if its mode has one."""
         if issued.mode is Mode.SESSION:
             self._set(request, response, SESSION, issued.token, life=self.session_life)
@@ -50,7 +52,15 @@ class Cookies:
         for name in (SESSION, REFRESH):
             self._set(request, response, name, "", life=0)
 
-    def _set(self, request: falcon.Request, response: falcon.Response, name: str, value: str, *, life: int) -> None:
+    def _set(
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        name: str,
+        value: str,
+        *,
+        life: int,
+    ) -> None:
         """The refresh token goes nowhere but to /auth, wherever the service is mounted."""
         mounted = self.path or request.root_path
         response.set_cookie(
@@ -72,7 +82,9 @@ def session_cookie(request: falcon.Request) -> str | None:
 
 def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
     """Return the token that a cookie holds: that of the mode, or of either where none is named."""
-    names = {Mode.SESSION: (SESSION,), Mode.COOKIE: (REFRESH,), None: (REFRESH, SESSION)}.get(mode, ())
+    names = {Mode.SESSION: (SESSION,), Mode.COOKIE: (REFRESH,), None: (REFRESH, SESSION)}.get(
+        mode, ()
+    )
     return next((found for name in names if (found := _value(request, name))), None)
 
 

@@ -29,10 +29,14 @@ def write_errors(response: falcon.Response, status: int, problems: Iterable[Prob
     if status == 503:
         response.set_header("Retry-After", RETRY_AFTER_SECONDS)
     response.content_type = falcon.MEDIA_JSON
-    response.data = jsontext.dumps({"errors": [_error_entry(problem) for problem in islice(problems, MAX_ERRORS)]})
+    response.data = jsontext.dumps(
+        {"errors": [_error_entry(problem) for problem in islice(problems, MAX_ERRORS)]}
+    )
 
 
-def on_refused(request: falcon.Request, response: falcon.Response, refused: Refused, params: Any) -> None:
+def on_refused(
+    request: falcon.Request, response: falcon.Response, refused: Refused, params: Any
+) -> None:
     """Answer what the service itself refuses."""
     write_errors(response, refused.status, refused.problems)
 
@@ -43,7 +47,9 @@ def on_stale(request: falcon.Request, response: falcon.Response, stale: Stale, p
     write_errors(response, refused.status, refused.problems)
 
 
-def on_http_error(request: falcon.Request, response: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+def on_http_error(
+    request: falcon.Request, response: falcon.Response, error: falcon.HTTPError, params: Any
+) -> None:
     """Answer what Falcon refuses: unknown routes, methods, media."""
     problem = _problem_of(request, error)
     if problem.code == "METHOD_NOT_ALLOWED":
@@ -51,11 +57,17 @@ def on_http_error(request: falcon.Request, response: falcon.Response, error: fal
     write_errors(response, STATUS[problem.code], [problem])
 
 
-def on_fault(request: falcon.Request, response: falcon.Response, error: Exception, params: Any) -> None:
+def on_fault(
+    request: falcon.Request, response: falcon.Response, error: Exception, params: Any
+) -> None:
     """Log an unexpected fault under the request's id, and answer that id and no detail."""
     identifier = request.context.id
     log.error("unexpected fault", exc_info=error, extra={"request": identifier})
-    problem = Problem("INTERNAL_SERVER_ERROR", "An unexpected error occurred; it has been logged.", {"id": identifier})
+    problem = Problem(
+        "INTERNAL_SERVER_ERROR",
+        "An unexpected error occurred; it has been logged.",
+        {"id": identifier},
+    )
     write_errors(response, 500, [problem])
 
 
@@ -65,14 +77,20 @@ def _problem_of(request: falcon.Request, error: falcon.HTTPError) -> Problem:
             return Problem("ROUTE_NOT_FOUND", "There is no such route.", {"path": request.path})
         case 405:
             allowed = _allowed(error)
-            message = f"The method {request.context.method} is not allowed here; there are {allowed}."
+            message = (
+                f"The method {request.context.method} is not allowed here; there are {allowed}."
+            )
             return Problem("METHOD_NOT_ALLOWED", message, {"allowed": allowed.split(", ")})
         case 413:
             return Problem("CONTENT_TOO_LARGE", "The body is too large.")
         case 415:
-            return Problem("UNSUPPORTED_MEDIA_TYPE", "Send JSON with Content-Type: application/json.")
+            return Problem(
+                "UNSUPPORTED_MEDIA_TYPE", "Send JSON with Content-Type: application/json."
+            )
         case _:
-            return Problem("INVALID_QUERY", error.description or error.title or "The request is not valid.")
+            return Problem(
+                "INVALID_QUERY", error.description or error.title or "The request is not valid."
+            )
 
 
 def _allowed(error: falcon.HTTPError) -> str:

@@ -34,7 +34,11 @@ class EnableResource(_SecondFactorResource):
         check_texts(payload, "secret", "otp")
         secret, code = required_text(payload, "secret"), required_text(payload, "otp")
         second_factor.enable(
-            self._store, _enrolling(request), secret=secret, code=code, idempotency=idempotency_key_of(request)
+            self._store,
+            _enrolling(request),
+            secret=secret,
+            code=code,
+            idempotency=idempotency_key_of(request),
         )
         response.status = falcon.HTTP_204
 
@@ -42,7 +46,9 @@ class EnableResource(_SecondFactorResource):
 class DisableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         code = required_text(fields(request, max_bytes=self._max_bytes), "otp")
-        second_factor.disable(self._store, _enrolling(request), code=code, idempotency=idempotency_key_of(request))
+        second_factor.disable(
+            self._store, _enrolling(request), code=code, idempotency=idempotency_key_of(request)
+        )
         response.status = falcon.HTTP_204
 
 

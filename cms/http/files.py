@@ -32,7 +32,9 @@ class LibraryItemsResource:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = body(request, max_bytes=self._library.max_bytes)
-        send_written(response, self._calls.change_many(self._library, write_request_of(request), payload))
+        send_written(
+            response, self._calls.change_many(self._library, write_request_of(request), payload)
+        )
 
     def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = body(request, max_bytes=self._library.max_bytes)
@@ -54,7 +56,9 @@ class LibraryItemResource:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         payload = body(request, max_bytes=self._library.max_bytes)
-        send_written(response, self._calls.change_one(self._library, write_request_of(request), key, payload))
+        send_written(
+            response, self._calls.change_one(self._library, write_request_of(request), key, payload)
+        )
 
     def on_delete(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         self._calls.delete_one(self._library, write_request_of(request), key)
@@ -71,7 +75,9 @@ class FilesResource(LibraryItemsResource):
         library = self._library
         if is_form(request):
             found = files.upload(
-                library, write_request_of(request), form_parts(request, max_bytes=library.contents.max_bytes)
+                library,
+                write_request_of(request),
+                form_parts(request, max_bytes=library.contents.max_bytes),
             )
         else:
             payload = fields(request, max_bytes=library.max_bytes)
@@ -89,7 +95,9 @@ class FileResource(LibraryItemResource):
         if not is_form(request):
             return super().on_patch(request, response, key)
         form = form_parts(request, max_bytes=self._library.contents.max_bytes)
-        return send_written(response, files.replace(self._library, write_request_of(request), key, form))
+        return send_written(
+            response, files.replace(self._library, write_request_of(request), key, form)
+        )
 
 
 class ImportResource:
@@ -124,4 +132,6 @@ class FolderResource(LibraryItemResource):
 def write_request_of(request: falcon.Request) -> WriteRequest:
     """Return who asks, and under which conditions; of a JSON body once it has been read."""
     idempotency = idempotency_key_of(request) if request.method == "POST" else None
-    return WriteRequest(request.context.identity, request.query_string, idempotency, request.get_header("If-Match"))
+    return WriteRequest(
+        request.context.identity, request.query_string, idempotency, request.get_header("If-Match")
+    )

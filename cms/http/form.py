@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import falcon
-from falcon.media.multipart import BodyPart, MultipartForm, MultipartParseError, MultipartParseOptions
+from falcon.media.multipart import (
+    BodyPart,
+    MultipartForm,
+    MultipartParseError,
+    MultipartParseOptions,
+)
 from falcon.util import BufferedReader
 
 from cms.errors import Refused, invalid_payload
@@ -40,7 +45,9 @@ def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]
     try:
         for part in form:
             yield _part(part)
-        while stream.read(CHUNK_BYTES):  # what stands behind the last boundary means nothing, but belongs to the body
+        while stream.read(
+            CHUNK_BYTES
+        ):  # what stands behind the last boundary means nothing, but belongs to the body
             pass
     except (MultipartParseError, ValueError) as fault:
         raise _malformed(getattr(fault, "description", None)) from None
@@ -53,7 +60,9 @@ def _part(part: BodyPart) -> FormPart:
         declared = part.content_type
     except UnicodeDecodeError:
         declared = None
-    return FormPart(part.name, part.filename, declared, iter(lambda: part.stream.read(CHUNK_BYTES), b""))
+    return FormPart(
+        part.name, part.filename, declared, iter(lambda: part.stream.read(CHUNK_BYTES), b"")
+    )
 
 
 def _boundary(request: falcon.Request) -> bytes:
@@ -83,4 +92,6 @@ def _reader(request: falcon.Request, limit: int) -> Callable[[int], bytes]:
 
 
 def _malformed(reason: str | None = None) -> Refused:
-    return invalid_payload(f"The form cannot be read: {reason}" if reason else "The form breaks off")
+    return invalid_payload(
+        f"The form cannot be read: {reason}" if reason else "The form breaks off"
+    )

@@ -19,7 +19,9 @@ ONLY_COMMENTS: FixedFilters = (("action", "_eq", "comment"),)
 class SystemItemsResource:
     """A system collection that is read as a list, in whole or only the rows with certain values."""
 
-    def __init__(self, store: Store, max_bytes: int, collection: str, *, only: FixedFilters = ()) -> None:
+    def __init__(
+        self, store: Store, max_bytes: int, collection: str, *, only: FixedFilters = ()
+    ) -> None:
         self._store = store
         self._max_bytes = max_bytes
         self._collection = collection
@@ -30,7 +32,9 @@ class SystemItemsResource:
         send_list(self._store, request, response, ask)
 
     def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
-        ask = ReadRequest(self._collection, params=params_of(request, self._max_bytes), only=self._only)
+        ask = ReadRequest(
+            self._collection, params=params_of(request, self._max_bytes), only=self._only
+        )
         send_search(self._store, request, response, ask)
 
 
@@ -43,16 +47,24 @@ class SystemItemResource:
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         ask = ReadRequest(self._collection, request.query_string)
-        send_with_etag(request, response, read_one(self._store, request.context.identity, ask, key=key))
+        send_with_etag(
+            request, response, read_one(self._store, request.context.identity, ask, key=key)
+        )
 
 
 class ItemRevisionsResource:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
+    def on_get(
+        self, request: falcon.Request, response: falcon.Response, collection: str, key: str
+    ) -> None:
         ask = collection, request.query_string
-        send_with_etag(request, response, revisions.read_revisions(self._store, request.context.identity, ask, key=key))
+        send_with_etag(
+            request,
+            response,
+            revisions.read_revisions(self._store, request.context.identity, ask, key=key),
+        )
 
 
 class ItemRevisionResource:
@@ -60,10 +72,17 @@ class ItemRevisionResource:
         self._store = store
 
     def on_get(
-        self, request: falcon.Request, response: falcon.Response, collection: str, key: str, revision: str
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        collection: str,
+        key: str,
+        revision: str,
     ) -> None:
         ask = collection, request.query_string
-        found = revisions.read_revision(self._store, request.context.identity, ask, key=key, revision=revision)
+        found = revisions.read_revision(
+            self._store, request.context.identity, ask, key=key, revision=revision
+        )
         send_with_etag(request, response, found)
 
 
@@ -90,7 +109,10 @@ class NewCommentResource:
         payload, identity = fields(request, max_bytes=self._max_bytes), request.context.identity
         idempotency = idempotency_key_of(request)
         send_written(
-            response, comments.comment(self._store, identity, request.query_string, payload, idempotency=idempotency)
+            response,
+            comments.comment(
+                self._store, identity, request.query_string, payload, idempotency=idempotency
+            ),
         )
 
 
@@ -131,4 +153,6 @@ class ReadableCommentResource(CommentResource):
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         ask = ReadRequest("system_activity", request.query_string, only=ONLY_COMMENTS)
-        send_with_etag(request, response, read_one(self._store, request.context.identity, ask, key=key))
+        send_with_etag(
+            request, response, read_one(self._store, request.context.identity, ask, key=key)
+        )

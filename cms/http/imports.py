@@ -75,7 +75,9 @@ def _file_part(found: Iterator[FormPart]) -> tuple[str, Iterator[bytes]]:
     part = next((part for part in found if part.name == "file"), None)
     if part is None:
         raise invalid_payload('The form has no file in a part named "file"', field="file")
-    return _file_format(PurePath(part.filename or "").suffix.lower(), part.declared), _only_file(part, found)
+    return _file_format(PurePath(part.filename or "").suffix.lower(), part.declared), _only_file(
+        part, found
+    )
 
 
 def _only_file(part: FormPart, others: Iterator[FormPart]) -> Iterator[bytes]:

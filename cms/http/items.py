@@ -31,33 +31,60 @@ class _StoreResource:
 class ItemsResource(_StoreResource):
     """Several items, or the one of a singleton."""
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
-        send_list(self._store, request, response, ReadRequest(collection or self._collection, request.query_string))
+    def on_get(
+        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+    ) -> None:
+        send_list(
+            self._store,
+            request,
+            response,
+            ReadRequest(collection or self._collection, request.query_string),
+        )
 
-    def on_query(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
+    def on_query(
+        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+    ) -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        ask = ReadRequest(collection or self._collection, params=params_of(request, self._max_bytes))
+        ask = ReadRequest(
+            collection or self._collection, params=params_of(request, self._max_bytes)
+        )
         send_search(self._store, request, response, ask)
 
-    def on_post(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
+    def on_post(
+        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+    ) -> None:
         payload = body(request, max_bytes=self._max_bytes)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
         ask = collection or self._collection, request.query_string
         idempotency = idempotency_key_of(request)
         send_written(
-            response, writes.create(self._store, request.context.identity, ask, payload, idempotency=idempotency)
+            response,
+            writes.create(
+                self._store, request.context.identity, ask, payload, idempotency=idempotency
+            ),
         )
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
-        payload, ask = body(request, max_bytes=self._max_bytes), (collection or self._collection, request.query_string)
+    def on_patch(
+        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+    ) -> None:
+        payload, ask = (
+            body(request, max_bytes=self._max_bytes),
+            (collection or self._collection, request.query_string),
+        )
         if_match = request.get_header("If-Match")
-        found = writes.update_many(self._store, request.context.identity, ask, payload, if_match=if_match)
+        found = writes.update_many(
+            self._store, request.context.identity, ask, payload, if_match=if_match
+        )
         send_written(response, found)
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str = "") -> None:
+    def on_delete(
+        self, request: falcon.Request, response: falcon.Response, collection: str = ""
+    ) -> None:
         payload = body(request, max_bytes=self._max_bytes)
-        writes.delete_many(self._store, request.context.identity, collection or self._collection, payload)
+        writes.delete_many(
+            self._store, request.context.identity, collection or self._collection, payload
+        )
         response.status = falcon.HTTP_204
 
 
@@ -72,16 +99,22 @@ class SettingsResource(_StoreResource):
     on_patch = ItemsResource.on_patch
 
 
-def send_list(store: Store, request: falcon.Request, response: falcon.Response, ask: ReadRequest) -> None:
+def send_list(
+    store: Store, request: falcon.Request, response: falcon.Response, ask: ReadRequest
+) -> None:
     """Answer a list, or the file that the query string asks for."""
-    form = file_format_of(nested(request.query_string)) if "export" in request.query_string else None
+    form = (
+        file_format_of(nested(request.query_string)) if "export" in request.query_string else None
+    )
     if form:
         send_file(response, export(store, request.context.identity, ask, form=form))
     else:
         send_with_etag(request, response, read_list(store, request.context.identity, ask))
 
 
-def send_search(store: Store, request: falcon.Request, response: falcon.Response, ask: ReadRequest) -> None:
+def send_search(
+    store: Store, request: falcon.Request, response: falcon.Response, ask: ReadRequest
+) -> None:
     """Answer what the parameters in a body ask for: a list, or a file."""
     form = file_format_of(ask.params or {})
     if form:
@@ -108,7 +141,9 @@ def file_format_of(params: Mapping[str, object]) -> str | None:
 def send_file(response: falcon.Response, found: Export) -> None:
     """Answer an attachment, streamed."""
     response.content_type = found.media_type
-    response.set_header("Content-Disposition", f"attachment; filename*=UTF-8''{quote(found.filename)}")
+    response.set_header(
+        "Content-Disposition", f"attachment; filename*=UTF-8''{quote(found.filename)}"
+    )
     response.set_header("X-Content-Type-Options", "nosniff")
     response.stream = found.chunks
 
@@ -116,12 +151,21 @@ def send_file(response: falcon.Response, found: Export) -> None:
 class ItemResource(_StoreResource):
     """One item by its primary key."""
 
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
+    def on_get(
+        self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
+    ) -> None:
         ask = ReadRequest(collection or self._collection, request.query_string)
-        send_with_etag(request, response, read_one(self._store, request.context.identity, ask, key=key))
+        send_with_etag(
+            request, response, read_one(self._store, request.context.identity, ask, key=key)
+        )
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
-        payload, ask = body(request, max_bytes=self._max_bytes), (collection or self._collection, request.query_string)
+    def on_patch(
+        self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
+    ) -> None:
+        payload, ask = (
+            body(request, max_bytes=self._max_bytes),
+            (collection or self._collection, request.query_string),
+        )
         found = writes.update_one(
             self._store,
             request.context.identity,
@@ -132,10 +176,16 @@ class ItemResource(_StoreResource):
         )
         send_written(response, found)
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str) -> None:
+    def on_delete(
+        self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
+    ) -> None:
         if_match = request.get_header("If-Match")
         writes.delete_one(
-            self._store, request.context.identity, collection or self._collection, key=key, if_match=if_match
+            self._store,
+            request.context.identity,
+            collection or self._collection,
+            key=key,
+            if_match=if_match,
         )
         response.status = falcon.HTTP_204
 
@@ -150,7 +200,13 @@ class SortResource:
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Move `item` to the place of `to`."""
         payload = fields(request, max_bytes=self._max_bytes)
-        move_item(self._store, request.context.identity, collection, payload, idempotency=idempotency_key_of(request))
+        move_item(
+            self._store,
+            request.context.identity,
+            collection,
+            payload,
+            idempotency=idempotency_key_of(request),
+        )
         response.status = falcon.HTTP_204
 
 
@@ -165,5 +221,9 @@ class BatchResource:
         payload = body(request, max_bytes=self._max_bytes)
         idempotency = idempotency_key_of(request)
         response.data = run_batch(
-            self._store, request.context.identity, payload, max_bytes=self._max_bytes, idempotency=idempotency
+            self._store,
+            request.context.identity,
+            payload,
+            max_bytes=self._max_bytes,
+            idempotency=idempotency,
         )

@@ -38,17 +38,27 @@ def log_request(fields: Mapping[str, object]) -> None:
     """
     ours = _own_handler()
     if ours is None:
-        _access_log.info("%s %s %s", fields["method"], fields["path"], fields["status"], extra=fields)
+        _access_log.info(
+            "%s %s %s", fields["method"], fields["path"], fields["status"], extra=fields
+        )
         return
     try:
         ours.write_request(fields)
-    except (OSError, ValueError):  # a log that cannot be written loses the line, and no answer with it
+    except (
+        OSError,
+        ValueError,
+    ):  # a log that cannot be written loses the line, and no answer with it
         return
 
 
 def _own_handler() -> LogHandler | None:
     """Return the service's own handler, where the lines of requests go to it as it is and nowhere else."""
-    if _access_log.handlers or _access_log.filters or not _access_log.propagate or _service_log.propagate:
+    if (
+        _access_log.handlers
+        or _access_log.filters
+        or not _access_log.propagate
+        or _service_log.propagate
+    ):
         return None
     handler = _service_log.handlers[0] if len(_service_log.handlers) == 1 else None
     return handler if isinstance(handler, LogHandler) and handler.is_unmodified else None
@@ -60,7 +70,12 @@ def start_logging(config: Config) -> None:
     level = LEVELS[config.log_level]
     # The driver's pool warns of a database that does not answer; Python would print that in a style of its own.
     others = max(level, logging.WARNING)
-    for name, least in (("cms", level), ("psycopg", others), ("procrastinate", others), ("asyncio", others)):
+    for name, least in (
+        ("cms", level),
+        ("psycopg", others),
+        ("procrastinate", others),
+        ("asyncio", others),
+    ):
         log = logging.getLogger(name)
         log.handlers[:] = [handler]
         log.propagate = False
@@ -89,11 +104,15 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
-        return self.line(record.created, record.levelname, record.getMessage(), _fields_of(record) | error)
+        return self.line(
+            record.created, record.levelname, record.getMessage(), _fields_of(record) | error
+        )
 
     def line(self, created: float, level: str, message: str, fields: Mapping[str, object]) -> str:
         moment = datetime.fromtimestamp(created, UTC).isoformat(timespec="milliseconds")
-        return jsontext.dumps({"time": moment, "level": level.lower(), "message": message, **fields}).decode()
+        return jsontext.dumps(
+            {"time": moment, "level": level.lower(), "message": message, **fields}
+        ).decode()
 
 
 class PrettyFormatter(logging.Formatter):
@@ -122,12 +141,19 @@ class LogHandler(logging.StreamHandler[TextIO]):
     def is_unmodified(self) -> bool:
         """Whether it is there, and nothing has been set that looks at records."""
         there = self.stream is not None
-        return there and not self.filters and self.level <= logging.INFO and self.formatter is self._line_formatter
+        return (
+            there
+            and not self.filters
+            and self.level <= logging.INFO
+            and self.formatter is self._line_formatter
+        )
 
     def write_request(self, fields: Mapping[str, object]) -> None:
         """Write the line of a request, without a record."""
         message = f"{fields['method']} {fields['path']} {fields['status']}"
-        self.stream.write(self._line_formatter.line(time.time(), "INFO", message, fields) + self.terminator)
+        self.stream.write(
+            self._line_formatter.line(time.time(), "INFO", message, fields) + self.terminator
+        )
         self.stream.flush()
 
 

@@ -26,7 +26,12 @@ def body(request: falcon.Request, *, max_bytes: int) -> object:
     if request.get_header("Idempotency-Key") is not None:
         request.context.digest = sha256(raw).digest()
     if raw and not _is_json(request.content_type):
-        raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", "Send JSON with the header Content-Type: application/json."))
+        raise Refused(
+            Problem(
+                "UNSUPPORTED_MEDIA_TYPE",
+                "Send JSON with the header Content-Type: application/json.",
+            )
+        )
     try:
         return jsontext.loads(raw) if raw else None
     except TooManyDigits as error:
@@ -85,11 +90,14 @@ def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
         return None
     if not 1 <= len(key) <= MAX_KEY_LENGTH:
         raise invalid_query(
-            f"The header Idempotency-Key takes 1 to {MAX_KEY_LENGTH} characters", header="Idempotency-Key"
+            f"The header Idempotency-Key takes 1 to {MAX_KEY_LENGTH} characters",
+            header="Idempotency-Key",
         )
     target = (request.method, request.root_path + request.path, request.query_string)
     asked = b"\0".join((*(part.encode() for part in target), request.context.digest))
-    return Idempotency(sha256(key.encode()).hexdigest(), hmac.digest(request.context.seal, asked, "sha256").hex())
+    return Idempotency(
+        sha256(key.encode()).hexdigest(), hmac.digest(request.context.seal, asked, "sha256").hex()
+    )
 
 
 def send(response: falcon.Response, data: object) -> None:
@@ -118,7 +126,11 @@ def _read_body(request: falcon.Request, max_bytes: int) -> bytes:
 
 
 def _body_too_large(max_bytes: int) -> Refused:
-    return Refused(Problem("CONTENT_TOO_LARGE", f"The body is larger than {max_bytes} bytes.", {"limit": max_bytes}))
+    return Refused(
+        Problem(
+            "CONTENT_TOO_LARGE", f"The body is larger than {max_bytes} bytes.", {"limit": max_bytes}
+        )
+    )
 
 
 def _is_json(content_type: str | None) -> bool:

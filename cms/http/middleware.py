@@ -43,7 +43,9 @@ class Authentication:
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         request.context.seal = self._seal
-        request.context.identify_with(lambda: self._identity(request), lambda: caller_of(request, hops=self._hops))
+        request.context.identify_with(
+            lambda: self._identity(request), lambda: caller_of(request, hops=self._hops)
+        )
 
     def _identity(self, request: falcon.Request) -> Identity:
         """Return whom the Authorization header or else the session cookie names; raises `Refused`."""
@@ -82,12 +84,17 @@ class SystemCollectionGuard:
         self._store = store
 
     def process_resource(
-        self, request: falcon.Request, response: falcon.Response, resource: object, params: Mapping[str, str]
+        self,
+        request: falcon.Request,
+        response: falcon.Response,
+        resource: object,
+        params: Mapping[str, str],
     ) -> None:
         name, template = params.get("collection", ""), request.uri_template or ""
         if is_system(name) and template.startswith(_ITEM_PATHS) and request.method != "OPTIONS":
             self._store.run_unversioned_read(
-                request.context.identity, lambda context: require_not_system(name, context.actor.policy)
+                request.context.identity,
+                lambda context: require_not_system(name, context.actor.policy),
             )
 
 

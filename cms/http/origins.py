@@ -35,7 +35,9 @@ class Origins:
         """
         said = request.get_header("Origin")
         found = origin_of(said or request.get_header("Referer") or "")
-        if found is None or (found not in (self.service_origin, _own_origin(request)) and found not in self.allowed):
+        if found is None or (
+            found not in (self.service_origin, _own_origin(request)) and found not in self.allowed
+        ):
             raise forbidden()
 
 
@@ -50,7 +52,9 @@ def origin_of(address: str) -> str | None:
         return None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     usual = {"http": 80, "https": 443}[parts.scheme]
-    return f"{parts.scheme}://{host}" if port in (None, usual) else f"{parts.scheme}://{host}:{port}"
+    return (
+        f"{parts.scheme}://{host}" if port in (None, usual) else f"{parts.scheme}://{host}:{port}"
+    )
 
 
 def _own_origin(request: falcon.Request) -> str | None:

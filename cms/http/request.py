@@ -36,7 +36,9 @@ class RequestState:
         self._identify: Callable[[], Identity] | None = None
         self._arrive: Callable[[], ClientInfo] | None = None
 
-    def identify_with(self, find_identity: Callable[[], Identity], find_caller: Callable[[], ClientInfo]) -> None:
+    def identify_with(
+        self, find_identity: Callable[[], Identity], find_caller: Callable[[], ClientInfo]
+    ) -> None:
         """Keep how the caller is told, and from where it calls, for when a resource asks."""
         self._identify, self._arrive = find_identity, find_caller
 

@@ -50,14 +50,18 @@ class RequestBody:
         if self.has_ended:
             return False
         drained = (
-            "gunicorn.socket" in environ and self._bytes_left is not None and self._bytes_left < SERVER_DRAIN_BYTES
+            "gunicorn.socket" in environ
+            and self._bytes_left is not None
+            and self._bytes_left < SERVER_DRAIN_BYTES
         )
         return self._is_broken or not drained
 
     def _read_chunk(self, size: int) -> bytes:
         try:
             piece: bytes = self._stream.read(size) if size >= 0 else self._stream.read()
-        except Exception:  # each server has its own way to say that chunks are malformed or the client is gone
+        except (
+            Exception
+        ):  # each server has its own way to say that chunks are malformed or the client is gone
             raise self._break_off() from None
         return piece
 
@@ -71,10 +75,14 @@ def request_body(environ: Mapping[str, Any]) -> RequestBody:
     announced = environ.get("CONTENT_LENGTH") or ""
     if announced.isdecimal() and len(announced) <= MAX_LENGTH_DIGITS:
         return RequestBody(environ["wsgi.input"], int(announced))
-    return RequestBody(environ["wsgi.input"], None if environ.get("wsgi.input_terminated") and not announced else 0)
+    return RequestBody(
+        environ["wsgi.input"], None if environ.get("wsgi.input_terminated") and not announced else 0
+    )
 
 
-def closing(environ: Mapping[str, Any], body: RequestBody, start_response: StartResponse) -> StartResponse:
+def closing(
+    environ: Mapping[str, Any], body: RequestBody, start_response: StartResponse
+) -> StartResponse:
     """Return a `start_response` that has the connection closed where the body was left unread."""
     if (
         body.has_ended

@@ -19,8 +19,12 @@ class MyPermissionsResource:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         send(response, my_abilities(self._store, request.context.identity))
 
-    def on_get_item(self, request: falcon.Request, response: falcon.Response, collection: str, key: str) -> None:
-        send(response, my_item_abilities(self._store, request.context.identity, collection, key=key))
+    def on_get_item(
+        self, request: falcon.Request, response: falcon.Response, collection: str, key: str
+    ) -> None:
+        send(
+            response, my_item_abilities(self._store, request.context.identity, collection, key=key)
+        )
 
 
 class ExplainResource:

@@ -64,7 +64,9 @@ class TimedBody:
         """
         method = self._environ["REQUEST_METHOD"]
         path = self._environ.get("PATH_INFO", "")
-        log.warning("The answer to %s %s was cut off: its client did not take it in time", method, path)
+        log.warning(
+            "The answer to %s %s was cut off: its client did not take it in time", method, path
+        )
         connection = self._environ["gunicorn.socket"]
         with suppress(OSError):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
@@ -72,7 +74,9 @@ class TimedBody:
         raise BrokenPipeError(errno.EPIPE, "the client did not take its answer in time")
 
 
-def with_send_timeout(body: Iterable[bytes], environ: Mapping[str, Any], seconds: float) -> Iterable[bytes]:
+def with_send_timeout(
+    body: Iterable[bytes], environ: Mapping[str, Any], seconds: float
+) -> Iterable[bytes]:
     """Return the body of an answer, bounded in time where the server shows its socket, as gunicorn does."""
     connection = environ.get("gunicorn.socket")
     if connection is None or not environ.get("SERVER_PROTOCOL", "").startswith("HTTP/1"):

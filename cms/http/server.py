@@ -81,5 +81,7 @@ class ClearCacheResource:
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Forget the structure, in every process, after changes made behind the service's back."""
-        self._store.reload_structure(request.context.identity, idempotency=idempotency_key_of(request))
+        self._store.reload_structure(
+            request.context.identity, idempotency=idempotency_key_of(request)
+        )
         response.status = falcon.HTTP_204

@@ -30,24 +30,36 @@ class CollectionsResource(StructureResource):
         send(
             response,
             collections.create_collection(
-                self._store, request.context.identity, payload, idempotency=idempotency_key_of(request)
+                self._store,
+                request.context.identity,
+                payload,
+                idempotency=idempotency_key_of(request),
             ),
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         changes = _records_by_name(body(request, max_bytes=self._max_bytes), "collection")
-        send(response, collections.update_collections(self._store, request.context.identity, changes))
+        send(
+            response, collections.update_collections(self._store, request.context.identity, changes)
+        )
 
 
 class CollectionResource(StructureResource):
     def on_get(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        send(response, collections.read_collection(self._store, request.context.identity, collection))
+        send(
+            response, collections.read_collection(self._store, request.context.identity, collection)
+        )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         changes = [(collection, fields(request, max_bytes=self._max_bytes))]
-        send(response, collections.update_collections(self._store, request.context.identity, changes)[0])
+        send(
+            response,
+            collections.update_collections(self._store, request.context.identity, changes)[0],
+        )
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
+    def on_delete(
+        self, request: falcon.Request, response: falcon.Response, collection: str
+    ) -> None:
         collections.delete_collection(self._store, request.context.identity, collection)
         response.status = falcon.HTTP_204
 
@@ -64,25 +76,42 @@ class FieldsResource(StructureResource):
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload = fields(request, max_bytes=self._max_bytes)
         identity, idempotency = request.context.identity, idempotency_key_of(request)
-        send(response, columns.create_field(self._store, identity, collection, payload, idempotency=idempotency))
+        send(
+            response,
+            columns.create_field(
+                self._store, identity, collection, payload, idempotency=idempotency
+            ),
+        )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         changes = [
             (name, {key: value for key, value in payload.items() if key != "field"})
             for name, payload in _records_by_name(body(request, max_bytes=self._max_bytes), "field")
         ]
-        send(response, columns.update_fields(self._store, request.context.identity, collection, changes))
+        send(
+            response,
+            columns.update_fields(self._store, request.context.identity, collection, changes),
+        )
 
 
 class FieldResource(StructureResource):
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
+    def on_get(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
         send(response, columns.read_field(self._store, request.context.identity, collection, field))
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
+    def on_patch(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
         changes = [(field, fields(request, max_bytes=self._max_bytes))]
-        send(response, columns.update_fields(self._store, request.context.identity, collection, changes)[0])
+        send(
+            response,
+            columns.update_fields(self._store, request.context.identity, collection, changes)[0],
+        )
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
+    def on_delete(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
         columns.delete_field(self._store, request.context.identity, collection, field)
         response.status = falcon.HTTP_204
 
@@ -96,7 +125,10 @@ class RelationsResource(StructureResource):
         send(
             response,
             relations.create_relation(
-                self._store, request.context.identity, payload, idempotency=idempotency_key_of(request)
+                self._store,
+                request.context.identity,
+                payload,
+                idempotency=idempotency_key_of(request),
             ),
         )
 
@@ -107,15 +139,27 @@ class CollectionRelationsResource(StructureResource):
 
 
 class RelationResource(StructureResource):
-    def on_get(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
-        send(response, relations.read_relation(self._store, request.context.identity, collection, field))
+    def on_get(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
+        send(
+            response,
+            relations.read_relation(self._store, request.context.identity, collection, field),
+        )
 
-    def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
+    def on_patch(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
         payload = fields(request, max_bytes=self._max_bytes)
         place = collection, field
-        send(response, relations.update_relation(self._store, request.context.identity, place, payload))
+        send(
+            response,
+            relations.update_relation(self._store, request.context.identity, place, payload),
+        )
 
-    def on_delete(self, request: falcon.Request, response: falcon.Response, collection: str, field: str) -> None:
+    def on_delete(
+        self, request: falcon.Request, response: falcon.Response, collection: str, field: str
+    ) -> None:
         relations.delete_relation(self._store, request.context.identity, (collection, field))
         response.status = falcon.HTTP_204
 

@@ -57,4 +57,6 @@ def delete_finished(database: Database) -> None:
 
 
 def queue_state(transaction: Transaction) -> QueueState:
-    return QueueState(*transaction.execute(statement("look_at_queue"), (str(WORKER_TIMEOUT_SECONDS),))[0])
+    return QueueState(
+        *transaction.execute(statement("look_at_queue"), (str(WORKER_TIMEOUT_SECONDS),))[0]
+    )

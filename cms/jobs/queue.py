@@ -49,11 +49,17 @@ def _load_arguments(arguments: str | bytes) -> object:
 
 
 def _register(app: App, task: Task) -> None:
-    def run(context: JobContext, payload: SecretPayload | None = None, timestamp: int | None = None) -> None:
+    def run(
+        context: JobContext, payload: SecretPayload | None = None, timestamp: int | None = None
+    ) -> None:
         assert context.job.id is not None
-        _run(task, Job(context.job.id, payload.payload if payload else {}, context.job.attempts + 1))
+        _run(
+            task, Job(context.job.id, payload.payload if payload else {}, context.job.attempts + 1)
+        )
 
-    registered = app.task(name=task.name, queue=task.name, pass_context=True, retry=_RetryStrategy(task))(run)
+    registered = app.task(
+        name=task.name, queue=task.name, pass_context=True, retry=_RetryStrategy(task)
+    )(run)
     if task.cron:
         app.periodic(cron=task.cron)(registered)  # type: ignore[arg-type]  # it passes the moment by name
 
@@ -65,7 +71,12 @@ def _run(task: Task, job: Job) -> None:
     except Exception as fault:
         _log_failure(task, job, fault)
         raise
-    log.info("job %d of %s is done", job.id, task.name, extra={"ms": round((time.perf_counter() - began) * 1000, 1)})
+    log.info(
+        "job %d of %s is done",
+        job.id,
+        task.name,
+        extra={"ms": round((time.perf_counter() - began) * 1000, 1)},
+    )
 
 
 def _log_failure(task: Task, job: Job, fault: Exception) -> None:
@@ -75,16 +86,31 @@ def _log_failure(task: Task, job: Job, fault: Exception) -> None:
     then = "it is given up" if pause is None else f"it runs again in {pause}"
     reason = str(fault) if isinstance(fault, JobError) else repr(fault)
     text = "job %d of %s failed at attempt %d, %s: %s"
-    log.log(level, text, job.id, task.name, job.attempt, then, reason, exc_info=not isinstance(fault, JobError))
+    log.log(
+        level,
+        text,
+        job.id,
+        task.name,
+        job.attempt,
+        then,
+        reason,
+        exc_info=not isinstance(fault, JobError),
+    )
 
 
 class _RetryStrategy(BaseRetryStrategy):
     def __init__(self, task: Task) -> None:
         self._task = task
 
-    def get_retry_decision(self, *, exception: BaseException, job: QueuedJob) -> RetryDecision | None:
+    def get_retry_decision(
+        self, *, exception: BaseException, job: QueuedJob
+    ) -> RetryDecision | None:
         pause = self._task.pause(exception, job.attempts + 1)
-        return None if pause is None else RetryDecision(retry_in={"seconds": round(pause.total_seconds())})
+        return (
+            None
+            if pause is None
+            else RetryDecision(retry_in={"seconds": round(pause.total_seconds())})
+        )
 
 
 def _is_unreported(record: logging.LogRecord) -> bool:

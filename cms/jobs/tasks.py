@@ -58,6 +58,10 @@ def defer(transaction: Transaction, task: str, payload: Mapping[str, object]) ->
     defer_all(transaction, task, [payload])
 
 
-def defer_all(transaction: Transaction, task: str, payloads: Sequence[Mapping[str, object]]) -> None:
+def defer_all(
+    transaction: Transaction, task: str, payloads: Sequence[Mapping[str, object]]
+) -> None:
     """Put a job for each payload (whatever `jsontext.dumps` takes) in the queue, with one statement."""
-    transaction.execute(statement("defer_jobs"), (task, [jsontext.dumps(payload).decode() for payload in payloads]))
+    transaction.execute(
+        statement("defer_jobs"), (task, [jsontext.dumps(payload).decode() for payload in payloads])
+    )

@@ -18,7 +18,12 @@ from cms.config import Config
 from cms.database.connections import Database
 from cms.database.error_mapping import Stale, mapped_errors
 from cms.errors import Refused
-from cms.jobs.housekeeping import HEARTBEAT_SECONDS, WORKER_TIMEOUT_SECONDS, requeue, requeue_stalled
+from cms.jobs.housekeeping import (
+    HEARTBEAT_SECONDS,
+    WORKER_TIMEOUT_SECONDS,
+    requeue,
+    requeue_stalled,
+)
 from cms.jobs.queue import queue_of
 from cms.jobs.tasks import Task
 
@@ -34,7 +39,9 @@ FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
 
 
-def run_until_stopped(config: Config, database: Database, tasks: Iterable[Task], *, line: int | None = None) -> bool:
+def run_until_stopped(
+    config: Config, database: Database, tasks: Iterable[Task], *, line: int | None = None
+) -> bool:
     """Run jobs until SIGTERM or SIGINT, or until `line`, a pipe, is closed; tell whether all that had begun was done.
 
     When not, the jobs are back in the queue but their threads still run: the process is to be ended with `os._exit`.
@@ -43,7 +50,9 @@ def run_until_stopped(config: Config, database: Database, tasks: Iterable[Task],
     worker = Worker(config, database, tasks)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, worker.stop)
-    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # else `nohup` wants it to outlive its terminal
+    if (
+        signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    ):  # else `nohup` wants it to outlive its terminal
         loop.add_signal_handler(signal.SIGHUP, worker.stop)
     if line is not None:
         loop.add_reader(line, _until_closed(loop, line, worker))
@@ -85,7 +94,10 @@ class Worker:
         # Two more threads than jobs, so that the queue's own upkeep never waits for a job.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._max_jobs + 2))
         upkeep = asyncio.create_task(self._requeue_stalled())
-        working, hurried = asyncio.create_task(self._run_jobs()), asyncio.create_task(self._stop_at_once.wait())
+        working, hurried = (
+            asyncio.create_task(self._run_jobs()),
+            asyncio.create_task(self._stop_at_once.wait()),
+        )
         await asyncio.wait({working, hurried}, return_when=asyncio.FIRST_COMPLETED)
         await _cancel(upkeep)
         if not working.done():
@@ -105,7 +117,11 @@ class Worker:
             try:
                 await self._open_and_fetch(wait=True)
             except (ConnectorException, Refused, Stale) as fault:
-                log.warning("the queue cannot be reached; the worker tries again in %d s: %s", pause, _reason(fault))
+                log.warning(
+                    "the queue cannot be reached; the worker tries again in %d s: %s",
+                    pause,
+                    _reason(fault),
+                )
             if asyncio.get_running_loop().time() - began > MAX_PAUSE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
             await _wait_up_to(pause, self._stop_requested)
@@ -127,7 +143,9 @@ class Worker:
             queues=[task.name for task in self._tasks],
             concurrency=self._max_jobs,
             wait=wait,
-            fetch_job_polling_interval=POLL_SECONDS if self._is_listening else POLL_SECONDS_WITHOUT_NOTIFY,
+            fetch_job_polling_interval=POLL_SECONDS
+            if self._is_listening
+            else POLL_SECONDS_WITHOUT_NOTIFY,
             listen_notify=self._is_listening and wait,
             delete_jobs="successful",
             install_signal_handlers=False,

@@ -6,7 +6,9 @@ import re
 from html.parser import HTMLParser
 
 _HIDDEN_TAGS = frozenset({"head", "script", "style", "title"})
-_BLOCKS = frozenset({"br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "p", "table", "tr"})
+_BLOCKS = frozenset(
+    {"br", "div", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "p", "table", "tr"}
+)
 
 
 def plain(html: str) -> str:

@@ -49,7 +49,9 @@ def post(transaction: Transaction, mail: Mail) -> None:
         for address in getattr(mail, name):
             _check(address, name)
     if not _TEMPLATE_NAME.fullmatch(mail.template):
-        raise invalid_payload("The name of a mail template has letters, digits, - and _", field="template")
+        raise invalid_payload(
+            "The name of a mail template has letters, digits, - and _", field="template"
+        )
     defer(transaction, TASK, to_payload(mail))
 
 
@@ -84,4 +86,6 @@ def _check(address: object, place: str) -> None:
     try:
         parse_address(address if isinstance(address, str) else "")
     except ValueError as fault:
-        raise invalid_payload(f"An address of the mail cannot be used: {fault}", field=place) from None
+        raise invalid_payload(
+            f"An address of the mail cannot be used: {fault}", field=place
+        ) from None

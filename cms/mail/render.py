@@ -34,7 +34,8 @@ def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Rend
     variables = {**mail.data, **_body(mail), **project}
     try:
         html, text, subject = (
-            _render_template(environment, f"{mail.template}.{kind}", variables) for kind in _SUFFIXES
+            _render_template(environment, f"{mail.template}.{kind}", variables)
+            for kind in _SUFFIXES
         )
     except TemplateError as fault:
         raise JobError(f"The mail template {mail.template} is wrong: {fault}") from None
@@ -42,7 +43,9 @@ def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Rend
         raise PermanentError(f"There is no mail template named {mail.template}")
     if mail.template == GENERIC and mail.kind == "text":
         html = None
-    return RenderedMail(mail.subject or subject or "", text if text is not None else plain(html or ""), html)
+    return RenderedMail(
+        mail.subject or subject or "", text if text is not None else plain(html or ""), html
+    )
 
 
 _SUFFIXES = ("html", "txt", "subject.txt")
@@ -72,6 +75,9 @@ def _body(mail: Mail) -> dict[str, object]:
         case "html":
             return {"html": Markup(mail.body), "text": plain(mail.body)}
         case "markdown":
-            return {"html": Markup(MarkdownIt("commonmark", {"html": False}).render(mail.body)), "text": mail.body}
+            return {
+                "html": Markup(MarkdownIt("commonmark", {"html": False}).render(mail.body)),
+                "text": mail.body,
+            }
         case _:
             return {"html": mail.body, "text": mail.body}

@@ -35,7 +35,9 @@ def send(job: Job, config: Config, database: Database) -> None:
     try:
         author = sender(config.email_from, default_name=name)
         message = compose(mail, texts, author=author, mail_id=mail_id)
-        recipients = [address_spec(parse_address(address)) for address in (*mail.to, *mail.cc, *mail.bcc)]
+        recipients = [
+            address_spec(parse_address(address)) for address in (*mail.to, *mail.cc, *mail.bcc)
+        ]
     except ValueError as fault:
         raise PermanentError(f"The mail has an address that cannot be used: {fault}") from None
     deliver(message, config, sender=address_spec(author), recipients=recipients)
@@ -56,7 +58,9 @@ def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -
             message[header] = _parse_all(addresses)
     message["Subject"] = one_line(texts.subject)
     message["Date"] = datetime.now(UTC)
-    message["Message-ID"] = f"<{mail_id}@{author.domain}>"  # the same at each attempt, so that a double is known as one
+    message["Message-ID"] = (
+        f"<{mail_id}@{author.domain}>"  # the same at each attempt, so that a double is known as one
+    )
     message["Auto-Submitted"] = "auto-generated"
     # Quoted-printable passes servers that take 7 bits only.
     message.set_content(texts.text, cte="quoted-printable")

@@ -20,7 +20,9 @@ TIMEOUT_SECONDS = 20.0
 _Refusals = Mapping[str, tuple[int, bytes]]
 
 
-def deliver(message: EmailMessage, config: Config, *, sender: str, recipients: Sequence[str]) -> None:
+def deliver(
+    message: EmailMessage, config: Config, *, sender: str, recipients: Sequence[str]
+) -> None:
     """Hand a message over; raises `JobError`, or `PermanentError` when the server refuses it for good.
 
     A letter that the server took for some recipients only has been sent: the others are logged.
@@ -53,17 +55,25 @@ def _mapped_errors() -> Iterator[None]:
     try:
         yield
     except smtplib.SMTPRecipientsRefused as fault:
-        raise _refusal(min(code for code, _ in fault.recipients.values()), _reasons(fault.recipients)) from None
+        raise _refusal(
+            min(code for code, _ in fault.recipients.values()), _reasons(fault.recipients)
+        ) from None
     except smtplib.SMTPAuthenticationError as fault:
-        raise JobError(f"The mail server takes neither EMAIL_SMTP_USER nor its password ({fault.smtp_code})") from None
+        raise JobError(
+            f"The mail server takes neither EMAIL_SMTP_USER nor its password ({fault.smtp_code})"
+        ) from None
     except smtplib.SMTPDataError as fault:
         raise _refusal(fault.smtp_code, _decoded(fault.smtp_error)) from None
     except smtplib.SMTPNotSupportedError as fault:
         raise _unsupported(fault) from None
     except smtplib.SMTPResponseException as fault:
-        raise JobError(f"The mail server refuses: {fault.smtp_code} {_decoded(fault.smtp_error)}") from None
+        raise JobError(
+            f"The mail server refuses: {fault.smtp_code} {_decoded(fault.smtp_error)}"
+        ) from None
     except (smtplib.SMTPException, OSError) as fault:  # ssl.SSLError is an OSError
-        raise JobError(f"The mail server cannot be used: {one_line(str(fault)) or type(fault).__name__}") from None
+        raise JobError(
+            f"The mail server cannot be used: {one_line(str(fault)) or type(fault).__name__}"
+        ) from None
 
 
 def _unsupported(fault: smtplib.SMTPNotSupportedError) -> JobError:
@@ -79,7 +89,9 @@ def _refusal(code: int, reason: str) -> JobError:
 
 
 def _reasons(refused: _Refusals) -> str:
-    return "; ".join(f"{address} ({code} {_decoded(text)})" for address, (code, text) in refused.items())
+    return "; ".join(
+        f"{address} ({code} {_decoded(text)})" for address, (code, text) in refused.items()
+    )
 
 
 def _decoded(text: bytes | str) -> str:

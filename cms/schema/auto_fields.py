@@ -65,7 +65,9 @@ def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
     """Return what fills the fields that fill themselves; somebody without a user or role leaves what must be there."""
     said = [(found, _auto_value(found, kind, writer)) for found, kind in auto_fields.automatic]
     fixed = {found.name: value for found, value in said if value is not None or _is_nullable(found)}
-    return AutoValues(fixed, {found.name: value for found, value in said if found.name not in fixed})
+    return AutoValues(
+        fixed, {found.name: value for found, value in said if found.name not in fixed}
+    )
 
 
 def complete_new(values: Values, auto_fields: AutoFields, auto_values: AutoValues) -> list[Problem]:
@@ -86,16 +88,26 @@ def complete_new(values: Values, auto_fields: AutoFields, auto_values: AutoValue
         and auto_fields.key.column.is_generated
         and auto_fields.key.name in values
     ):
-        return [invalid_item("the database fills it", auto_fields.key.collection, auto_fields.key.name)]
-    return [missing(found) for found, unsaid in auto_fields.required if values.get(found.name, unsaid) is None]
+        return [
+            invalid_item("the database fills it", auto_fields.key.collection, auto_fields.key.name)
+        ]
+    return [
+        missing(found)
+        for found, unsaid in auto_fields.required
+        if values.get(found.name, unsaid) is None
+    ]
 
 
-def complete_change(values: Values, auto_fields: AutoFields, auto_values: AutoValues) -> list[Problem]:
+def complete_change(
+    values: Values, auto_fields: AutoFields, auto_values: AutoValues
+) -> list[Problem]:
     """Stamp a row that changes, and return which fields are null that must not be."""
     _remove_ignored(values, auto_fields)
     if len(values) > (auto_fields.key is not None and auto_fields.key.name in values):
         _fill(values, auto_values)
-    return [missing(found) for found, _ in auto_fields.required if values.get(found.name, "") is None]
+    return [
+        missing(found) for found, _ in auto_fields.required if values.get(found.name, "") is None
+    ]
 
 
 def _remove_ignored(values: Values, auto_fields: AutoFields) -> None:
@@ -114,7 +126,11 @@ def _fill(values: Values, auto_values: AutoValues) -> None:
 
 def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFields:
     key = collection.key if collection.primary_key else None
-    fields = [found for found in collection.columns if found is key or not (found.column and found.column.is_generated)]
+    fields = [
+        found
+        for found in collection.columns
+        if found is key or not (found.column and found.column.is_generated)
+    ]
     others = (_ON_CREATE | _ON_UPDATE) - markers
 
     def can_wait(found: Field) -> bool:
@@ -122,8 +138,14 @@ def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFiel
 
     return AutoFields(
         key=key,
-        automatic=tuple((found, _auto_kind(found, markers)) for found in fields if markers.intersection(found.special)),
-        ignored=tuple(found.name for found in fields if others.intersection(found.special) and can_wait(found)),
+        automatic=tuple(
+            (found, _auto_kind(found, markers))
+            for found in fields
+            if markers.intersection(found.special)
+        ),
+        ignored=tuple(
+            found.name for found in fields if others.intersection(found.special) and can_wait(found)
+        ),
         uuids=_names(fields, lambda found: "uuid" in found.special),
         sequence_keys=_names(fields, _counts_up),
         archive_defaults=archive_defaults(collection),
@@ -164,7 +186,9 @@ def _moment(found: Field, moment: datetime) -> str:
 def _is_required(found: Field) -> bool:
     column = found.column
     assert column
-    return bool(found.meta and found.meta.get("required")) or not (column.is_nullable or column.is_filled_by_database)
+    return bool(found.meta and found.meta.get("required")) or not (
+        column.is_nullable or column.is_filled_by_database
+    )
 
 
 def _is_nullable(found: Field) -> bool:
@@ -186,5 +210,10 @@ def missing(found: Field) -> Problem:
     return Problem(
         "FAILED_VALIDATION",
         f'Validation failed for "{found.name}": it is required.',
-        {"collection": found.collection, "field": found.name, "path": [found.name], "type": "required"},
+        {
+            "collection": found.collection,
+            "field": found.name,
+            "path": [found.name],
+            "type": "required",
+        },
     )

@@ -9,7 +9,10 @@ from types import MappingProxyType
 from cms.schema.model import Column
 
 _WHOLE: Mapping[str, int] = MappingProxyType({"int2": 2**15, "int4": 2**31, "int8": 2**63})
-_LARGEST_SINGLE, _SMALLEST_SINGLE = 3.4028235677973366e38, 7.006492321624085e-46  # what rounds to infinity, and to 0
+_LARGEST_SINGLE, _SMALLEST_SINGLE = (
+    3.4028235677973366e38,
+    7.006492321624085e-46,
+)  # what rounds to infinity, and to 0
 _MAX_SCALE = 1_000
 
 

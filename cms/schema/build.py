@@ -26,11 +26,15 @@ CatalogueRow = Mapping[str, Any]
 
 SYSTEM_PREFIX = "system_"
 QUEUE_PREFIX = "procrastinate_"
-ALIAS_SPECIALS = frozenset({"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"})
+ALIAS_SPECIALS = frozenset(
+    {"alias", "o2m", "m2m", "m2a", "files", "translations", "group", "no-data"}
+)
 _NULL = re.compile(r"NULL(?:::[\w \".,()\[\]]+)?")
 _OPAQUE_ELEMENTS = frozenset({"json", "jsonb", "bytea", "box", "geometry", "geography"})
 """Types whose arrays are read and written as text: their elements hold lists, or are written in another way."""
-_KEY_FAMILIES = frozenset({Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.CSV})
+_KEY_FAMILIES = frozenset(
+    {Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.CSV}
+)
 """Families of which a key may be: they have an order and take equality."""
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
@@ -55,7 +59,9 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
     }
     for row in loaded["dropped"]:
         if row["collection"] in collections:
-            collections[row["collection"]] = _with_former_history(collections[row["collection"]], row)
+            collections[row["collection"]] = _with_former_history(
+                collections[row["collection"]], row
+            )
     constraints = {(key.table, key.column): key for key in _constraints(loaded["keys"])}
     relations = _relations(loaded["relations"], constraints, collections)
     catalogue = Catalogue.of(
@@ -66,7 +72,10 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
         actions=actions_of(loaded["parts"], loaded["actions"], _owners(collections)),
     )
     return replace(
-        catalogue, reserved_tables=tuple(sorted(filter(_is_reserved, (row["name"] for row in loaded["tables"]))))
+        catalogue,
+        reserved_tables=tuple(
+            sorted(filter(_is_reserved, (row["name"] for row in loaded["tables"])))
+        ),
     )
 
 
@@ -92,7 +101,12 @@ def _grouped_by(rows: Iterable[CatalogueRow], key: str) -> defaultdict[str, list
 def _system_meta(name: str) -> CatalogueRow | None:
     if not is_system(name):
         return None
-    return {"collection": name, "singleton": name in SINGLETONS, "hidden": True, "accountability": "all"}
+    return {
+        "collection": name,
+        "singleton": name in SINGLETONS,
+        "hidden": True,
+        "accountability": "all",
+    }
 
 
 def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueRow]:
@@ -104,7 +118,11 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
         for (owner, field), special in SYSTEM_SPECIALS.items()
         if owner == collection
     ]
-    aliases = [{"field": field, "special": ["o2m"]} for owner, field in SYSTEM_ALIASES if owner == collection]
+    aliases = [
+        {"field": field, "special": ["o2m"]}
+        for owner, field in SYSTEM_ALIASES
+        if owner == collection
+    ]
     return [{"collection": collection, **row} for row in marked + aliases]
 
 
@@ -168,7 +186,9 @@ def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
     for row in rows:
         name, columns = row["name"], tuple(row["columns"])
         before = checks[name].columns if name in checks else ()
-        checks[name] = Check((*before, *columns), CHECK_RULES.get(name) or row["rule"], row["expression"])
+        checks[name] = Check(
+            (*before, *columns), CHECK_RULES.get(name) or row["rule"], row["expression"]
+        )
     return checks
 
 
@@ -190,7 +210,11 @@ def _collection(
     checks: Mapping[str, Check],
 ) -> Collection:
     fields = {found.name: found for found in _fields(name, columns, metas)}
-    keys = [found.name for found in fields.values() if found.column and found.column.primary_key and _can_be_key(found)]
+    keys = [
+        found.name
+        for found in fields.values()
+        if found.column and found.column.primary_key and _can_be_key(found)
+    ]
     return Collection(
         name=name,
         kind=Kind.FOLDER if table is None else Kind.VIEW if table["is_view"] else Kind.TABLE,
@@ -206,14 +230,21 @@ def _collection(
 
 def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
     """Return a collection whose name was another one's before."""
-    last = {"system_activity": dropped["last_activity"], "system_revisions": dropped["last_revision"]}
+    last = {
+        "system_activity": dropped["last_activity"],
+        "system_revisions": dropped["last_revision"],
+    }
     return replace(collection, former_history=last)
 
 
 def _can_be_key(field: Field) -> bool:
     """Tell whether a column can stand in a path and in a list of keys, and give an order; one of json cannot."""
     column = field.column
-    return column is not None and field.type.family in _KEY_FAMILIES and not column.base_type.startswith("_")
+    return (
+        column is not None
+        and field.type.family in _KEY_FAMILIES
+        and not column.base_type.startswith("_")
+    )
 
 
 def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
@@ -222,7 +253,9 @@ def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Fi
     return "id" if has_none and "id" in fields and _can_be_key(fields["id"]) else None
 
 
-def _fields(collection: str, columns: Mapping[str, Column], metas: list[CatalogueRow]) -> Iterable[Field]:
+def _fields(
+    collection: str, columns: Mapping[str, Column], metas: list[CatalogueRow]
+) -> Iterable[Field]:
     """Yield the columns in the table's order, then the aliases; a record whose column is gone is no field."""
     by_name = {row["field"]: row for row in metas}
     for name, column in columns.items():
@@ -281,11 +314,18 @@ def _relations(
     for place, row in recorded.items():
         if not row["dropped"] and _is_complete(row, collections):
             yield _relation(row, constraints.get(place), collections[row["many_collection"]])
-    one_fields = {(alias.many_collection, alias.many_field): one[1] for one, alias in SYSTEM_ALIASES.items()}
+    one_fields = {
+        (alias.many_collection, alias.many_field): one[1] for one, alias in SYSTEM_ALIASES.items()
+    }
     for (table, column), constraint in constraints.items():
-        if (table, column) not in recorded and {table, constraint.foreign_table} <= collections.keys():
+        if (table, column) not in recorded and {
+            table,
+            constraint.foreign_table,
+        } <= collections.keys():
             one_field = one_fields.get((table, column))
-            yield Relation(table, column, constraint.foreign_table, one_field, constraint=constraint)
+            yield Relation(
+                table, column, constraint.foreign_table, one_field, constraint=constraint
+            )
     for (table, column), target in REFERENCES_WITHOUT_KEY.items():
         if {table, target} <= collections.keys():
             yield Relation(table, column, target, one_fields.get((table, column)))
@@ -293,7 +333,11 @@ def _relations(
 
 def _is_complete(row: CatalogueRow, collections: Mapping[str, Collection]) -> bool:
     many, one = row["many_collection"], row["one_collection"]
-    return many in collections and row["many_field"] in collections[many].fields and (one is None or one in collections)
+    return (
+        many in collections
+        and row["many_field"] in collections[many].fields
+        and (one is None or one in collections)
+    )
 
 
 def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collection) -> Relation:

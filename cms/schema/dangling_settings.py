@@ -19,7 +19,10 @@ def dangling_settings(catalogue: Catalogue) -> Iterator[str]:
 
 def _of_relation(relation: Relation, owner: Collection) -> Iterator[str]:
     place = f"relation {relation.many_collection}.{relation.many_field}"
-    for setting, name in (("junction_field", relation.junction_field), ("sort_field", relation.sort_field)):
+    for setting, name in (
+        ("junction_field", relation.junction_field),
+        ("sort_field", relation.sort_field),
+    ):
         if name and not _has_column(owner, name):
             yield f"{place}: its {setting} {name} is not there; make it, or take the setting back"
 

@@ -96,10 +96,14 @@ def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
         problems.append(_problem("collection", fault, name))
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
     schema = payload.get("schema")
-    settings = None if schema is None else parse_settings(schema, COLLECTION_SCHEMA, "schema", problems)
+    settings = (
+        None if schema is None else parse_settings(schema, COLLECTION_SCHEMA, "schema", problems)
+    )
     fields = _fields(payload.get("fields"), problems)
     if settings is None and fields:
-        problems.append(_problem("schema", "a collection with fields needs a schema; send {} for the usual one"))
+        problems.append(
+            _problem("schema", "a collection with fields needs a schema; send {} for the usual one")
+        )
     _refuse(problems)
     whole = fields if settings is None else _with_key(fields)
     return CollectionDefinition(str(name), meta, settings, whole)
@@ -154,7 +158,10 @@ def _field(payload: object, place: str, problems: list[Problem]) -> FieldDefinit
     if len(problems) > before:
         return None
     found = FieldDefinition(str(name), str(type_name), meta, schema)
-    problems.extend(_problem(f"{place}{where}", why, _sent(found, where)) for where, why in _inconsistencies(found))
+    problems.extend(
+        _problem(f"{place}{where}", why, _sent(found, where))
+        for where, why in _inconsistencies(found)
+    )
     return replace(found, meta=_with_implied_specials(found))
 
 
@@ -179,10 +186,14 @@ def _inconsistencies(found: FieldDefinition) -> list[tuple[str, str]]:
         faults.append(("schema.max_length", "only strings have a length"))
     if found.type_name == "hash" and schema.get("default_value") is not None:
         faults.append(("schema.default_value", "a secret that everybody knows is none"))
-    faults += faults_of_hash(found.type_name, found.meta.get("special"), schema) + faults_of_precision(
-        found.type_name, schema
+    faults += faults_of_hash(
+        found.type_name, found.meta.get("special"), schema
+    ) + faults_of_precision(found.type_name, schema)
+    return (
+        faults
+        + _faults_of_alias(found)
+        + faults_of_special(found.type_name, found.meta.get("special"))
     )
-    return faults + _faults_of_alias(found) + faults_of_special(found.type_name, found.meta.get("special"))
 
 
 def faults_of_special(type_name: str, special: object) -> list[tuple[str, str]]:
@@ -193,16 +204,25 @@ def faults_of_special(type_name: str, special: object) -> list[tuple[str, str]]:
     unfit = [marker for marker in given if family not in _SPECIAL_FAMILIES.get(marker, (family,))]
     repeated = [marker for marker in dict.fromkeys(given) if given.count(marker) > 1]
     return [
-        *(("meta.special", f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}') for marker in unknown),
+        *(
+            ("meta.special", f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}')
+            for marker in unknown
+        ),
         *(("meta.special", f"{marker} does not fit the type {type_name}") for marker in unfit),
         *(("meta.special", f"{marker} is there twice") for marker in repeated),
     ]
 
 
-def faults_of_hash(type_name: str, special: object, schema: Mapping[str, object]) -> list[tuple[str, str]]:
+def faults_of_hash(
+    type_name: str, special: object, schema: Mapping[str, object]
+) -> list[tuple[str, str]]:
     """Return what is wrong with the length of a column of hashes."""
     length, marked = schema.get("max_length"), isinstance(special, list) and "hash" in special
-    if not (type_name == "hash" or marked) or not isinstance(length, int) or length >= _MIN_HASH_LENGTH:
+    if (
+        not (type_name == "hash" or marked)
+        or not isinstance(length, int)
+        or length >= _MIN_HASH_LENGTH
+    ):
         return []
     return [("schema.max_length", f"a hash takes at least {_MIN_HASH_LENGTH} characters")]
 
@@ -211,7 +231,11 @@ def faults_of_precision(type_name: str, schema: Mapping[str, object]) -> list[tu
     """Return what is wrong with a precision and a scale."""
     precision, scale = schema.get("numeric_precision"), schema.get("numeric_scale")
     if type_name != "decimal":
-        return [] if precision is None and scale is None else [("schema", "only decimals have a precision and a scale")]
+        return (
+            []
+            if precision is None and scale is None
+            else [("schema", "only decimals have a precision and a scale")]
+        )
     if precision is None:
         return [] if scale is None else [("schema.numeric_scale", "a scale needs a precision")]
     assert isinstance(precision, int)
@@ -250,9 +274,14 @@ def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...
     if any(item.is_key for item in fields):
         return fields
     if any(item.name == "id" for item in fields):
-        raise invalid_payload('The field "id" must be the primary key, or another field must be', field="fields")
+        raise invalid_payload(
+            'The field "id" must be the primary key, or another field must be', field="fields"
+        )
     schema = MetaSettings(is_primary_key=True, has_auto_increment=True)
-    return (FieldDefinition("id", "integer", MetaSettings(readonly="true", hidden="true"), schema), *fields)
+    return (
+        FieldDefinition("id", "integer", MetaSettings(readonly="true", hidden="true"), schema),
+        *fields,
+    )
 
 
 def _problem(place: str, reason: str, sent: object = None) -> Problem:

@@ -62,7 +62,9 @@ def parse_paths(value: object) -> str:
 
 
 def parse_color(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})", value):
+    if not isinstance(value, str) or not re.fullmatch(
+        r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})", value
+    ):
         raise ValueError("it must be a hex color code such as #6644FF")
     return value
 
@@ -84,7 +86,9 @@ def _fault_of_translation(entry: object) -> str | None:
         return f'it does not take "{min(unknown)}"; there are {", ".join(_TRANSLATION_KEYS)}'
     if not isinstance(entry.get("language"), str) or not entry["language"]:
         return "language must be a string such as de-DE"
-    wrong = next((key for key, text in entry.items() if text is not None and not isinstance(text, str)), None)
+    wrong = next(
+        (key for key, text in entry.items() if text is not None and not isinstance(text, str)), None
+    )
     return f"{wrong} must be a string" if wrong else None
 
 
@@ -94,7 +98,9 @@ def parse_preview_url(value: object) -> str:
         raise ValueError("it must be a string")
     bare = re.sub(r"\{\{.*?\}\}", "{{}}", value)
     if not re.fullmatch(r"(https?://|/|\{\{)[^\s\x00-\x1f\x7f]*", bare, re.IGNORECASE):
-        raise ValueError("it must be an address such as https://example.com/articles/{{slug}}, or a path")
+        raise ValueError(
+            "it must be an address such as https://example.com/articles/{{slug}}, or a path"
+        )
     return value
 
 
@@ -145,7 +151,9 @@ FIELD_META: Mapping[str, MetaSetting] = MappingProxyType(
         "readonly": _FLAG,
         "hidden": _FLAG,
         "sort": _INTEGER,
-        "width": MetaSetting(one_of("half", "half-left", "half-right", "half-space", "full", "fill"), "text"),
+        "width": MetaSetting(
+            one_of("half", "half-left", "half-right", "half-space", "full", "fill"), "text"
+        ),
         "translations": _TRANSLATIONS,
         "note": _TEXT,
         "conditions": _JSON,
@@ -244,13 +252,17 @@ def parse_settings(
     return found
 
 
-def unknown_keys(payload: Mapping[str, object], known: tuple[str, ...], place: str = "") -> list[Problem]:
+def unknown_keys(
+    payload: Mapping[str, object], known: tuple[str, ...], place: str = ""
+) -> list[Problem]:
     """Return a problem for each key of a body that would otherwise do nothing, without a word."""
     reason = f"it is not known; there are {', '.join(known)}"
     return [_problem(f"{place}{key}", reason) for key in payload if key not in known]
 
 
-def mismatched_keys(payload: Mapping[str, object], place: Mapping[str, tuple[object, ...]]) -> list[Problem]:
+def mismatched_keys(
+    payload: Mapping[str, object], place: Mapping[str, tuple[object, ...]]
+) -> list[Problem]:
     """Return a problem for each key of a body that says another place than the path does."""
     wrong = [key for key, said in place.items() if key in payload and payload[key] not in said]
     return [_problem(key, "it is not what the path says, and cannot be changed") for key in wrong]
@@ -262,7 +274,9 @@ def _parsed(
     setting = known.get(key)
     if setting is None:
         if key not in READ_ONLY_KEYS:
-            problems.append(_problem(f"{place}.{key}", f"it is not known; there are {', '.join(known)}"))
+            problems.append(
+                _problem(f"{place}.{key}", f"it is not known; there are {', '.join(known)}")
+            )
         return
     try:
         if value is None and not setting.is_nullable:
@@ -274,4 +288,8 @@ def _parsed(
 
 
 def _problem(place: str, reason: str) -> Problem:
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place})
+    return Problem(
+        "INVALID_PAYLOAD",
+        f"Invalid payload. {place}: {reason}.",
+        {"reason": reason, "field": place},
+    )

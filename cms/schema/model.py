@@ -93,12 +93,21 @@ class Field:
         Keys are named by that text, and what points to them has to hold the same.
         """
         column = self.column
-        return bool(column and column.base_type == "inet" and not column.primary_key and not column.foreign_table)
+        return bool(
+            column
+            and column.base_type == "inet"
+            and not column.primary_key
+            and not column.foreign_table
+        )
 
     @property
     def is_numeric_boolean(self) -> bool:
         """Whether it is a boolean that is stored as a number."""
-        return self.type_name == "boolean" and self.column is not None and self.column.base_type != "bool"
+        return (
+            self.type_name == "boolean"
+            and self.column is not None
+            and self.column.base_type != "bool"
+        )
 
     @property
     def is_secret(self) -> bool:
@@ -121,7 +130,12 @@ class Field:
     def has_sequence(self) -> bool:
         """Whether it is a whole number that a sequence fills where none is sent."""
         column = self.column
-        return column is not None and column.auto_increment and not column.is_generated and self.type.cast == "bigint"
+        return (
+            column is not None
+            and column.auto_increment
+            and not column.is_generated
+            and self.type.cast == "bigint"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,8 +300,20 @@ class Catalogue:
             for found in relations
             if found.one_collection and found.one_field
         }
-        return cls(structure, collections, relations, extensions, by_many, by_one, actions or ReferentialActions())
+        return cls(
+            structure,
+            collections,
+            relations,
+            extensions,
+            by_many,
+            by_one,
+            actions or ReferentialActions(),
+        )
 
     def relations_of(self, collection: str) -> tuple[Relation, ...]:
         """Return the relations that have the collection on either side."""
-        return tuple(found for found in self.relations if collection in (found.many_collection, found.one_collection))
+        return tuple(
+            found
+            for found in self.relations
+            if collection in (found.many_collection, found.one_collection)
+        )

@@ -22,6 +22,8 @@ def fault_of_collection_name(name: object) -> str | None:
         return 'names that start with "system_" belong to the service'
     if isinstance(name, str) and name.lower().startswith(QUEUE_PREFIX):
         return f'names that start with "{QUEUE_PREFIX}" belong to the queue of background jobs'
-    if isinstance(name, str) and name.startswith("pg_"):  # PostgreSQL would find its own table of that name first
+    if isinstance(name, str) and name.startswith(
+        "pg_"
+    ):  # PostgreSQL would find its own table of that name first
         return 'names that start with "pg_" belong to PostgreSQL'
     return fault_of_name(name)

@@ -38,7 +38,11 @@ class NotAllowed(ValueError):
     """A value that is none of those that its field may have."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
-        super().__init__(f"it must be one of {', '.join(allowed)}" if allowed else "there is nothing that it may be")
+        super().__init__(
+            f"it must be one of {', '.join(allowed)}"
+            if allowed
+            else "there is nothing that it may be"
+        )
         self.allowed = tuple(allowed)
 
 
@@ -112,7 +116,11 @@ class ItemParser:
         one = self._converters.get(name) or self._converter(ParsedItem(), name, None)
         if name in self._choices:
             return one and for_each(one)
-        return column_converter(self._collection.fields[name], one) if name in self._converters and one else None
+        return (
+            column_converter(self._collection.fields[name], one)
+            if name in self._converters and one
+            else None
+        )
 
     def _converter(self, entry: ParsedItem, name: str, value: object) -> Converter | None:
         """Return what turns values of a field into text, or None when there is nothing to turn."""

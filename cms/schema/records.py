@@ -40,7 +40,9 @@ def _collection_meta(collection: Collection) -> Record | None:
     if collection.meta is None:
         return None
     known = {key: collection.meta.get(key, _DEFAULT_META.get(key)) for key in COLLECTION_META}
-    return {"collection": collection.name, **known} | ({"system": True} if collection.system else {})
+    return {"collection": collection.name, **known} | (
+        {"system": True} if collection.system else {}
+    )
 
 
 def field_record(field: Field) -> Record:
@@ -71,7 +73,10 @@ def _choice_options(field: Field) -> Record:
     if not field.choices or not isinstance(options, Mapping) or options.get("choices"):
         return {}
     choices = [{"text": value, "value": value} for value in field.choices]
-    return {"interface": said.get("interface") or "select-dropdown", "options": {**options, "choices": choices}}
+    return {
+        "interface": said.get("interface") or "select-dropdown",
+        "options": {**options, "choices": choices},
+    }
 
 
 def _column_record(field: Field, column: Column) -> Record:

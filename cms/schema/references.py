@@ -36,7 +36,9 @@ def placeholders(template: str) -> list[str]:
 
 def without_hidden(template: str, shows: Callable[[str], bool]) -> str:
     """Return a template without the placeholders whose path is not to be shown."""
-    return _PLACEHOLDER.sub(lambda placeholder: placeholder[0] if shows(placeholder[1]) else "", template)
+    return _PLACEHOLDER.sub(
+        lambda placeholder: placeholder[0] if shows(placeholder[1]) else "", template
+    )
 
 
 def parse_step(key: str, collection: str | None, catalogue: Catalogue) -> tuple[str, str | None]:
@@ -65,7 +67,9 @@ def apply_to_filter(rule: object, collection: str | None, change: FieldChange) -
     return dict(_entry(str(key), inner, collection, change) for key, inner in rule.items())
 
 
-def _entry(key: str, inner: object, collection: str | None, change: FieldChange) -> tuple[str, object]:
+def _entry(
+    key: str, inner: object, collection: str | None, change: FieldChange
+) -> tuple[str, object]:
     if key in _LISTS or not _names_field(key, collection, change.catalogue):
         return key, apply_to_filter(inner, collection, change)
     renamed, beyond = _step(key, collection, change)

@@ -68,7 +68,9 @@ class ReferentialActions:
         default_factory=lambda: MappingProxyType({})
     )
     """Those to the rows of a table."""
-    root_tables_of: Mapping[str, tuple[RootTable, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    root_tables_of: Mapping[str, tuple[RootTable, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
     """The tables that items lie in, by the collections from which a deletion does something to others."""
     incoming_keys: Mapping[RootTable, int] = field(default_factory=lambda: MappingProxyType({}))
     """How many foreign keys lead to a table."""
@@ -83,7 +85,9 @@ class KeyedCollection:
 
 
 def actions_of(
-    parts: Iterable[CatalogueRow], keys: Iterable[CatalogueRow], owners: Mapping[str, KeyedCollection]
+    parts: Iterable[CatalogueRow],
+    keys: Iterable[CatalogueRow],
+    owners: Mapping[str, KeyedCollection],
 ) -> ReferentialActions:
     """Return the actions of the foreign keys; `owners` are the collections with a primary key.
 
@@ -110,7 +114,9 @@ def actions_of(
 class _Inheritance:
     """Which tables are partitions of others, or inherit from them."""
 
-    def __init__(self, parts: Iterable[CatalogueRow], owners: Mapping[str, KeyedCollection]) -> None:
+    def __init__(
+        self, parts: Iterable[CatalogueRow], owners: Mapping[str, KeyedCollection]
+    ) -> None:
         self._owners = owners
         self._partitioned: dict[TableName, TableName] = {}
         self._parents: dict[TableName, list[TableName]] = {}
@@ -155,7 +161,10 @@ class _Inheritance:
 
 
 def _action(key: CatalogueRow, lineage: _Inheritance) -> ReferentialAction:
-    table, foreign = (key["schema"], key["table_name"]), (key["foreign_schema"], key["foreign_table"])
+    table, foreign = (
+        (key["schema"], key["table_name"]),
+        (key["foreign_schema"], key["foreign_table"]),
+    )
     return ReferentialAction(
         name=key["name"],
         on_delete=_ACTS[key["on_delete"]],
@@ -169,7 +178,9 @@ def _action(key: CatalogueRow, lineage: _Inheritance) -> ReferentialAction:
     )
 
 
-def _leading_to_history(actions: list[ReferentialAction], recorded: set[str]) -> list[ReferentialAction]:
+def _leading_to_history(
+    actions: list[ReferentialAction], recorded: set[str]
+) -> list[ReferentialAction]:
     """Return the actions that lead to rows with a history, at once or by those that go with them."""
     leading: set[RootTable] = set()
     while True:

@@ -43,7 +43,9 @@ class JunctionDefinition:
     schema: MetaSettings
 
 
-def parse_relation(payload: Mapping[str, object], catalogue: Catalogue) -> RelationDefinition | JunctionDefinition:
+def parse_relation(
+    payload: Mapping[str, object], catalogue: Catalogue
+) -> RelationDefinition | JunctionDefinition:
     """Read the body of POST /relations; raises `Refused` INVALID_PAYLOAD with what is wrong.
 
     `meta.junction_collection` that is another collection than the field's own asks for a many-to-many relation
@@ -83,7 +85,9 @@ def _junction(payload: Mapping[str, object]) -> str | None:
     meta = payload.get("meta")
     found = meta.get("junction_collection") if isinstance(meta, Mapping) else None
     if found is not None and not isinstance(found, str):
-        raise invalid_payload("meta.junction_collection: it must be a name", field="meta.junction_collection")
+        raise invalid_payload(
+            "meta.junction_collection: it must be a name", field="meta.junction_collection"
+        )
     return found
 
 
@@ -111,7 +115,9 @@ def check_actions(schema: MetaSettings, field: Field) -> None:
     """Raise `Refused` when a foreign key would empty a column that is never empty, and so refuse at the wrong time."""
     for key in ("on_delete", "on_update"):
         if schema.get(key) == "SET NULL" and field.column and not field.column.is_nullable:
-            raise invalid_payload(f'schema.{key}: "{field.name}" takes no null', field=f"schema.{key}")
+            raise invalid_payload(
+                f'schema.{key}: "{field.name}" takes no null', field=f"schema.{key}"
+            )
 
 
 def check_field_names(meta: MetaSettings, owner: Collection) -> None:
@@ -178,7 +184,9 @@ def require_own_table(catalogue: Catalogue, name: str) -> Collection:
     return found
 
 
-def require_target(catalogue: Catalogue, name: str, place: str = "related_collection") -> Collection:
+def require_target(
+    catalogue: Catalogue, name: str, place: str = "related_collection"
+) -> Collection:
     """Return a collection that keys can point to."""
     found = _table(catalogue, name, place)
     if found.primary_key is None:
@@ -193,16 +201,25 @@ def _table(catalogue: Catalogue, name: str, place: str) -> Collection:
     return found
 
 
-def _many_to_many(wanted: RelationDefinition, junction: str, catalogue: Catalogue) -> JunctionDefinition:
+def _many_to_many(
+    wanted: RelationDefinition, junction: str, catalogue: Catalogue
+) -> JunctionDefinition:
     """Check a many-to-many relation; its junction table is there already or gets a name as any new table."""
     related, meta = wanted.related, wanted.meta
     if related is None:
-        raise invalid_payload("A many-to-many relation needs related_collection", field="related_collection")
-    owner, target = require_own_table(catalogue, wanted.collection), require_target(catalogue, related)
+        raise invalid_payload(
+            "A many-to-many relation needs related_collection", field="related_collection"
+        )
+    owner, target = (
+        require_own_table(catalogue, wanted.collection),
+        require_target(catalogue, related),
+    )
     if owner.primary_key is None:
         raise invalid_payload(f'collection: "{owner.name}" has no primary key', field="collection")
     if wanted.field in owner.fields:
-        raise invalid_payload(f'There is a field "{wanted.field}" already', field="field", value=wanted.field)
+        raise invalid_payload(
+            f'There is a field "{wanted.field}" already', field="field", value=wanted.field
+        )
     near, far = _columns_of_junction(owner.name, target.name, meta)
     sort = meta.get("sort_field")
     rows = catalogue.collections.get(junction)
@@ -210,11 +227,16 @@ def _many_to_many(wanted: RelationDefinition, junction: str, catalogue: Catalogu
         {
             "field": (fault_of_name(wanted.field), wanted.field),
             "meta.junction_collection": (_fault_of_junction(junction, catalogue), junction),
-            "meta.junction_field": (fault_of_name(far) or ("it names both sides" if near == far else None), far),
+            "meta.junction_field": (
+                fault_of_name(far) or ("it names both sides" if near == far else None),
+                far,
+            ),
             "meta.sort_field": (_fault_of_field_name("sort_field", sort, rows), sort),
         }
     )
-    return JunctionDefinition(owner.name, wanted.field, related, junction, near, far, meta, wanted.schema)
+    return JunctionDefinition(
+        owner.name, wanted.field, related, junction, near, far, meta, wanted.schema
+    )
 
 
 def _columns_of_junction(owner: str, target: str, meta: MetaSettings) -> tuple[str, str]:

@@ -60,7 +60,9 @@ ENDPOINTS: Mapping[str, str] = MappingProxyType(
 )
 """Where the system collections are reached, which /items never shows."""
 
-WRITABLE_COLLECTIONS = frozenset({"system_permissions", "system_roles", "system_settings", "system_users"})
+WRITABLE_COLLECTIONS = frozenset(
+    {"system_permissions", "system_roles", "system_settings", "system_users"}
+)
 """System collections whose items are written as any others, under the eyes of their keepers."""
 
 UNLISTED_TABLES = frozenset(

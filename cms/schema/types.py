@@ -25,7 +25,9 @@ from cms.schema.geojson import is_geometry
 
 M = TypeVar("M", date, time, datetime)
 
-_UUID = re.compile(r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE)
+_UUID = re.compile(
+    r"[0-9a-f]{8}(-?)[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{4}\1[0-9a-f]{12}", re.IGNORECASE
+)
 _KEY = re.compile(r"[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _NUMERIC_DIGITS_BEFORE, _NUMERIC_DIGITS_AFTER = 131_072, 16_383
@@ -138,7 +140,9 @@ def _number(value: object, reason: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError(reason)
     written = value.strip() if isinstance(value, str) else value
-    if isinstance(written, str) and not _NUMBER.fullmatch(written):  # Decimal takes 1_000 and other scripts' digits too
+    if isinstance(written, str) and not _NUMBER.fullmatch(
+        written
+    ):  # Decimal takes 1_000 and other scripts' digits too
         raise ValueError(reason)
     number = decimal_of(written) if isinstance(written, str) else Decimal(written)
     return number if number.is_finite() else _refuse(reason)
@@ -165,18 +169,24 @@ def parse_time(value: object) -> str:
     if isinstance(value, datetime):
         return value.time().isoformat()
     found = _moment(value, "it must be a time, HH:MM:SS", time.fromisoformat)
-    return found.isoformat() if found.tzinfo is None else _refuse("it must be a time without a zone")
+    return (
+        found.isoformat() if found.tzinfo is None else _refuse("it must be a time without a zone")
+    )
 
 
 def parse_datetime(value: object) -> str:
     """Take ISO 8601; a value with a zone is turned to UTC, which is what JavaScript's clients send."""
-    found = _moment(value, "it must be a date and time, YYYY-MM-DDTHH:MM:SS", datetime.fromisoformat)
+    found = _moment(
+        value, "it must be a date and time, YYYY-MM-DDTHH:MM:SS", datetime.fromisoformat
+    )
     return _in_utc(found).replace(tzinfo=None).isoformat()
 
 
 def parse_timestamp(value: object) -> str:
     """Take ISO 8601; a value without a zone is UTC."""
-    return _in_utc(_moment(value, "it must be an ISO 8601 timestamp", datetime.fromisoformat)).isoformat()
+    return _in_utc(
+        _moment(value, "it must be an ISO 8601 timestamp", datetime.fromisoformat)
+    ).isoformat()
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -215,7 +225,11 @@ def parse_csv(value: object) -> str:
 def parse_binary(value: object) -> str:
     """Take base64 and give PostgreSQL's hexadecimal form."""
     try:
-        raw = base64.b64decode(value, validate=True) if isinstance(value, str) else _refuse("it must be base64")
+        raw = (
+            base64.b64decode(value, validate=True)
+            if isinstance(value, str)
+            else _refuse("it must be base64")
+        )
     except ValueError:  # binascii.Error is one, and so is what is said of letters outside ASCII
         raise ValueError("it must be base64") from None
     return "\\x" + raw.hex()

@@ -23,7 +23,9 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
         check_version(snapshot, Version(*rows[0][:2]))
         return actor_of(snapshot, identity, rows)
 
-    if identity.cookie and not fetch(statement("find_open_session"), (identity.session, identity.cookie)):
+    if identity.cookie and not fetch(
+        statement("find_open_session"), (identity.session, identity.cookie)
+    ):
         raise _invalid_token()
     return admit(snapshot.actors.setdefault_with(identity, find), identity)
 
@@ -45,12 +47,16 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     def policy() -> Policy:
         found = jsontext.loads_stored(permissions)
         grants = [grant_of(row) for row in found] if isinstance(found, list) else []
-        return policy_of(name, [*grants, *(app_grants(grants) if app else ()), PUBLIC_SETTINGS_GRANT], app=app)
+        return policy_of(
+            name, [*grants, *(app_grants(grants) if app else ()), PUBLIC_SETTINGS_GRANT], app=app
+        )
 
     name = ",".join(roles) or "public"
     held = ADMIN if admin else snapshot.policies.setdefault_with(name, policy)
     bound_to = networks_of(jsontext.loads_stored(networks))
-    return Actor(held, user, role, networks=bound_to, lacks_tfa=bool(lacks_tfa), session=identity.session)
+    return Actor(
+        held, user, role, networks=bound_to, lacks_tfa=bool(lacks_tfa), session=identity.session
+    )
 
 
 def _invalid_token() -> Refused:

@@ -44,7 +44,11 @@ class ForeignChangeMonitor:
         try:
             self._next_check = monotonic() + CHECK_SECONDS
             self._compare()
-        except (Refused, Stale, UnexpectedError) as fault:  # the request itself finds out what it means for it
+        except (
+            Refused,
+            Stale,
+            UnexpectedError,
+        ) as fault:  # the request itself finds out what it means for it
             log.warning("the structure could not be looked at: %s", fault)
         finally:
             self._lock.release()

@@ -22,7 +22,10 @@ def health(store: Store) -> dict[str, object]:
     began = time.perf_counter()
     try:
         store.database.fetch(statement("find_version"))
-        database: dict[str, object] = {"status": "ok", "ms": round((time.perf_counter() - began) * 1000, 1)}
+        database: dict[str, object] = {
+            "status": "ok",
+            "ms": round((time.perf_counter() - began) * 1000, 1),
+        }
     except Refused as refused:
         database = {"status": "error", "reason": refused.problems[0].message}
     except Stale as stale:
@@ -40,7 +43,9 @@ def told(stale: Stale) -> Refused:
     """Return SERVICE_UNAVAILABLE for a fault of the database that trying again did not mend."""
     if isinstance(stale, Deadlock):
         return unavailable("database", "It is busy with other changes")
-    if "system_" in str(stale):  # whatever language the server speaks, it names the table that is missing
+    if "system_" in str(
+        stale
+    ):  # whatever language the server speaks, it names the table that is missing
         return unavailable("database", NOT_MIGRATED)
     return unavailable("database", "Its structure does not come to rest")
 
@@ -49,7 +54,9 @@ def info(store: Store, identity: Identity) -> dict[str, object]:
     """Return the public part of the settings; for administrators the versions as well."""
 
     def work(context: RequestContext) -> dict[str, object]:
-        name, descriptor, color, language, server = store.database.fetch(statement("find_project"))[0]
+        name, descriptor, color, language, server = store.database.fetch(statement("find_project"))[
+            0
+        ]
         project = {
             "project_name": name,
             "project_descriptor": descriptor,

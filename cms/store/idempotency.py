@@ -43,7 +43,13 @@ def run_idempotently(
         return cast(T, stored_answer.answer)
     answer = work()
     raw = answer if isinstance(answer, bytes | None) else jsontext.dumps(answer)
-    values = (caller, idempotency.key, idempotency.request, raw, not isinstance(answer, bytes | None))
+    values = (
+        caller,
+        idempotency.key,
+        idempotency.request,
+        raw,
+        not isinstance(answer, bytes | None),
+    )
     transaction.execute(statement("keep_idempotent_answer"), values)
     return answer
 
@@ -55,7 +61,9 @@ class StoredAnswer:
     answer: object
 
 
-def find_stored_answer(transaction: Transaction, caller: str, idempotency: Idempotency) -> StoredAnswer | None:
+def find_stored_answer(
+    transaction: Transaction, caller: str, idempotency: Idempotency
+) -> StoredAnswer | None:
     """Return the answer that is kept of a call; raises `Refused` as `run_idempotently` does."""
     rows = transaction.execute(statement("find_idempotent_answer"), (caller, idempotency.key))
     if not rows:

@@ -18,12 +18,22 @@ _POSITION_KEYS = ("operation", "index", "path", "field", "fields")
 
 def with_inquiry(refused: Refused, run_question: RunQuestion) -> Refused:
     """Return a refusal with what its inquiry brings."""
-    if refused.inquiry is None or len(refused.problems) >= MAX_PROBLEMS or not _is_about_values(refused):
+    if (
+        refused.inquiry is None
+        or len(refused.problems) >= MAX_PROBLEMS
+        or not _is_about_values(refused)
+    ):
         return refused
     later = refused.inquiry(run_question)
-    kept = [problem for problem in refused.problems if not any(_is_more_specific(other, problem) for other in later)]
+    kept = [
+        problem
+        for problem in refused.problems
+        if not any(_is_more_specific(other, problem) for other in later)
+    ]
     more = [problem for problem in later if not any(_is_known(problem, known) for known in kept)]
-    different = list({repr(problem): problem for problem in more}.values())  # many items may be one body's
+    different = list(
+        {repr(problem): problem for problem in more}.values()
+    )  # many items may be one body's
     problems = sorted([*kept, *different], key=_index)
     return Refused(problems[:MAX_PROBLEMS], total=refused.total + len(different))
 
@@ -41,8 +51,15 @@ def _is_known(other: Problem, known: Problem) -> bool:
 
 def _is_more_specific(other: Problem, known: Problem) -> bool:
     """Tell whether a problem names the value that PostgreSQL told the other of without naming it."""
-    vague = "path" not in known.extensions and known.message == other.message and known.code == other.code
-    return vague and all(known.extensions.get(name) in (None, other.extensions.get(name)) for name in _IDENTIFYING_KEYS)
+    vague = (
+        "path" not in known.extensions
+        and known.message == other.message
+        and known.code == other.code
+    )
+    return vague and all(
+        known.extensions.get(name) in (None, other.extensions.get(name))
+        for name in _IDENTIFYING_KEYS
+    )
 
 
 def _index(problem: Problem) -> int:

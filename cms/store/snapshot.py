@@ -46,11 +46,16 @@ PreparedRead = tuple[Statement, tuple[object, ...]]
 
 def _statement_weight(statement: Statement) -> int:
     """A short one counts for as much as lets only PLANS_KEPT stay; one of more than all room takes it all."""
-    return min(max(len(statement.text), MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS), MAX_STATEMENT_CHARACTERS)
+    return min(
+        max(len(statement.text), MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS),
+        MAX_STATEMENT_CHARACTERS,
+    )
 
 
 def _statement_cache() -> LRUCache[Hashable, Statement]:
-    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, statement: _statement_weight(statement))
+    return LRUCache(
+        MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, statement: _statement_weight(statement)
+    )
 
 
 def _read_cache() -> LRUCache[Hashable, PreparedRead]:
@@ -69,7 +74,9 @@ class Snapshot:
     policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     said: LRUCache[Hashable, PreparedRead] = field(default_factory=_read_cache)
     statements: LRUCache[Hashable, Statement] = field(default_factory=_statement_cache)
-    estimates: LRUCache[Hashable, Estimate] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
+    estimates: LRUCache[Hashable, Estimate] = field(
+        default_factory=lambda: LRUCache(MAX_STATEMENTS)
+    )
     """What PostgreSQL expects of reads that could nest many rows."""
     derived: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
     """What writes have found out of a collection: its rules, its duties, the readers of its items."""
@@ -82,7 +89,10 @@ class Snapshots:
     """
 
     def __init__(
-        self, fetch: Callable[[str], list[Row]], *, on_structure_change: Callable[[], None] = lambda: None
+        self,
+        fetch: Callable[[str], list[Row]],
+        *,
+        on_structure_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._fetch = fetch
         self._moved = on_structure_change
@@ -117,7 +127,12 @@ class Snapshots:
     def _with_new_rights(self, before: Snapshot | None) -> Snapshot | None:
         """Return a snapshot of the same structure where only rights have moved: loading it takes much longer."""
         now = Version(*self._fetch(statement("find_version"))[0]) if before else None
-        if before is None or now is None or now == before.version or now.structure != before.version.structure:
+        if (
+            before is None
+            or now is None
+            or now == before.version
+            or now.structure != before.version.structure
+        ):
             return None
         return Snapshot(now, before.catalogue, before.fingerprint)
 
@@ -127,7 +142,8 @@ def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> N
     for table in current.catalogue.reserved_tables:
         if before is None or table not in before.catalogue.reserved_tables:
             log.warning(
-                'the table "%s" is no collection: names that start with "system_" are the service\'s own', table
+                'the table "%s" is no collection: names that start with "system_" are the service\'s own',
+                table,
             )
 
 
@@ -138,5 +154,9 @@ def load_snapshot(transaction: Transaction) -> Snapshot:
 
 def _snapshot(row: Row) -> Snapshot:
     structure, access, fingerprint, *lists = row
-    loaded: dict[str, Any] = {key: jsontext.loads_stored(raw) for key, raw in zip(_CATALOGUE_LISTS, lists, strict=True)}
-    return Snapshot(Version(structure, access), build_catalogue({"structure": structure, **loaded}), fingerprint)
+    loaded: dict[str, Any] = {
+        key: jsontext.loads_stored(raw) for key, raw in zip(_CATALOGUE_LISTS, lists, strict=True)
+    }
+    return Snapshot(
+        Version(structure, access), build_catalogue({"structure": structure, **loaded}), fingerprint
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar, cast
 
 from cms import passwords
@@ -20,7 +21,13 @@ from cms.store.actors import actor_of, admit, find_actor
 from cms.store.context import RequestContext
 from cms.store.counters import check_version, checked, current_version, held
 from cms.store.foreign_changes import ForeignChangeMonitor
-from cms.store.idempotency import Idempotency, StoredAnswer, find_stored_answer, lock_key, run_idempotently
+from cms.store.idempotency import (
+    Idempotency,
+    StoredAnswer,
+    find_stored_answer,
+    lock_key,
+    run_idempotently,
+)
 from cms.store.identity import Identity
 from cms.store.refusals import with_inquiry
 from cms.store.snapshot import Snapshot, Snapshots, load_snapshot
@@ -64,7 +71,9 @@ class Store:
         self.max_nested_rows = config.max_nested_rows
         self.max_answer_size = config.max_answer_size
         self.statement_timeout = config.db_statement_timeout
-        self._attempts = ATTEMPTS + config.database_pool_size  # each connection may hold a plan that is out of date
+        self._attempts = (
+            ATTEMPTS + config.database_pool_size
+        )  # each connection may hold a plan that is out of date
         on_structure_change = self.database.discard_prepared
         self.snapshots = Snapshots(self.database.fetch, on_structure_change=on_structure_change)
         # A replica may lag: what is written is checked against the primary's own structure and rights.
@@ -74,23 +83,41 @@ class Store:
             if replica
             else self.snapshots
         )
-        sources = (self._primary, self.database.fetch_primary), (self.snapshots, self.database.fetch)
+        sources = (
+            (self._primary, self.database.fetch_primary),
+            (self.snapshots, self.database.fetch),
+        )
         self._monitor = ForeignChangeMonitor(self.database, sources)
 
     def run_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do the work of a read, again where structure or rights had moved on; in the end it holds them still."""
         return self._read(identity, work, self.snapshots, self.database.fetch)
 
-    def _read(self, identity: Identity, work: Callable[[RequestContext], T], snapshots: Snapshots, fetch: Fetch) -> T:
+    def _read(
+        self,
+        identity: Identity,
+        work: Callable[[RequestContext], T],
+        snapshots: Snapshots,
+        fetch: Fetch,
+    ) -> T:
         def look(attempt: Attempt) -> T:
             if not attempt.holds_version:
-                return work(RequestContext(attempt.snapshot, find_actor(attempt.snapshot, identity, fetch), fetch))
+                return work(
+                    RequestContext(
+                        attempt.snapshot, find_actor(attempt.snapshot, identity, fetch), fetch
+                    )
+                )
             with self.database.transaction() as transaction:
                 snapshot = held(transaction, attempt.snapshot, "hold_version")
                 return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
 
         # What the primary holds still says nothing of a replica.
-        return self._retry(snapshots, fetch, look, unlocked_attempts=ATTEMPTS if snapshots is self._primary else None)
+        return self._retry(
+            snapshots,
+            fetch,
+            look,
+            unlocked_attempts=ATTEMPTS if snapshots is self._primary else None,
+        )
 
     def run_write(
         self,
@@ -122,10 +149,17 @@ class Store:
                     )
                 return self._write(attempt.snapshot, identity, redacting_errors(plan))
 
-        return self._retry(self._primary, self.database.fetch_primary, write, unlocked_attempts=unlocked_attempts)
+        return self._retry(
+            self._primary, self.database.fetch_primary, write, unlocked_attempts=unlocked_attempts
+        )
 
     def _retry(
-        self, snapshots: Snapshots, fetch: Fetch, work: Callable[[Attempt], T], *, unlocked_attempts: int | None = None
+        self,
+        snapshots: Snapshots,
+        fetch: Fetch,
+        work: Callable[[Attempt], T],
+        *,
+        unlocked_attempts: int | None = None,
     ) -> T:
         """Do the work, again as long as it is refused under a structure or rights that have moved on.
 
@@ -147,14 +181,20 @@ class Store:
             except Stale as stale:
                 before = _refuse_repeated(stale, snapshot, before)
             except (Refused, UnexpectedError) as refusal:
-                if holds_version or _is_unavailable(refusal) or current_version(fetch) == snapshot.version:
+                if (
+                    holds_version
+                    or _is_unavailable(refusal)
+                    or current_version(fetch) == snapshot.version
+                ):
                     if isinstance(refusal, Refused) and refusal.inquiry:
                         raise with_inquiry(refusal, self.database.run_primary) from refusal
                     raise
             snapshots.refresh(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
 
-    def _write(self, snapshot: Snapshot, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]]) -> T:
+    def _write(
+        self, snapshot: Snapshot, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]]
+    ) -> T:
         fetch = self.database.fetch_primary
         job = plan(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
         if job.in_one_statement:
@@ -178,10 +218,16 @@ class Store:
                 transaction.execute(statement("wait_for_others"))
             snapshot = attempt.snapshot
             used = (
-                held(transaction, snapshot, lock_statement) if attempt.holds_version else checked(transaction, snapshot)
+                held(transaction, snapshot, lock_statement)
+                if attempt.holds_version
+                else checked(transaction, snapshot)
             )
-            context = RequestContext(used, find_actor(used, identity, transaction.execute), transaction.execute)
-            return run_idempotently(transaction, identity.name, idempotency, lambda: plan(context).within(transaction))
+            context = RequestContext(
+                used, find_actor(used, identity, transaction.execute), transaction.execute
+            )
+            return run_idempotently(
+                transaction, identity.name, idempotency, lambda: plan(context).within(transaction)
+            )
 
     def run_structure_change(
         self,
@@ -196,16 +242,26 @@ class Store:
         there, and tells every process when the transaction commits. One that is given up for a deadlock with
         writes of items is done again.
         """
-        self._read(identity, lambda context: require_admin(context.actor), self._primary, self.database.fetch_primary)
+        self._read(
+            identity,
+            lambda context: require_admin(context.actor),
+            self._primary,
+            self.database.fetch_primary,
+        )
         for _ in range(ATTEMPTS):
             try:
                 with self.database.transaction() as transaction:
                     lock_key(transaction, identity.name, idempotency)
-                    stored_answer = find_stored_answer(transaction, identity.name, idempotency) if idempotency else None
+                    stored_answer = (
+                        find_stored_answer(transaction, identity.name, idempotency)
+                        if idempotency
+                        else None
+                    )
                     if stored_answer:
                         return cast(T, stored_answer.answer)
                     context = _lock_structure(transaction, identity)
-                    return run_idempotently(transaction, identity.name, idempotency, lambda: work(transaction, context))  # noqa: B023
+                    in_context = partial(work, transaction, context)
+                    return run_idempotently(transaction, identity.name, idempotency, in_context)
             except Deadlock:
                 continue
             except Stale as conflict:
@@ -218,9 +274,13 @@ class Store:
 
     def run_primary_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
         """Do what goes before a write, by what the primary holds: a replica may not know of it yet."""
-        return self._read(identity, _then_check_version(work), self._primary, self.database.fetch_primary)
+        return self._read(
+            identity, _then_check_version(work), self._primary, self.database.fetch_primary
+        )
 
-    def stored_answer(self, identity: Identity, idempotency: Idempotency | None) -> StoredAnswer | None:
+    def stored_answer(
+        self, identity: Identity, idempotency: Idempotency | None
+    ) -> StoredAnswer | None:
         """Return the answer of a call that was done before, for calls that must not even be prepared a second time."""
         if idempotency is None:
             return None
@@ -231,9 +291,13 @@ class Store:
 
         return self.run_write(identity, lambda context: WritePlan(find))
 
-    def reload_structure(self, identity: Identity, *, idempotency: Idempotency | None = None) -> None:
+    def reload_structure(
+        self, identity: Identity, *, idempotency: Idempotency | None = None
+    ) -> None:
         """Have every process load the structure again, for changes made behind the service's back."""
-        self.run_structure_change(identity, lambda transaction, context: None, idempotency=idempotency)
+        self.run_structure_change(
+            identity, lambda transaction, context: None, idempotency=idempotency
+        )
 
     def close(self) -> None:
         self.database.close()
@@ -250,7 +314,9 @@ def _then_check_version(work: Callable[[RequestContext], T]) -> Callable[[Reques
     return checked
 
 
-def redacting_errors(plan: Callable[[RequestContext], WritePlan[T]]) -> Callable[[RequestContext], WritePlan[T]]:
+def redacting_errors(
+    plan: Callable[[RequestContext], WritePlan[T]],
+) -> Callable[[RequestContext], WritePlan[T]]:
     """Return the plan of a write that tells its caller nothing of what is hidden from it."""
 
     def planned(context: RequestContext) -> WritePlan[T]:
@@ -284,7 +350,9 @@ def _lock_structure(transaction: Transaction, identity: Identity) -> RequestCont
     transaction.execute(statement("move_structure"))
     found = transaction.execute(statement("find_actor"), identity.values)
     snapshot = load_snapshot(transaction)
-    context = RequestContext(snapshot, admit(actor_of(snapshot, identity, found), identity), transaction.execute)
+    context = RequestContext(
+        snapshot, admit(actor_of(snapshot, identity, found), identity), transaction.execute
+    )
     require_admin(context.actor)
     return context
 

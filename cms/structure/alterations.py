@@ -13,8 +13,20 @@ from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.defaults import default_of, is_database_expression
-from cms.schema.definitions import IMPLIED_SPECIALS, faults_of_hash, faults_of_precision, faults_of_special
-from cms.schema.meta_settings import COLUMN_SCHEMA, FIELD_KEYS, FIELD_META, MetaSettings, parse_settings, unknown_keys
+from cms.schema.definitions import (
+    IMPLIED_SPECIALS,
+    faults_of_hash,
+    faults_of_precision,
+    faults_of_special,
+)
+from cms.schema.meta_settings import (
+    COLUMN_SCHEMA,
+    FIELD_KEYS,
+    FIELD_META,
+    MetaSettings,
+    parse_settings,
+    unknown_keys,
+)
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
 from cms.schema.names import fault_of_name
 from cms.schema.types import TYPES, Family
@@ -28,11 +40,15 @@ _MARKERS = {Family.HASH: "hash", Family.CSV: "cast-csv"}
 _UNCHANGEABLE_FAMILIES = frozenset({Family.GEOMETRY, Family.HASH, Family.ALIAS, Family.CSV})
 
 
-def alter(transaction: Transaction, owner: Collection, field: Field, payload: Mapping[str, object]) -> None:
+def alter(
+    transaction: Transaction, owner: Collection, field: Field, payload: Mapping[str, object]
+) -> None:
     """Change what the payload says of a field; raises `Refused` for what cannot be without losing data."""
     problems: list[Problem] = []
     wanted, meta, schema = _settings_of(field, payload, problems)
-    said = collect_problems(problems, lambda: _fitting_special(_special(meta, field), field, wanted))
+    said = collect_problems(
+        problems, lambda: _fitting_special(_special(meta, field), field, wanted)
+    )
     problems += _faults_of_fixed(owner, field, schema, wanted)
     if problems or said is None:
         raise Refused(problems)
@@ -40,7 +56,9 @@ def alter(transaction: Transaction, owner: Collection, field: Field, payload: Ma
         _alter_column(transaction, field, field.column, wanted=wanted, schema=schema)
     elif wanted != field.type_name or not _is_unchanged(field, schema):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
-    if payload.get("meta") is not None or said:  # null is what GET answers for a field that nobody spoke of
+    if (
+        payload.get("meta") is not None or said
+    ):  # null is what GET answers for a field that nobody spoke of
         keys = {"collection": owner.name, "field": field.name}
         metadata.save_record(transaction, "system_fields", keys, given=said, known=FIELD_META)
 
@@ -83,11 +101,15 @@ def _type_of(payload: Mapping[str, object], field: Field) -> str:
     wanted = payload.get("type", field.type_name)
     wanted = "datetime" if wanted == "dateTime" else wanted
     if not isinstance(wanted, str) or wanted not in TYPES:
-        raise invalid_payload(f"type: it must be one of {', '.join(TYPES)}", field="type", value=shown(wanted))
+        raise invalid_payload(
+            f"type: it must be one of {', '.join(TYPES)}", field="type", value=shown(wanted)
+        )
     if wanted != field.type_name and (
         wanted == "unknown" or _UNCHANGEABLE_FAMILIES & {TYPES[wanted].family, field.type.family}
     ):
-        raise invalid_payload(f"type: {field.type_name} cannot become {wanted}", field="type", value=wanted)
+        raise invalid_payload(
+            f"type: {field.type_name} cannot become {wanted}", field="type", value=wanted
+        )
     return wanted
 
 
@@ -95,7 +117,9 @@ def _is_unchanged(field: Field, schema: MetaSettings) -> bool:
     """A client may send a whole record back."""
     if field.column is None:
         return all(value is None for value in schema.values())
-    return all(value == _current_settings(field, field.column).get(key) for key, value in schema.items())
+    return all(
+        value == _current_settings(field, field.column).get(key) for key, value in schema.items()
+    )
 
 
 def _special(meta: MetaSettings, field: Field) -> MetaSettings:
@@ -116,13 +140,24 @@ def _special(meta: MetaSettings, field: Field) -> MetaSettings:
 def _fitting_special(meta: MetaSettings, field: Field, wanted: str) -> MetaSettings:
     """Refuse markers that do not fit the type; the one that the former type brought along goes with it."""
     special = meta["special"] if "special" in meta else list(field.special)
-    if wanted != field.type_name and isinstance(special, list) and IMPLIED_SPECIALS.get(field.type_name) in special:
+    if (
+        wanted != field.type_name
+        and isinstance(special, list)
+        and IMPLIED_SPECIALS.get(field.type_name) in special
+    ):
         special = [marker for marker in special if marker != IMPLIED_SPECIALS[field.type_name]]
         meta = MetaSettings({**meta, "special": special or None})
-    before, length = list(field.special), {"max_length": field.column.max_length if field.column else None}
-    old = faults_of_special(field.type_name, before) + faults_of_hash(field.type_name, before, length)
+    before, length = (
+        list(field.special),
+        {"max_length": field.column.max_length if field.column else None},
+    )
+    old = faults_of_special(field.type_name, before) + faults_of_hash(
+        field.type_name, before, length
+    )
     faults = faults_of_special(wanted, special) + faults_of_hash(wanted, special, length)
-    new = [fault for fault in faults if fault not in old]  # what was there before is sent back with a record
+    new = [
+        fault for fault in faults if fault not in old
+    ]  # what was there before is sent back with a record
     if new:
         raise Refused(_problem(place, reason) for place, reason in new)
     return meta
@@ -148,7 +183,9 @@ def _current_settings(field: Field, column: Column) -> dict[str, object]:
     }
 
 
-def _alter_column(transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: MetaSettings) -> None:
+def _alter_column(
+    transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: MetaSettings
+) -> None:
     present = _current_settings(field, column)
     changed = _changed(field, column, schema)
     whole = MetaSettings({**present, **changed})
@@ -160,7 +197,9 @@ def _alter_column(transaction: Transaction, field: Field, column: Column, *, wan
         _change_type(transaction, field, column, wanted=wanted, schema=whole)
     if changed.get("default_value") is not None:
         default = changed["default_value"]
-        changed["default_value"] = ddl.default_value(field.name, wanted, default, length=whole["max_length"])
+        changed["default_value"] = ddl.default_value(
+            field.name, wanted, default, length=whole["max_length"]
+        )
     for key, change in _CHANGES.items():
         if key in changed:
             change(transaction, field, column, changed[key])
@@ -172,7 +211,9 @@ def _changed(field: Field, column: Column, schema: MetaSettings) -> MetaSettings
     return MetaSettings({key: value for key, value in schema.items() if value != present[key]})
 
 
-def _faults_of_fixed(owner: Collection, field: Field, schema: MetaSettings, wanted: str) -> list[Problem]:
+def _faults_of_fixed(
+    owner: Collection, field: Field, schema: MetaSettings, wanted: str
+) -> list[Problem]:
     """Return what PostgreSQL would refuse with a syntax error, or do by halves."""
     if not field.column or owner.kind is not Kind.TABLE:
         return []
@@ -184,12 +225,16 @@ def _faults_of_fixed(owner: Collection, field: Field, schema: MetaSettings, want
     return [_problem(place, reason) for place, reason in faults]
 
 
-def _fixed_setting_faults(column: Column, changed: MetaSettings, wanted: str) -> Iterator[tuple[str, str]]:
+def _fixed_setting_faults(
+    column: Column, changed: MetaSettings, wanted: str
+) -> Iterator[tuple[str, str]]:
     for key in _FIXED_SETTINGS:
         if key in changed:
             yield f"schema.{key}", "it is fixed when the field is made"
     yield from faults_of_hash(wanted, None, changed)
-    if changed.get("is_indexed") is False and (column.primary_key or changed.get("is_unique", column.is_unique)):
+    if changed.get("is_indexed") is False and (
+        column.primary_key or changed.get("is_unique", column.is_unique)
+    ):
         yield "schema.is_indexed", "what makes a field unique is an index"
     takes_length = wanted in ("string", "hash") and not (column.choices and wanted == "string")
     if changed.get("max_length") is not None and not takes_length:
@@ -200,7 +245,9 @@ def _fixed_setting_faults(column: Column, changed: MetaSettings, wanted: str) ->
         yield "schema.default_value", "the database fills this field"
 
 
-def _fixed_type_faults(field: Field, column: Column, changed: MetaSettings, wanted: str) -> Iterator[tuple[str, str]]:
+def _fixed_type_faults(
+    field: Field, column: Column, changed: MetaSettings, wanted: str
+) -> Iterator[tuple[str, str]]:
     if wanted == field.type_name:
         return
     if column.is_generated or (column.auto_increment and wanted not in _SEQUENCE_TYPES):
@@ -209,7 +256,9 @@ def _fixed_type_faults(field: Field, column: Column, changed: MetaSettings, want
         yield "type", "the default is an expression of the database's; set another one as well"
 
 
-def _change_type(transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: MetaSettings) -> None:
+def _change_type(
+    transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: MetaSettings
+) -> None:
     """Change type, length or precision, after a look whether any value would be lost.
 
     The lock comes first: a row that is written between look and change would be cut without a word.
@@ -223,7 +272,9 @@ def _change_type(transaction: Transaction, field: Field, column: Column, *, want
         reason = f'Values of "{field.name}" would be lost as {data_type}'
         raise invalid_payload(reason, field="type", collection=field.collection, value=wanted)
     if wanted != field.type_name and column.default is not None and not column.auto_increment:
-        transaction.execute_ddl(ddl.alter_column(field.collection, field.name, text("DROP DEFAULT")))
+        transaction.execute_ddl(
+            ddl.alter_column(field.collection, field.name, text("DROP DEFAULT"))
+        )
     transaction.execute_ddl(ddl.change_type(field.collection, field.name, data_type))
 
 
@@ -251,7 +302,9 @@ _SIZES = ("max_length", "numeric_precision", "numeric_scale")
 
 def _sizes_for(wanted: str, schema: MetaSettings) -> MetaSettings:
     """Keep the sizes that were sent with the new type and that it has."""
-    kept = {"string": {"max_length"}, "decimal": {"numeric_precision", "numeric_scale"}}.get(wanted, set())
+    kept = {"string": {"max_length"}, "decimal": {"numeric_precision", "numeric_scale"}}.get(
+        wanted, set()
+    )
     return MetaSettings({key: schema.get(key) if key in kept else None for key in _SIZES})
 
 
@@ -274,9 +327,13 @@ def _unique(transaction: Transaction, field: Field, column: Column, value: objec
         return
     if column.primary_key:
         raise invalid_payload("A primary key is unique", field="schema.is_unique")
-    for (constraint,) in transaction.execute(statement("unique_constraints"), (field.collection, field.name)):
+    for (constraint,) in transaction.execute(
+        statement("unique_constraints"), (field.collection, field.name)
+    ):
         transaction.execute_ddl(ddl.drop_constraint(field.collection, constraint))
-    for (index,) in transaction.execute(statement("unique_indexes"), (field.collection, field.name)):
+    for (index,) in transaction.execute(
+        statement("unique_indexes"), (field.collection, field.name)
+    ):
         transaction.execute_ddl(ddl.drop_index(index))
 
 

@@ -41,7 +41,9 @@ def list_collections(store: Store, identity: Identity) -> list[Record]:
     """Return the records of all collections that the caller may know of, by name."""
 
     def work(context: RequestContext) -> list[Record]:
-        return [collection_record(found) for found in visible_structure(context).collections.values()]
+        return [
+            collection_record(found) for found in visible_structure(context).collections.values()
+        ]
 
     return store.run_unversioned_read(identity, work)
 
@@ -56,7 +58,11 @@ def read_collection(store: Store, identity: Identity, name: str) -> Record:
 
 
 def create_collection(
-    store: Store, identity: Identity, payload: Mapping[str, object], *, idempotency: Idempotency | None = None
+    store: Store,
+    identity: Identity,
+    payload: Mapping[str, object],
+    *,
+    idempotency: Idempotency | None = None,
 ) -> Record:
     """Create a table, or a folder without one, with its fields; return its record."""
 
@@ -64,7 +70,9 @@ def create_collection(
         definition = parse_collection(payload)
         _check_new(definition, context.snapshot.catalogue)
         # What was said of a table that was dropped behind the service's back must not come back with its name.
-        metadata.delete_collection_records(transaction, definition.name, catalogue=context.snapshot.catalogue)
+        metadata.delete_collection_records(
+            transaction, definition.name, catalogue=context.snapshot.catalogue
+        )
         if definition.schema is not None:
             _create_table(transaction, definition)
         _save(transaction, definition.name, definition.meta, context.snapshot.catalogue)
@@ -77,7 +85,11 @@ def create_collection(
         return collection_record(after.collections[definition.name])
 
     return change_structure(
-        store, identity, work, lambda record: [_named(record["collection"])], idempotency=idempotency
+        store,
+        identity,
+        work,
+        lambda record: [_named(record["collection"])],
+        idempotency=idempotency,
     )
 
 
@@ -95,7 +107,9 @@ def update_collections(
         _refuse_cycles(after, names)
         for name in names:
             metadata.check_archive(after.collections[name], before=catalogue.collections[name])
-            check_duplication_fields(after, after.collections[name], before=catalogue.collections[name])
+            check_duplication_fields(
+                after, after.collections[name], before=catalogue.collections[name]
+            )
             update_indexes(transaction, after.collections[name], after.extensions)
         return [collection_record(after.collections[name]) for name in names]
 
@@ -107,7 +121,9 @@ def delete_collection(store: Store, identity: Identity, name: str) -> None:
 
     def work(transaction: Transaction, context: RequestContext) -> None:
         found = require_alterable(context.snapshot.catalogue, name)
-        if found.kind is Kind.VIEW:  # others may have built on it, and no request could bring it back
+        if (
+            found.kind is Kind.VIEW
+        ):  # others may have built on it, and no request could bring it back
             raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
         _drop(transaction, found)
         metadata.delete_collection_records(transaction, name, catalogue=context.snapshot.catalogue)
@@ -135,10 +151,16 @@ def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
         raise Refused(problems)
 
 
-def _check_named_fields(meta: MetaSettings, columns: set[str], *, known: Mapping[str, object] = _NOTHING) -> None:
+def _check_named_fields(
+    meta: MetaSettings, columns: set[str], *, known: Mapping[str, object] = _NOTHING
+) -> None:
     """A sort or archive field that is not there would silently do nothing; what is `known` may stay as it is."""
     given = {key: meta.get(key) for key in ("sort_field", "archive_field")}
-    wrong = [key for key, field in given.items() if field and field not in columns and field != known.get(key)]
+    wrong = [
+        key
+        for key, field in given.items()
+        if field and field not in columns and field != known.get(key)
+    ]
     if wrong:
         raise Refused(
             Problem(
@@ -158,26 +180,38 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
         add_index_and_comment(transaction, definition.name, item)
 
 
-def _check_changes(changes: Sequence[tuple[str, Mapping[str, object]]], catalogue: Catalogue) -> None:
+def _check_changes(
+    changes: Sequence[tuple[str, Mapping[str, object]]], catalogue: Catalogue
+) -> None:
     """Refuse what is wrong with any of several changes, before the first of them is made."""
     problems: list[Problem] = []
     for index, (name, payload) in enumerate(changes):
-        problems += at_index(_faults(require_alterable(catalogue, name), payload, catalogue), index, of=len(changes))
+        problems += at_index(
+            _faults(require_alterable(catalogue, name), payload, catalogue), index, of=len(changes)
+        )
     if problems:
         raise Refused(problems)
 
 
-def _faults(found: Collection, payload: Mapping[str, object], catalogue: Catalogue) -> list[Problem]:
-    problems = unknown_keys(payload, _RECORD_KEYS) + mismatched_keys(payload, {"collection": (found.name,)})
+def _faults(
+    found: Collection, payload: Mapping[str, object], catalogue: Catalogue
+) -> list[Problem]:
+    problems = unknown_keys(payload, _RECORD_KEYS) + mismatched_keys(
+        payload, {"collection": (found.name,)}
+    )
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
     parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", problems)
     columns = {field.name for field in found.columns}
-    collect_problems(problems, lambda: _check_named_fields(meta, columns, known=found.meta or _NOTHING))
+    collect_problems(
+        problems, lambda: _check_named_fields(meta, columns, known=found.meta or _NOTHING)
+    )
     collect_problems(problems, lambda: _check_group(meta.get("group"), catalogue))
     return problems
 
 
-def _update(transaction: Transaction, found: Collection, payload: Mapping[str, object], catalogue: Catalogue) -> None:
+def _update(
+    transaction: Transaction, found: Collection, payload: Mapping[str, object], catalogue: Catalogue
+) -> None:
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", [])
     schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", [])
     if schema.get("comment", found.comment) != found.comment:
@@ -205,7 +239,9 @@ def _ensure_group(transaction: Transaction, name: str, catalogue: Catalogue) -> 
 def _check_group(name: object, catalogue: Catalogue) -> None:
     found = None if name is None else catalogue.collections.get(str(name))
     if name is not None and (found is None or found.system):
-        raise invalid_payload(f'meta.group: there is no collection "{name}"', field="meta.group", value=name)
+        raise invalid_payload(
+            f'meta.group: there is no collection "{name}"', field="meta.group", value=name
+        )
 
 
 def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:
@@ -214,7 +250,9 @@ def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:
         seen, found = {name}, catalogue.collections[name].group
         while found:
             if found in seen:
-                raise invalid_payload(f'meta.group: "{name}" would be inside itself', field="meta.group", value=name)
+                raise invalid_payload(
+                    f'meta.group: "{name}" would be inside itself', field="meta.group", value=name
+                )
             seen.add(found)
             found = catalogue.collections[found].group
 

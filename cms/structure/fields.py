@@ -23,14 +23,25 @@ from cms.structure import metadata
 from cms.structure.alterations import alter, check_text_is_json, faults_of_change, rename
 from cms.structure.history import FIELDS, NamedRecord, change_structure
 from cms.structure.indexes import add_index, is_index_pending, update_indexes, with_index
-from cms.structure.lookup import require_alterable, require_field, require_table, seen, visible_field, visible_structure
+from cms.structure.lookup import (
+    require_alterable,
+    require_field,
+    require_table,
+    seen,
+    visible_field,
+    visible_structure,
+)
 
 
 def list_fields(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
     """Return the records of the fields of one collection, or of all."""
 
     def work(context: RequestContext) -> list[Record]:
-        found = visible_structure(context).collections.values() if collection is None else [seen(context, collection)]
+        found = (
+            visible_structure(context).collections.values()
+            if collection is None
+            else [seen(context, collection)]
+        )
         return [field_record(field) for owner in found for field in owner.fields.values()]
 
     return store.run_unversioned_read(identity, work)
@@ -68,12 +79,19 @@ def create_field(
         return _after(transaction, [(item.name, item.name)], before=owner)[0]
 
     return change_structure(
-        store, identity, work, lambda record: [_named(collection, record["field"])], idempotency=idempotency
+        store,
+        identity,
+        work,
+        lambda record: [_named(collection, record["field"])],
+        idempotency=idempotency,
     )
 
 
 def update_fields(
-    store: Store, identity: Identity, collection: str, changes: Sequence[tuple[str, Mapping[str, object]]]
+    store: Store,
+    identity: Identity,
+    collection: str,
+    changes: Sequence[tuple[str, Mapping[str, object]]],
 ) -> list[Record]:
     """Change fields of a collection, all or none; return their records in order."""
 
@@ -81,7 +99,10 @@ def update_fields(
         owner = require_alterable(context.snapshot.catalogue, collection)
         catalogue = context.snapshot.catalogue
         _check_changes(owner, changes)
-        names = [(change[0], _update(transaction, owner, change, catalogue=catalogue)) for change in changes]
+        names = [
+            (change[0], _update(transaction, owner, change, catalogue=catalogue))
+            for change in changes
+        ]
         return _after(transaction, names, before=owner)
 
     def named(records: Sequence[Record]) -> list[NamedRecord]:
@@ -98,11 +119,15 @@ def delete_field(store: Store, identity: Identity, collection: str, field: str) 
         owner = require_alterable(context.snapshot.catalogue, collection)
         found = require_field(owner, field)
         if field == owner.primary_key:
-            raise invalid_payload("The primary key cannot be deleted", collection=collection, field=field)
+            raise invalid_payload(
+                "The primary key cannot be deleted", collection=collection, field=field
+            )
         if found.column:
             require_table(owner, "columns")
             transaction.execute_ddl(ddl.drop_column(collection, field))
-        metadata.delete_field_records(transaction, collection, field, catalogue=context.snapshot.catalogue)
+        metadata.delete_field_records(
+            transaction, collection, field, catalogue=context.snapshot.catalogue
+        )
         prune_duplication_fields(transaction)
 
     change_structure(store, identity, work, lambda _: [_named(collection, field)])
@@ -124,7 +149,9 @@ def add_index_and_comment(transaction: Transaction, collection: str, item: Field
     if item.schema.get("is_indexed") and not item.is_key and not item.schema.get("is_unique"):
         add_index(transaction, collection, item.name, ddl.index_kind(item.type_name))
     if item.schema.get("comment"):
-        transaction.execute_ddl(ddl.comment_on_column(collection, item.name, item.schema["comment"]))
+        transaction.execute_ddl(
+            ddl.comment_on_column(collection, item.name, item.schema["comment"])
+        )
 
 
 def insert_field_record(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
@@ -136,10 +163,14 @@ def insert_field_record(transaction: Transaction, collection: str, item: FieldDe
 def require_geometry(type_name: str, catalogue: Catalogue) -> None:
     """Raise `Refused` INVALID_PAYLOAD for a geometry where the database has no PostGIS."""
     if TYPES[type_name].family is Family.GEOMETRY and "postgis" not in catalogue.extensions:
-        raise invalid_payload("Geometry fields need PostGIS in the database: CREATE EXTENSION postgis", field="type")
+        raise invalid_payload(
+            "Geometry fields need PostGIS in the database: CREATE EXTENSION postgis", field="type"
+        )
 
 
-def _parsed(payload: Mapping[str, object], owner: Collection, catalogue: Catalogue) -> FieldDefinition:
+def _parsed(
+    payload: Mapping[str, object], owner: Collection, catalogue: Catalogue
+) -> FieldDefinition:
     """Read the definition of a new field; raises `Refused` with all that is wrong with it."""
     problems = mismatched_keys(payload, {"collection": (owner.name,)})
     item = collect_problems(problems, lambda: parse_field(payload))
@@ -153,7 +184,9 @@ def _parsed(payload: Mapping[str, object], owner: Collection, catalogue: Catalog
 
 
 def _taken(name: object) -> Problem:
-    return invalid_payload(f'There is a field "{name}" already', field="field", value=name).problems[0]
+    return invalid_payload(
+        f'There is a field "{name}" already', field="field", value=name
+    ).problems[0]
 
 
 def _check_changes(owner: Collection, changes: Sequence[tuple[str, Mapping[str, object]]]) -> None:
@@ -171,11 +204,15 @@ def _check_new(item: FieldDefinition, owner: Collection, catalogue: Catalogue) -
     if item.name in owner.fields:
         raise Refused(_taken(item.name))
     if owner.kind is Kind.FOLDER:
-        raise invalid_payload(f'"{owner.name}" is a folder and has no fields', collection=owner.name)
+        raise invalid_payload(
+            f'"{owner.name}" is a folder and has no fields', collection=owner.name
+        )
     if not item.is_alias:
         require_table(owner, "columns")
     if item.is_key and owner.primary_key:
-        raise invalid_payload(f'"{owner.name}" has a primary key already', field="schema.is_primary_key")
+        raise invalid_payload(
+            f'"{owner.name}" has a primary key already', field="schema.is_primary_key"
+        )
     require_geometry(item.type_name, catalogue)
 
 
@@ -197,7 +234,9 @@ def _update(
     return str(new)
 
 
-def _after(transaction: Transaction, names: Sequence[tuple[str, str]], *, before: Collection) -> list[Record]:
+def _after(
+    transaction: Transaction, names: Sequence[tuple[str, str]], *, before: Collection
+) -> list[Record]:
     """Do what follows from changed fields, named as they were and as they are; return their records."""
     catalogue = load_snapshot(transaction).catalogue
     found = catalogue.collections[before.name]
@@ -205,7 +244,9 @@ def _after(transaction: Transaction, names: Sequence[tuple[str, str]], *, before
     update_indexes(transaction, found, catalogue.extensions)
     for old, new in names:
         check_text_is_json(transaction, before.fields.get(old), found.fields[new])
-        if found.fields[new].is_secret and not (old in before.fields and before.fields[old].is_secret):
+        if found.fields[new].is_secret and not (
+            old in before.fields and before.fields[old].is_secret
+        ):
             metadata.delete_from_revisions(transaction, found.name, new)
     return [_with_deferred_index(transaction, found.fields[new]) for _, new in names]
 

@@ -72,7 +72,9 @@ class RecordChange:
     def item(self) -> str:
         """The name under which the history has it."""
         return (
-            self.record_key[-1] if self.record_key[0] in (PERMISSIONS, *GOES_ALONG) else ".".join(self.record_key[1:])
+            self.record_key[-1]
+            if self.record_key[0] in (PERMISSIONS, *GOES_ALONG)
+            else ".".join(self.record_key[1:])
         )
 
     @property
@@ -118,7 +120,9 @@ def change_structure(
         before = _records(context.snapshot.catalogue, renamed) | loads_stored
         catalogue = load_snapshot(transaction).catalogue
         after = (
-            _records(catalogue, {}) | _deferred_indexes(transaction, catalogue) | _permissions(transaction, catalogue)
+            _records(catalogue, {})
+            | _deferred_indexes(transaction, catalogue)
+            | _permissions(transaction, catalogue)
         )
         _mask_defaults(transaction, before, after)
         _record_changes(transaction, author(context, identity.client), records, before, after)
@@ -135,7 +139,9 @@ def _renamed(transaction: Transaction, named: Iterable[NamedRecord]) -> dict[tup
         if one.former and one.former != one.record_key[2]
     }
     for (collection, former), name in renamed.items():
-        transaction.execute(statement("rename_in_history"), (f"{collection}.{former}", f"{collection}.{name}"))
+        transaction.execute(
+            statement("rename_in_history"), (f"{collection}.{former}", f"{collection}.{name}")
+        )
     return renamed
 
 
@@ -143,26 +149,41 @@ def _mask_defaults(transaction: Transaction, before: RecordSources, after: Recor
     """Let older revisions of fields that have become secrets tell their defaults no longer."""
     for record_key, field in after.items():
         former = before.get(record_key)
-        if isinstance(field, Field) and field.is_secret and isinstance(former, Field) and not former.is_secret:
-            transaction.execute(statement("mask_default_in_history"), (".".join(record_key[1:]), MASK))
+        if (
+            isinstance(field, Field)
+            and field.is_secret
+            and isinstance(former, Field)
+            and not former.is_secret
+        ):
+            transaction.execute(
+                statement("mask_default_in_history"), (".".join(record_key[1:]), MASK)
+            )
 
 
 def _record_changes(
-    transaction: Transaction, who: Author, named: list[NamedRecord], before: RecordSources, after: RecordSources
+    transaction: Transaction,
+    who: Author,
+    named: list[NamedRecord],
+    before: RecordSources,
+    after: RecordSources,
 ) -> None:
     roots = [_record_change(one.record_key, before, after) for one in named]
     written = _insert_history(transaction, who, [(act, None) for act in roots])
     parents = {act.record_key[1]: revision for act, revision in zip(roots, written, strict=True)}
     first = next((revision for revision in written if revision is not None), None)
     known = {one.record_key for one in named}
-    places = sorted(record_key for record_key in before.keys() | after.keys() if record_key not in known)
+    places = sorted(
+        record_key for record_key in before.keys() | after.keys() if record_key not in known
+    )
     others = [
         _record_change(record_key, before, after)
         for record_key in places
         if before.get(record_key) != after.get(record_key)
     ]
     changed = [act for act in others if act.data is not None]
-    _insert_history(transaction, who, [(act, parents.get(act.record_key[1]) or first) for act in changed])
+    _insert_history(
+        transaction, who, [(act, parents.get(act.record_key[1]) or first) for act in changed]
+    )
 
 
 def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> RecordSources:
@@ -177,7 +198,9 @@ def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> Re
     for relation in catalogue.relations:
         if not is_system(relation.many_collection):
             record_key = relation.many_collection, relation.many_field
-            found[RELATIONS, relation.many_collection, renamed.get(record_key, relation.many_field)] = relation
+            found[
+                RELATIONS, relation.many_collection, renamed.get(record_key, relation.many_field)
+            ] = relation
     return found
 
 
@@ -207,7 +230,9 @@ def _going_along(transaction: Transaction, catalogue: Catalogue, dropped: str) -
 def _stored(transaction: Transaction, collection: Collection, condition: Fragment) -> RecordSources:
     """Return rows of a system collection that say of which collection they speak."""
     shape = "SELECT t0.id::text, t0.collection, {0}::text FROM {1} AS t0 WHERE {2}"
-    rows = transaction.run(fill(shape, whole_row(collection), text(quoted(collection.name)), condition))
+    rows = transaction.run(
+        fill(shape, whole_row(collection), text(quoted(collection.name)), condition)
+    )
     return {(collection.name, of, key): _object(content) for key, of, content in rows}
 
 
@@ -216,7 +241,9 @@ def _object(content: str) -> Record:
     return dict(record)
 
 
-def _record_change(record_key: RecordKey, before: RecordSources, after: RecordSources) -> RecordChange:
+def _record_change(
+    record_key: RecordKey, before: RecordSources, after: RecordSources
+) -> RecordChange:
     return RecordChange(record_key, _record(before.get(record_key)), _record(after.get(record_key)))
 
 
@@ -241,7 +268,9 @@ def _without_secret(field: Field, record: Record) -> Record:
 def _members(before: object, after: object) -> object:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
-    return {name: value for name, value in after.items() if name not in before or before[name] != value}
+    return {
+        name: value for name, value in after.items() if name not in before or before[name] != value
+    }
 
 
 def _insert_history(

@@ -47,10 +47,14 @@ class DeferredIndex:
     def _build(self, database: Database) -> None:
         try:
             with database.autocommit_connection() as connection:
-                connection.execute_ddl(ddl.index(self.table, self.column, self.kind, concurrently=True))
+                connection.execute_ddl(
+                    ddl.index(self.table, self.column, self.kind, concurrently=True)
+                )
                 if self.kind is IndexKind.TRIGRAMS:
                     connection.execute_ddl(ddl.analyze(self.table))
-                connection.execute(statement("move_structure"))  # other processes have loaded it without
+                connection.execute(
+                    statement("move_structure")
+                )  # other processes have loaded it without
         except (Refused, Stale):
             self._clear(database)
             raise
@@ -79,7 +83,9 @@ def _index_build_lock(database: Database, table: str) -> Iterator[None]:
             keeper.execute(statement("end_turn"), (table,))
 
 
-def add_index(transaction: Transaction, table: str, column: str, kind: IndexKind = IndexKind.VALUES) -> None:
+def add_index(
+    transaction: Transaction, table: str, column: str, kind: IndexKind = IndexKind.VALUES
+) -> None:
     """Add an index, inside the transaction unless the table is large."""
     if transaction.execute(statement("is_large"), (table, LARGE_BYTES))[0][0]:
         transaction.after_commit.append(DeferredIndex(table, column, kind))
@@ -90,7 +96,9 @@ def add_index(transaction: Transaction, table: str, column: str, kind: IndexKind
             transaction.execute_ddl(ddl.analyze(table))
 
 
-def update_indexes(transaction: Transaction, collection: Collection, extensions: frozenset[str]) -> None:
+def update_indexes(
+    transaction: Transaction, collection: Collection, extensions: frozenset[str]
+) -> None:
     """Make the indexes that a collection needs for its manual order and its searches."""
     sort = collection.fields.get(collection.sort_field or "")
     if (
@@ -112,17 +120,25 @@ def _is_bare(field: Field) -> bool:
     return column is not None and not (column.is_indexed or column.is_unique or column.primary_key)
 
 
-def update_search_indexes(transaction: Transaction, collection: Collection, extensions: frozenset[str]) -> None:
+def update_search_indexes(
+    transaction: Transaction, collection: Collection, extensions: frozenset[str]
+) -> None:
     """Make the indexes that searches in a collection need, or drop them when it is not to be searchable.
 
     A word is looked for in all searched fields at once, so one without an index would have the whole table read.
     """
     if collection.kind is not Kind.TABLE:
         return
-    wanted = {field.name: field for field in collection.columns if field.searched and not field.is_text_form}
+    wanted = {
+        field.name: field
+        for field in collection.columns
+        if field.searched and not field.is_text_form
+    }
     if not (collection.meta and collection.meta.get("searchable")):
         wanted = {}
-    present: dict[str, str] = dict(transaction.execute(statement("search_indexes"), (collection.name,)))
+    present: dict[str, str] = dict(
+        transaction.execute(statement("search_indexes"), (collection.name,))
+    )
     for column in present.keys() - wanted.keys():
         transaction.execute_ddl(ddl.drop_index(present[column]))
     for field in wanted.values():

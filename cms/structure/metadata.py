@@ -52,14 +52,20 @@ def _update(values: Mapping[str, Fragment]) -> Fragment:
 
 def delete_record(transaction: Transaction, table: str, keys: Keys) -> None:
     """Delete the row of these keys."""
-    condition = join(" AND ", (fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items()))
+    condition = join(
+        " AND ", (fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items())
+    )
     transaction.run(fill("DELETE FROM {0} WHERE {1}", name(table), condition))
 
 
 def check_archive(after: Collection, *, before: Collection | None = None) -> None:
     """Refuse a change after which a value of archiving does not fit its field, unless it did not `before` either."""
     known = invalid_settings(before) if before else {}
-    reasons = {name: reason for name, reason in invalid_settings(after).items() if known.get(name) != reason}
+    reasons = {
+        name: reason
+        for name, reason in invalid_settings(after).items()
+        if known.get(name) != reason
+    }
     if reasons:
         raise Refused(
             Problem(
@@ -71,7 +77,9 @@ def check_archive(after: Collection, *, before: Collection | None = None) -> Non
         )
 
 
-def delete_collection_records(transaction: Transaction, collection: str, *, catalogue: Catalogue) -> None:
+def delete_collection_records(
+    transaction: Transaction, collection: str, *, catalogue: Catalogue
+) -> None:
     """Remove every row that speaks of a collection (decisions, section 6)."""
     _delete_list_fields(transaction, collection, None, catalogue)
     for step in (
@@ -87,7 +95,9 @@ def delete_collection_records(transaction: Transaction, collection: str, *, cata
         transaction.execute(statement(step), (collection,))
 
 
-def delete_field_records(transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue) -> None:
+def delete_field_records(
+    transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue
+) -> None:
     """Remove a field's record and its name wherever it is named.
 
     A rule that names it stays: see `cms.schema.references.follow_in_filter`.
@@ -96,7 +106,9 @@ def delete_field_records(transaction: Transaction, collection: str, field: str, 
     transaction.execute(statement("forget_field_in_relations"), (collection, field))
 
 
-def delete_stale_field_records(transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue) -> None:
+def delete_stale_field_records(
+    transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue
+) -> None:
     """Remove what is recorded of a field that was dropped behind the service's back, before one of its name is made.
 
     Relations may name it as their junction or sort field: what is made later is what they wait for.
@@ -120,18 +132,24 @@ def delete_from_revisions(transaction: Transaction, collection: str, field: str)
     _change_in_revisions(transaction, collection, field, None)
 
 
-def _change_in_revisions(transaction: Transaction, collection: str, field: str, name: str | None) -> None:
+def _change_in_revisions(
+    transaction: Transaction, collection: str, field: str, name: str | None
+) -> None:
     transaction.execute("SET LOCAL statement_timeout = 0")  # a history may be long
     transaction.execute(statement("change_field_in_revisions"), (collection, field, name))
 
 
-def _delete_list_fields(transaction: Transaction, collection: str, field: str | None, catalogue: Catalogue) -> None:
+def _delete_list_fields(
+    transaction: Transaction, collection: str, field: str | None, catalogue: Catalogue
+) -> None:
     """A to-many field goes with what it lists, and its name with it."""
     for owner, listing in transaction.execute(statement("find_lists"), (collection, field)):
         delete_field_records(transaction, str(owner), str(listing), catalogue=catalogue)
 
 
-def rename_field(transaction: Transaction, collection: str, before: str, after: str, *, catalogue: Catalogue) -> None:
+def rename_field(
+    transaction: Transaction, collection: str, before: str, after: str, *, catalogue: Catalogue
+) -> None:
     """Let every reference to a field follow its new name."""
     # A column of the new name may have been dropped behind the service's back; its record would be in the way.
     delete_record(transaction, "system_fields", {"collection": collection, "field": after})

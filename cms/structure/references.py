@@ -37,7 +37,9 @@ STORED_REFERENCES = (
     StoredReference("system_fields", "id", "conditions", apply_to_conditions),
     StoredReference("system_presets", "id", "filter", apply_to_filter),
     StoredReference("system_collections", "collection", "item_duplication_fields", apply_to_paths),
-    StoredReference("system_collections", "collection", "display_template", apply_to_template, cast="text"),
+    StoredReference(
+        "system_collections", "collection", "display_template", apply_to_template, cast="text"
+    ),
 )
 
 
@@ -50,7 +52,12 @@ def apply_change(transaction: Transaction, change: FieldChange) -> None:
 def _apply_to(transaction: Transaction, place: StoredReference, change: FieldChange) -> None:
     table, key, column = name(place.table), name(place.key), name(place.column)
     rows = transaction.run(
-        fill("SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL", table, key, column)
+        fill(
+            "SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL",
+            table,
+            key,
+            column,
+        )
     )
     for row, collection, loads_stored in rows:
         before = jsontext.loads_stored(loads_stored) if place.cast == "json" else loads_stored
@@ -59,4 +66,6 @@ def _apply_to(transaction: Transaction, place: StoredReference, change: FieldCha
             written = jsontext.dumps(after).decode() if place.cast == "json" else after
             update = "UPDATE {0} SET {2} = {3}{4} WHERE {1}::text = {5}"
             cast = text(f"::{place.cast}")
-            transaction.run(fill(update, table, key, column, param(written), cast, param(row, "text")))
+            transaction.run(
+                fill(update, table, key, column, param(written), cast, param(row, "text"))
+            )

@@ -43,7 +43,10 @@ from cms.structure.history import RELATIONS, NamedRecord, change_structure
 from cms.structure.indexes import add_index
 from cms.structure.lookup import require_alterable, seen, visible_field, visible_structure
 
-_RECORD: Mapping[str, MetaSetting] = {**RELATION_META, "one_collection": MetaSetting(TYPES["text"].parse, "text")}
+_RECORD: Mapping[str, MetaSetting] = {
+    **RELATION_META,
+    "one_collection": MetaSetting(TYPES["text"].parse, "text"),
+}
 
 
 def list_relations(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
@@ -53,7 +56,10 @@ def list_relations(store: Store, identity: Identity, collection: str | None = No
         catalogue = visible_structure(context)
         if collection is None:
             return [relation_record(found) for found in catalogue.relations]
-        return [relation_record(found) for found in catalogue.relations_of(seen(context, collection).name)]
+        return [
+            relation_record(found)
+            for found in catalogue.relations_of(seen(context, collection).name)
+        ]
 
     return store.run_unversioned_read(identity, work)
 
@@ -69,7 +75,11 @@ def read_relation(store: Store, identity: Identity, collection: str, field: str)
 
 
 def create_relation(
-    store: Store, identity: Identity, payload: Mapping[str, object], *, idempotency: Idempotency | None = None
+    store: Store,
+    identity: Identity,
+    payload: Mapping[str, object],
+    *,
+    idempotency: Idempotency | None = None,
 ) -> Record:
     """Make a relation and return its record: many-to-one and many-to-any, or a whole many-to-many."""
 
@@ -84,7 +94,9 @@ def create_relation(
     return change_structure(store, identity, work, _named, idempotency=idempotency)
 
 
-def update_relation(store: Store, identity: Identity, place: tuple[str, str], payload: Mapping[str, object]) -> Record:
+def update_relation(
+    store: Store, identity: Identity, place: tuple[str, str], payload: Mapping[str, object]
+) -> Record:
     """Change what is said of the relation at (collection, field), or what its foreign key does."""
 
     def work(transaction: Transaction, context: RequestContext) -> Record:
@@ -138,7 +150,9 @@ def _check_keys(payload: Mapping[str, object], place: tuple[str, str], found: Re
         raise Refused(problems)
 
 
-def _save_relation(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
+def _save_relation(
+    transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue
+) -> None:
     """Record a relation, with a foreign key and its index where there is none yet."""
     require_alterable(catalogue, definition.collection)
     present = catalogue.by_many.get((definition.collection, definition.field))
@@ -153,7 +167,9 @@ def _save_relation(transaction: Transaction, definition: RelationDefinition, cat
     _ensure_list_field(transaction, definition, catalogue)
 
 
-def _ensure_foreign_key(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
+def _ensure_foreign_key(
+    transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue
+) -> None:
     assert definition.related
     column = catalogue.collections[definition.collection].fields[definition.field].column
     key = catalogue.collections[definition.related].primary_key
@@ -166,14 +182,22 @@ def _ensure_foreign_key(transaction: Transaction, definition: RelationDefinition
             foreign_table=definition.related,
             foreign_column=key,
             on_update=str(definition.schema.get("on_update", "NO ACTION")),
-            on_delete=str(definition.schema.get("on_delete", "SET NULL" if column.is_nullable else "NO ACTION")),
+            on_delete=str(
+                definition.schema.get(
+                    "on_delete", "SET NULL" if column.is_nullable else "NO ACTION"
+                )
+            ),
         )
         transaction.execute_ddl(ddl.add_foreign_key(constraint))
     elif column.foreign_table != definition.related:
-        raise invalid_payload(f'The column points to "{column.foreign_table}" already', field="related_collection")
+        raise invalid_payload(
+            f'The column points to "{column.foreign_table}" already', field="related_collection"
+        )
 
 
-def _ensure_index(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
+def _ensure_index(
+    transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue
+) -> None:
     """PostgreSQL makes no index for a foreign key, and every read from the other side would scan the table."""
     column = catalogue.collections[definition.collection].fields[definition.field].column
     if column and not column.is_indexed:
@@ -186,7 +210,9 @@ def _save(transaction: Transaction, definition: RelationDefinition) -> None:
     metadata.save_record(transaction, "system_relations", keys, given=given, known=_RECORD)
 
 
-def _ensure_list_field(transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue) -> None:
+def _ensure_list_field(
+    transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue
+) -> None:
     """Make the to-many field at the other side, unless it is there and free."""
     one_field, junction = definition.meta.get("one_field"), definition.meta.get("junction_field")
     if not one_field or not definition.related:
@@ -195,9 +221,13 @@ def _ensure_list_field(transaction: Transaction, definition: RelationDefinition,
     place = definition.collection, definition.field
     present, taken = target.fields.get(name), catalogue.by_one.get((target.name, name))
     if present and present.column:
-        raise invalid_payload(f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field")
+        raise invalid_payload(
+            f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field"
+        )
     if taken and (taken.many_collection, taken.many_field) != place:
-        raise invalid_payload(f'"{target.name}.{name}" lists others already', field="meta.one_field")
+        raise invalid_payload(
+            f'"{target.name}.{name}" lists others already', field="meta.one_field"
+        )
     if present is None:
         item = FieldDefinition(name, "alias", MetaSettings(special=["m2m" if junction else "o2m"]))
         insert_field_record(transaction, target.name, item)
@@ -206,15 +236,21 @@ def _ensure_list_field(transaction: Transaction, definition: RelationDefinition,
 def _forget_list_field(transaction: Transaction, found: Relation, catalogue: Catalogue) -> None:
     """A to-many field without its relation would list nothing."""
     if found.one_collection and found.one_field:
-        metadata.delete_field_records(transaction, found.one_collection, found.one_field, catalogue=catalogue)
+        metadata.delete_field_records(
+            transaction, found.one_collection, found.one_field, catalogue=catalogue
+        )
 
 
-def _create_junction(transaction: Transaction, definition: JunctionDefinition, catalogue: Catalogue) -> Record:
+def _create_junction(
+    transaction: Transaction, definition: JunctionDefinition, catalogue: Catalogue
+) -> Record:
     """Make a many-to-many relation: junction table, both sides of it, and the field that lists."""
     require_alterable(catalogue, definition.collection)
     present = catalogue.collections.get(definition.junction)
     if present is None:
-        key = FieldDefinition("id", "integer", schema=MetaSettings(is_primary_key=True, has_auto_increment=True))
+        key = FieldDefinition(
+            "id", "integer", schema=MetaSettings(is_primary_key=True, has_auto_increment=True)
+        )
         transaction.execute_ddl(ddl.create_table(definition.junction, (key,)))
         keys, hidden = {"collection": definition.junction}, MetaSettings(hidden="true")
         metadata.save_record(transaction, "system_collections", keys, given=hidden, known=_HIDDEN)
@@ -223,23 +259,33 @@ def _create_junction(transaction: Transaction, definition: JunctionDefinition, c
         if present is None or column not in present.fields:
             _add_key(transaction, definition.junction, column, target, catalogue)
     schema = MetaSettings({"on_delete": "CASCADE", **definition.schema})
-    near = MetaSettings({**definition.meta, "one_field": definition.field, "junction_field": definition.far})
+    near = MetaSettings(
+        {**definition.meta, "one_field": definition.field, "junction_field": definition.far}
+    )
     near.setdefault("one_deselect_action", "delete")
     far = MetaSettings(one_field=definition.meta.get("one_field"), junction_field=definition.near)
     for (column, target), meta in zip(sides, (near, far), strict=True):
         now = load_snapshot(transaction).catalogue
-        _save_relation(transaction, RelationDefinition(definition.junction, column, target, meta, schema), now)
+        _save_relation(
+            transaction, RelationDefinition(definition.junction, column, target, meta, schema), now
+        )
     return _after(transaction, definition.junction, definition.near)
 
 
 _HIDDEN = {"hidden": MetaSetting(TYPES["boolean"].parse, "boolean")}
 
 
-def _add_key(transaction: Transaction, table: str, column: str, target: str, catalogue: Catalogue) -> None:
+def _add_key(
+    transaction: Transaction, table: str, column: str, target: str, catalogue: Catalogue
+) -> None:
     owner = catalogue.collections[target]
     assert owner.primary_key
     key = owner.fields[owner.primary_key]
-    schema = MetaSettings(max_length=key.column.max_length) if key.column and key.column.max_length else MetaSettings()
+    schema = (
+        MetaSettings(max_length=key.column.max_length)
+        if key.column and key.column.max_length
+        else MetaSettings()
+    )
     if key.type_name not in KEY_TYPES:
         reason = f'The key of "{target}" is of a type that this service makes no columns of; make "{column}" yourself'
         raise invalid_payload(reason, field="meta.junction_collection")
@@ -248,7 +294,9 @@ def _add_key(transaction: Transaction, table: str, column: str, target: str, cat
     insert_field_record(transaction, table, item)
 
 
-def _update(transaction: Transaction, found: Relation, payload: Mapping[str, object], catalogue: Catalogue) -> None:
+def _update(
+    transaction: Transaction, found: Relation, payload: Mapping[str, object], catalogue: Catalogue
+) -> None:
     problems: list[Problem] = []
     meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), RELATION_SCHEMA, "schema", problems)
@@ -260,11 +308,15 @@ def _update(transaction: Transaction, found: Relation, payload: Mapping[str, obj
     if found.one_collection is None:
         check_many_to_any({**_many_to_any_settings(found), **meta})
     check_actions(schema, owner.fields[found.many_field])
-    definition = RelationDefinition(owner.name, found.many_field, found.one_collection, meta, schema)
+    definition = RelationDefinition(
+        owner.name, found.many_field, found.one_collection, meta, schema
+    )
     if "one_field" in meta and meta["one_field"] != found.one_field:
         _forget_list_field(transaction, found, catalogue)
         _ensure_list_field(transaction, definition, catalogue)
-    if payload.get("meta") is not None:  # null is what GET answers for a foreign key that nobody spoke of
+    if (
+        payload.get("meta") is not None
+    ):  # null is what GET answers for a foreign key that nobody spoke of
         _save(transaction, definition)
     if schema and found.constraint:
         _change_actions(transaction, found.constraint, schema)

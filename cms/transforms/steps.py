@@ -94,7 +94,9 @@ class Tint:
     blue: int
 
 
-ImageStep = Resize | Extract | Rotate | Flip | Flop | Greyscale | Blur | Sharpen | Trim | Negate | Tint
+ImageStep = (
+    Resize | Extract | Rotate | Flip | Flop | Greyscale | Blur | Sharpen | Trim | Negate | Tint
+)
 
 
 def illegal_transform(reason: str, **place: object) -> Refused:
@@ -112,8 +114,12 @@ def parse_steps(said: object, *, maximum: int = MOST_PIXELS) -> tuple[ImageStep,
     if not isinstance(listed, list):
         raise illegal_transform("transforms is a JSON array of operations", parameter="transforms")
     if len(listed) > MAX_STEPS:
-        raise illegal_transform(f"transforms holds at most {MAX_STEPS} operations", parameter="transforms")
-    return tuple(_within_side(_step(entry, place), place, maximum) for place, entry in _with_paths(listed))
+        raise illegal_transform(
+            f"transforms holds at most {MAX_STEPS} operations", parameter="transforms"
+        )
+    return tuple(
+        _within_side(_step(entry, place), place, maximum) for place, entry in _with_paths(listed)
+    )
 
 
 def require_integer(said: object, name: str, *, minimum: int, maximum: int) -> int:
@@ -121,7 +127,9 @@ def require_integer(said: object, name: str, *, minimum: int, maximum: int) -> i
     if isinstance(said, str) and re.fullmatch(r"[0-9]{1,9}", said):
         said = int(said)
     if not isinstance(said, int) or isinstance(said, bool) or not minimum <= said <= maximum:
-        raise illegal_transform(f"{name} is a whole number from {minimum} to {maximum}", parameter=name)
+        raise illegal_transform(
+            f"{name} is a whole number from {minimum} to {maximum}", parameter=name
+        )
     return said
 
 
@@ -129,8 +137,14 @@ def require_number(said: object, name: str, *, minimum: float, maximum: float) -
     """Return a number, of JSON or of a query string."""
     if isinstance(said, str) and re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", said):
         said = float(said)
-    if not isinstance(said, int | float) or isinstance(said, bool) or not minimum <= said <= maximum:
-        raise illegal_transform(f"{name} is a number from {minimum:g} to {maximum:g}", parameter=name)
+    if (
+        not isinstance(said, int | float)
+        or isinstance(said, bool)
+        or not minimum <= said <= maximum
+    ):
+        raise illegal_transform(
+            f"{name} is a number from {minimum:g} to {maximum:g}", parameter=name
+        )
     return float(said)
 
 
@@ -169,7 +183,9 @@ def _within_side(step: ImageStep, place: str, maximum: int) -> ImageStep:
 
 def _step(entry: object, place: str) -> ImageStep:
     if not isinstance(entry, list) or not entry:
-        raise illegal_transform(f"{place} is an array of a name and its arguments", parameter="transforms")
+        raise illegal_transform(
+            f"{place} is an array of a name and its arguments", parameter="transforms"
+        )
     parse = STEP_PARSERS[require_choice(entry[0], place, tuple(STEP_PARSERS))]
     return parse(entry[1:], place)
 
@@ -192,7 +208,11 @@ def _one_number(
     def parse(arguments: Arguments, place: str) -> ImageStep:
         if len(arguments) > 1:
             raise illegal_transform(f"{place} takes one argument", parameter="transforms")
-        return make(require_number(arguments[0] if arguments else default, place, minimum=minimum, maximum=maximum))
+        return make(
+            require_number(
+                arguments[0] if arguments else default, place, minimum=minimum, maximum=maximum
+            )
+        )
 
     return parse
 
@@ -201,12 +221,16 @@ def _options(arguments: Arguments, place: str, known: Sequence[str]) -> Mapping[
     """Return the one argument that is an object, of which no other key is known."""
     options = arguments[0] if len(arguments) == 1 else None
     if not isinstance(options, dict) or not options.keys() <= set(known):
-        raise illegal_transform(f"{place} takes an object of {', '.join(known)}", parameter="transforms")
+        raise illegal_transform(
+            f"{place} takes an object of {', '.join(known)}", parameter="transforms"
+        )
     return {key: value for key, value in options.items() if value is not None}
 
 
 def _resize(arguments: Arguments, place: str) -> ImageStep:
-    return resize_of(_options(arguments, place, ("width", "height", "fit", "withoutEnlargement")), f"{place}.")
+    return resize_of(
+        _options(arguments, place, ("width", "height", "fit", "withoutEnlargement")), f"{place}."
+    )
 
 
 def resize_of(said: Mapping[str, object], place: str = "", *, maximum: int = MOST_PIXELS) -> Resize:
@@ -216,9 +240,13 @@ def resize_of(said: Mapping[str, object], place: str = "", *, maximum: int = MOS
         for key in ("width", "height")
     )
     fit = require_choice(said.get("fit", FITS[0]), f"{place}fit", FITS)
-    enlarge = not require_boolean(said.get("withoutEnlargement", False), f"{place}withoutEnlargement")
+    enlarge = not require_boolean(
+        said.get("withoutEnlargement", False), f"{place}withoutEnlargement"
+    )
     if width is None and height is None:
-        raise illegal_transform(f"{place}width or {place}height is needed", parameter=place or "width")
+        raise illegal_transform(
+            f"{place}width or {place}height is needed", parameter=place or "width"
+        )
     # With one side alone there is nothing to fit.
     return Resize(width, height, fit if width and height else FITS[0], enlarge)
 
@@ -229,7 +257,9 @@ def _extract(arguments: Arguments, place: str) -> ImageStep:
     minimum = {"left": 0, "top": 0, "width": 1, "height": 1}
     return Extract(
         *(
-            require_integer(said.get(name), f"{place}.{name}", minimum=minimum[name], maximum=MOST_PIXELS)
+            require_integer(
+                said.get(name), f"{place}.{name}", minimum=minimum[name], maximum=MOST_PIXELS
+            )
             for name in names
         )
     )
@@ -247,8 +277,12 @@ def _tint(arguments: Arguments, place: str) -> ImageStep:
         digits = found[1] if len(found[1]) == 6 else "".join(digit * 2 for digit in found[1])
         return Tint(*bytes.fromhex(digits))
     if found := re.fullmatch(r"rgb\(([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})\)", colour):
-        return Tint(*(require_integer(shade, place, minimum=0, maximum=255) for shade in found.groups()))
-    raise illegal_transform(f"{place} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms")
+        return Tint(
+            *(require_integer(shade, place, minimum=0, maximum=255) for shade in found.groups())
+        )
+    raise illegal_transform(
+        f"{place} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms"
+    )
 
 
 STEP_PARSERS: Mapping[str, Callable[[Arguments, str], ImageStep]] = MappingProxyType(

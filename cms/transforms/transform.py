@@ -42,7 +42,9 @@ MEDIA_TYPE_BY_FORMAT: Mapping[str, str] = MappingProxyType(
 FALLBACK_FORMAT = "plain"
 """The format for clients that know nothing newer: JPEG, or PNG where something is transparent."""
 
-DEFAULT_QUALITY: Mapping[str, int] = MappingProxyType({"jpg": 80, "webp": 80, "avif": 55, FALLBACK_FORMAT: 80})
+DEFAULT_QUALITY: Mapping[str, int] = MappingProxyType(
+    {"jpg": 80, "webp": 80, "avif": 55, FALLBACK_FORMAT: 80}
+)
 """The usual quality of the formats that have one."""
 
 PRESET_PARAMETERS = (
@@ -120,7 +122,11 @@ class ImageLimits:
 def transform_rules(allowed: str, presets: object, *, maximum: int) -> TransformRules:
     """Return the rules of the settings `storage_asset_transform` and `storage_asset_presets`."""
     listed = presets if isinstance(presets, list) else []
-    named = {str(preset["key"]): preset for preset in listed if isinstance(preset, dict) and preset.get("key")}
+    named = {
+        str(preset["key"]): preset
+        for preset in listed
+        if isinstance(preset, dict) and preset.get("key")
+    }
     return TransformRules(allowed, MappingProxyType(named), maximum)
 
 
@@ -131,7 +137,9 @@ def parse_transform(said: Mapping[str, object], rules: TransformRules) -> Transf
         return NO_TRANSFORM
     if "key" not in asked:
         if rules.allowed != "all":
-            raise illegal_transform("Only presets are allowed, by their key", parameter=next(iter(asked)))
+            raise illegal_transform(
+                "Only presets are allowed, by their key", parameter=next(iter(asked))
+            )
         return _parse_parameters(asked, rules.maximum)
     if len(asked) > 1:
         raise illegal_transform("key stands alone: the preset says the rest", parameter="key")
@@ -141,7 +149,12 @@ def parse_transform(said: Mapping[str, object], rules: TransformRules) -> Transf
 def parse_preset(preset: Mapping[str, object], *, maximum: int = MOST_PIXELS) -> Transform:
     """Return the transform of a preset, of which null says nothing; raises as `parse_transform`."""
     return _parse_parameters(
-        {name: said for name, said in preset.items() if name in PRESET_PARAMETERS and said is not None}, maximum
+        {
+            name: said
+            for name, said in preset.items()
+            if name in PRESET_PARAMETERS and said is not None
+        },
+        maximum,
     )
 
 
@@ -154,8 +167,14 @@ def _preset(key: object, rules: TransformRules) -> Mapping[str, object]:
 
 
 def _parse_parameters(said: Mapping[str, object], maximum: int) -> Transform:
-    steps = _without_idle([*parse_steps(said.get("transforms", []), maximum=maximum), *_resize_steps(said, maximum)])
-    quality = require_integer(said["quality"], "quality", minimum=0, maximum=100) if "quality" in said else None
+    steps = _without_idle(
+        [*parse_steps(said.get("transforms", []), maximum=maximum), *_resize_steps(said, maximum)]
+    )
+    quality = (
+        require_integer(said["quality"], "quality", minimum=0, maximum=100)
+        if "quality" in said
+        else None
+    )
     form = require_choice(said["format"], "format", FORMATS) if "format" in said else None
     return Transform(steps, form, quality)
 
@@ -185,7 +204,9 @@ def _without_idle(steps: Iterable[ImageStep]) -> tuple[ImageStep, ...]:
     return tuple(step for step in steps if not isinstance(step, Rotate) or step.angle)
 
 
-def resolve_transform(transform: Transform, media_type: str, *, focus: Focus | None, accept: str) -> ResolvedTransform:
+def resolve_transform(
+    transform: Transform, media_type: str, *, focus: Focus | None, accept: str
+) -> ResolvedTransform:
     """Return what a transform makes of an image: its format, its quality, the file's own focal point.
 
     `accept` is the request's header.
@@ -197,7 +218,9 @@ def resolve_transform(transform: Transform, media_type: str, *, focus: Focus | N
     if not steps and quality is None and form == own:
         return ResolvedTransform(varies_by_client=varies_by_client)
     made = Transform(steps, form, DEFAULT_QUALITY.get(form) if quality is None else quality)
-    return ResolvedTransform(made, blake2b(repr(made).encode(), digest_size=16).hexdigest(), varies_by_client)
+    return ResolvedTransform(
+        made, blake2b(repr(made).encode(), digest_size=16).hexdigest(), varies_by_client
+    )
 
 
 def _with_focus(step: ImageStep, focus: Focus | None) -> ImageStep:

@@ -14,7 +14,11 @@ def refusal(code: str, message: str, *, status: int | None = None) -> bytes:
     """Return a whole answer that ends the connection; a code of `STATUS`, and another status only where it has none."""
     number = STATUS[code] if status is None else status
     body = jsontext.dumps({"errors": [{"message": message, "extensions": {"code": code}}]})
-    retry = f"Retry-After: {RETRY_AFTER_SECONDS}\r\n" if number == HTTPStatus.SERVICE_UNAVAILABLE else ""
+    retry = (
+        f"Retry-After: {RETRY_AFTER_SECONDS}\r\n"
+        if number == HTTPStatus.SERVICE_UNAVAILABLE
+        else ""
+    )
     head = (
         f"HTTP/1.1 {number} {HTTPStatus(number).phrase}\r\n"
         "Content-Type: application/json\r\n"
@@ -27,9 +31,13 @@ def refusal(code: str, message: str, *, status: int | None = None) -> bytes:
 
 
 MALFORMED = refusal("INVALID_QUERY", "The request is not well-formed HTTP.")
-BROKEN_BODY = refusal("INVALID_PAYLOAD", "The body breaks off, or is not in chunks as it should be.")
+BROKEN_BODY = refusal(
+    "INVALID_PAYLOAD", "The body breaks off, or is not in chunks as it should be."
+)
 HEAD_TOO_LARGE = refusal("HEAD_TOO_LARGE", "The head of the request is larger than 64 KB.")
 TOO_SLOW = refusal("REQUEST_TIMEOUT", "The request did not arrive in time.")
-OVERLOADED = refusal("SERVICE_UNAVAILABLE", "The server has more requests than it can answer. Try again.")
+OVERLOADED = refusal(
+    "SERVICE_UNAVAILABLE", "The server has more requests than it can answer. Try again."
+)
 FAULT = refusal("INTERNAL_SERVER_ERROR", "An unexpected error occurred; it has been logged.")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

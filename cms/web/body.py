@@ -20,7 +20,9 @@ class StreamedBody:
     `wanted` is called once, by the thread, when the application begins to read; `resume` whenever there is room again.
     """
 
-    def __init__(self, threads: ThreadPool, *, wanted: Callable[[], None], resume: Callable[[], None]) -> None:
+    def __init__(
+        self, threads: ThreadPool, *, wanted: Callable[[], None], resume: Callable[[], None]
+    ) -> None:
         self._threads = threads
         self._wanted: Callable[[], None] | None = wanted
         self._resume = resume
@@ -76,7 +78,10 @@ class StreamedBody:
             end = self._bytes.find(b"\n", 0, limit)
             return limit if end < 0 else end + 1
 
-        return self._take(lambda: b"\n" in self._bytes or (limit is not None and len(self._bytes) >= limit), length)
+        return self._take(
+            lambda: b"\n" in self._bytes or (limit is not None and len(self._bytes) >= limit),
+            length,
+        )
 
     def readlines(self, hint: int | None = -1) -> list[bytes]:
         """Return the lines that are left; raises `BodyError`."""
@@ -89,7 +94,9 @@ class StreamedBody:
         """Wait until there is enough, or the end; then take so many bytes, all where `length` is None."""
         if self._wanted:
             wanted, self._wanted = self._wanted, None
-            if not (self._bytes or self._complete or self._fault):  # else it comes without being asked for
+            if not (
+                self._bytes or self._complete or self._fault
+            ):  # else it comes without being asked for
                 wanted()
         with self._arrived:
             if not (self._complete or self._fault or is_enough()):

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, cast
 
 from cms.web import answers
 from cms.web.exchange import ClientGone, Exchange
-from cms.web.limits import DRAIN_SECONDS, LINGER_SECONDS, MAX_LINGERING_BYTES, MAX_UNSENT, PACE_BYTES
+from cms.web.limits import (
+    DRAIN_SECONDS,
+    LINGER_SECONDS,
+    MAX_LINGERING_BYTES,
+    MAX_UNSENT,
+    PACE_BYTES,
+)
 from cms.web.request_reader import RequestReader
 
 if TYPE_CHECKING:
@@ -35,7 +41,9 @@ class Connection(asyncio.Protocol):
         self.address = address
         self.is_lost = False
         self.is_closing = False
-        self.refusal: bytes | None = None  # the answer of whoever has to end before its body is whole
+        self.refusal: bytes | None = (
+            None  # the answer of whoever has to end before its body is whole
+        )
         self._pending: deque[Exchange] = deque()
         self._current_exchange: Exchange | None = None  # the last one that a thread was given
         self._is_busy = False
@@ -45,7 +53,9 @@ class Connection(asyncio.Protocol):
         self._writes_directly = False
         self._is_full = False
         self._room = threading.Event()  # for the next piece of a stream
-        self._idle_since = time.monotonic()  # when the last answer ended, or the end of the connection began
+        self._idle_since = (
+            time.monotonic()
+        )  # when the last answer ended, or the end of the connection began
         self._handed_bytes = 0  # bytes that the transport was given
         self._pace_started = 0.0
         self._paced_bytes = 0
@@ -85,7 +95,9 @@ class Connection(asyncio.Protocol):
         self._is_half_closed = True
         self._request_reader.end()
         if self.queued or self._unwritten_chunks:
-            self.server.loop.call_soon(self._advance)  # a thread may have finished without knowing of the end
+            self.server.loop.call_soon(
+                self._advance
+            )  # a thread may have finished without knowing of the end
             return True
         return False
 
@@ -237,7 +249,9 @@ class Connection(asyncio.Protocol):
             self._end()
         else:
             self.end_after_answers()
-            self.server.loop.call_soon(self._advance)  # the last answer may just be on its way to the loop
+            self.server.loop.call_soon(
+                self._advance
+            )  # the last answer may just be on its way to the loop
 
     def end_after_answers(self) -> None:
         """Read no more requests; those that are here are answered."""
@@ -286,7 +300,11 @@ class Connection(asyncio.Protocol):
 
     def _check_pace(self, now: float) -> None:
         """End a client that neither takes nor sends `PACE_BYTES` within the time for them."""
-        moved = self._handed_bytes - self.transport.get_write_buffer_size() + self._request_reader.received
+        moved = (
+            self._handed_bytes
+            - self.transport.get_write_buffer_size()
+            + self._request_reader.received
+        )
         if not self._pace_started:
             self._pace_started, self._paced_bytes = now, moved
         elif now - self._pace_started >= self.server.limits.pace_seconds:
@@ -310,7 +328,11 @@ class Connection(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether it waits for a request that is not whole yet, or for its client to end."""
-        return not self.queued and not self._unwritten_chunks and self.transport.get_write_buffer_size() == 0
+        return (
+            not self.queued
+            and not self._unwritten_chunks
+            and self.transport.get_write_buffer_size() == 0
+        )
 
     def end_idle(self) -> None:
         """Close the connection of a client that sends nothing, or nothing whole; at once where it was told before."""
@@ -329,7 +351,10 @@ class Connection(asyncio.Protocol):
             self.refusal = refusal
             body.fail("the client is too slow")
         else:
-            log.warning("The answer to %s was cut off: its client did not take it in time", self._current_exchange)
+            log.warning(
+                "The answer to %s was cut off: its client did not take it in time",
+                self._current_exchange,
+            )
             self.transport.abort()
 
     def end_body(self) -> None:

@@ -106,7 +106,9 @@ class Exchange:
         """Call the application and send what it returns."""
         started: list[tuple[str, Headers]] = []
 
-        def start_response(status: str, headers: Headers, exc_info: ExcInfo | None = None) -> Callable[[bytes], None]:
+        def start_response(
+            status: str, headers: Headers, exc_info: ExcInfo | None = None
+        ) -> Callable[[bytes], None]:
             if exc_info and self._head is not None:
                 raise exc_info[1].with_traceback(exc_info[2])
             started[:] = [(status, headers)]
@@ -145,7 +147,9 @@ class Exchange:
                 self._connection.write(self._head)
             if piece and self._environ["REQUEST_METHOD"] != "HEAD":
                 sent += len(piece)
-                self._connection.write_chunk(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                self._connection.write_chunk(
+                    b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece
+                )
         if self._head is None:
             self._send_whole(*started[0], b"")
         elif self._environ["REQUEST_METHOD"] != "HEAD":

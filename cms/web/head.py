@@ -60,7 +60,9 @@ class RequestHead:
             raise ValueError(f"HTTP/{version} is not served")
         environ = self.environ
         if version == "1.0" and "HTTP_TRANSFER_ENCODING" in environ:
-            raise ValueError("HTTP/1.0 has no chunks, and whoever has passed this on may have seen another body")
+            raise ValueError(
+                "HTTP/1.0 has no chunks, and whoever has passed this on may have seen another body"
+            )
         path, query = _path_and_query(self.target)
         environ["REQUEST_METHOD"] = method
         environ["SERVER_PROTOCOL"] = f"HTTP/{version}"

@@ -45,7 +45,9 @@ class RequestReader:
         self._behind_proxy = connection.server.proxies.trust(self.client)
         self._head: RequestHead | None = None
         self._exchange: Exchange | None = None  # the one whose body comes in
-        self._buffer: bytearray | None = None  # that body, while it is read before a thread is taken
+        self._buffer: bytearray | None = (
+            None  # that body, while it is read before a thread is taken
+        )
         self._declined: Exchange | None = None  # one that asks for another protocol
         self._pieces: list[bytes] = []  # of a body that a thread reads
         self._taken = 0  # bytes of bodies
@@ -78,7 +80,9 @@ class RequestReader:
         """Whether a head or a short body is coming in, which has to be whole in time."""
         if self.is_holding:
             return False
-        return self._head is not None or (self._exchange is not None and self._exchange.body is None)
+        return self._head is not None or (
+            self._exchange is not None and self._exchange.body is None
+        )
 
     def feed(self, data: bytes) -> None:
         """Parse what has come, as far as there is room for requests; the rest waits for `go_on`."""
@@ -124,7 +128,9 @@ class RequestReader:
         if not queued:
             self._ahead = 0
             return True
-        return queued < MAX_PIPELINED and (self._exchange is not None or self._ahead < MAX_BYTES_AHEAD)
+        return queued < MAX_PIPELINED and (
+            self._exchange is not None or self._ahead < MAX_BYTES_AHEAD
+        )
 
     def _hold(self, rest: bytes) -> None:
         """Keep what is not parsed yet, and let others have their turn."""
@@ -294,7 +300,9 @@ class RequestReader:
         if self._behind_proxy and self._server.proxies.say_https(head.environ):
             head.environ["wsgi.url_scheme"] = "https"
         expects = _pop_expectation(head.environ) and length != 0
-        self._exchange = Exchange(self._connection, head.environ, keep_alive=self._parser.should_keep_alive())
+        self._exchange = Exchange(
+            self._connection, head.environ, keep_alive=self._parser.should_keep_alive()
+        )
         self._buffer = bytearray()
         self.started_at = time.monotonic()
         self._framing = 0
@@ -328,7 +336,11 @@ class RequestReader:
 def _pop_expectation(environ: Environ) -> bool:
     """Tell whether the client waits to be asked for its body; one of HTTP/1.0 does not know how."""
     value = environ.pop("HTTP_EXPECT", None)
-    return value is not None and environ["SERVER_PROTOCOL"] != "HTTP/1.0" and str(value).lower() == "100-continue"
+    return (
+        value is not None
+        and environ["SERVER_PROTOCOL"] != "HTTP/1.0"
+        and str(value).lower() == "100-continue"
+    )
 
 
 def _do_nothing() -> None:

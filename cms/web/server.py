@@ -41,7 +41,10 @@ class Proxies:
     @classmethod
     def of(cls, addresses: Iterable[str], headers: Mapping[str, str]) -> Proxies:
         """Return the proxies of the settings; `headers` are those that say TLS, with their values."""
-        return cls(frozenset(addresses), {f"HTTP_{name.replace('-', '_')}": value for name, value in headers.items()})
+        return cls(
+            frozenset(addresses),
+            {f"HTTP_{name.replace('-', '_')}": value for name, value in headers.items()},
+        )
 
     def trust(self, address: str) -> bool:
         """Tell whether a client is a proxy; one on a unix socket always is."""
@@ -56,12 +59,19 @@ class WebServer:
     """The web server of one process: an event loop for connections, threads for the application."""
 
     def __init__(
-        self, application: Application, loop: asyncio.AbstractEventLoop, *, threads: int, limits: ClientLimits
+        self,
+        application: Application,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        threads: int,
+        limits: ClientLimits,
     ) -> None:
         self.application = application
         self.loop = loop
         self.limits = limits
-        self.threads = ThreadPool(threads, max_waiting=limits.max_streams, relieve=self._relieve_threads)
+        self.threads = ThreadPool(
+            threads, max_waiting=limits.max_streams, relieve=self._relieve_threads
+        )
         self.connections: dict[Connection, None] = {}  # the oldest first
         self._is_relieving = False
         self._reserved = 0
@@ -85,7 +95,9 @@ class WebServer:
             "wsgi.version": (1, 0),
         }
 
-    def listen(self, listeners: Sequence[socket.socket], context: ssl.SSLContext | None = None) -> None:
+    def listen(
+        self, listeners: Sequence[socket.socket], context: ssl.SSLContext | None = None
+    ) -> None:
         """Accept connections of sockets that listen, over TLS with a context."""
         self._context = context
         for listener in listeners:
@@ -122,7 +134,9 @@ class WebServer:
             if len(self._connecting) >= self.limits.max_connections:
                 next(iter(self._connecting)).cancel()
         connecting = self.loop.create_task(
-            self.loop.connect_accepted_socket(lambda: Connection(self, address), accepted, **secured)
+            self.loop.connect_accepted_socket(
+                lambda: Connection(self, address), accepted, **secured
+            )
         )
         self._connecting[connecting] = None
         connecting.add_done_callback(self._log_failed_connection)

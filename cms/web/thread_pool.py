@@ -85,7 +85,9 @@ class ThreadPool:
 
     def _reclaim_slot(self, *, clients: int) -> None:
         with self._lock:
-            self._for_clients -= clients  # the client is there, or gone, whenever this thread's turn may come
+            self._for_clients -= (
+                clients  # the client is there, or gone, whenever this thread's turn may come
+            )
         self._slots.get()
         with self._lock:
             self._waiting -= 1

@@ -33,11 +33,15 @@ class EventWorker(StoppableWorker):
     def run(self) -> None:
         _allow_descriptors()
         loop = uvloop.new_event_loop()
-        server = WebServer(self._call_application, loop, threads=self.cfg.threads, limits=self._read_limits())
+        server = WebServer(
+            self._call_application, loop, threads=self.cfg.threads, limits=self._read_limits()
+        )
         server.proxies = Proxies.of(self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers)
         loop.run_until_complete(self._serve(server))
         if server.threads.is_busy:
-            os._exit(0)  # what still works on a request after all that time must not keep the process
+            os._exit(
+                0
+            )  # what still works on a request after all that time must not keep the process
         loop.close()
 
     def handle_abort(self, number: int, frame: object) -> None:
@@ -45,7 +49,9 @@ class EventWorker(StoppableWorker):
         faulthandler.dump_traceback()
         os._exit(1)
 
-    def _call_application(self, environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
+    def _call_application(
+        self, environ: Environ, start_response: Callable[..., Any]
+    ) -> Iterable[bytes]:
         """Call the application; a worker that has answered `max_requests` is replaced."""
         self.nr += 1
         if self.nr >= self.max_requests:

@@ -14,7 +14,11 @@ from tests.client import Client
 from tests.things import Json, field
 
 COLLECTIONS = {
-    "people": [field("name", "string", is_unique=True), field("boss", "integer"), field("pin", "string")],
+    "people": [
+        field("name", "string", is_unique=True),
+        field("boss", "integer"),
+        field("pin", "string"),
+    ],
     "posts": [
         field("title", "string"),
         field("author", "integer"),
@@ -22,9 +26,16 @@ COLLECTIONS = {
     ],
     "tags": [field("name", "string", is_nullable=False), field("size", "integer")],
     "comments": [field("text", "string"), field("post", "integer")],
-    "steps": [field("text", "string"), field("post", "integer", is_nullable=False), field("place", "integer")],
+    "steps": [
+        field("text", "string"),
+        field("post", "integer", is_nullable=False),
+        field("place", "integer"),
+    ],
     "headings": [field("title", "string")],
-    "notes": [{"field": "code", "type": "uuid", "schema": {"is_primary_key": True}}, field("text", "string")],
+    "notes": [
+        {"field": "code", "type": "uuid", "schema": {"is_primary_key": True}},
+        field("text", "string"),
+    ],
     "sections": [
         field("post", "integer"),
         field("item", "string"),
@@ -39,15 +50,28 @@ RELATIONS: list[tuple[str, str, str | None, Json]] = [
     ("comments", "post", "posts", {"one_field": "comments", "one_deselect_action": "delete"}),
     ("steps", "post", "posts", {"one_field": "steps", "sort_field": "place"}),
     ("sections", "post", "posts", {"one_field": "sections", "sort_field": "sort"}),
-    ("sections", "item", None, {"one_collection_field": "kind", "one_allowed_collections": ["headings", "notes"]}),
+    (
+        "sections",
+        "item",
+        None,
+        {"one_collection_field": "kind", "one_allowed_collections": ["headings", "notes"]},
+    ),
 ]
 
 
 def make_relations(admin: Client) -> None:
     for name, fields in COLLECTIONS.items():
-        assert admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+        assert (
+            admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status
+            == 200
+        )
     for collection, name, related, meta in RELATIONS:
-        body = {"collection": collection, "field": name, "related_collection": related, "meta": meta}
+        body = {
+            "collection": collection,
+            "field": name,
+            "related_collection": related,
+            "meta": meta,
+        }
         assert admin.post("/relations", body).status == 200
 
 

@@ -45,9 +45,15 @@ def test_an_invitation_and_its_acceptance(stage: Stage, letters: Outbox) -> None
     (revision,) = made["revisions"]
     assert (made["action"], made["user"], made["ip"]) == ("create", me, "127.0.0.1")
     assert revision["data"] == revision["delta"]
-    assert {"email": "ann@example.com", "role": first, "status": "invited"}.items() <= revision["data"].items()
+    assert {"email": "ann@example.com", "role": first, "status": "invited"}.items() <= revision[
+        "data"
+    ].items()
     assert deltas([changed, same]) == [("update", [{"role": second}]), ("update", [])]
-    token = [letter.data["url"].partition("token=")[2] for letter in letters.sent if letter.to == "ann@example.com"][-1]
+    token = [
+        letter.data["url"].partition("token=")[2]
+        for letter in letters.sent
+        if letter.to == "ann@example.com"
+    ][-1]
     accepting = {"token": token, "password": "my own words"}
     assert stage.anonymous.post("/users/invite/accept", accepting).status == 204
     accepted = told(stage, "ann@example.com")[-1]
@@ -63,7 +69,10 @@ def test_a_registration_begun_twice_and_its_link(stage: Stage, letters: Outbox) 
         assert stage.anonymous.post("/users/register", body).status == 204
     assert stage.anonymous.get("/users/register/verify-email", token=letters.token).status == 200
     acts = told(stage, "bea@example.com")
-    assert deltas(acts)[1:] == [("update", [{"first_name": "Beatrix"}]), ("update", [{"status": "active"}])]
+    assert deltas(acts)[1:] == [
+        ("update", [{"first_name": "Beatrix"}]),
+        ("update", [{"status": "active"}]),
+    ]
     made = acts[0]["revisions"][0]["data"]
     assert (acts[0]["action"], made["first_name"], made["status"]) == ("create", "Bea", "draft")
     assert {act["user"] for act in acts} == {str(of_user(stage, "bea@example.com", "id"))}
@@ -92,7 +101,9 @@ def test_too_many_failures_suspend_and_the_history_says_so(stage: Stage) -> None
 
 
 def test_accounts_of_the_command_line(stage: Stage) -> None:
-    user = accounts.create_user(stage.dsn, email="cli@example.com", password="secret-of-cli", role=None)
+    user = accounts.create_user(
+        stage.dsn, email="cli@example.com", password="secret-of-cli", role=None
+    )
     accounts.set_password(stage.dsn, email="cli@example.com", password="secret-again")
     accounts.make_token(stage.dsn, email="cli@example.com")
     acts = told(stage, "cli@example.com")
@@ -114,7 +125,9 @@ def test_the_first_admin_and_the_role(stage: Stage) -> None:
 
 def test_no_secret_is_in_it(stage: Stage) -> None:
     with psycopg.connect(stage.dsn) as connection:
-        rows = connection.execute("SELECT coalesce(string_agg(concat(data, delta), ' '), '') FROM system_revisions")
+        rows = connection.execute(
+            "SELECT coalesce(string_agg(concat(data, delta), ' '), '') FROM system_revisions"
+        )
         ((text,),) = rows.fetchall()
     assert "argon2" not in text
     for name in ('"password"', '"token"', '"tfa_secret"', '"auth_data"', '"failed_logins"'):

@@ -57,12 +57,17 @@ def test_activity_and_revisions_take_the_whole_query_language(stage: Stage, thin
         ],
         "meta": {"filter_count": 2},
     }
-    assert api.get(f"/revisions/{first}?fields=item,collection").data == {"item": "1", "collection": name}
+    assert api.get(f"/revisions/{first}?fields=item,collection").data == {
+        "item": "1",
+        "collection": name,
+    }
     query = {"filter": {"collection": name}, "aggregate": {"count": "*"}}
     assert api.search("/activity", query).data == [{"count": 3}]
     one = api.get(f"/activity?filter[collection]={name}&limit=1&fields=id,item").data[0]
     assert api.get(f"/activity/{one['id']}?fields=id,item").data == one
-    assert api.get(f"/activity?filter[collection]={name}&export=csv&fields=item&sort=id").text.split() == [
+    assert api.get(
+        f"/activity?filter[collection]={name}&export=csv&fields=item&sort=id"
+    ).text.split() == [
         "item",
         "1",
         "1",
@@ -76,14 +81,28 @@ def test_what_is_not_there_is_404(admin: Client, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/activity", "/revisions", "/activity/1", "/revisions/1", "/comments", "/items/nowhere/1/revisions"]
+    "path",
+    [
+        "/activity",
+        "/revisions",
+        "/activity/1",
+        "/revisions/1",
+        "/comments",
+        "/items/nowhere/1/revisions",
+    ],
 )
 def test_without_rights_there_is_nothing_to_see(stage: Stage, path: str) -> None:
-    assert (stage.anonymous.get(path).status, stage.anonymous.get(path).codes) == (403, ["FORBIDDEN"])
+    assert (stage.anonymous.get(path).status, stage.anonymous.get(path).codes) == (
+        403,
+        ["FORBIDDEN"],
+    )
 
 
 def test_the_revisions_of_an_item_are_its_own(stage: Stage, things: Table) -> None:
-    mine, _ = note(stage, things.name, 1, {"title": "a"}), note(stage, things.name, 2, {"title": "b"})
+    mine, _ = (
+        note(stage, things.name, 1, {"title": "a"}),
+        note(stage, things.name, 2, {"title": "b"}),
+    )
     other = note(stage, "elsewhere", 1, {})
     before = len(revisions(things, 1))
     assert [found["id"] for found in revisions(things, 1)] == [mine]
@@ -91,8 +110,12 @@ def test_the_revisions_of_an_item_are_its_own(stage: Stage, things: Table) -> No
         revisions(things, 1, "&filter[_or][0][item]=2&filter[_or][1][id][_gt]=0&fields=item")
         == [{"item": "1"}] * before
     )
-    assert things.api.get(f"{things.path}/1/revisions?aggregate[count]=*").data == [{"count": before}]
-    assert things.api.get(f"{things.path}/1/revisions/{mine}?fields=data").data == {"data": {"title": "a"}}
+    assert things.api.get(f"{things.path}/1/revisions?aggregate[count]=*").data == [
+        {"count": before}
+    ]
+    assert things.api.get(f"{things.path}/1/revisions/{mine}?fields=data").data == {
+        "data": {"title": "a"}
+    }
     assert things.api.get(f"{things.path}/1/revisions/{other}").status == 404
     assert things.api.get(f"{things.path}/2/revisions/{mine}").status == 404
     assert things.api.get(f"{things.path}/x/revisions").status == 404
@@ -112,7 +135,9 @@ def test_an_activity_lists_its_revisions(admin: Client, things: Table) -> None:
     (revision,) = admin.get(f"/revisions?{asked}").data
     (act,) = admin.get(f"/activity?{asked}").data
     assert act["revisions"] == [revision["id"]]
-    assert admin.get(f"/activity/{act['id']}?fields=revisions.data").data == {"revisions": [{"data": revision["data"]}]}
+    assert admin.get(f"/activity/{act['id']}?fields=revisions.data").data == {
+        "revisions": [{"data": revision["data"]}]
+    }
     fields = {found["field"]: found["type"] for found in admin.get("/fields/system_activity").data}
     assert fields["revisions"] == "alias"
     assert admin.get("/relations/system_activity/revisions").data["field"] == "activity"

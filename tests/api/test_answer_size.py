@@ -32,7 +32,11 @@ def stage(settings: Config, make_database: Any, template: str) -> Iterator[Stage
 def notes(admin: Client) -> Table:
     """Ten notes of which each holds nine thousand bytes of text, and as many of JSON."""
     notes = table(
-        admin, field("title", "string"), field("text", "text"), field("any", "json"), field("price", "decimal")
+        admin,
+        field("title", "string"),
+        field("text", "text"),
+        field("any", "json"),
+        field("price", "decimal"),
     )
     for _ in range(10):
         notes.add({"title": "old", "text": "x" * 9_000, "any": ["y" * 8_998]})
@@ -54,7 +58,12 @@ def copies(number: int) -> str:
 def test_a_list_may_be_so_large_and_no_larger(notes: Table) -> None:
     assert len(notes.get(fields="title,text").data) == 10
     assert len(notes.get(fields="title,text,any", limit=5).data) == 5
-    for query in ("fields=title,text,any", "fields=*&limit=-1", "fields=any,text&sort=-title&search=1", copies(10)):
+    for query in (
+        "fields=title,text,any",
+        "fields=*&limit=-1",
+        "fields=any,text&sort=-title&search=1",
+        copies(10),
+    ):
         if "search" in query:
             assert notes.ask(query).status == 200
         else:
@@ -78,8 +87,12 @@ def test_many_short_rows_are_too_large_together(admin: Client, stage: Stage) -> 
 def test_lists_in_items_are_counted(admin: Client) -> None:
     people = Table(admin, "people")
     (ann,) = people.add({"name": "Ann", "posts": [{"title": "x" * 200} for _ in range(480)]})
-    assert is_too_large(people.ask(f"fields=posts.title&filter[id]={ann['id']}&deep[posts][_limit]=-1"))
-    assert is_too_large(people.api.get(f"/items/people/{ann['id']}?fields=posts.*&deep[posts][_limit]=-1"))
+    assert is_too_large(
+        people.ask(f"fields=posts.title&filter[id]={ann['id']}&deep[posts][_limit]=-1")
+    )
+    assert is_too_large(
+        people.api.get(f"/items/people/{ann['id']}?fields=posts.*&deep[posts][_limit]=-1")
+    )
 
 
 def test_exports_are_as_large_as_they_are(notes: Table) -> None:
@@ -90,8 +103,12 @@ def test_a_write_whose_answer_would_be_too_large_is_not_done(notes: Table) -> No
     before = notes.column("title", "fields=title&sort=id")
     large = copies(12)
     assert is_too_large(notes.api.patch(f"{notes.path}/1?{large}", {"title": "changed"}))
-    assert is_too_large(notes.api.patch(f"{notes.path}?fields=*", {"query": {}, "data": {"title": "changed"}}))
-    assert is_too_large(notes.api.post(f"{notes.path}?{large}", {"title": "new", "text": "x" * 9_000}))
+    assert is_too_large(
+        notes.api.patch(f"{notes.path}?fields=*", {"query": {}, "data": {"title": "changed"}})
+    )
+    assert is_too_large(
+        notes.api.post(f"{notes.path}?{large}", {"title": "new", "text": "x" * 9_000})
+    )
     assert notes.column("title", "fields=title&sort=id") == before
 
 
@@ -105,14 +122,20 @@ def test_what_a_small_body_makes_large_is_not_written(stage: Stage, admin: Clien
     def post(path: str, query: str, number: int, item: str) -> Answer:
         return admin.send("POST", f"{path}?{query}", raw=f"[{','.join([item] * number)}]")
 
-    for asked, number, item in (("price", 11, '{"price":1e999}'), ("id", 1_600, "{}"), ("kind", 11, "{}")):
+    for asked, number, item in (
+        ("price", 11, '{"price":1e999}'),
+        ("id", 1_600, "{}"),
+        ("kind", 11, "{}"),
+    ):
         assert is_too_large(post(prices.path, names.format(asked), number, item))
         assert len(post(prices.path, names.format(asked), 2, item).data) == 2
     assert len(prices.get(fields="id").data) == 6
     assert len(post(prices.path, "fields=short", 1_000, '{"short":1}').data) == 1_000
 
 
-def test_long_defaults_are_counted_for_every_item(make_client: Any, stage: Stage, admin: Client) -> None:
+def test_long_defaults_are_counted_for_every_item(
+    make_client: Any, stage: Stage, admin: Client
+) -> None:
     items = table(admin, field("n", "integer"))
     stage.execute(f"ALTER TABLE {items.name} ADD note text DEFAULT '{'z' * 50_000}'")
     api = make_client(database_url=stage.dsn, max_answer_size=4_000_000).bearing(stage.admin._token)
@@ -136,7 +159,9 @@ def test_memory_is_given_back_after_large_writes_and_imports(
     assert wanted == [1]
     file = "n,text\r\n" + f"1,{'x' * 10_000}\r\n" * 150
     for rows, status in ((file, 200), (file + "no,\r\n", 400)):
-        answer = api.send("POST", f"/utils/import/{items.name}", raw=rows, **{"Content-Type": "text/csv"})
+        answer = api.send(
+            "POST", f"/utils/import/{items.name}", raw=rows, **{"Content-Type": "text/csv"}
+        )
         assert answer.status == status
     assert wanted == [1, 1, 1]
 
@@ -170,13 +195,20 @@ def test_the_database_goes_on_after_an_answer_that_was_given_up(notes: Table) ->
     ],
 )
 def test_only_what_may_be_too_large_is_taken_in_portions(
-    make_client: Any, notes: Table, stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str, chunking: int
+    make_client: Any,
+    notes: Table,
+    stage: Stage,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    chunking: int,
 ) -> None:
     api = make_client(database_url=stage.dsn).bearing(stage.admin._token)
     taken: list[Chunking] = []
     take = Wire._run_in_chunks
 
-    def spy(wire: Wire, text: str, values: list[object], chunking: Chunking, *, prepare: bool) -> list[Row]:
+    def spy(
+        wire: Wire, text: str, values: list[object], chunking: Chunking, *, prepare: bool
+    ) -> list[Row]:
         taken.append(chunking)
         return take(wire, text, values, chunking, prepare=prepare)
 
@@ -185,10 +217,14 @@ def test_only_what_may_be_too_large_is_taken_in_portions(
     assert len(taken) == chunking
 
 
-def test_a_batch_takes_no_longer_than_one_statement_may(make_client: Any, stage: Stage, admin: Client) -> None:
+def test_a_batch_takes_no_longer_than_one_statement_may(
+    make_client: Any, stage: Stage, admin: Client
+) -> None:
     things = table(admin, field("n", "integer"))
     stage.execute("CREATE VIEW slow AS SELECT 1 AS id, pg_sleep(0.4)::text AS slept")
-    api = make_client(database_url=stage.dsn, db_statement_timeout=timedelta(seconds=1)).bearing(stage.admin._token)
+    api = make_client(database_url=stage.dsn, db_statement_timeout=timedelta(seconds=1)).bearing(
+        stage.admin._token
+    )
     create = {"method": "create", "collection": things.name, "data": {"n": 1}}
     read = {"method": "read", "collection": "slow", "query": {"fields": "slept"}}
     assert api.post("/batch", {"operations": [read]}).status == 200

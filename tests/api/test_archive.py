@@ -32,7 +32,11 @@ def test_a_new_item_is_active_unless_something_says_otherwise(notes: Table) -> N
         ("integer", ("1", "0"), 0),
         ("decimal", ("1.5", "-2.50"), -2.50),
         ("text", ("x", ""), ""),
-        ("uuid", (None, "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+        (
+            "uuid",
+            (None, "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"),
+            "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+        ),
         ("date", ("2020-01-01", "2030-01-01"), "2030-01-01"),
     ],
 )
@@ -54,27 +58,45 @@ def test_a_default_and_a_value_that_a_field_makes_itself_come_first(admin: Clien
 
 
 def test_a_default_of_null_is_none(stage: Stage) -> None:
-    stage.execute("CREATE TABLE drawers (id serial PRIMARY KEY, status varchar(9) DEFAULT NULL::character varying)")
+    stage.execute(
+        "CREATE TABLE drawers (id serial PRIMARY KEY, status varchar(9) DEFAULT NULL::character varying)"
+    )
     assert stage.admin.patch("/collections/drawers", {"meta": STATES}).status == 200
     assert stage.admin.post("/items/drawers", {}).data["status"] == "draft"
 
 
 def test_it_holds_wherever_items_are_made(admin: Client, notes: Table) -> None:
-    book = table(admin, field("title", "string"), field("note", "integer"), field("above", "integer"))
+    book = table(
+        admin, field("title", "string"), field("note", "integer"), field("above", "integer")
+    )
     for name, target, meta in (
         ("note", notes.name, {"one_field": "books"}),
         ("above", book.name, {"one_field": "all"}),
     ):
         body = {"collection": book.name, "field": name, "related_collection": target, "meta": meta}
         assert admin.post("/relations", body).status == 200
-    assert admin.patch(f"/collections/{book.name}", {"meta": STATES | {"archive_field": "title"}}).status == 200
-    made = admin.post(f"{book.path}?fields=title,note.status,all.title", {"note": {"text": "n"}, "all": [{}, {}]}).data
+    assert (
+        admin.patch(
+            f"/collections/{book.name}", {"meta": STATES | {"archive_field": "title"}}
+        ).status
+        == 200
+    )
+    made = admin.post(
+        f"{book.path}?fields=title,note.status,all.title", {"note": {"text": "n"}, "all": [{}, {}]}
+    ).data
     assert made == {"title": "draft", "note": {"status": "draft"}, "all": [{"title": "draft"}] * 2}
-    create = {"method": "create", "collection": notes.name, "data": [{}, {"text": "t"}], "fields": "status"}
+    create = {
+        "method": "create",
+        "collection": notes.name,
+        "data": [{}, {"text": "t"}],
+        "fields": "status",
+    }
     assert admin.post("/batch", {"operations": [create]}).data == [[{"status": "draft"}] * 2]
     before = len(notes.column("id", "filter[status]=draft&limit=-1"))
     rows = "text\na\nb\n"
-    answer = admin.send("POST", f"/utils/import/{notes.name}", raw=rows, **{"Content-Type": "text/csv"})
+    answer = admin.send(
+        "POST", f"/utils/import/{notes.name}", raw=rows, **{"Content-Type": "text/csv"}
+    )
     assert answer.data == {"created": 2, "updated": 0}
     assert len(notes.column("id", "filter[status]=draft&limit=-1")) == before + 2
     only = table(admin, field("status", "string"), field("a", "string"), singleton=True, **STATES)
@@ -83,12 +105,22 @@ def test_it_holds_wherever_items_are_made(admin: Client, notes: Table) -> None:
 
 def test_it_is_the_services_and_takes_no_right(stage: Stage, notes: Table) -> None:
     reads = may(notes.name, permissions={"status": {"_eq": "draft"}})
-    writer = member(stage, may(notes.name, "text", action="create", permissions={"status": {"_eq": "draft"}}), reads)
+    writer = member(
+        stage,
+        may(notes.name, "text", action="create", permissions={"status": {"_eq": "draft"}}),
+        reads,
+    )
     assert writer.post(notes.path, {"text": "mine"}).data["status"] == "draft"
     assert writer.post(notes.path, {"status": "draft"}).codes == ["FORBIDDEN"]
-    preset = member(stage, may(notes.name, "text", action="create", presets={"status": "archived"}), may(notes.name))
+    preset = member(
+        stage,
+        may(notes.name, "text", action="create", presets={"status": "archived"}),
+        may(notes.name),
+    )
     assert preset.post(notes.path, {"text": "filed"}).data["status"] == "archived"
-    null = member(stage, may(notes.name, "text", action="create", presets={"status": None}), may(notes.name))
+    null = member(
+        stage, may(notes.name, "text", action="create", presets={"status": None}), may(notes.name)
+    )
     assert null.post(notes.path, {"text": "nowhere"}).data["status"] is None
 
 
@@ -107,8 +139,16 @@ def test_rules_of_fields_and_the_history_see_it(admin: Client) -> None:
 @pytest.mark.parametrize(
     ("kind", "meta", "place"),
     [
-        ("boolean", {"archive_value": "archived", "unarchive_value": "true"}, ["meta.archive_value"]),
-        ("integer", {"archive_value": "x", "unarchive_value": "y"}, ["meta.archive_value", "meta.unarchive_value"]),
+        (
+            "boolean",
+            {"archive_value": "archived", "unarchive_value": "true"},
+            ["meta.archive_value"],
+        ),
+        (
+            "integer",
+            {"archive_value": "x", "unarchive_value": "y"},
+            ["meta.archive_value", "meta.unarchive_value"],
+        ),
         ("string", {"unarchive_value": "x" * 256}, ["meta.unarchive_value"]),
         ("integer", {"unarchive_value": str(2**31)}, ["meta.unarchive_value"]),
         ("hash", {"unarchive_value": "x"}, ["meta.archive_field"]),
@@ -127,28 +167,48 @@ def test_values_that_do_not_fit_are_refused_with_their_place(
 
 
 @pytest.mark.parametrize(
-    "change", [{"type": "integer"}, {"schema": {"max_length": 4}}, {"meta": {"special": ["conceal"]}}]
+    "change",
+    [{"type": "integer"}, {"schema": {"max_length": 4}}, {"meta": {"special": ["conceal"]}}],
 )
-def test_a_field_does_not_change_away_from_its_archive_values(admin: Client, change: dict[str, Any]) -> None:
+def test_a_field_does_not_change_away_from_its_archive_values(
+    admin: Client, change: dict[str, Any]
+) -> None:
     found = table(admin, field("status", "string", max_length=20), **STATES)
     answer = admin.patch(f"/fields/{found.name}/status", change)
-    assert (answer.status, answer.codes[0], answer.errors[0]["collection"]) == (400, "INVALID_PAYLOAD", found.name)
+    assert (answer.status, answer.codes[0], answer.errors[0]["collection"]) == (
+        400,
+        "INVALID_PAYLOAD",
+        found.name,
+    )
     assert answer.errors[0]["field"].startswith("meta.")
     assert found.add({})[0]["status"] == "draft"
-    assert admin.patch(f"/fields/{found.name}/status", {"field": "state", "schema": {"max_length": 8}}).status == 200
+    assert (
+        admin.patch(
+            f"/fields/{found.name}/status", {"field": "state", "schema": {"max_length": 8}}
+        ).status
+        == 200
+    )
     assert found.add({})[0]["state"] == "draft"
     cleared = {"meta": {"archive_value": None, "unarchive_value": None}}
     assert admin.patch(f"/collections/{found.name}", cleared).status == 200
     assert found.add({})[0]["state"] is None
 
 
-def test_what_was_made_unfit_elsewhere_fills_nothing_and_keeps_nobody_from_other_changes(stage: Stage) -> None:
+def test_what_was_made_unfit_elsewhere_fills_nothing_and_keeps_nobody_from_other_changes(
+    stage: Stage,
+) -> None:
     admin = stage.admin
     found = table(admin, field("status", "string"), **STATES)
     stage.execute(f"ALTER TABLE {found.name} ALTER status TYPE integer USING NULL")
     assert found.add({})[0]["status"] is None
     record = admin.get(f"/collections/{found.name}").data
-    assert admin.patch(f"/collections/{found.name}", {"meta": record["meta"] | {"note": "n"}}).status == 200
+    assert (
+        admin.patch(f"/collections/{found.name}", {"meta": record["meta"] | {"note": "n"}}).status
+        == 200
+    )
     assert admin.patch(f"/fields/{found.name}/status", {"meta": {"note": "n"}}).status == 200
     assert admin.post(f"/fields/{found.name}", field("other", "string")).status == 200
-    assert admin.patch(f"/collections/{found.name}", {"meta": {"unarchive_value": "live"}}).status == 400
+    assert (
+        admin.patch(f"/collections/{found.name}", {"meta": {"unarchive_value": "live"}}).status
+        == 400
+    )

@@ -56,10 +56,18 @@ def test_operations_are_done_in_order_and_answered_in_order(admin: Client) -> No
         op("create", "people", data={"name": "new"}, fields=["name"]),
         op("create", "tags", data=[{"name": "a"}, {"name": "b"}], fields="name"),
         op("update", "people", key=old["id"], data={"pin": "1"}, fields=["name", "pin"]),
-        op("read", "people", query={"filter": {"name": {"_in": ["old", "new"]}}, "fields": ["name"], "sort": "name"}),
+        op(
+            "read",
+            "people",
+            query={"filter": {"name": {"_in": ["old", "new"]}}, "fields": ["name"], "sort": "name"},
+        ),
         op("read", "people", key=old["id"], query={"fields": ["pin"]}),
         op("delete", "people", key=old["id"]),
-        op("read", "people", query={"filter": {"name": {"_in": ["old", "new"]}}, "aggregate": {"count": "*"}}),
+        op(
+            "read",
+            "people",
+            query={"filter": {"name": {"_in": ["old", "new"]}}, "aggregate": {"count": "*"}},
+        ),
     )
     assert answer.data == [
         {"name": "new"},
@@ -81,12 +89,20 @@ def test_later_operations_refer_to_what_earlier_ones_have_answered(admin: Client
             "create",
             "posts",
             id="post",
-            data={"author": ref("author.id"), "title": ref("tags.1.name"), "comments": [{"text": ref("author.name")}]},
+            data={
+                "author": ref("author.id"),
+                "title": ref("tags.1.name"),
+                "comments": [{"text": ref("author.name")}],
+            },
             fields=["*", "comments.text", "author.name"],
         ),
         op("update", "tags", key=ref("tags.0.id"), data={"size": ref("tags.1.size")}),
         op("update", "people", keys=[ref("author.id")], data={"pin": ref("post.comments.0.text")}),
-        op("read", "posts", query={"filter": {"author": {"_eq": ref("author.id")}}, "fields": ["title"]}),
+        op(
+            "read",
+            "posts",
+            query={"filter": {"author": {"_eq": ref("author.id")}}, "fields": ["title"]},
+        ),
         op("delete", "tags", keys=[ref("tags.0.id"), ref("tags.1.id")]),
     )
     post, tag, people, read = answer.data[2:6]
@@ -99,19 +115,40 @@ def test_later_operations_refer_to_what_earlier_ones_have_answered(admin: Client
 
 
 def test_a_reference_keeps_the_type_of_its_value_and_a_text_is_never_one(admin: Client) -> None:
-    fields = [field("whole", "bigInteger"), field("exact", "decimal", numeric_precision=30, numeric_scale=10)]
-    things = table(admin, *fields, field("any", "json"), field("text", "text"), field("flag", "boolean"))
+    fields = [
+        field("whole", "bigInteger"),
+        field("exact", "decimal", numeric_precision=30, numeric_scale=10),
+    ]
+    things = table(
+        admin, *fields, field("any", "json"), field("text", "text"), field("flag", "boolean")
+    )
     digits = "12345678901234567890.0123456789"
-    first = {"whole": 2**62, "any": {"deep": [1, None]}, "text": '{{a.id}} $a.id {"$result": "a.id"}', "flag": False}
+    first = {
+        "whole": 2**62,
+        "any": {"deep": [1, None]},
+        "text": '{{a.id}} $a.id {"$result": "a.id"}',
+        "flag": False,
+    }
     raw = b'{"operations": [{"method": "create", "collection": "%s", "data": {"exact": %s}}]}'
-    assert admin.send("POST", "/batch", raw=raw % (things.name.encode(), digits.encode())).status == 200
+    assert (
+        admin.send("POST", "/batch", raw=raw % (things.name.encode(), digits.encode())).status
+        == 200
+    )
     names = ("whole", "any", "text", "flag", "exact")
     answer = batch(
         admin,
         op("create", things.name, id="a", data=first),
         op("read", things.name, id="exact", key=1),
-        op("create", things.name, data={**{name: ref(f"a.{name}") for name in names}, "exact": ref("exact.exact")}),
-        op("create", things.name, data={"any": {"key": ref("a.id"), "all": [ref("a.any"), ref("a.exact")]}}),
+        op(
+            "create",
+            things.name,
+            data={**{name: ref(f"a.{name}") for name in names}, "exact": ref("exact.exact")},
+        ),
+        op(
+            "create",
+            things.name,
+            data={"any": {"key": ref("a.id"), "all": [ref("a.any"), ref("a.exact")]}},
+        ),
     )
     copied, built = answer.data[2:]
     assert {name: copied[name] for name in first} == first
@@ -130,7 +167,10 @@ def test_one_failing_operation_refuses_all_and_every_fault_of_it_is_told_with_it
         op("create", "tags", data=[{"name": "fine"}, {"size": "x", "nowhere": 1}]),
     )
     assert answer.status == 400
-    told = [(fault["code"], fault["operation"], fault["index"], fault["field"]) for fault in answer.errors]
+    told = [
+        (fault["code"], fault["operation"], fault["index"], fault["field"])
+        for fault in answer.errors
+    ]
     assert told == [
         ("INVALID_PAYLOAD", 2, 1, "size"),
         ("INVALID_PAYLOAD", 2, 1, "nowhere"),
@@ -187,7 +227,9 @@ def test_an_operation_is_refused_as_the_call_alone_would_be(
         ({"a": ref("many.²")}, ["data", "pin", "a"]),
     ],
 )
-def test_a_reference_that_leads_nowhere_is_told_with_its_place(admin: Client, said: Json, path: list[Any]) -> None:
+def test_a_reference_that_leads_nowhere_is_told_with_its_place(
+    admin: Client, said: Json, path: list[Any]
+) -> None:
     answer = batch(
         admin,
         op("create", "people", id="first", data={}),
@@ -237,7 +279,9 @@ def test_every_operation_of_a_wrong_shape_is_told_at_once(admin: Client) -> None
 
 
 def test_a_hundred_operations_are_done_and_none_is_as_good(admin: Client) -> None:
-    made = batch(admin, *(op("create", "tags", data={"name": str(number)}) for number in range(100))).data
+    made = batch(
+        admin, *(op("create", "tags", data={"name": str(number)}) for number in range(100))
+    ).data
     assert [tag["name"] for tag in made] == [str(number) for number in range(100)]
     assert batch(admin).data == []
 
@@ -245,7 +289,10 @@ def test_a_hundred_operations_are_done_and_none_is_as_good(admin: Client) -> Non
 def test_what_references_bring_in_is_bounded_like_a_body(admin: Client) -> None:
     things = table(admin, field("any", "json"))
     long = op("create", things.name, id="long", data={"any": "x" * 100_000})
-    assert batch(admin, long, op("create", things.name, data={"any": [ref("long.any")] * 9})).status == 200
+    assert (
+        batch(admin, long, op("create", things.name, data={"any": [ref("long.any")] * 9})).status
+        == 200
+    )
     answer = batch(admin, long, op("create", things.name, data={"any": [ref("long.any")] * 5_000}))
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert "references" in answer.errors[0]["reason"]
@@ -260,12 +307,16 @@ def test_a_body_that_is_nested_too_deeply_is_refused(admin: Client) -> None:
 
 
 def test_updates_name_items_in_every_way_that_single_calls_do(admin: Client) -> None:
-    one, two, three = (tag["id"] for tag in Table(admin, "tags").add(*({"name": f"way {n}"} for n in range(3))))
+    one, two, three = (
+        tag["id"] for tag in Table(admin, "tags").add(*({"name": f"way {n}"} for n in range(3)))
+    )
     answer = batch(
         admin,
         op("update", "tags", data=[{"id": one, "size": 1}, {"id": two, "size": 2}]),
         op("update", "tags", keys=[two, three], data={"name": "named"}, fields=["id"]),
-        op("update", "tags", query={"filter": {"name": "named"}}, data={"size": 9}, fields=["size"]),
+        op(
+            "update", "tags", query={"filter": {"name": "named"}}, data={"size": 9}, fields=["size"]
+        ),
         op("delete", "tags", query={"filter": {"size": {"_eq": 9}}}),
     )
     assert [tag["size"] for tag in answer.data[0]] == [1, 2]
@@ -302,7 +353,9 @@ def test_history_tells_every_operation_with_its_parents(admin: Client, stage: St
     assert stage.value(parents) == 2
 
 
-def test_every_operation_is_done_with_the_rights_of_the_caller(stage: Stage, ledger: Ledger) -> None:
+def test_every_operation_is_done_with_the_rights_of_the_caller(
+    stage: Stage, ledger: Ledger
+) -> None:
     caller = member(
         stage,
         may("people", "id", "name"),
@@ -330,7 +383,9 @@ def test_every_operation_is_done_with_the_rights_of_the_caller(stage: Stage, led
     assert done.data[1] is None  # it may be written and not be read
 
 
-def test_without_credentials_only_what_the_public_role_may_do_is_done(stage: Stage, ledger: Ledger) -> None:
+def test_without_credentials_only_what_the_public_role_may_do_is_done(
+    stage: Stage, ledger: Ledger
+) -> None:
     before = ledger.state()
     for operation in (op("create", "people", data={}), op("read", "people")):
         assert batch(stage.anonymous, operation).status == 403
@@ -352,7 +407,10 @@ def test_a_batch_goes_on_under_the_rights_that_it_began_with(admin: Client) -> N
 
 
 def test_an_idempotency_key_does_a_batch_once(admin: Client, ledger: Ledger) -> None:
-    operations = (op("create", "people", id="a", data={}), op("create", "posts", data={"author": ref("a.id")}))
+    operations = (
+        op("create", "people", id="a", data={}),
+        op("create", "posts", data={"author": ref("a.id")}),
+    )
     first = batch(admin, *operations, **{"Idempotency-Key": "batch 1"})
     state = ledger.state()
     again = batch(admin, *operations, **{"Idempotency-Key": "batch 1"})
@@ -367,14 +425,20 @@ def test_batches_that_take_rows_in_any_order_all_pass(admin: Client) -> None:
         random, answers = Random(client), []
         for number in range(3):
             order = random.sample(keys, len(keys))
-            answers.append(batch(admin, *(op("update", "tags", key=key, data={"size": number}) for key in order)))
+            answers.append(
+                batch(
+                    admin, *(op("update", "tags", key=key, data={"size": number}) for key in order)
+                )
+            )
         return [answer.status for answer in answers]
 
     with ThreadPoolExecutor(3) as pool:
         assert {status for statuses in pool.map(work, range(3)) for status in statuses} == {200}
 
 
-def test_an_operation_on_an_item_that_has_changed_since_refuses_all(admin: Client, ledger: Ledger) -> None:
+def test_an_operation_on_an_item_that_has_changed_since_refuses_all(
+    admin: Client, ledger: Ledger
+) -> None:
     people = Table(admin, "people")
     keys = [person["id"] for person in people.add({"name": "one"}, {"name": "two"})]
     tags = [admin.get(f"/items/people/{key}").headers["etag"] for key in keys]
@@ -384,11 +448,20 @@ def test_an_operation_on_an_item_that_has_changed_since_refuses_all(admin: Clien
 
     assert batch(admin, *map(change, keys, tags)).status == 200
     before = ledger.state()
-    answer = batch(admin, op("create", "people", data={}), op("delete", "people", key=keys[0], if_match=tags[0]))
-    assert (answer.status, answer.codes, answer.errors[0]["operation"]) == (412, ["PRECONDITION_FAILED"], 1)
+    answer = batch(
+        admin,
+        op("create", "people", data={}),
+        op("delete", "people", key=keys[0], if_match=tags[0]),
+    )
+    assert (answer.status, answer.codes, answer.errors[0]["operation"]) == (
+        412,
+        ["PRECONDITION_FAILED"],
+        1,
+    )
     tag = admin.get(f"/items/people/{keys[0]}").headers["etag"]
     assert batch(admin, change(keys[0], tag), change(keys[0], tag)).status == 412
     assert ledger.state() == before
     assert batch(admin, op("delete", "people", key=keys[0], if_match=tag)).data == [None]
-    wrong = batch(admin, op("update", "people", keys=keys, if_match=tag, data={}), change(keys[1], 5))  # type: ignore[arg-type]
+    of_several = op("update", "people", keys=keys, if_match=tag, data={})
+    wrong = batch(admin, of_several, change(keys[1], 5))  # type: ignore[arg-type]
     assert [fault["field"] for fault in wrong.errors] == ["if_match", "if_match"]

@@ -16,10 +16,18 @@ def circle(admin: Client) -> None:
     key = field("id", "uuid", is_primary_key=True)
     fields = {
         "teams": [key, field("name", "string"), field("captain", "uuid"), field("above", "uuid")],
-        "players": [key, field("name", "string"), field("team", "uuid"), field("guest_of", "uuid", is_nullable=False)],
+        "players": [
+            key,
+            field("name", "string"),
+            field("team", "uuid"),
+            field("guest_of", "uuid", is_nullable=False),
+        ],
     }
     for name, items in fields.items():
-        assert admin.post("/collections", {"collection": name, "schema": {}, "fields": items}).status == 200
+        assert (
+            admin.post("/collections", {"collection": name, "schema": {}, "fields": items}).status
+            == 200
+        )
     for place, target, one_field in (
         ("teams/captain", "players", None),
         ("teams/above", "teams", "below"),
@@ -27,7 +35,12 @@ def circle(admin: Client) -> None:
         ("players/guest_of", "teams", "guests"),
     ):
         collection, name = place.split("/")
-        body = {"collection": collection, "field": name, "related_collection": target, "meta": {"one_field": one_field}}
+        body = {
+            "collection": collection,
+            "field": name,
+            "related_collection": target,
+            "meta": {"one_field": one_field},
+        }
         assert admin.post("/relations", body).status == 200
 
 
@@ -44,9 +57,14 @@ def key_of(item: Json) -> str:
 def test_an_object_may_point_to_the_item_that_holds_it(admin: Client, host: str) -> None:
     team, player = str(uuid4()), str(uuid4())
     captain = {"id": player, "team": team, "guest_of": host}
-    made = admin.post("/items/teams?fields=captain.team,players.id", {"id": team, "captain": captain}).data
+    made = admin.post(
+        "/items/teams?fields=captain.team,players.id", {"id": team, "captain": captain}
+    ).data
     assert made == {"captain": {"team": team}, "players": [{"id": player}]}
-    acts = admin.get("/activity", **{"filter[item][_in]": f"{team},{player}", "sort": "id", "fields": "action,item"})
+    acts = admin.get(
+        "/activity",
+        **{"filter[item][_in]": f"{team},{player}", "sort": "id", "fields": "action,item"},
+    )
     assert [(act["action"], act["item"]) for act in acts.data] == [
         ("create", player),
         ("create", team),
@@ -55,7 +73,10 @@ def test_an_object_may_point_to_the_item_that_holds_it(admin: Client, host: str)
     last = admin.get(f"/items/players/{player}/revisions?sort=-id&limit=1").data[0]
     assert (last["delta"], last["data"]["team"]) == ({"team": team}, team)
     around = admin.get(f"/items/teams/{team}/revisions").data[0]["id"]
-    assert [one["parent"] for one in admin.get(f"/items/players/{player}/revisions").data] == [around, around]
+    assert [one["parent"] for one in admin.get(f"/items/players/{player}/revisions").data] == [
+        around,
+        around,
+    ]
 
 
 def test_an_item_may_point_to_a_row_of_its_list(admin: Client, host: str) -> None:
@@ -64,11 +85,19 @@ def test_an_item_may_point_to_a_row_of_its_list(admin: Client, host: str) -> Non
     made = admin.post("/items/teams?fields=captain.id,players.id", sent).data
     assert made == {"captain": {"id": player}, "players": [{"id": player}]}
     other, second = str(uuid4()), str(uuid4())
-    changed = {"captain": second, "players": {"create": [{"id": second, "guest_of": other}]}, "above": {"id": other}}
-    assert admin.patch(f"/items/teams/{team}?fields=captain.id", changed).data == {"captain": {"id": second}}
+    changed = {
+        "captain": second,
+        "players": {"create": [{"id": second, "guest_of": other}]},
+        "above": {"id": other},
+    }
+    assert admin.patch(f"/items/teams/{team}?fields=captain.id", changed).data == {
+        "captain": {"id": second}
+    }
     third = str(uuid4())
     changed = {"captain": third, "players": {"create": [{"id": third, "guest_of": host}]}}
-    assert admin.patch(f"/items/teams/{team}?fields=captain.id", changed).data == {"captain": {"id": third}}
+    assert admin.patch(f"/items/teams/{team}?fields=captain.id", changed).data == {
+        "captain": {"id": third}
+    }
     revisions = admin.get(f"/items/teams/{team}/revisions?sort=-id&limit=1").data
     assert revisions[0]["delta"] == {"captain": third}
     assert admin.get(f"/items/players/{third}/revisions").data[0]["parent"] == revisions[0]["id"]
@@ -78,7 +107,9 @@ def test_a_row_that_is_there_may_point_to_the_new_one(admin: Client, host: str) 
     team, player = str(uuid4()), str(uuid4())
     admin.post("/items/players", {"id": player, "guest_of": host, "team": host})
     captain = {"id": player, "team": team, "guest_of": team}
-    made = admin.post("/items/teams?fields=captain.team,captain.guest_of", {"id": team, "captain": captain}).data
+    made = admin.post(
+        "/items/teams?fields=captain.team,captain.guest_of", {"id": team, "captain": captain}
+    ).data
     assert made == {"captain": {"team": team, "guest_of": team}}
 
 
@@ -90,16 +121,36 @@ def test_items_of_an_array_point_to_each_other_whatever_fields_they_name(admin: 
         {"id": three, "above": two},
         {"id": four, "above": one, "name": "x"},
     ]
-    assert [item["above"] for item in admin.post("/items/teams", sent).data] == [None, None, two, one]
-    nested = [{"id": str(uuid4()), "above": one}, {"id": (five := str(uuid4()))}, {"id": str(uuid4()), "captain": None}]
-    assert admin.post("/items/teams", [*nested, {"id": str(uuid4()), "above": five, "name": "y"}]).status == 200
+    assert [item["above"] for item in admin.post("/items/teams", sent).data] == [
+        None,
+        None,
+        two,
+        one,
+    ]
+    nested = [
+        {"id": str(uuid4()), "above": one},
+        {"id": (five := str(uuid4()))},
+        {"id": str(uuid4()), "captain": None},
+    ]
+    assert (
+        admin.post(
+            "/items/teams", [*nested, {"id": str(uuid4()), "above": five, "name": "y"}]
+        ).status
+        == 200
+    )
 
 
 def test_where_the_column_takes_no_null_there_is_no_circle(stage: Stage, admin: Client) -> None:
     team = str(uuid4())
     before = stage.value("SELECT count(*) FROM system_activity")
-    answer = admin.post("/items/teams", {"id": team, "captain": {"id": str(uuid4()), "guest_of": team}})
-    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_FOREIGN_KEY"], "guest_of")
+    answer = admin.post(
+        "/items/teams", {"id": team, "captain": {"id": str(uuid4()), "guest_of": team}}
+    )
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
+        400,
+        ["INVALID_FOREIGN_KEY"],
+        "guest_of",
+    )
     assert admin.get(f"/items/teams/{team}").status == 404
     assert stage.value("SELECT count(*) FROM system_activity") == before
 
@@ -107,7 +158,10 @@ def test_where_the_column_takes_no_null_there_is_no_circle(stage: Stage, admin: 
 def test_a_clash_of_what_was_held_back_is_told_with_its_place(stage: Stage, admin: Client) -> None:
     stage.execute("CREATE UNIQUE INDEX one_captaincy ON teams (captain)")
     player, host = str(uuid4()), {"id": str(uuid4())}
-    teams = [{"captain": player}, {"captain": player, "players": [{"id": player, "guest_of": host}]}]
+    teams = [
+        {"captain": player},
+        {"captain": player, "players": [{"id": player, "guest_of": host}]},
+    ]
     answer = admin.post("/items/teams", teams)
     stage.execute("DROP INDEX one_captaincy")
     fault = answer.errors[0]
@@ -125,20 +179,34 @@ def test_rules_hold_for_what_the_circle_has_become(stage: Stage, host: str) -> N
     )
     team, player = str(uuid4()), {"id": str(uuid4()), "guest_of": host}
     assert coach.post("/items/teams", {"id": team, "captain": player}).status == 403
-    made = coach.post("/items/teams?fields=captain.team", {"id": team, "captain": player | {"team": team}}).data
+    made = coach.post(
+        "/items/teams?fields=captain.team", {"id": team, "captain": player | {"team": team}}
+    ).data
     assert made == {"captain": {"team": team}}
 
 
 def test_without_a_circle_nothing_is_written_twice(admin: Client, host: str) -> None:
     team, above, player = (str(uuid4()) for _ in range(3))
-    sent = {"id": team, "above": {"id": above}, "players": [{"id": player, "guest_of": host, "team": team}]}
+    sent = {
+        "id": team,
+        "above": {"id": above},
+        "players": [{"id": player, "guest_of": host, "team": team}],
+    }
     assert admin.post("/items/teams?fields=id", sent).status == 200
-    acts = admin.get("/activity", **{"filter[item][_in]": f"{team},{above},{player}", "fields": "action"}).data
+    acts = admin.get(
+        "/activity", **{"filter[item][_in]": f"{team},{above},{player}", "fields": "action"}
+    ).data
     assert acts == [{"action": "create"}] * 3
 
 
 def test_an_item_may_point_to_one_before_it_whatever_fields_they_name(admin: Client) -> None:
     tree = table(admin, field("name", "string"), field("parent", "integer"))
-    admin.post("/relations", {"collection": tree.name, "field": "parent", "related_collection": tree.name})
-    told = [{"name": "a", "parent": None}, {"id": 2, "name": "b"}, {"id": 3, "name": "c", "parent": 2}]
+    admin.post(
+        "/relations", {"collection": tree.name, "field": "parent", "related_collection": tree.name}
+    )
+    told = [
+        {"name": "a", "parent": None},
+        {"id": 2, "name": "b"},
+        {"id": 3, "name": "c", "parent": 2},
+    ]
     assert [made["parent"] for made in admin.post(tree.path, told).data] == [None, None, 2]

@@ -11,7 +11,9 @@ from tests.client import Client
 
 
 def make(api: Client, name: str, *fields: dict[str, Any], **more: object) -> Any:
-    return api.post("/collections", {"collection": name, "schema": {}, "fields": list(fields), **more}).data
+    return api.post(
+        "/collections", {"collection": name, "schema": {}, "fields": list(fields), **more}
+    ).data
 
 
 def names(api: Client) -> set[str]:
@@ -29,13 +31,22 @@ def test_a_collection_without_fields_gets_an_id_that_counts_up(api: Client) -> N
 
 
 def test_a_collection_is_made_with_its_fields_and_its_settings(api: Client) -> None:
-    title = {"field": "title", "type": "string", "meta": {"note": "Shown on top"}, "schema": {"max_length": 80}}
+    title = {
+        "field": "title",
+        "type": "string",
+        "meta": {"note": "Shown on top"},
+        "schema": {"max_length": 80},
+    }
     order = {"field": "order", "type": "integer"}
     said = {"icon": "article", "color": "#6644FF", "sort_field": "order", "hidden": True}
     record = make(api, "articles", title, order, meta=said)
     assert said.items() <= record["meta"].items()
     assert record == api.get("/collections/articles").data
-    assert [field["field"] for field in api.get("/fields/articles").data] == ["id", "title", "order"]
+    assert [field["field"] for field in api.get("/fields/articles").data] == [
+        "id",
+        "title",
+        "order",
+    ]
     assert api.get("/fields/articles/title").data["meta"]["note"] == "Shown on top"
 
 
@@ -104,24 +115,41 @@ def test_a_collection_may_turn_into_a_singleton_and_back(api: Client) -> None:
 
 def test_settings_change_and_what_is_not_sent_stays(api: Client) -> None:
     make(api, "articles", meta={"icon": "article", "note": "first"})
-    changed = {"meta": {"note": None, "translations": [{"language": "de-DE", "translation": "Artikel"}]}}
+    changed = {
+        "meta": {"note": None, "translations": [{"language": "de-DE", "translation": "Artikel"}]}
+    }
     meta = api.patch("/collections/articles", changed).data["meta"]
     assert (meta["icon"], meta["note"]) == ("article", None)
     assert meta["translations"] == changed["meta"]["translations"]
-    comment = api.patch("/collections/articles", {"schema": {"comment": 'it\'s 100 % "mine"'}}).data["schema"]
+    comment = api.patch(
+        "/collections/articles", {"schema": {"comment": 'it\'s 100 % "mine"'}}
+    ).data["schema"]
     assert comment["comment"] == 'it\'s 100 % "mine"'
 
 
-def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(api: Client, dsn: str) -> None:
-    make(api, "articles", {"field": "n", "type": "integer"}, meta={"sort_field": "n", "item_duplication_fields": ["n"]})
+def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
+    api: Client, dsn: str
+) -> None:
+    make(
+        api,
+        "articles",
+        {"field": "n", "type": "integer"},
+        meta={"sort_field": "n", "item_duplication_fields": ["n"]},
+    )
     api.post("/collections", {"collection": "folder"})
     with psycopg.connect(dsn) as connection:
         connection.execute("CREATE TABLE elsewhere (id int PRIMARY KEY)")
         connection.execute("CREATE VIEW seen AS SELECT 1 AS id")
     api.post("/utils/cache/clear")
-    for record in [record for record in api.get("/collections").data if not record["collection"].startswith("system_")]:
+    for record in [
+        record
+        for record in api.get("/collections").data
+        if not record["collection"].startswith("system_")
+    ]:
         assert api.patch(f"/collections/{record['collection']}", record).data == record
-    records = [api.get(f"/collections/{name}").data for name in ("articles", "folder", "elsewhere", "seen")]
+    records = [
+        api.get(f"/collections/{name}").data for name in ("articles", "folder", "elsewhere", "seen")
+    ]
     assert api.patch("/collections", records).data == records
     assert records[2]["meta"] is records[3]["meta"] is None
 
@@ -130,7 +158,10 @@ def test_several_collections_change_together_or_not_at_all(api: Client) -> None:
     make(api, "a"), make(api, "b")
     changed = [{"collection": "a", "meta": {"sort": 1}}, {"collection": "b", "meta": {"sort": 2}}]
     assert [record["meta"]["sort"] for record in api.patch("/collections", changed).data] == [1, 2]
-    changed = [{"collection": "a", "meta": {"sort": 7}}, {"collection": "nowhere", "meta": {"sort": 8}}]
+    changed = [
+        {"collection": "a", "meta": {"sort": 7}},
+        {"collection": "nowhere", "meta": {"sort": 8}},
+    ]
     assert api.patch("/collections", changed).status == 404
     assert api.get("/collections/a").data["meta"]["sort"] == 1
     assert api.patch("/collections", [changed[0], changed[0]]).codes == ["INVALID_PAYLOAD"]
@@ -143,18 +174,26 @@ def test_collections_stand_in_groups_that_exist_and_do_not_go_round(api: Client,
     for group in ("nowhere", "leaf", "inner"):
         answer = api.patch("/collections/inner", {"meta": {"group": group}})
         assert (answer.status, answer.errors[0]["code"]) == (400, "INVALID_PAYLOAD"), group
-    round_about = [{"collection": "outer", "meta": {"group": "leaf"}}, {"collection": "leaf", "meta": {"note": "x"}}]
+    round_about = [
+        {"collection": "outer", "meta": {"group": "leaf"}},
+        {"collection": "leaf", "meta": {"note": "x"}},
+    ]
     assert api.patch("/collections", round_about).status == 400
     assert api.get("/collections/outer").data["meta"]["group"] is None
     with psycopg.connect(dsn) as connection:
         connection.execute("CREATE TABLE elsewhere (id int PRIMARY KEY)")
     api.post("/utils/cache/clear")
-    assert api.patch("/collections/outer", {"meta": {"group": "elsewhere"}}).data["meta"]["group"] == "elsewhere"
+    assert (
+        api.patch("/collections/outer", {"meta": {"group": "elsewhere"}}).data["meta"]["group"]
+        == "elsewhere"
+    )
     api.delete("/collections/inner")
     assert api.get("/collections/leaf").data["meta"]["group"] is None
 
 
-def test_a_deleted_collection_takes_everything_that_speaks_of_it_along(api: Client, dsn: str) -> None:
+def test_a_deleted_collection_takes_everything_that_speaks_of_it_along(
+    api: Client, dsn: str
+) -> None:
     make(api, "authors")
     make(api, "articles", {"field": "author", "type": "integer"})
     api.post(
@@ -169,11 +208,17 @@ def test_a_deleted_collection_takes_everything_that_speaks_of_it_along(api: Clie
     key = api.post("/items/authors", {}).data["id"]
     api.post("/items/articles", {"author": key})
     with psycopg.connect(dsn) as connection:
-        connection.execute("INSERT INTO system_permissions (collection, action) VALUES ('authors', 'read')")
+        connection.execute(
+            "INSERT INTO system_permissions (collection, action) VALUES ('authors', 'read')"
+        )
         connection.execute("INSERT INTO system_presets (collection) VALUES ('authors')")
         connection.execute("INSERT INTO system_shares (collection, item) VALUES ('authors', '1')")
-        connection.execute("INSERT INTO system_activity (collection, item, action) VALUES ('authors', '1', 'create')")
-        connection.execute("INSERT INTO system_revisions (collection, item, activity) VALUES ('authors', '1', 1)")
+        connection.execute(
+            "INSERT INTO system_activity (collection, item, action) VALUES ('authors', '1', 'create')"
+        )
+        connection.execute(
+            "INSERT INTO system_revisions (collection, item, activity) VALUES ('authors', '1', 1)"
+        )
     assert api.delete("/collections/authors").status == 204
     assert api.get("/items/articles").data == [{"id": 1, "author": key}]
     assert api.get("/relations/articles/author").status == 404
@@ -208,7 +253,9 @@ def test_a_table_that_a_view_needs_is_not_dropped(api: Client, dsn: str) -> None
     assert "articles" in names(api)
 
 
-@pytest.mark.parametrize("name", ["select", "order", "User", "percent_", "a" * 63, "system", "null", "table"])
+@pytest.mark.parametrize(
+    "name", ["select", "order", "User", "percent_", "a" * 63, "system", "null", "table"]
+)
 def test_names_that_sql_reserves_work(admin: Client, name: str) -> None:
     make(admin, name, {"field": "where", "type": "string"}, {"field": "Group", "type": "integer"})
     item = admin.post(f"/items/{name}", {"where": "x", "Group": 3}).data
@@ -220,7 +267,21 @@ def test_names_that_sql_reserves_work(admin: Client, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("", "1st", "_x", "a" * 64, "a b", 'a"b', "a%b", "a;b", "a'b", "a.b", "naïve", "🦊", "a\u0000b"),
+        *(
+            "",
+            "1st",
+            "_x",
+            "a" * 64,
+            "a b",
+            'a"b',
+            "a%b",
+            "a;b",
+            "a'b",
+            "a.b",
+            "naïve",
+            "🦊",
+            "a\u0000b",
+        ),
         *("system_x", "System_x", "system_users", "pg_class", "pg_x"),
         *(5, None, ["a"]),
     ],
@@ -258,7 +319,11 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_place(admin: Client) 
     [
         {"fields": {}},
         {"fields": [{"field": "a", "type": "string"}, {"field": "a", "type": "text"}]},
-        {"fields": [{"field": n, "type": "uuid", "schema": {"is_primary_key": True}} for n in ("a", "b")]},
+        {
+            "fields": [
+                {"field": n, "type": "uuid", "schema": {"is_primary_key": True}} for n in ("a", "b")
+            ]
+        },
         {"fields": [{"field": "a", "type": "json", "schema": {"is_primary_key": True}}]},
         {"fields": [{"field": "id", "type": "string"}]},
         {"fields": [{"field": "ctid", "type": "string"}]},
@@ -276,13 +341,17 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_place(admin: Client) 
         {"meta": {"collapse": None}},
     ],
 )
-def test_a_wrong_definition_is_refused_and_leaves_nothing(admin: Client, change: dict[str, object]) -> None:
+def test_a_wrong_definition_is_refused_and_leaves_nothing(
+    admin: Client, change: dict[str, object]
+) -> None:
     answer = admin.post("/collections", {"collection": "things", "schema": {}, **change})
     assert answer.status == 400, answer.text
     assert "things" not in names(admin)
 
 
-@pytest.mark.parametrize("raw", ["", "{", "[]", "null", '"x"', '{"collection": NaN}', "\xff", "[" * 100_000])
+@pytest.mark.parametrize(
+    "raw", ["", "{", "[]", "null", '"x"', '{"collection": NaN}', "\xff", "[" * 100_000]
+)
 def test_a_body_that_is_no_object_is_refused(admin: Client, raw: str) -> None:
     answer = admin.send("POST", "/collections", raw=raw.encode("latin-1"))
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])

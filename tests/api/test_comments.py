@@ -26,7 +26,9 @@ def somebody(stage: Stage) -> Client:
 
 
 def comment_on(things: Table, path: str = "/activity/comment", **changes: Any) -> Any:
-    return things.api.post(path, {"collection": things.name, "item": 1, "comment": "Well done.", **changes})
+    return things.api.post(
+        path, {"collection": things.name, "item": 1, "comment": "Well done.", **changes}
+    )
 
 
 @pytest.mark.parametrize("path", ["/activity/comment", "/comments"])
@@ -34,7 +36,13 @@ def test_a_comment_is_activity_of_its_author(things: Table, path: str) -> None:
     made = comment_on(things, path).data
     me = things.api.get("/users/me?fields=id").data["id"]
     told = {name: made[name] for name in ("action", "user", "collection", "item", "comment")}
-    assert told == {"action": "comment", "user": me, "collection": things.name, "item": "1", "comment": "Well done."}
+    assert told == {
+        "action": "comment",
+        "user": me,
+        "collection": things.name,
+        "item": "1",
+        "comment": "Well done.",
+    }
     assert things.api.get(f"/activity/{made['id']}").data == made
     assert things.api.get(f"/comments/{made['id']}").data == made
 
@@ -50,28 +58,39 @@ def test_an_author_changes_and_deletes_a_comment(things: Table) -> None:
 
 
 @pytest.mark.parametrize("path", ["/activity/comment", "/comments"])
-def test_if_match_lets_one_of_two_editors_change_or_delete_a_comment(things: Table, path: str) -> None:
+def test_if_match_lets_one_of_two_editors_change_or_delete_a_comment(
+    things: Table, path: str
+) -> None:
     key = comment_on(things).data["id"]
     seen = things.api.get(f"/comments/{key}").headers["etag"]
     change, conditional = {"comment": "Mine."}, {"If-Match": seen}
     assert things.api.send("PATCH", f"{path}/{key}", change, **conditional).status == 200
     for method, body in (("PATCH", change), ("DELETE", None)):
-        assert things.api.send(method, f"{path}/{key}", body, **conditional).codes == ["PRECONDITION_FAILED"]
+        assert things.api.send(method, f"{path}/{key}", body, **conditional).codes == [
+            "PRECONDITION_FAILED"
+        ]
     now = things.api.get(f"/comments/{key}?fields=comment")
     assert now.data == {"comment": "Mine."}
-    assert things.api.send("DELETE", f"{path}/{key}", **{"If-Match": now.headers["etag"]}).status == 204
+    assert (
+        things.api.send("DELETE", f"{path}/{key}", **{"If-Match": now.headers["etag"]}).status
+        == 204
+    )
     assert things.api.send("DELETE", f"{path}/{key}", **{"If-Match": "*"}).status == 404
 
 
 def test_comments_lists_comments_only(stage: Stage, things: Table) -> None:
-    stage.execute(f"INSERT INTO system_activity (action, collection, item) VALUES ('update', '{things.name}', '1')")
+    stage.execute(
+        f"INSERT INTO system_activity (action, collection, item) VALUES ('update', '{things.name}', '1')"
+    )
     comment_on(things, comment="Listed.")
     kinds = {found["action"] for found in things.api.get("/comments").data}
     assert kinds == {"comment"}
     query = {"filter": {"comment": "Listed."}, "fields": ["comment"]}
     assert things.api.search("/comments", query).data == [{"comment": "Listed."}]
     count = stage.value("SELECT count(*) FROM system_activity WHERE action = 'comment'")
-    assert things.api.get("/comments?meta=total_count&limit=1").body["meta"] == {"total_count": count}
+    assert things.api.get("/comments?meta=total_count&limit=1").body["meta"] == {
+        "total_count": count
+    }
     other = stage.value("SELECT id FROM system_activity WHERE action = 'update' LIMIT 1")
     assert things.api.get(f"/comments/{other}").status == 404
     assert things.api.patch(f"/comments/{other}", {"comment": "x"}).status == 404
@@ -88,7 +107,9 @@ def test_comments_lists_comments_only(stage: Stage, things: Table) -> None:
         ({"comment": "x" * 100_001}, ["comment"]),
     ],
 )
-def test_a_bad_comment_is_refused_with_its_places(things: Table, body: Any, fields: list[str]) -> None:
+def test_a_bad_comment_is_refused_with_its_places(
+    things: Table, body: Any, fields: list[str]
+) -> None:
     answer = things.api.post("/activity/comment", {}) if not body else comment_on(things, **body)
     assert (answer.status, [error["field"] for error in answer.errors]) == (400, fields)
 
@@ -99,7 +120,9 @@ def test_a_comment_is_on_an_item_that_is_there(things: Table) -> None:
     assert comment_on(things, collection="nowhere").codes == ["NOT_FOUND"]
 
 
-def test_only_those_who_can_read_an_item_comment_on_it(stage: Stage, things: Table, somebody: Client) -> None:
+def test_only_those_who_can_read_an_item_comment_on_it(
+    stage: Stage, things: Table, somebody: Client
+) -> None:
     body = {"collection": things.name, "item": 1, "comment": "x"}
     assert somebody.post("/activity/comment", body).status == 403
     assert stage.anonymous.post("/activity/comment", body).status == 401
@@ -110,7 +133,9 @@ def test_only_those_who_can_read_an_item_comment_on_it(stage: Stage, things: Tab
     assert things.api.get(f"/activity/{key}?fields=comment").data == {"comment": "Well done."}
 
 
-def test_an_author_without_a_right_to_activity_changes_their_own_comment(stage: Stage, somebody: Client) -> None:
+def test_an_author_without_a_right_to_activity_changes_their_own_comment(
+    stage: Stage, somebody: Client
+) -> None:
     stage.execute(
         "INSERT INTO system_activity (id, action, \"user\", collection, item, comment) SELECT 777777, 'comment', id,"
         " 'x', '1', 'old' FROM system_users WHERE email = 'ann@example.com'"

@@ -11,7 +11,14 @@ from tests.api.nesting import item, make_relations
 from tests.client import Client
 from tests.things import Json, furnished, staged
 
-PATHS = ["title", "author.name", "author.boss.name", "comments.text", "tags.tags_id.name", "sections.item:notes.text"]
+PATHS = [
+    "title",
+    "author.name",
+    "author.boss.name",
+    "comments.text",
+    "tags.tags_id.name",
+    "sections.item:notes.text",
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +45,19 @@ def kept(admin: Client) -> object:
 
 def test_paths_lead_to_fields(admin: Client) -> None:
     assert keep(admin, PATHS) == []
-    wrong = ["nowhere", "author.nowhere", "title.name", "sections.item:tags.name", "", "author.", "system_users.email"]
+    wrong = [
+        "nowhere",
+        "author.nowhere",
+        "title.name",
+        "sections.item:tags.name",
+        "",
+        "author.",
+        "system_users.email",
+    ]
     faults = keep(admin, [*wrong, "title"])
-    assert [fault["reason"] for fault in faults] == [f'"{path}" leads to no field' for path in wrong]
+    assert [fault["reason"] for fault in faults] == [
+        f'"{path}" leads to no field' for path in wrong
+    ]
     assert {fault["field"] for fault in faults} == {"meta.item_duplication_fields"}
     for shape in ({"a": 1}, "title", [1], [["title"]], 5):
         assert [fault["code"] for fault in keep(admin, shape)] == ["INVALID_PAYLOAD"]
@@ -76,9 +93,19 @@ def test_what_is_deleted_leaves_the_paths(admin: Client, path: str, left: list[s
 
 def test_paths_follow_new_names(admin: Client) -> None:
     assert keep(admin, PATHS) == []
-    for field, name in (("posts/author", "writer"), ("people/name", "called"), ("comments/text", "body")):
+    for field, name in (
+        ("posts/author", "writer"),
+        ("people/name", "called"),
+        ("comments/text", "body"),
+    ):
         assert admin.patch(f"/fields/{field}", {"field": name}).status == 200
-    assert kept(admin) == ["title", "writer.called", "writer.boss.called", "comments.body", *PATHS[4:]]
+    assert kept(admin) == [
+        "title",
+        "writer.called",
+        "writer.boss.called",
+        "comments.body",
+        *PATHS[4:],
+    ]
 
 
 def test_a_copy_is_made_by_reading_and_posting(admin: Client) -> None:
@@ -104,6 +131,8 @@ def test_a_list_that_is_gone_is_allowed_nobody(admin: Client) -> None:
     key = admin.post("/permissions", body).data["id"]
     assert admin.delete("/fields/comments/post").status == 204
     assert admin.get(f"/permissions/{key}").data["fields"] == ["title", "author"]
-    assert admin.patch(f"/permissions/{key}", {"fields": ["title", "author", "steps"]}).status == 200
+    assert (
+        admin.patch(f"/permissions/{key}", {"fields": ["title", "author", "steps"]}).status == 200
+    )
     assert admin.delete("/collections/steps").status == 204
     assert admin.get(f"/permissions/{key}").data["fields"] == ["title", "author"]

@@ -28,7 +28,8 @@ def anybody(stage: Stage, settings: Config) -> Iterator[Client]:
 
 
 def client(stage: Stage, settings: Config, **changes: object) -> Iterator[Client]:
-    config = replace(settings, database_url=stage.dsn, database_pool_size=2, cors_enabled=True, **changes)  # type: ignore[arg-type]
+    config = replace(settings, database_url=stage.dsn, database_pool_size=2, cors_enabled=True)
+    config = replace(config, **changes)  # type: ignore[arg-type]
     found = Client(create_app(config))
     yield found
     found.close()
@@ -40,7 +41,9 @@ def preflight(client: Client, origin: str, path: str = "/items/articles/7") -> A
 
 def allowed(answer: Answer) -> tuple[str | None, str | None]:
     headers = answer.headers
-    return headers.get("access-control-allow-origin"), headers.get("access-control-allow-credentials")
+    return headers.get("access-control-allow-origin"), headers.get(
+        "access-control-allow-credentials"
+    )
 
 
 def test_a_preflight_of_a_named_site_is_told_what_it_may_do(named: Client) -> None:
@@ -61,7 +64,13 @@ def test_answers_name_the_site_errors_too(named: Client) -> None:
 
 
 def test_other_sites_are_told_nothing(named: Client) -> None:
-    for origin in (OTHER, "null", "https://app.example.evil.example", "https://app.example:8443", "http://app.example"):
+    for origin in (
+        OTHER,
+        "null",
+        "https://app.example.evil.example",
+        "https://app.example:8443",
+        "http://app.example",
+    ):
         assert allowed(preflight(named, origin)) == (None, None)
         assert allowed(named.send("GET", "/server/ping", Origin=origin)) == (None, None)
 
@@ -76,9 +85,13 @@ def test_without_cors_nothing_is_said(stage: Stage) -> None:
     assert allowed(preflight(stage.anonymous, APP, "/server/ping")) == (None, None)
 
 
-def test_a_named_site_may_write_with_a_cookie_and_anybody_may_not(named: Client, anybody: Client) -> None:
+def test_a_named_site_may_write_with_a_cookie_and_anybody_may_not(
+    named: Client, anybody: Client
+) -> None:
     said = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD, "mode": "session"}
-    cookie = f"cms_session_token={named.post('/auth/login', said).cookies['cms_session_token'].value}"
+    cookie = (
+        f"cms_session_token={named.post('/auth/login', said).cookies['cms_session_token'].value}"
+    )
     assert named.send("POST", "/utils/cache/clear", Cookie=cookie, Origin=APP).status == 204
     assert named.send("POST", "/utils/cache/clear", Cookie=cookie, Origin=OTHER).status == 403
     assert anybody.send("POST", "/utils/cache/clear", Cookie=cookie, Origin=APP).status == 403

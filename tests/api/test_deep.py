@@ -20,7 +20,13 @@ def people(admin: Client) -> Table:
 @pytest.mark.parametrize("form", ["?", "?fields=*", "/1?", "?fields=name,id", "?fields=*.*", "?fields=boss.id",
                                   "?aggregate[count]=*", "?export=csv"])  # fmt: skip
 def test_deep_takes_fields_that_lead_somewhere(people: Table, form: str) -> None:
-    for key in ("name][_limit", "name][nothing][_limit", "more][nothing][_sort", "staff][name][_limit", "nothing"):
+    for key in (
+        "name][_limit",
+        "name][nothing][_limit",
+        "more][nothing][_sort",
+        "staff][name][_limit",
+        "nothing",
+    ):
         assert people.api.get(f"{people.path}{form}&deep[{key}]=1").codes == ["INVALID_QUERY"], key
     for key in ("staff][_limit", "boss][staff][_limit"):
         assert people.api.get(f"{people.path}{form}&deep[{key}]=1").status == 200, key

@@ -16,7 +16,13 @@ SAYS = "at most 1000 digits, its exponent written out"
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    made = table(admin, field("price", "decimal"), field("data", "json"), field("float", "float"), field("tags", "csv"))
+    made = table(
+        admin,
+        field("price", "decimal"),
+        field("data", "json"),
+        field("float", "float"),
+        field("tags", "csv"),
+    )
     made.add({"price": 1})
     return made
 
@@ -52,7 +58,9 @@ def test_in_a_body(things: Table, written: str, body: str, place: dict[str, obje
 
 
 def test_in_a_change_and_in_a_batch(things: Table) -> None:
-    refused(things.api.send("PATCH", f"{things.path}/1", raw='{"price": "1e131071"}'), field="price")
+    refused(
+        things.api.send("PATCH", f"{things.path}/1", raw='{"price": "1e131071"}'), field="price"
+    )
     operation = {"method": "create", "collection": things.name, "data": {"price": "1e131071"}}
     body = {"operations": [operation]}
     refused(things.api.post("/batch", body), field="price", operation=0)
@@ -80,8 +88,12 @@ def test_in_a_query_string(things: Table, written: str, query: str) -> None:
 
 def test_in_the_body_of_a_search(things: Table) -> None:
     raw = '{"query": {"filter": {"price": {"_gt": 1e131071}}}}'
-    refused(things.api.send("SEARCH", things.path, raw=raw), path=["query", "filter", "price", "_gt"])
-    refused(things.api.search(things.path, {"filter": {"price": {"_gt": "1e131071"}}}), value="1e131071")
+    refused(
+        things.api.send("SEARCH", things.path, raw=raw), path=["query", "filter", "price", "_gt"]
+    )
+    refused(
+        things.api.search(things.path, {"filter": {"price": {"_gt": "1e131071"}}}), value="1e131071"
+    )
 
 
 def test_in_the_default_of_a_column(things: Table) -> None:
@@ -89,14 +101,21 @@ def test_in_the_default_of_a_column(things: Table) -> None:
         change = f'{{"schema": {{"default_value": {written}}}}}'
         body = f'{{"field": "other", "type": "decimal", {change[1:]}'
         refused(things.api.send("POST", f"/fields/{things.name}", raw=body), value="1e131071")
-        refused(things.api.send("PATCH", f"/fields/{things.name}/price", raw=change), value="1e131071")
+        refused(
+            things.api.send("PATCH", f"/fields/{things.name}/price", raw=change), value="1e131071"
+        )
 
 
 def test_in_a_rule_of_a_permission_and_its_presets(things: Table) -> None:
     rule = {"price": {"_gt": "1e131071"}}
     permission = {"collection": things.name, "action": "read", "fields": ["*"], "permissions": rule}
     assert things.api.post("/permissions", permission).status in (400, 422)
-    preset = {"collection": things.name, "action": "create", "fields": ["*"], "presets": {"price": "1e131071"}}
+    preset = {
+        "collection": things.name,
+        "action": "create",
+        "fields": ["*"],
+        "presets": {"price": "1e131071"},
+    }
     assert things.api.post("/permissions", preset).status in (400, 422)
 
 
@@ -109,15 +128,25 @@ def test_in_a_validation_of_a_field(things: Table) -> None:
     ("kind", "file", "place"),
     [
         ("text/csv", "price,data\r\n1,\r\n%s,\r\n", {"line": 3, "field": "price"}),
-        ("text/csv", 'price,data\r\n1,\r\n,"[1, %s]"\r\n', {"line": 3, "field": "data", "path": ["data", 1]}),
+        (
+            "text/csv",
+            'price,data\r\n1,\r\n,"[1, %s]"\r\n',
+            {"line": 3, "field": "data", "path": ["data", 1]},
+        ),
         ("application/json", '[{"price": 1},\n{"price": %s}\n]', {"line": 2, "field": "price"}),
         ("application/json", '[{"price": 1},\n{"price": "%s"}\n]', {"line": 2, "field": "price"}),
-        ("application/x-ndjson", '{"price": 1}\n{"data": [%s]}\n', {"line": 2, "field": "data", "path": ["data", 0]}),
+        (
+            "application/x-ndjson",
+            '{"price": 1}\n{"data": [%s]}\n',
+            {"line": 2, "field": "data", "path": ["data", 0]},
+        ),
     ],
 )
 def test_in_an_import(things: Table, kind: str, file: str, place: dict[str, object]) -> None:
     raw = file % "1e131071"
-    answer = things.api.send("POST", f"/utils/import/{things.name}", raw=raw, **{"Content-Type": kind})
+    answer = things.api.send(
+        "POST", f"/utils/import/{things.name}", raw=raw, **{"Content-Type": kind}
+    )
     refused(answer, value="1e131071", **place)
 
 
@@ -128,7 +157,9 @@ def test_a_number_of_a_thousand_digits_comes_back(things: Table) -> None:
     assert f'"price":{digits}' in answer.text
 
 
-def test_what_the_database_holds_already_is_still_read_and_restored(stage: Stage, things: Table) -> None:
+def test_what_the_database_holds_already_is_still_read_and_restored(
+    stage: Stage, things: Table
+) -> None:
     key = things.add({"price": 2})[0]["id"]
     stage.execute(f"UPDATE {things.name} SET price = '1e2000', data = '[1e2000]' WHERE id = {key}")
     answer = things.ask(f"filter[id]={key}")
@@ -151,11 +182,15 @@ def test_what_the_database_holds_already_is_still_read_and_restored(stage: Stage
         ("record_of_digits[]", '{"(1e131071,x)"}'),
     ],
 )
-def test_in_the_text_of_a_type_of_the_databases_own(stage: Stage, things: Table, kind: str, written: object) -> None:
+def test_in_the_text_of_a_type_of_the_databases_own(
+    stage: Stage, things: Table, kind: str, written: object
+) -> None:
     stage.execute("DROP TABLE IF EXISTS of_digits; DROP TYPE IF EXISTS record_of_digits;")
     stage.execute("CREATE TYPE record_of_digits AS (a numeric, b text)")
     stage.execute(f"CREATE TABLE of_digits (id serial PRIMARY KEY, strange {kind})")
-    refused(things.api.post("/items/of_digits", {"strange": written}), field="strange", value=written)
+    refused(
+        things.api.post("/items/of_digits", {"strange": written}), field="strange", value=written
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +203,9 @@ def test_in_the_text_of_a_type_of_the_databases_own(stage: Stage, things: Table,
         ("int4range", "[1,5)"),
     ],
 )
-def test_other_texts_of_such_types_are_taken(stage: Stage, things: Table, kind: str, written: str) -> None:
+def test_other_texts_of_such_types_are_taken(
+    stage: Stage, things: Table, kind: str, written: str
+) -> None:
     stage.execute("DROP TABLE IF EXISTS of_words")
     stage.execute(f"CREATE TABLE of_words (id serial PRIMARY KEY, strange {kind})")
     answer = things.api.post("/items/of_words", {"strange": written})
@@ -177,7 +214,9 @@ def test_other_texts_of_such_types_are_taken(stage: Stage, things: Table, kind: 
 
 def test_what_is_said_of_fields_keeps_all_digits(things: Table) -> None:
     digits = "12345678901234567890123.5"
-    for number, options in enumerate((f'{{"least": {digits}}}', '{"least": 1e999}', '{"least": [1e-999]}')):
+    for number, options in enumerate(
+        (f'{{"least": {digits}}}', '{"least": 1e999}', '{"least": [1e-999]}')
+    ):
         body = f'{{"field": "other_{number}", "type": "integer", "meta": {{"options": {options}}}}}'
         answer = things.api.send("POST", f"/fields/{things.name}", raw=body)
         assert answer.status == 200, answer.text

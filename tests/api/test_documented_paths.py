@@ -24,7 +24,9 @@ def test_the_table_of_paths_is_read() -> None:
     assert "external_identifier" in FIELDS_OF_THE_USER
 
 
-@pytest.mark.parametrize("path", [*PATHS, *(f"$CURRENT_USER.{name}" for name in FIELDS_OF_THE_USER)])
+@pytest.mark.parametrize(
+    "path", [*PATHS, *(f"$CURRENT_USER.{name}" for name in FIELDS_OF_THE_USER)]
+)
 def test_every_path_from_the_caller_in_the_documentation_exists(api: Client, path: str) -> None:
     is_key = path.endswith((".id", ".role", "_ROLE"))
     field = "id" if is_key else "description"
@@ -34,11 +36,17 @@ def test_every_path_from_the_caller_in_the_documentation_exists(api: Client, pat
 
 @pytest.mark.parametrize("secret", ["password", "token", "tfa_secret", "auth_data"])
 def test_no_path_from_the_caller_leads_to_a_secret(api: Client, secret: str) -> None:
-    assert api.get("/users", **{"filter[description][_eq]": f"$CURRENT_USER.{secret}"}).status == 400
+    assert (
+        api.get("/users", **{"filter[description][_eq]": f"$CURRENT_USER.{secret}"}).status == 400
+    )
 
 
-@pytest.mark.parametrize("sort", ["-year(timestamp)", "action", "-count", "max.id", "-countDistinct.collection"])
-def test_groups_are_sorted_by_what_they_are_grouped_by_or_an_aggregate(api: Client, sort: str) -> None:
+@pytest.mark.parametrize(
+    "sort", ["-year(timestamp)", "action", "-count", "max.id", "-countDistinct.collection"]
+)
+def test_groups_are_sorted_by_what_they_are_grouped_by_or_an_aggregate(
+    api: Client, sort: str
+) -> None:
     grouped = {"groupBy": "year(timestamp),action", "aggregate[count]": "*", "sort": sort}
     assert api.get("/activity", **grouped).status == 200
 

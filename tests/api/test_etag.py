@@ -27,7 +27,9 @@ def tag(api: Client, path: str) -> str:
 
 
 def patch(things: Table, title: str, if_match: str, key: object = 1) -> Answer:
-    return things.api.send("PATCH", f"{things.path}/{key}", {"title": title}, **{"If-Match": if_match})
+    return things.api.send(
+        "PATCH", f"{things.path}/{key}", {"title": title}, **{"If-Match": if_match}
+    )
 
 
 def test_the_version_stands_for_the_row_and_the_rest_for_the_answer(things: Table) -> None:
@@ -42,14 +44,25 @@ def test_the_version_stands_for_the_row_and_the_rest_for_the_answer(things: Tabl
 
 
 def test_a_client_that_holds_the_answer_gets_304_without_a_body(things: Table) -> None:
-    for path in (f"{things.path}/1", things.path, "/users/me?fields=id", f"{things.path}/1/revisions", "/comments"):
+    for path in (
+        f"{things.path}/1",
+        things.path,
+        "/users/me?fields=id",
+        f"{things.path}/1/revisions",
+        "/comments",
+    ):
         held = tag(things.api, path)
         for said in (held, f'"other", {held}', f"W/{held}", "*"):
             answer = things.api.send("GET", path, **{"If-None-Match": said})
             assert (answer.status, answer.text, answer.headers["etag"]) == (304, "", held)
         for said in ('"other"', "", "other", held.strip('"')):
             assert things.api.send("GET", path, **{"If-None-Match": said}).status == 200
-    assert things.api.send("HEAD", things.path, **{"If-None-Match": tag(things.api, things.path)}).status == 304
+    assert (
+        things.api.send(
+            "HEAD", things.path, **{"If-None-Match": tag(things.api, things.path)}
+        ).status
+        == 304
+    )
 
 
 def test_an_answer_that_changed_is_sent_again(things: Table) -> None:
@@ -67,7 +80,10 @@ def test_a_change_is_made_by_who_has_seen_the_present_version_only(things: Table
     assert things.api.send("DELETE", f"{things.path}/1", **{"If-Match": seen}).status == 412
     assert things.api.get(f"{things.path}/1").data["title"] == "mine"
     assert (
-        things.api.send("DELETE", f"{things.path}/1", **{"If-Match": tag(things.api, f"{things.path}/1")}).status == 204
+        things.api.send(
+            "DELETE", f"{things.path}/1", **{"If-Match": tag(things.api, f"{things.path}/1")}
+        ).status
+        == 204
     )
 
 
@@ -92,10 +108,15 @@ def test_a_view_has_an_answer_and_no_version(stage: Stage, things: Table) -> Non
     stage.execute(f"CREATE VIEW seen_{things.name} AS SELECT * FROM {things.name}")
     held = tag(things.api, f"/items/seen_{things.name}/1")
     assert "-" not in held
-    assert things.api.send("GET", f"/items/seen_{things.name}/1", **{"If-None-Match": held}).status == 304
+    assert (
+        things.api.send("GET", f"/items/seen_{things.name}/1", **{"If-None-Match": held}).status
+        == 304
+    )
 
 
-def test_of_fifty_editors_with_the_same_tag_one_wins(make_client: Callable[..., Client], admin_token: str) -> None:
+def test_of_fifty_editors_with_the_same_tag_one_wins(
+    make_client: Callable[..., Client], admin_token: str
+) -> None:
     """Of two processes, a connection for each editor; only the first round finds those still to be opened."""
     apps = [make_client(database_pool_size=25).bearing(admin_token) for _ in range(2)]
     found = table(apps[0], field("title", "string"))
@@ -118,7 +139,12 @@ def test_of_fifty_editors_with_the_same_tag_one_wins(make_client: Callable[..., 
 
 @pytest.fixture
 def site(admin: Client) -> Table:
-    return table(admin, field("title", "string", default_value="new"), field("other", "string"), singleton=True)
+    return table(
+        admin,
+        field("title", "string", default_value="new"),
+        field("other", "string"),
+        singleton=True,
+    )
 
 
 def change(api: Client, path: str, body: dict[str, object], if_match: str) -> Answer:
@@ -149,7 +175,9 @@ def test_the_version_of_a_singleton_is_shown_nowhere(site: Table) -> None:
 
 
 @pytest.mark.parametrize("path", ["/settings", "/users/me"])
-def test_settings_and_the_own_account_are_changed_by_who_has_seen_them(admin: Client, path: str) -> None:
+def test_settings_and_the_own_account_are_changed_by_who_has_seen_them(
+    admin: Client, path: str
+) -> None:
     name = "project_name" if path == "/settings" else "title"
     seen = tag(admin, f"{path}?fields={name}")
     assert admin.send("GET", f"{path}?fields={name}", **{"If-None-Match": seen}).status == 304
@@ -161,7 +189,9 @@ def test_settings_and_the_own_account_are_changed_by_who_has_seen_them(admin: Cl
     assert change(admin, path, {name: "again"}, tag(admin, path)).status == 200
 
 
-def test_of_editors_who_make_a_singleton_at_once_one_wins(make_client: Callable[..., Client], admin_token: str) -> None:
+def test_of_editors_who_make_a_singleton_at_once_one_wins(
+    make_client: Callable[..., Client], admin_token: str
+) -> None:
     api = make_client(database_pool_size=10).bearing(admin_token)
     found = table(api, field("title", "string"), singleton=True)
     unmade, start = tag(api, found.path), Barrier(10)

@@ -42,11 +42,21 @@ def made(stage: Stage, columns: str, *, before: str = "", name: str | None = Non
 
 
 def types_of(table: Table) -> dict[str, str]:
-    return {record["field"]: record["type"] for record in table.api.get(f"/fields/{table.name}").data}
+    return {
+        record["field"]: record["type"] for record in table.api.get(f"/fields/{table.name}").data
+    }
 
 
 LISTS: list[tuple[str, list[Any]]] = [
-    ("text[]", [["a", 'b"c\\d', "e,f", "{}", "NULL", "", "ü 'x'", " "], [], [None, "x"], [["a", "b"], ["c", "d"]]]),
+    (
+        "text[]",
+        [
+            ["a", 'b"c\\d', "e,f", "{}", "NULL", "", "ü 'x'", " "],
+            [],
+            [None, "x"],
+            [["a", "b"], ["c", "d"]],
+        ],
+    ),
     ("varchar(5)[]", [["abcde"]]),
     ("integer[]", [[1, -2, 2**31 - 1, None], [], [[1, 2], [3, 4]]]),
     ("bigint[]", [[2**63 - 1, -(2**63)]]),
@@ -102,17 +112,27 @@ OTHERS: list[tuple[str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "values"), [*LISTS, *TEXTS, *OTHERS])
-def test_a_value_of_any_type_is_read_as_it_was_written(stage: Stage, kind: str, values: list[Any]) -> None:
+def test_a_value_of_any_type_is_read_as_it_was_written(
+    stage: Stage, kind: str, values: list[Any]
+) -> None:
     """In an answer, by a filter, and out of an export and in again."""
     things = made(stage, f"id integer PRIMARY KEY, v {kind}")
     wanted = dict(enumerate([*values, None] if kind != "smaller" else values, start=1))
-    assert {item["id"]: item["v"] for item in things.add(*({"id": n, "v": v} for n, v in wanted.items()))} == wanted
+    assert {
+        item["id"]: item["v"]
+        for item in things.add(*({"id": n, "v": v} for n, v in wanted.items()))
+    } == wanted
     for number, value in wanted.items():
-        assert things.api.patch(f"{things.path}/{number}", {"v": value}).data == {"id": number, "v": value}
+        assert things.api.patch(f"{things.path}/{number}", {"v": value}).data == {
+            "id": number,
+            "v": value,
+        }
     assert dict(enumerate(things.column("v", "sort=id"), start=1)) == wanted
     if (kind, values) in TEXTS:
         for number, value in wanted.items():
-            found = things.api.search(things.path, {"filter": {"v": {"_eq": value}}, "fields": ["id"]})
+            found = things.api.search(
+                things.path, {"filter": {"v": {"_eq": value}}, "fields": ["id"]}
+            )
             assert found.data == [{"id": number}], value
     empty = things.column("id", "filter[v][_null]=true")
     assert empty == [number for number, value in wanted.items() if value is None]
@@ -120,7 +140,9 @@ def test_a_value_of_any_type_is_read_as_it_was_written(stage: Stage, kind: str, 
         content = things.get(export=form).content
         copy = made(stage, f"id integer PRIMARY KEY, v {kind}")
         assert send(copy, content, form=form).status == 200, content
-        assert copy.get(sort="id").data == things.get(sort="id").data or (form == "csv" and "" in values)
+        assert copy.get(sort="id").data == things.get(sort="id").data or (
+            form == "csv" and "" in values
+        )
 
 
 def test_lists_are_json_with_what_fits_them(stage: Stage) -> None:
@@ -165,7 +187,9 @@ def test_lists_are_json_with_what_fits_them(stage: Stage) -> None:
         ("bytea", "no base64", "INVALID_PAYLOAD"),
     ],
 )
-def test_what_a_type_does_not_take_is_refused_with_its_field(stage: Stage, kind: str, value: Any, code: str) -> None:
+def test_what_a_type_does_not_take_is_refused_with_its_field(
+    stage: Stage, kind: str, value: Any, code: str
+) -> None:
     things = made(stage, f"id serial PRIMARY KEY, v {kind}")
     answer = things.api.post(things.path, {"v": value})
     assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, [code], "v")
@@ -202,7 +226,9 @@ def test_what_a_type_does_not_take_is_refused_with_its_field(stage: Stage, kind:
         ("regnamespace", "none"),
     ],
 )
-def test_what_only_the_database_refuses_is_no_fault_of_the_service(stage: Stage, kind: str, value: Any) -> None:
+def test_what_only_the_database_refuses_is_no_fault_of_the_service(
+    stage: Stage, kind: str, value: Any
+) -> None:
     things = made(stage, f"id serial PRIMARY KEY, v {kind}")
     assert things.api.post(things.path, {"v": value}).status == 400
     assert things.api.post(things.path, [{"v": value}, {"v": value}]).status == 400
@@ -218,23 +244,43 @@ def test_an_enum_offers_its_values(stage: Stage) -> None:
         "mood",
         "good",
     )
-    assert record["meta"]["options"]["choices"] == [{"text": value, "value": value} for value in values]
+    assert record["meta"]["options"]["choices"] == [
+        {"text": value, "value": value} for value in values
+    ]
     assert things.add({}) == [{"id": 1, "v": "good"}]
     assert things.column("v", "filter[v][_contains]=oo&search=good&sort=v&groupBy=v") == ["good"]
     own = {"options": {"choices": [{"text": "Fine", "value": "good"}], "icon": "star"}}
     changed = things.api.patch(f"/fields/{things.name}/v", {"meta": own}).data
     assert changed["meta"]["options"] == own["options"]
-    changed = things.api.patch(f"/fields/{things.name}/v", {"meta": {"options": {"icon": "star"}}}).data
-    assert (changed["meta"]["options"]["icon"], len(changed["meta"]["options"]["choices"])) == ("star", 3)
+    changed = things.api.patch(
+        f"/fields/{things.name}/v", {"meta": {"options": {"icon": "star"}}}
+    ).data
+    assert (changed["meta"]["options"]["icon"], len(changed["meta"]["options"]["choices"])) == (
+        "star",
+        3,
+    )
     stage.execute("ALTER TYPE mood ADD VALUE 'new'")
     assert things.add({"v": "new"}) == [{"id": 2, "v": "new"}]
-    assert things.api.patch(f"/fields/{things.name}/v", {"schema": {"default_value": "furious"}}).status == 400
-    assert things.api.patch(f"/fields/{things.name}/v", {"schema": {"default_value": "new"}}).status == 200
+    assert (
+        things.api.patch(
+            f"/fields/{things.name}/v", {"schema": {"default_value": "furious"}}
+        ).status
+        == 400
+    )
+    assert (
+        things.api.patch(f"/fields/{things.name}/v", {"schema": {"default_value": "new"}}).status
+        == 200
+    )
     assert things.api.patch(f"/fields/{things.name}/v", {"schema": {"max_length": 9}}).status == 400
-    assert things.api.patch(f"/fields/{things.name}/v", {"type": "text"}).data["schema"]["data_type"] == "text"
+    assert (
+        things.api.patch(f"/fields/{things.name}/v", {"type": "text"}).data["schema"]["data_type"]
+        == "text"
+    )
 
 
-@pytest.mark.parametrize("kind", ["mood", "interval", "inet", "macaddr", "int4range", "short", "date", "numeric"])
+@pytest.mark.parametrize(
+    "kind", ["mood", "interval", "inet", "macaddr", "int4range", "short", "date", "numeric"]
+)
 def test_a_key_of_any_type_names_its_item(stage: Stage, kind: str) -> None:
     values = {
         "mood": "good", "interval": "P1D", "inet": "10.0.0.1/32", "macaddr": "08:00:2b:01:02:03",
@@ -247,12 +293,18 @@ def test_a_key_of_any_type_names_its_item(stage: Stage, kind: str) -> None:
     path = f"{things.path}/{quote(str(key), safe='')}"
     assert things.api.get(path).data["name"] == "a"
     assert things.api.patch(path, {"name": "b"}).data == {"id": key, "name": "b"}
-    assert things.api.patch(things.path, {"keys": [key], "data": {"name": "c"}}).data == [{"id": key, "name": "c"}]
-    assert things.api.patch(things.path, [{"id": key, "name": "d"}]).data == [{"id": key, "name": "d"}]
+    assert things.api.patch(things.path, {"keys": [key], "data": {"name": "c"}}).data == [
+        {"id": key, "name": "c"}
+    ]
+    assert things.api.patch(things.path, [{"id": key, "name": "d"}]).data == [
+        {"id": key, "name": "d"}
+    ]
     (other,) = others.add({"thing": key})
     assert other["thing"] == key
     nested = {"thing": {"id": key, "name": "e"}}
-    assert others.api.patch(f"{others.path}/{other['id']}?fields=thing.*", nested).data == {"thing": nested["thing"]}
+    assert others.api.patch(f"{others.path}/{other['id']}?fields=thing.*", nested).data == {
+        "thing": nested["thing"]
+    }
     assert others.column("thing", "filter[thing][name]=e") == [key]
     assert things.api.get(f"{things.path}/nothing").status in (400, 404)
     assert others.api.delete(f"{others.path}/{other['id']}").status == 204
@@ -265,7 +317,9 @@ WORDS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]
 
 @trying(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.none() | WORDS, max_size=5), st.lists(st.none() | SMALL, max_size=5))
-def test_every_list_comes_back(stage: Stage, words: list[str | None], numbers: list[int | None]) -> None:
+def test_every_list_comes_back(
+    stage: Stage, words: list[str | None], numbers: list[int | None]
+) -> None:
     if "lists" not in {record["collection"] for record in stage.admin.get("/collections").data}:
         made(stage, "id serial PRIMARY KEY, words text[], numbers integer[]", name="lists")
     lists = Table(stage.admin, "lists")
@@ -274,7 +328,20 @@ def test_every_list_comes_back(stage: Stage, words: list[str | None], numbers: l
     assert lists.api.get(f"{lists.path}/{made_now['id']}").data == made_now
 
 
-ODD = ["a.b", "a:b", "count(x)", "_eq", "c,d", " space", "*", "-x", 'Say "x"', "%s $1 {0}", "UPPER", "ü" * 31]
+ODD = [
+    "a.b",
+    "a:b",
+    "count(x)",
+    "_eq",
+    "c,d",
+    " space",
+    "*",
+    "-x",
+    'Say "x"',
+    "%s $1 {0}",
+    "UPPER",
+    "ü" * 31,
+]
 
 
 def test_columns_of_any_name_are_shown_under_a_star_and_alone_by_an_alias(stage: Stage) -> None:
@@ -299,7 +366,9 @@ def test_columns_of_any_name_are_shown_under_a_star_and_alone_by_an_alias(stage:
         assert copy.get().data == [item]
 
 
-def test_a_table_named_like_the_services_own_is_told(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_named_like_the_services_own_is_told(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
     stage.execute("CREATE TABLE system_shop (id serial PRIMARY KEY)")
     for _ in range(2):
         assert stage.admin.get("/server/info").data["reserved_tables"] == ["system_shop"]

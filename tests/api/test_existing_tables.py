@@ -48,7 +48,17 @@ TABLES = {
     "ruled": "CREATE TABLE ruled (id serial PRIMARY KEY, v text); "
     "CREATE RULE nothing AS ON INSERT TO ruled DO INSTEAD NOTHING",
 }
-WRITABLE = {"by_hash", "above", "below", "made", "a.b", "points_to_bytes", 'Say "x"', "x" * 63, "keyed_by_row"}
+WRITABLE = {
+    "by_hash",
+    "above",
+    "below",
+    "made",
+    "a.b",
+    "points_to_bytes",
+    'Say "x"',
+    "x" * 63,
+    "keyed_by_row",
+}
 QUERIES = (
     "", "fields=*.*", "limit=-1&meta=*", "search=a", "aggregate[count]=*", "groupBy=v", "sort=-v", "filter[v]=a",
     "export=csv", "export=json", "export=xml", "export=yaml",
@@ -73,8 +83,12 @@ def test_no_table_is_a_fault_of_the_service(stage: Stage, name: str) -> None:
 
 
 def test_a_table_whose_key_becomes_a_hash_is_read_only(stage: Stage) -> None:
-    stage.execute("CREATE TABLE keyed_by_hash (id text PRIMARY KEY, v text); INSERT INTO keyed_by_hash VALUES ('a')")
-    assert stage.admin.patch("/fields/keyed_by_hash/id", {"meta": {"special": ["hash"]}}).status == 200
+    stage.execute(
+        "CREATE TABLE keyed_by_hash (id text PRIMARY KEY, v text); INSERT INTO keyed_by_hash VALUES ('a')"
+    )
+    assert (
+        stage.admin.patch("/fields/keyed_by_hash/id", {"meta": {"special": ["hash"]}}).status == 200
+    )
     assert stage.admin.get("/items/keyed_by_hash").data == [{"id": "**********", "v": None}]
     assert stage.admin.get("/items/keyed_by_hash/a").status == 404
     assert stage.admin.post("/items/keyed_by_hash", {"id": "b"}).status == 403
@@ -108,11 +122,15 @@ def _answers(api: Client, name: str) -> Iterator[tuple[str, Answer]]:
 
 
 def test_what_names_nothing_is_told_in_sentences(stage: Stage) -> None:
-    things = table(stage.admin, field("owner", "integer"), field("place", "integer"), sort_field="place")
+    things = table(
+        stage.admin, field("owner", "integer"), field("place", "integer"), sort_field="place"
+    )
     relation = {"collection": things.name, "field": "owner", "related_collection": "above"}
     meta = {"one_field": "things", "sort_field": "later", "junction_field": "other"}
     assert stage.admin.post("/relations", {**relation, "meta": meta}).status == 200
-    stage.execute(f"ALTER TABLE {things.name} DROP COLUMN place; CREATE TABLE system_shop (id integer)")
+    stage.execute(
+        f"ALTER TABLE {things.name} DROP COLUMN place; CREATE TABLE system_shop (id integer)"
+    )
     rest = "is not there; make it, or take the setting back"
     with standalone_transaction(stage.dsn) as transaction:
         assert list(dangling_settings(load_snapshot(transaction).catalogue)) == [

@@ -29,7 +29,9 @@ def test_it_tells_the_read_of_one_item(things: Table) -> None:
     found = things.api.get(f"/utils/explain?path={things.path}/7?fields=name").data
     assert found["parameters"] == ["7"]
     assert "Index Scan" in str(found["plan"])
-    assert things.api.get(f"/utils/explain?path={quote(things.path + '/7', safe='')}").data["parameters"] == ["7"]
+    assert things.api.get(f"/utils/explain?path={quote(things.path + '/7', safe='')}").data[
+        "parameters"
+    ] == ["7"]
     for path in ("/x", "/1/2", "/1?aggregate[count]=*"):
         assert things.api.get(f"/utils/explain?path={things.path}{path}").status in (400, 404), path
 

@@ -24,7 +24,9 @@ from tests.things import Stage, Table, field, table
 def things(admin: Client) -> Table:
     found = table(admin, field("name", "string"), field("price", "decimal"), field("data", "json"))
     found.add(
-        {"name": 'a,"b"\n', "price": "1.50", "data": {"x": [1, 2]}}, {"name": "=1+1"}, {"name": "-5", "price": -5}
+        {"name": 'a,"b"\n', "price": "1.50", "data": {"x": [1, 2]}},
+        {"name": "=1+1"},
+        {"name": "-5", "price": -5},
     )
     return found
 
@@ -63,7 +65,18 @@ def test_yaml_and_xml_can_be_read_back(things: Table) -> None:
     ]
 
 
-ODD = ("a\rb\r\nc", "x\x7fy", "x\x85y\x9f", "x\u2028y\u2029", "\ufeffx", "x\uffffy\ufffe", "]]>&<", "\x01", "😀", "\t")
+ODD = (
+    "a\rb\r\nc",
+    "x\x7fy",
+    "x\x85y\x9f",
+    "x\u2028y\u2029",
+    "\ufeffx",
+    "x\uffffy\ufffe",
+    "]]>&<",
+    "\x01",
+    "😀",
+    "\t",
+)
 
 
 def test_letters_that_a_reader_would_not_take_do_not_spoil_the_file(admin: Client) -> None:
@@ -75,7 +88,10 @@ def test_letters_that_a_reader_would_not_take_do_not_spoil_the_file(admin: Clien
     ]
     assert not set("\x7f\x85\x9f\u2028\u2029\ufeff\uffff\ufffe") & set("".join(lines))
     root = ElementTree.fromstring(odd.ask("fields=text&export=xml").text)
-    told = [text.replace("\uffff", "\ufffd").replace("\ufffe", "\ufffd").replace("\x01", "\ufffd") for text in ODD]
+    told = [
+        text.replace("\uffff", "\ufffd").replace("\ufffe", "\ufffd").replace("\x01", "\ufffd")
+        for text in ODD
+    ]
     assert [element.text for element in root.iter("field")] == told
 
 
@@ -88,7 +104,10 @@ def test_letters_of_full_width_begin_a_formula_too(admin: Client, sign: str) -> 
 
 def test_an_empty_list_is_a_whole_file_in_every_format(admin: Client) -> None:
     empty = table(admin, field("name", "string"))
-    texts = {form: admin.get(f"{empty.path}?export={form}").text for form in ("csv", "json", "jsonl", "xml", "yaml")}
+    texts = {
+        form: admin.get(f"{empty.path}?export={form}").text
+        for form in ("csv", "json", "jsonl", "xml", "yaml")
+    }
     assert texts["csv"] == "id,name\r\n"
     assert json.loads(texts["json"]) == []
     assert texts["jsonl"] == ""

@@ -24,7 +24,9 @@ def store(config: Config) -> Iterator[Store]:
     store.close()
 
 
-def test_exports_that_nobody_reads_leave_reads_their_connections(store: Store, api: Client, config: Config) -> None:
+def test_exports_that_nobody_reads_leave_reads_their_connections(
+    store: Store, api: Client, config: Config
+) -> None:
     things = table(api, field("name", "string"))
     things.add(*({"name": str(number)} for number in range(BATCH_ROWS + 1)))
     admin = Identity(user=api.get("/users/me").data["id"])

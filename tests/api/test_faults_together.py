@@ -22,7 +22,9 @@ def things(admin: Client) -> Table:
 def places(things: Table, query: str) -> list[object]:
     answer = things.ask(quote(query, safe="=&,[]"))
     assert answer.status == 400, answer.text
-    return [error.get("path") or error.get("parameter") or error.get("field") for error in answer.errors]
+    return [
+        error.get("path") or error.get("parameter") or error.get("field") for error in answer.errors
+    ]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,10 @@ def places(things: Table, query: str) -> list[object]:
         ("aggregate[nope]=*&groupBy=a,,b&limit=-2", ["aggregate", "groupBy", "limit"]),
         ("alias[1a]=name&search=" + "x" * 2000, ["alias", "search"]),
         ("filter[price][_between]=1&sort=a,,b", ["filter[price][_between]", "sort"]),
-        ("deep[a][_limit]=x&deep[a][_sort]=a,,b&limit=x", ["deep[a][_sort]", "deep[a][_limit]", "limit"]),
+        (
+            "deep[a][_limit]=x&deep[a][_sort]=a,,b&limit=x",
+            ["deep[a][_sort]", "deep[a][_limit]", "limit"],
+        ),
         ("deep[a][b][_page]=x&deep[c][_page]=x", ["deep[a][b][_page]", "deep[c][_page]"]),
         ("deep=[&filter={", ["deep", "filter"]),
     ],
@@ -44,7 +49,10 @@ def test_wrong_parameters(things: Table, query: str, expected: list[str]) -> Non
 
 def test_wrong_tests_of_one_filter(things: Table) -> None:
     tests = {
-        "_and": [{"price": {"_between": [1]}}, {"_or": [{"name": {"_nope": 1}}, {"price": {"_null": "x"}}]}],
+        "_and": [
+            {"price": {"_between": [1]}},
+            {"_or": [{"name": {"_nope": 1}}, {"price": {"_null": "x"}}]},
+        ],
         "name": {"_in": [None]},
     }
     assert places(things, f"filter={json.dumps(tests)}") == [
@@ -81,7 +89,9 @@ def test_wrong_operands(things: Table) -> None:
 
 
 def test_the_body_of_a_search(things: Table) -> None:
-    answer = things.api.search(things.path, {"limit": "x", "sort": [1], "filter": {"name": {"_nope": 1}}})
+    answer = things.api.search(
+        things.path, {"limit": "x", "sort": [1], "filter": {"name": {"_nope": 1}}}
+    )
     assert [error["parameter"] for error in answer.errors] == ["filter", "sort", "limit"]
 
 
@@ -94,7 +104,9 @@ def test_the_same_fault_is_told_once_and_many_are_cut_short(things: Table) -> No
 def test_whoever_may_not_know_of_a_field_is_told_of_none(stage: Stage, things: Table) -> None:
     caller = member(stage, may(things.name, "id", "name"))
     hidden, missing = (
-        caller.get(f"{things.path}?fields={name}&filter[id][_contains]=1&filter[name]=y&sort={name}")
+        caller.get(
+            f"{things.path}?fields={name}&filter[id][_contains]=1&filter[name]=y&sort={name}"
+        )
         for name in ("price", "xrice")
     )
     assert (hidden.status, hidden.codes, hidden.text) == (403, ["FORBIDDEN"], missing.text)
@@ -117,7 +129,11 @@ def test_a_collection(admin: Client, things: Table) -> None:
         ("meta.archive_field", "lost", None),
         ("meta.group", "nowhere", None),
     ]
-    body = {"collection": things.name, "schema": {}, "meta": {"sort_field": "gone", "group": "nowhere"}}
+    body = {
+        "collection": things.name,
+        "schema": {},
+        "meta": {"sort_field": "gone", "group": "nowhere"},
+    }
     assert told(admin.post("/collections", body)) == [
         ("collection", things.name, None),
         ("meta.sort_field", "gone", None),
@@ -145,33 +161,49 @@ def test_a_field(admin: Client, things: Table) -> None:
         ("meta.width", "x", None),
         ("schema.max_length", "y", None),
     ]
-    fixed = {"meta": {"special": ["nope"]}, "schema": {"is_primary_key": True, "has_auto_increment": True}}
+    fixed = {
+        "meta": {"special": ["nope"]},
+        "schema": {"is_primary_key": True, "has_auto_increment": True},
+    }
     assert [field for field, _, _ in told(admin.patch(f"{path}/name", fixed))] == [
         "meta.special",
         "schema.is_primary_key",
         "schema.has_auto_increment",
     ]
     changes = [{"field": name, "meta": {"width": name}} for name in ("name", "price")]
-    assert told(admin.patch(path, changes)) == [("meta.width", "name", 0), ("meta.width", "price", 1)]
+    assert told(admin.patch(path, changes)) == [
+        ("meta.width", "name", 0),
+        ("meta.width", "price", 1),
+    ]
 
 
 def test_a_type_that_values_do_not_fit(admin: Client, things: Table) -> None:
     for wanted in ("integer", "uuid", "date"):
         (error,) = admin.patch(f"/fields/{things.name}/name", {"type": wanted}).errors
-        assert (error["code"], error["collection"], error["field"]) == ("INVALID_PAYLOAD", things.name, "type")
+        assert (error["code"], error["collection"], error["field"]) == (
+            "INVALID_PAYLOAD",
+            things.name,
+            "type",
+        )
         assert error["value"] == wanted
         assert '"name" would be lost' in error["message"]
 
 
 def test_a_relation(admin: Client, things: Table) -> None:
     body = {"collection": things.name, "field": "gone", "related_collection": "nowhere"}
-    assert told(admin.post("/relations", {**body, "meta": {"one_field": "1x", "one_collection_field": "lost"}})) == [
+    assert told(
+        admin.post(
+            "/relations", {**body, "meta": {"one_field": "1x", "one_collection_field": "lost"}}
+        )
+    ) == [
         ("field", "gone", None),
         ("related_collection", "nowhere", None),
         ("meta.one_collection_field", "lost", None),
         ("meta.one_field", "1x", None),
     ]
-    assert told(admin.post("/relations", {"collection": 5, "field": 6, "related_collection": 7})) == [
+    assert told(
+        admin.post("/relations", {"collection": 5, "field": 6, "related_collection": 7})
+    ) == [
         ("collection", 5, None),
         ("field", 6, None),
         ("related_collection", 7, None),
@@ -182,7 +214,8 @@ def test_the_settings_and_roles(admin: Client) -> None:
     ratios = [{"text": "x", "value": 1}, 5, {"text": "x", "value": -1}]
     presets = [{"key": "!"}, {"key": "a", "nope": 1}]
     answer = admin.patch(
-        "/settings", {"project_color": "red", "custom_aspect_ratios": ratios, "storage_asset_presets": presets}
+        "/settings",
+        {"project_color": "red", "custom_aspect_ratios": ratios, "storage_asset_presets": presets},
     )
     assert [(error["path"], error["value"]) for error in answer.errors] == [
         (["project_color"], "red"),
@@ -199,12 +232,20 @@ def test_the_settings_and_roles(admin: Client) -> None:
 
 
 def test_a_permission(admin: Client, things: Table) -> None:
-    unfit = {"fields": ["gone", "name"], "presets": {"lost": 1, "price": "x"}, "permissions": {"nowhere": 1}}
+    unfit = {
+        "fields": ["gone", "name"],
+        "presets": {"lost": 1, "price": "x"},
+        "permissions": {"nowhere": 1},
+    }
     answer = admin.post("/permissions", {"collection": things.name, "action": "create", **unfit})
     assert [error["code"] for error in answer.errors] == ["UNPROCESSABLE_CONTENT"] * 4
     for name, error in zip(("gone", "lost", "price", "nowhere"), answer.errors, strict=True):
         assert f'"{name}"' in error["message"]
-    wrong = {"collection": "nowhere", "action": "fly", "validation": {"_and": [{"a": {"_x": 1}}, {"b": {"_y": 1}}]}}
+    wrong = {
+        "collection": "nowhere",
+        "action": "fly",
+        "validation": {"_and": [{"a": {"_x": 1}}, {"b": {"_y": 1}}]},
+    }
     answer = admin.post("/permissions", wrong)
     assert [(error["field"], error.get("valid")) for error in answer.errors] == [
         ("collection", None),
@@ -245,13 +286,24 @@ def test_the_addresses_of_an_invitation(admin: Client) -> None:
     role = admin.post("/roles", {"name": "invited"}).data["id"]
     assert admin.post("/users", {"email": "known@example.com"}).status == 200
     answer = admin.post("/users/invite", {"email": ["x", "known@example.com", "y"], "role": role})
-    assert [(error["field"], error["index"]) for error in answer.errors] == [("email", 0), ("email", 2)]
-    (error,) = admin.post("/users/invite", {"email": ["new@example.com", "known@example.com"], "role": role}).errors
-    assert (error["code"], error["value"], error["index"]) == ("RECORD_NOT_UNIQUE", "known@example.com", 1)
+    assert [(error["field"], error["index"]) for error in answer.errors] == [
+        ("email", 0),
+        ("email", 2),
+    ]
+    (error,) = admin.post(
+        "/users/invite", {"email": ["new@example.com", "known@example.com"], "role": role}
+    ).errors
+    assert (error["code"], error["value"], error["index"]) == (
+        "RECORD_NOT_UNIQUE",
+        "known@example.com",
+        1,
+    )
 
 
 def test_unknown_parameters_of_a_change_by_query(things: Table) -> None:
-    answer = things.api.patch(things.path, {"query": {"fliter": {}, "limt": 1}, "data": {"name": "x"}})
+    answer = things.api.patch(
+        things.path, {"query": {"fliter": {}, "limt": 1}, "data": {"name": "x"}}
+    )
     assert [error["reason"].split('"')[1] for error in answer.errors] == ["fliter", "limt"]
 
 
@@ -264,7 +316,9 @@ def test_of_thousands_of_faults_in_a_body_the_first_hundred_are_told(stage: Stag
     items = [{"size": "none"} for _ in range(5_000)]
     for answer in (
         stage.admin.post(f"/items/{name}", items),
-        stage.admin.patch(f"/items/{name}", [{"id": place, **item} for place, item in enumerate(items)]),
+        stage.admin.patch(
+            f"/items/{name}", [{"id": place, **item} for place, item in enumerate(items)]
+        ),
         member(stage, may(name), may(name, action="create")).post(f"/items/{name}", items),
     ):
         assert answer.status == 400

@@ -22,10 +22,16 @@ from tests.things import field, table
         ({"conditions": [{"rule": {}}, 5]}, "meta.conditions"),
     ],
 )
-def test_a_rule_that_nothing_could_keep_is_refused_with_its_place(admin: Client, meta: Any, place: str) -> None:
+def test_a_rule_that_nothing_could_keep_is_refused_with_its_place(
+    admin: Client, meta: Any, place: str
+) -> None:
     found = table(admin, field("title", "string"))
     answer = admin.patch(f"/fields/{found.name}/title", {"meta": meta})
-    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], place)
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
+        400,
+        ["INVALID_PAYLOAD"],
+        place,
+    )
     answer = admin.post(f"/fields/{found.name}", {"field": "other", "type": "string", "meta": meta})
     assert (answer.status, answer.errors[0]["field"]) == (400, place)
 

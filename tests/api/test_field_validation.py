@@ -22,7 +22,9 @@ def shop(admin: Client) -> Table:
     return table(admin, price, code, reason, field("free", "boolean"))
 
 
-def test_a_new_item_keeps_the_rules_of_its_fields_and_is_told_all_that_it_breaks(shop: Table) -> None:
+def test_a_new_item_keeps_the_rules_of_its_fields_and_is_told_all_that_it_breaks(
+    shop: Table,
+) -> None:
     answer = shop.api.post(shop.path, [{"code": "AB"}, {"price": 0, "code": "ab"}])
     assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"] * 2)
     assert [(error["field"], error["index"], error["type"]) for error in answer.errors] == [
@@ -38,7 +40,9 @@ def test_a_change_is_held_to_the_rules_of_what_it_changes(shop: Table) -> None:
     path = f"{shop.path}/{made['id']}"
     assert shop.api.patch(path, {"price": -1}).codes == ["FAILED_VALIDATION"]
     assert shop.api.patch(path, {"free": False}).status == 200
-    assert shop.api.patch(shop.path, {"keys": [made["id"]], "data": {"code": "x"}}).codes == ["FAILED_VALIDATION"]
+    assert shop.api.patch(shop.path, {"keys": [made["id"]], "data": {"code": "x"}}).codes == [
+        "FAILED_VALIDATION"
+    ]
 
 
 def test_a_condition_makes_a_field_required(shop: Table) -> None:
@@ -71,17 +75,23 @@ def test_submitted_is_what_stands_in_the_body(admin: Client) -> None:
     sent["meta"], unsent["meta"] = ({"validation": {"_submitted": said}} for said in (True, False))
     found = table(admin, sent, unsent)
     assert [fault["field"] for fault in admin.post(found.path, {}).errors] == ["sent"]
-    assert [fault["field"] for fault in admin.post(found.path, {"sent": None, "unsent": "y"}).errors] == ["unsent"]
+    assert [
+        fault["field"] for fault in admin.post(found.path, {"sent": None, "unsent": "y"}).errors
+    ] == ["unsent"]
     assert admin.post(found.path, {"sent": None}).data == {"id": 1, "sent": None, "unsent": "x"}
 
 
-def test_a_field_that_is_not_sent_and_has_no_default_breaks_no_rule_of_its_own(admin: Client) -> None:
+def test_a_field_that_is_not_sent_and_has_no_default_breaks_no_rule_of_its_own(
+    admin: Client,
+) -> None:
     price, code = field("price", "integer", default_value=0), field("code", "string")
     price["meta"], code["meta"] = {"validation": {"_gt": 0}}, {"validation": {"_regex": "^[A-Z]+$"}}
     found = table(admin, price, code)
     assert [fault["field"] for fault in admin.post(found.path, {}).errors] == ["price"]
     assert admin.post(found.path, {"price": 1}).status == 200
-    assert [fault["field"] for fault in admin.post(found.path, {"price": 1, "code": None}).errors] == ["code"]
+    assert [
+        fault["field"] for fault in admin.post(found.path, {"price": 1, "code": None}).errors
+    ] == ["code"]
 
 
 def test_a_condition_of_a_change_speaks_of_the_whole_item(stage: Stage, admin: Client) -> None:
@@ -93,7 +103,11 @@ def test_a_condition_of_a_change_speaks_of_the_whole_item(stage: Stage, admin: C
     editor = member(stage, may(found.name, action="update"), may(found.name))
     for who in (admin, editor):
         assert who.patch(f"{found.path}/1", {"reason": None}).status == 200
-        for key, wrong in ((2, {"reason": None}), (3, {"free": True}), (1, {"free": True, "note": "x"})):
+        for key, wrong in (
+            (2, {"reason": None}),
+            (3, {"free": True}),
+            (1, {"free": True, "note": "x"}),
+        ):
             answer = who.patch(f"{found.path}/{key}", wrong)
             assert (answer.status, [fault["field"] for fault in answer.errors]) == (422, ["reason"])
         assert who.patch(found.path, {"keys": [1, 2, 3], "data": {"free": True}}).status == 422
@@ -112,7 +126,9 @@ def test_a_condition_reads_whatever_an_item_holds(stage: Stage, admin: Client) -
     assert admin.patch(f"{found.path}/1", {"reason": None}).codes == ["FAILED_VALIDATION"]
 
 
-def test_what_a_default_computes_is_not_tried_and_does_not_lack(stage: Stage, admin: Client) -> None:
+def test_what_a_default_computes_is_not_tried_and_does_not_lack(
+    stage: Stage, admin: Client
+) -> None:
     asked = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
     moment, key = field("moment", "timestamp", default_value="now()"), field("key", "uuid")
     key["schema"] = {"default_value": "gen_random_uuid()"}
@@ -131,7 +147,10 @@ def test_what_a_default_computes_is_not_tried_and_does_not_lack(stage: Stage, ad
 def test_presets_of_changes_keep_the_rules_of_fields(stage: Stage, admin: Client) -> None:
     level, told = field("level", "integer"), field("told", "string")
     level["meta"], told["meta"] = {"validation": {"_lte": 3}}, {"validation": {"_submitted": True}}
-    firm, when = field("firm", "string", is_nullable=False, default_value="x"), field("changed", "timestamp")
+    firm, when = (
+        field("firm", "string", is_nullable=False, default_value="x"),
+        field("changed", "timestamp"),
+    )
     when["meta"] = {"special": ["date-updated"]}
     found = table(admin, field("name", "string"), level, told, firm, when)
     found.add({"name": "a", "level": 1, "told": "b"})
@@ -147,7 +166,9 @@ def test_presets_of_changes_keep_the_rules_of_fields(stage: Stage, admin: Client
                 (found.path, [{"id": 1, "name": "c"}]),
             )
         ]
-        told = [[(fault["field"], fault["type"]) for fault in _faults(answer)] for answer in answers]
+        told = [
+            [(fault["field"], fault["type"]) for fault in _faults(answer)] for answer in answers
+        ]
         assert told == [told[0]] * 6
         return told[0]
 
@@ -158,7 +179,10 @@ def test_presets_of_changes_keep_the_rules_of_fields(stage: Stage, admin: Client
     (item,) = found.get().data
     assert (item["level"], item["told"]) == (3, "c")
     assert item["changed"] > "2026"
-    assert admin.patch(f"{found.path}/1", {"level": 4, "firm": None}).codes == ["FAILED_VALIDATION"] * 3
+    assert (
+        admin.patch(f"{found.path}/1", {"level": 4, "firm": None}).codes
+        == ["FAILED_VALIDATION"] * 3
+    )
 
 
 def _faults(answer: Answer) -> list[Json]:

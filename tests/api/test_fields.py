@@ -100,14 +100,21 @@ def test_each_type_reads_back_as_itself(things: Client, type_name: str) -> None:
 
 
 @pytest.mark.parametrize(("type_name", "sent", "read"), DEFAULTS + COMPUTED)
-def test_a_default_reads_back_as_a_value_of_its_type(things: Client, type_name: str, sent: Any, read: Any) -> None:
-    assert add(things, "a", type_name, schema={"default_value": sent})["schema"]["default_value"] == read
+def test_a_default_reads_back_as_a_value_of_its_type(
+    things: Client, type_name: str, sent: Any, read: Any
+) -> None:
+    assert (
+        add(things, "a", type_name, schema={"default_value": sent})["schema"]["default_value"]
+        == read
+    )
     again = things.patch("/fields/things/a", {"schema": {"default_value": read}}).data
     assert again["schema"]["default_value"] == read
 
 
 @pytest.mark.parametrize(("type_name", "sent", "read"), DEFAULTS)
-def test_a_default_is_what_an_item_gets(things: Client, type_name: str, sent: Any, read: Any) -> None:
+def test_a_default_is_what_an_item_gets(
+    things: Client, type_name: str, sent: Any, read: Any
+) -> None:
     add(things, "a", type_name, schema={"default_value": sent})
     assert things.post("/items/things", {}).data["a"] == read
 
@@ -152,28 +159,43 @@ def test_a_computed_default_is_computed_for_each_item(things: Client, type_name:
         ("alias", {"is_nullable": True}),
     ],
 )
-def test_what_does_not_fit_a_type_is_refused_and_adds_nothing(admin: Client, type_name: str, schema: object) -> None:
+def test_what_does_not_fit_a_type_is_refused_and_adds_nothing(
+    admin: Client, type_name: str, schema: object
+) -> None:
     answer = admin.post("/fields/things", {"field": "a", "type": type_name, "schema": schema})
     assert answer.status == 400, answer.text
     assert [record["field"] for record in admin.get("/fields/things").data] == ["id"]
 
 
 def test_lengths_precisions_and_constraints_are_kept(things: Client) -> None:
-    schema = add(things, "a", "string", schema={"max_length": 3, "is_unique": True, "comment": "50 %"})["schema"]
+    schema = add(
+        things, "a", "string", schema={"max_length": 3, "is_unique": True, "comment": "50 %"}
+    )["schema"]
     assert (schema["max_length"], schema["is_unique"], schema["comment"]) == (3, True, "50 %")
-    schema = add(things, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2})["schema"]
-    assert (schema["numeric_precision"], schema["numeric_scale"]) == (5, 2)
-    schema = add(things, "c", "integer", schema={"default_value": 1, "is_nullable": False, "is_indexed": True})[
+    schema = add(things, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2})[
         "schema"
     ]
-    assert (schema["is_nullable"], schema["is_indexed"], schema["is_unique"]) == (False, True, False)
+    assert (schema["numeric_precision"], schema["numeric_scale"]) == (5, 2)
+    schema = add(
+        things,
+        "c",
+        "integer",
+        schema={"default_value": 1, "is_nullable": False, "is_indexed": True},
+    )["schema"]
+    assert (schema["is_nullable"], schema["is_indexed"], schema["is_unique"]) == (
+        False,
+        True,
+        False,
+    )
     assert things.post("/items/things", {"a": "four"}).codes == ["VALUE_TOO_LONG"]
     assert things.post("/items/things", {"a": "one", "b": 999.99}).data["c"] == 1
     assert things.post("/items/things", {"a": "one"}).codes == ["RECORD_NOT_UNIQUE"]
 
 
 @pytest.mark.parametrize("type_name", ["geometry", *(f"geometry.{shape}" for shape in GEOMETRIES)])
-def test_a_geometry_without_postgis_is_refused_with_the_reason(admin: Client, type_name: str) -> None:
+def test_a_geometry_without_postgis_is_refused_with_the_reason(
+    admin: Client, type_name: str
+) -> None:
     answer = admin.post("/fields/things", {"field": "place", "type": type_name})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert "PostGIS" in answer.errors[0]["reason"]
@@ -198,7 +220,9 @@ def test_an_alias_stays_one(things: Client) -> None:
     assert things.patch("/fields/things/divider", {"type": "string"}).status == 400
 
 
-@pytest.mark.parametrize("name", ["", "1st", "_x", "a" * 64, "a b", 'a"b', "a%b", "a;b", "🦊", "a\u0000", 5, None])
+@pytest.mark.parametrize(
+    "name", ["", "1st", "_x", "a" * 64, "a b", 'a"b', "a%b", "a;b", "🦊", "a\u0000", 5, None]
+)
 def test_names_that_are_no_names_are_refused(admin: Client, name: object) -> None:
     answer = admin.post("/fields/things", {"field": name, "type": "string"})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
@@ -220,12 +244,16 @@ def test_types_that_are_none_are_refused(admin: Client, type_name: object) -> No
 
 def test_a_field_that_is_there_is_not_added_again(things: Client) -> None:
     add(things, "a", "string")
-    assert things.post("/fields/things", {"field": "a", "type": "text"}).codes == ["INVALID_PAYLOAD"]
+    assert things.post("/fields/things", {"field": "a", "type": "text"}).codes == [
+        "INVALID_PAYLOAD"
+    ]
     assert things.get("/fields/things/a").data["type"] == "string"
 
 
 def test_a_required_field_that_has_rows_without_it_is_refused(things: Client) -> None:
-    refused = things.post("/fields/things", {"field": "a", "type": "string", "schema": {"is_nullable": False}})
+    refused = things.post(
+        "/fields/things", {"field": "a", "type": "string", "schema": {"is_nullable": False}}
+    )
     assert (refused.status, refused.codes) == (400, ["CONTAINS_NULL_VALUES"])
     assert (refused.errors[0]["collection"], refused.errors[0]["field"]) == ("things", "a")
 
@@ -240,7 +268,9 @@ def test_a_field_that_holds_nulls_does_not_become_required(things: Client) -> No
 
 
 def test_a_refusal_of_the_databases_is_told_in_its_first_line_only(things: Client) -> None:
-    refused = things.post("/fields/things", {"field": "a", "type": "json", "schema": {"is_indexed": True}})
+    refused = things.post(
+        "/fields/things", {"field": "a", "type": "json", "schema": {"is_indexed": True}}
+    )
     assert refused.codes == ["INVALID_PAYLOAD"]
     assert "operator class" in refused.errors[0]["reason"]
     assert "HINT" not in refused.text
@@ -306,4 +336,7 @@ def test_fields_of_system_collections_are_described_and_never_change(admin: Clie
         admin.delete("/collections/system_users"),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
-        assert (answer.errors[0]["collection"], "is fixed" in answer.errors[0]["reason"]) == ("system_users", True)
+        assert (answer.errors[0]["collection"], "is fixed" in answer.errors[0]["reason"]) == (
+            "system_users",
+            True,
+        )

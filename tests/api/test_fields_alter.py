@@ -41,14 +41,37 @@ def change(api: Client, field: str, /, **said: object) -> Any:
     return api.patch(f"/fields/things/{field}", said).data
 
 
-def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(things: Client, dsn: str) -> None:
+def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
+    things: Client, dsn: str
+) -> None:
     for type_name in TYPES.split():
         add(things, f"plain_{type_name}", type_name)
-    add(things, "a", "string", schema={"max_length": 9, "default_value": "it's", "is_unique": True, "comment": "c"})
-    add(things, "b", "decimal", schema={"numeric_precision": 5, "numeric_scale": 2, "default_value": 1.50})
-    add(things, "c", "timestamp", schema={"default_value": "now()", "is_nullable": False, "is_indexed": True})
+    add(
+        things,
+        "a",
+        "string",
+        schema={"max_length": 9, "default_value": "it's", "is_unique": True, "comment": "c"},
+    )
+    add(
+        things,
+        "b",
+        "decimal",
+        schema={"numeric_precision": 5, "numeric_scale": 2, "default_value": 1.50},
+    )
+    add(
+        things,
+        "c",
+        "timestamp",
+        schema={"default_value": "now()", "is_nullable": False, "is_indexed": True},
+    )
     add(things, "d", "alias", meta={"special": ["alias", "no-data"], "options": {"a": 1}})
-    add(things, "e", "json", schema={"default_value": [1.5]}, meta={"conditions": [{"rule": {"a": {"_eq": 1}}}]})
+    add(
+        things,
+        "e",
+        "json",
+        schema={"default_value": [1.5]},
+        meta={"conditions": [{"rule": {"a": {"_eq": 1}}}]},
+    )
     with psycopg.connect(dsn) as connection:
         connection.execute(
             "ALTER TABLE things ADD COLUMN f inet, ADD COLUMN g char(3) DEFAULT 'x', ADD COLUMN h varchar,"
@@ -72,8 +95,14 @@ def test_settings_change_and_what_is_not_sent_stays(things: Client) -> None:
 
 def test_several_fields_change_together_or_not_at_all(things: Client) -> None:
     add(things, "a", "string"), add(things, "b", "string")
-    changed = [{"field": "b", "meta": {"sort": 1}}, {"field": "a", "meta": {"sort": 2}, "schema": {"max_length": 9}}]
-    assert [record["field"] for record in things.patch("/fields/things", changed).data] == ["b", "a"]
+    changed = [
+        {"field": "b", "meta": {"sort": 1}},
+        {"field": "a", "meta": {"sort": 2}, "schema": {"max_length": 9}},
+    ]
+    assert [record["field"] for record in things.patch("/fields/things", changed).data] == [
+        "b",
+        "a",
+    ]
     changed = [{"field": "a", "schema": {"max_length": 5}}, {"field": "nowhere", "meta": {}}]
     assert things.patch("/fields/things", changed).status == 404
     assert things.get("/fields/things/a").data["schema"]["max_length"] == 9
@@ -94,7 +123,12 @@ def test_several_fields_change_together_or_not_at_all(things: Client) -> None:
         ("text", "short", "string", "short"),
         ("string", "7", "integer", 7),
         ("string", "2024-02-29", "date", "2024-02-29"),
-        ("text", "0f0e0d0c-0b0a-4909-8807-060504030201", "uuid", "0f0e0d0c-0b0a-4909-8807-060504030201"),
+        (
+            "text",
+            "0f0e0d0c-0b0a-4909-8807-060504030201",
+            "uuid",
+            "0f0e0d0c-0b0a-4909-8807-060504030201",
+        ),
         ("date", "2024-02-29", "datetime", "2024-02-29T00:00:00"),
         ("timestamp", "2024-02-29T10:00:00Z", "datetime", "2024-02-29T10:00:00"),
         ("json", {"a": 1}, "text", '{"a":1}'),
@@ -159,7 +193,10 @@ def test_a_change_that_would_lose_or_break_a_value_is_refused_whole(
 def test_a_default_follows_a_change_of_type(things: Client) -> None:
     add(things, "a", "integer", schema={"default_value": 5})
     assert change(things, "a", type="string")["schema"]["default_value"] == "5"
-    assert change(things, "a", type="integer", schema={"default_value": 6})["schema"]["default_value"] == 6
+    assert (
+        change(things, "a", type="integer", schema={"default_value": 6})["schema"]["default_value"]
+        == 6
+    )
     add(things, "b", "date", schema={"default_value": "now()"})
     assert change(things, "b", type="timestamp")["schema"]["default_value"] == "now()"
     add(things, "c", "string", schema={"default_value": "x", "max_length": 5})
@@ -168,16 +205,23 @@ def test_a_default_follows_a_change_of_type(things: Client) -> None:
     assert things.patch("/fields/things/c", {"type": "integer"}).status == 400
 
 
-def test_an_expression_of_the_databases_is_never_taken_for_a_value(things: Client, dsn: str) -> None:
+def test_an_expression_of_the_databases_is_never_taken_for_a_value(
+    things: Client, dsn: str
+) -> None:
     add(things, "a", "string")
     with psycopg.connect(dsn) as connection:
         connection.execute("ALTER TABLE things ALTER COLUMN a SET DEFAULT 'x'::text || 'y'::text")
     things.post("/utils/cache/clear")
-    assert things.get("/fields/things/a").data["schema"]["default_value"] == "('x'::text || 'y'::text)"
+    assert (
+        things.get("/fields/things/a").data["schema"]["default_value"] == "('x'::text || 'y'::text)"
+    )
     assert things.patch("/fields/things/a", {"type": "text"}).status == 400
     change(things, "a", schema={"max_length": 20})
     assert things.post("/items/things", {}).data["a"] == "xy"
-    assert change(things, "a", type="text", schema={"default_value": None})["schema"]["default_value"] is None
+    assert (
+        change(things, "a", type="text", schema={"default_value": None})["schema"]["default_value"]
+        is None
+    )
 
 
 def test_constraints_come_and_go(things: Client) -> None:
@@ -222,7 +266,9 @@ def test_a_key_may_grow_and_still_counts_up(things: Client) -> None:
 
 def test_what_the_database_generates_is_not_set_otherwise(things: Client, dsn: str) -> None:
     with psycopg.connect(dsn) as connection:
-        connection.execute("ALTER TABLE things ADD COLUMN twice int GENERATED ALWAYS AS (id * 2) STORED")
+        connection.execute(
+            "ALTER TABLE things ADD COLUMN twice int GENERATED ALWAYS AS (id * 2) STORED"
+        )
     things.post("/utils/cache/clear")
     assert things.get("/fields/things/twice").data["schema"]["is_generated"]
     for said in ({"type": "string"}, {"schema": {"default_value": 5}}):
@@ -244,7 +290,9 @@ def test_a_large_table_gets_its_index_without_holding_up_writers(
         connection.execute("CREATE EVENT TRIGGER seen ON ddl_command_end EXECUTE FUNCTION seen()")
     assert change(things, "a", schema={"is_indexed": True})["schema"]["is_indexed"]
     assert add(things, "b", "string", schema={"is_indexed": True})["schema"]["is_indexed"]
-    assert [things.get(f"/fields/things/{field}").data["schema"]["is_indexed"] for field in "ab"] == [True, True]
+    assert [
+        things.get(f"/fields/things/{field}").data["schema"]["is_indexed"] for field in "ab"
+    ] == [True, True]
     with psycopg.connect(dsn) as connection:
         queries = [query for (query,) in connection.execute("SELECT query FROM statements")]
     assert sum(query.startswith("CREATE INDEX CONCURRENTLY") for query in queries) == 2
@@ -256,7 +304,9 @@ def test_an_index_that_cannot_be_built_afterwards_leaves_no_half_and_says_so(
 ) -> None:
     monkeypatch.setattr(indexes, "LARGE_BYTES", 0)
     add(things, "a", "text")
-    with psycopg.connect(dsn) as connection:  # too long for an entry of a tree, and not to be compressed
+    with psycopg.connect(
+        dsn
+    ) as connection:  # too long for an entry of a tree, and not to be compressed
         connection.execute(
             "INSERT INTO things (a) SELECT string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 500)"
         )
@@ -264,13 +314,17 @@ def test_an_index_that_cannot_be_built_afterwards_leaves_no_half_and_says_so(
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     assert "things.a" in answer.errors[0]["reason"]
     with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM pg_index WHERE NOT indisvalid").fetchone() == (0,)
+        assert connection.execute(
+            "SELECT count(*) FROM pg_index WHERE NOT indisvalid"
+        ).fetchone() == (0,)
 
 
 # Renaming
 
 
-def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(things: Client) -> None:
+def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(
+    things: Client,
+) -> None:
     add(things, "a", "string", meta={"note": "kept"})
     add(things, "b", "string", meta={"group": "a"})
     things.post("/items/things", {"a": "x"})
@@ -303,7 +357,9 @@ def test_the_primary_key_may_be_renamed(things: Client) -> None:
 
 def test_a_rename_and_another_change_happen_together(things: Client) -> None:
     add(things, "a", "integer")
-    record = change(things, "a", field="b", type="string", meta={"note": "n"}, schema={"is_indexed": True})
+    record = change(
+        things, "a", field="b", type="string", meta={"note": "n"}, schema={"is_indexed": True}
+    )
     assert (record["field"], record["type"], record["meta"]["note"]) == ("b", "string", "n")
     assert record["schema"]["is_indexed"]
 
@@ -320,7 +376,8 @@ def test_a_name_that_is_taken_or_is_none_is_refused(things: Client, name: object
 def library(things: Client) -> Client:
     """things.author → authors, listed there as `things`; both have a field `name`."""
     things.post(
-        "/collections", {"collection": "authors", "schema": {}, "fields": [{"field": "name", "type": "string"}]}
+        "/collections",
+        {"collection": "authors", "schema": {}, "fields": [{"field": "name", "type": "string"}]},
     )
     add(things, "name", "string")
     add(things, "author", "integer")
@@ -332,7 +389,12 @@ def library(things: Client) -> Client:
 RULE = {
     "_and": [
         {"name": {"_eq": "name"}},
-        {"_or": [{"author": {"name": {"_in": ["a"]}}}, {"author": {"things": {"_some": {"name": {"_null": True}}}}}]},
+        {
+            "_or": [
+                {"author": {"name": {"_in": ["a"]}}},
+                {"author": {"things": {"_some": {"name": {"_null": True}}}}},
+            ]
+        },
         {"count(author)": {"_gt": 1}},
     ]
 }
@@ -342,16 +404,25 @@ def rule_of(thing: str, author: str, own: str) -> dict[str, Any]:
     return {
         "_and": [
             {own: {"_eq": "name"}},
-            {"_or": [{author: {thing: {"_in": ["a"]}}}, {author: {"things": {"_some": {own: {"_null": True}}}}}]},
+            {
+                "_or": [
+                    {author: {thing: {"_in": ["a"]}}},
+                    {author: {"things": {"_some": {own: {"_null": True}}}}},
+                ]
+            },
             {f"count({author})": {"_gt": 1}},
         ]
     }
 
 
-def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(library: Client, dsn: str) -> None:
+def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(
+    library: Client, dsn: str
+) -> None:
     condition = [{"name": "one", "rule": {"author": {"name": {"_eq": "x"}}}, "hidden": True}]
     library.patch("/fields/things/name", {"meta": {"conditions": condition, "validation": RULE}})
-    library.patch("/collections/things", {"meta": {"display_template": "{{name}} by {{author.name}}"}})
+    library.patch(
+        "/collections/things", {"meta": {"display_template": "{{name}} by {{author.name}}"}}
+    )
     preset = {"name": "x", "author": {"name": "y"}, "extra": {"name": 1}}
     with psycopg.connect(dsn) as connection:
         connection.execute(
@@ -364,7 +435,9 @@ def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(li
     assert library.patch("/fields/things/author", {"field": "writer"}).status == 200
     expected = rule_of("pen_name", "writer", "title")
     with psycopg.connect(dsn) as connection:
-        found = connection.execute("SELECT fields, permissions, validation, presets FROM system_permissions").fetchone()
+        found = connection.execute(
+            "SELECT fields, permissions, validation, presets FROM system_permissions"
+        ).fetchone()
     assert found == (
         ["title", "writer"],
         expected,
@@ -374,7 +447,10 @@ def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(li
     meta = library.get("/fields/things/title").data["meta"]
     assert meta["validation"] == expected
     assert meta["conditions"][0]["rule"] == {"writer": {"pen_name": {"_eq": "x"}}}
-    assert library.get("/collections/things").data["meta"]["display_template"] == "{{title}} by {{writer.pen_name}}"
+    assert (
+        library.get("/collections/things").data["meta"]["display_template"]
+        == "{{title}} by {{writer.pen_name}}"
+    )
     relation = library.get("/relations/things/writer").data
     assert (relation["schema"]["column"], relation["meta"]["one_field"]) == ("writer", "things")
 
@@ -391,5 +467,7 @@ def test_a_rule_that_names_a_dropped_field_stays_so_that_it_allows_no_more_than_
         )
     assert library.delete("/fields/things/name").status == 204
     with psycopg.connect(dsn) as connection:
-        found = connection.execute("SELECT fields, permissions, presets FROM system_permissions").fetchone()
+        found = connection.execute(
+            "SELECT fields, permissions, presets FROM system_permissions"
+        ).fetchone()
     assert found == ([], RULE, {"author": {"name": "y"}})

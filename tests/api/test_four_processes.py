@@ -70,7 +70,12 @@ def processes(stage: Stage, settings: Config) -> Iterator[list[Process]]:
 
 def make(process: Process, name: str) -> None:
     fields = [{"field": "kept", "type": "string"}, {"field": "old", "type": "string"}]
-    assert process.send("POST", "/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+    assert (
+        process.send(
+            "POST", "/collections", {"collection": name, "schema": {}, "fields": fields}
+        ).status
+        == 200
+    )
     assert process.send("POST", f"/items/{name}", {"kept": "k", "old": "o"}).status == 200
 
 
@@ -98,7 +103,10 @@ def test_fields_and_tables_that_come_and_go_are_seen_by_the_next_request_of_ever
     for number in range(ROUNDS):
         changer = processes[number % PROCESSES]
         make(changer, "tables")
-        assert changer.send("POST", "/fields/things", {"field": "new", "type": "integer"}).status == 200
+        assert (
+            changer.send("POST", "/fields/things", {"field": "new", "type": "integer"}).status
+            == 200
+        )
         assert items(processes, "/items/things") == [[{**before, "new": None}]] * PROCESSES
         assert items(processes, "/items/tables?fields=old") == [[{"old": "o"}]] * PROCESSES
         for path in ("/collections/tables", "/fields/things/new"):
@@ -108,7 +116,9 @@ def test_fields_and_tables_that_come_and_go_are_seen_by_the_next_request_of_ever
         assert items(processes, "/items/things") == [[before]] * PROCESSES
 
 
-def test_a_right_that_is_revoked_is_gone_for_every_process(processes: list[Process], stage: Stage) -> None:
+def test_a_right_that_is_revoked_is_gone_for_every_process(
+    processes: list[Process], stage: Stage
+) -> None:
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         for _ in range(ROUNDS):
             connection.execute("UPDATE system_roles SET admin_access = FALSE")
@@ -117,7 +127,9 @@ def test_a_right_that_is_revoked_is_gone_for_every_process(processes: list[Proce
             assert statuses(processes, "/activity") == {200}
 
 
-def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(processes: list[Process]) -> None:
+def test_a_permission_that_is_deleted_or_changed_is_so_for_every_process(
+    processes: list[Process],
+) -> None:
     make(processes[0], "shown")
     path, permission = "/items/shown", {"role": None, "collection": "shown", "action": "read"}
     assert statuses(processes, path, anonymous=True) == {403}
@@ -138,7 +150,9 @@ def test_long_statements_are_kept_up_to_a_length_in_all(
     client = make_client().bearing(admin_token)
     for number in range(20):
         assert client.get(f"/users?fields=*.*&alias[a{number}]=id").status == 200
-        assert client.get(f"/roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
+        assert (
+            client.get(f"/roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
+        )
     current = client.app.store.snapshots.current()
     said = [len(plan[0].text) for plan in current.said.values()]
     statements = [len(plan.text) for plan in current.statements.values()]
@@ -152,7 +166,12 @@ def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
     monkeypatch.setattr(snapshot, "MAX_STATEMENTS", 20)
     client = make_client().bearing(admin_token)
     for number in range(100):
-        assert client.get(f"/roles?filter[name]={number}&fields=a{number}&alias[a{number}]=name").status == 200
+        assert (
+            client.get(
+                f"/roles?filter[name]={number}&fields=a{number}&alias[a{number}]=name"
+            ).status
+            == 200
+        )
     current = client.app.store.snapshots.current()
     assert 18 <= len(current.said) <= 20
     assert 18 <= len(current.statements) <= 20

@@ -24,7 +24,9 @@ def other(make_client: Callable[..., Client], admin_token: str) -> Client:
     return make_client().bearing(admin_token)
 
 
-def test_a_new_collection_is_there_for_a_process_that_had_found_it_missing(api: Client, other: Client) -> None:
+def test_a_new_collection_is_there_for_a_process_that_had_found_it_missing(
+    api: Client, other: Client
+) -> None:
     assert other.get("/items/things").status == 404
     api.post("/collections", TABLE)
     assert other.get("/items/things").data == []
@@ -66,7 +68,9 @@ def test_a_suspended_user_is_stopped_at_the_next_request(other: Client, dsn: str
     assert (answer.status, answer.codes) == (401, ["INVALID_TOKEN"])
 
 
-def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(other: Client, dsn: str) -> None:
+def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(
+    other: Client, dsn: str
+) -> None:
     assert other.get("/activity").status == 200
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("UPDATE system_roles SET admin_access = FALSE, app_access = FALSE")
@@ -77,7 +81,9 @@ def test_a_role_that_loses_its_rights_loses_them_at_the_next_request(other: Clie
 EXPLAINED = "/permissions/explain?user=public&collection=things&action=read"
 
 
-@pytest.mark.parametrize("path", ["/utils/explain?path=/items/things", EXPLAINED, "/server/health", "/server/info"])
+@pytest.mark.parametrize(
+    "path", ["/utils/explain?path=/items/things", EXPLAINED, "/server/health", "/server/info"]
+)
 def test_who_is_no_administrator_any_more_is_told_nothing_that_is_for_administrators(
     api: Client, other: Client, dsn: str, path: str
 ) -> None:
@@ -106,7 +112,9 @@ def test_a_right_that_is_given_is_there_at_the_next_request(anonymous: Client, d
     assert ann.get("/collections").status == 200
 
 
-def test_a_login_moves_no_counter_so_that_nobody_loads_anything_for_it(api: Client, dsn: str) -> None:
+def test_a_login_moves_no_counter_so_that_nobody_loads_anything_for_it(
+    api: Client, dsn: str
+) -> None:
     def counters() -> object:
         with psycopg.connect(dsn) as connection:
             return connection.execute("SELECT structure, access FROM system_version").fetchone()
@@ -151,19 +159,25 @@ MOVE_RIGHTS = """
 """
 
 CHANGES_OF_RIGHTS: dict[str, Callable[[Client, str, int], Answer]] = {
-    "settings": lambda api, user, number: api.patch("/settings", {"project_name": f"Project {number}"}),
+    "settings": lambda api, user, number: api.patch(
+        "/settings", {"project_name": f"Project {number}"}
+    ),
     "roles": lambda api, user, number: api.post("/roles", {"name": f"Role {number}"}),
     "permissions": lambda api, user, number: api.post(
         "/permissions", {"collection": "things", "action": "read", "fields": ["id"]}
     ),
-    "a user": lambda api, user, number: api.patch(f"/users/{user}", {"status": "active" if number % 2 else "draft"}),
+    "a user": lambda api, user, number: api.patch(
+        f"/users/{user}", {"status": "active" if number % 2 else "draft"}
+    ),
     "users by key": lambda api, user, number: api.patch(
         "/users", {"keys": [user], "data": {"email": f"{number}@example.com"}}
     ),
     "users one by one": lambda api, user, number: api.patch(
         "/users", [{"id": user, "status": "active" if number % 2 else "draft"}]
     ),
-    "the end of a user": lambda api, user, number: api.delete("/users", {"query": {"filter": {"title": str(number)}}}),
+    "the end of a user": lambda api, user, number: api.delete(
+        "/users", {"query": {"filter": {"title": str(number)}}}
+    ),
 }
 
 
@@ -185,7 +199,8 @@ def test_changes_of_rights_at_once_take_turns(
     monkeypatch.setattr(Transaction, "execute", spy)
     with ThreadPoolExecutor(6) as threads:
         calls = [
-            threads.submit(CHANGES_OF_RIGHTS[named], other if number % 2 else api, user, number) for number in range(24)
+            threads.submit(CHANGES_OF_RIGHTS[named], other if number % 2 else api, user, number)
+            for number in range(24)
         ]
     assert {call.result().status for call in calls} <= {200, 204}
     assert not deadlocks
@@ -206,7 +221,12 @@ def test_a_read_is_answered_however_often_rights_change_meanwhile(
             return fetch(database, text, *values, **more)
 
         monkeypatch.setattr(Database, "fetch", spy)
-        for path in ("/items/things?fields=name", "/items/things/1", "/collections/things", "/permissions/me"):
+        for path in (
+            "/items/things?fields=name",
+            "/items/things/1",
+            "/collections/things",
+            "/permissions/me",
+        ):
             moves = 0
             assert (api.get(path).status, path) == (200, path)
             assert moves >= 5

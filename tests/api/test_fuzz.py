@@ -31,7 +31,9 @@ from tests.things import Stage, field, staged
 Request = tuple[str, str, Any]
 
 MARK = "zqmarkqz"
-KINDS = [kind for kind in TYPES if kind not in ("alias", "unknown") and not kind.startswith("geometry")]
+KINDS = [
+    kind for kind in TYPES if kind not in ("alias", "unknown") and not kind.startswith("geometry")
+]
 FIELDS = ["id", *(f"a_{kind}" for kind in KINDS), "many", "parent", "nothing", "*"]
 
 examples = settings(
@@ -39,7 +41,11 @@ examples = settings(
     deadline=None,
     derandomize="CI" in os.environ,
     print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ],
 )
 
 
@@ -51,8 +57,15 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
         for name, meta in (("things", {}), ("single", {"singleton": True}), ("scratch", {})):
             body = {"collection": name, "schema": {}, "meta": meta, "fields": fields}
             assert found.admin.post("/collections", body).status == 200
-        relation = {"collection": "things", "field": "parent", "related_collection": "things", "schema": {}}
-        assert found.admin.post("/relations", relation | {"meta": {"one_field": "many"}}).status == 200
+        relation = {
+            "collection": "things",
+            "field": "parent",
+            "related_collection": "things",
+            "schema": {},
+        }
+        assert (
+            found.admin.post("/relations", relation | {"meta": {"one_field": "many"}}).status == 200
+        )
         rows = [{"a_string": "a", "a_integer": 1, "a_json": [1]}, {"parent": 1, "a_csv": ["x"]}]
         assert found.admin.post("/items/things", rows).status == 200
         yield found
@@ -65,7 +78,9 @@ def statements(stage: Stage) -> Iterator[list[str]]:
     fetch, execute = Database._fetch, Transaction.execute
     read = Transaction.read  # in portions; others come by `execute`
 
-    def fetching(self: Database, pool: Any, text: str, values: Sequence[object], *chunking: Any) -> Any:
+    def fetching(
+        self: Database, pool: Any, text: str, values: Sequence[object], *chunking: Any
+    ) -> Any:
         seen.append(text)
         return fetch(self, pool, text, values, *chunking)
 
@@ -74,7 +89,9 @@ def statements(stage: Stage) -> Iterator[list[str]]:
             seen.append(text)
         return read(self, text, values, chunking=chunking)
 
-    def executing(self: Transaction, text: str, values: Sequence[object] = (), **options: Any) -> Any:
+    def executing(
+        self: Transaction, text: str, values: Sequence[object] = (), **options: Any
+    ) -> Any:
         seen.append(text)
         return execute(self, text, values, **options)
 
@@ -87,7 +104,22 @@ def statements(stage: Stage) -> Iterator[list[str]]:
 
 # Values
 
-NASTY = ["'", '"', "%", "%s", "\\", ";--", "$1", "{0}", "\0", "\u202e", "👩", "'; DROP TABLE things; --", "a,b", "null"]
+NASTY = [
+    "'",
+    '"',
+    "%",
+    "%s",
+    "\\",
+    ";--",
+    "$1",
+    "{0}",
+    "\0",
+    "\u202e",
+    "👩",
+    "'; DROP TABLE things; --",
+    "a,b",
+    "null",
+]
 ODD = [
     10**400,
     -(2**63) - 1,
@@ -113,11 +145,20 @@ ODD += [
 ]
 marked = st.builds(lambda text: text + MARK, st.text(max_size=5) | st.sampled_from(NASTY))
 literals: st.SearchStrategy[Any] = st.one_of(
-    marked, st.sampled_from(ODD), st.integers(-5, 5), st.booleans(), st.none(), st.floats(allow_nan=False), st.text()
+    marked,
+    st.sampled_from(ODD),
+    st.integers(-5, 5),
+    st.booleans(),
+    st.none(),
+    st.floats(allow_nan=False),
+    st.text(),
 )
 values = st.recursive(
     literals,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(marked | st.sampled_from(FIELDS), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(marked | st.sampled_from(FIELDS), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 deep = st.builds(
@@ -137,8 +178,15 @@ def nested(depth: int, wrap: str | int) -> object:
 # Queries
 
 plain_names = st.sampled_from(FIELDS)
-calls = st.builds(lambda function, name: f"{function}({name})", st.sampled_from(FUNCTIONS), plain_names)
-names = plain_names | calls | st.builds(lambda *steps: ".".join(steps), plain_names, plain_names) | marked
+calls = st.builds(
+    lambda function, name: f"{function}({name})", st.sampled_from(FUNCTIONS), plain_names
+)
+names = (
+    plain_names
+    | calls
+    | st.builds(lambda *steps: ".".join(steps), plain_names, plain_names)
+    | marked
+)
 operators = st.sampled_from([*OPERATORS, "_some", "_none", "_and", "_or", "_like"])
 tests = st.dictionaries(operators, literals | st.lists(literals, max_size=3), max_size=2)
 filters = st.recursive(
@@ -155,25 +203,38 @@ windows = st.integers(-2, 5) | st.sampled_from(ODD)
 parameters: dict[str, st.SearchStrategy[Any]] = {
     "fields": lists,
     "filter": filters | deep,
-    "sort": lists | st.builds(lambda function, name: [f"-{function}.{name}"], st.sampled_from(AGGREGATES), plain_names),
+    "sort": lists
+    | st.builds(
+        lambda function, name: [f"-{function}.{name}"], st.sampled_from(AGGREGATES), plain_names
+    ),
     "limit": windows,
     "offset": windows,
     "page": windows,
     "search": literals,
     "meta": st.sampled_from(["*", "total_count", "filter_count,total_count", "x", ["*"]]),
-    "aggregate": st.dictionaries(st.sampled_from([*AGGREGATES, "median"]), plain_names | lists, max_size=2),
+    "aggregate": st.dictionaries(
+        st.sampled_from([*AGGREGATES, "median"]), plain_names | lists, max_size=2
+    ),
     "groupBy": lists,
     "alias": st.dictionaries(st.sampled_from(["one", "two", "a b"]), names, max_size=2),
-    "deep": st.dictionaries(plain_names, st.fixed_dictionaries({}, optional={"_limit": windows, "_filter": filters}))
+    "deep": st.dictionaries(
+        plain_names, st.fixed_dictionaries({}, optional={"_limit": windows, "_filter": filters})
+    )
     | deep,
 }
-queries = st.fixed_dictionaries({}, optional={name: found | values for name, found in parameters.items()})
+queries = st.fixed_dictionaries(
+    {}, optional={name: found | values for name, found in parameters.items()}
+)
 queries |= st.fixed_dictionaries({}, optional=parameters)
 
 
 def brackets(value: object, name: str) -> list[str]:
     if isinstance(value, dict):
-        return [pair for key, inner in value.items() for pair in brackets(inner, f"{name}[{quote(str(key), safe='')}]")]
+        return [
+            pair
+            for key, inner in value.items()
+            for pair in brackets(inner, f"{name}[{quote(str(key), safe='')}]")
+        ]
     if isinstance(value, list):
         return [pair for n, inner in enumerate(value) for pair in brackets(inner, f"{name}[{n}]")]
     return [f"{name}={quote(str(value), errors='replace')}"]
@@ -185,7 +246,10 @@ def as_brackets(query: dict[str, object]) -> str:
 
 def as_json(query: dict[str, object]) -> str:
     """Groups as JSON, everything else as it is."""
-    groups = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in query.items()}
+    groups = {
+        name: json.dumps(value) if isinstance(value, dict) else value
+        for name, value in query.items()
+    }
     return as_brackets(groups)
 
 
@@ -237,20 +301,33 @@ definitions = st.fixed_dictionaries(
         "meta": st.none()
         | values
         | st.dictionaries(st.sampled_from(["note", "special", "one_field"]), values, max_size=3),
-        "fields": st.lists(st.fixed_dictionaries({"field": plain_names, "type": st.sampled_from(KINDS)}), max_size=3),
+        "fields": st.lists(
+            st.fixed_dictionaries({"field": plain_names, "type": st.sampled_from(KINDS)}),
+            max_size=3,
+        ),
     },
 )
-logins = st.fixed_dictionaries({}, optional={"email": literals | st.just(ADMIN_EMAIL), "password": literals})
-raws = st.binary(max_size=30) | st.text(max_size=30).map(lambda text: text.encode("utf-8", "replace"))
+logins = st.fixed_dictionaries(
+    {}, optional={"email": literals | st.just(ADMIN_EMAIL), "password": literals}
+)
+raws = st.binary(max_size=30) | st.text(max_size=30).map(
+    lambda text: text.encode("utf-8", "replace")
+)
 raws |= st.just(b"[" * 100_000)
 
 
 # Paths
 
-METHODS = st.sampled_from(["GET", "POST", "POST", "PATCH", "PATCH", "DELETE", "SEARCH", "SEARCH", "PUT"])
-collections = st.sampled_from(["things", "things", "single", "nowhere", "system_users", "system_activity"])
+METHODS = st.sampled_from(
+    ["GET", "POST", "POST", "PATCH", "PATCH", "DELETE", "SEARCH", "SEARCH", "PUT"]
+)
+collections = st.sampled_from(
+    ["things", "things", "single", "nowhere", "system_users", "system_activity"]
+)
 scratch = st.sampled_from(["scratch", "scratch_two", "nowhere", "system_users"])
-item_keys = st.sampled_from(["1", "2", "x", "1e400", "%00", "1.5"]) | marked.map(lambda text: quote(text, safe=""))
+item_keys = st.sampled_from(["1", "2", "x", "1e400", "%00", "1.5"]) | marked.map(
+    lambda text: quote(text, safe="")
+)
 
 
 # What must hold
@@ -263,7 +340,10 @@ def check(answer: Answer, request: str) -> None:
     codes = [entry["extensions"]["code"] for entry in answer.body["errors"]]
     assert codes, request
     assert answer.status == STATUS[codes[0]], request
-    assert all(code in STATUS and entry["message"] for code, entry in zip(codes, answer.body["errors"], strict=True))
+    assert all(
+        code in STATUS and entry["message"]
+        for code, entry in zip(codes, answer.body["errors"], strict=True)
+    )
 
 
 def send(stage: Stage, statements: list[str], request: Request) -> None:
@@ -288,26 +368,45 @@ def reads(draw: st.DrawFn) -> Request:
 @st.composite
 def item_requests(draw: st.DrawFn) -> Request:
     key = draw(st.sampled_from(["", "", "/"])) and f"/{draw(item_keys)}"
-    return draw(METHODS), f"/items/{draw(collections)}{key}?{draw(query_strings)}", draw(bodies | raws)
+    return (
+        draw(METHODS),
+        f"/items/{draw(collections)}{key}?{draw(query_strings)}",
+        draw(bodies | raws),
+    )
 
 
 @st.composite
 def other_requests(draw: st.DrawFn, routes: list[str]) -> Request:
     route = draw(st.sampled_from(routes))
     path = route.replace("{collection}", draw(scratch)).replace("{field}", quote(draw(plain_names)))
-    body = draw(logins | raws if path.startswith("/auth") else definitions | st.lists(definitions, max_size=2) | values)
+    body = draw(
+        logins | raws
+        if path.startswith("/auth")
+        else definitions | st.lists(definitions, max_size=2) | values
+    )
     return draw(METHODS), f"{path}?{draw(query_strings)}", body
 
 
-storable = st.text(st.characters(exclude_characters="\0,", exclude_categories=["Cs"]), max_size=5) | st.sampled_from(
-    [text for text in NASTY if text not in ("\0", "a,b")]
-)
-texts = storable.filter(lambda text: not text.startswith("$")).map(lambda text: text + MARK)  # those are variables
+storable = st.text(
+    st.characters(exclude_characters="\0,", exclude_categories=["Cs"]), max_size=5
+) | st.sampled_from([text for text in NASTY if text not in ("\0", "a,b")])
+texts = storable.filter(lambda text: not text.startswith("$")).map(
+    lambda text: text + MARK
+)  # those are variables
 good_items = st.fixed_dictionaries(
     {"a_string": texts},
-    optional={"a_text": texts, "a_json": texts | st.lists(texts), "a_csv": st.lists(texts), "a_hash": texts},
+    optional={
+        "a_text": texts,
+        "a_json": texts | st.lists(texts),
+        "a_csv": st.lists(texts),
+        "a_hash": texts,
+    },
 )
-worded = [name for name, found in OPERATORS.items() if found.takes in (Takes.ONE, Takes.LIST, Takes.PATTERN)]
+worded = [
+    name
+    for name, found in OPERATORS.items()
+    if found.takes in (Takes.ONE, Takes.LIST, Takes.PATTERN)
+]
 good_filters = st.dictionaries(
     st.sampled_from(["a_string", "a_text"]),
     st.dictionaries(st.sampled_from(worded), texts),
@@ -318,14 +417,22 @@ good_filters = st.dictionaries(
 @st.composite
 def good_requests(draw: st.DrawFn) -> Request:
     """Requests that succeed, with marked literals wherever a literal may stand."""
-    query: dict[str, Any] = {"filter": draw(good_filters), "search": draw(texts), "fields": ["id", "a_string"]}
+    query: dict[str, Any] = {
+        "filter": draw(good_filters),
+        "search": draw(texts),
+        "fields": ["id", "a_string"],
+    }
     match draw(st.integers(0, 5)):
         case 0:
             return "GET", f"/items/things?{as_json(query)}", None
         case 1:
             return "SEARCH", "/items/things", {"query": query}
         case 2:
-            return "POST", "/items/things?fields=id", draw(st.lists(good_items, min_size=1, max_size=3))
+            return (
+                "POST",
+                "/items/things?fields=id",
+                draw(st.lists(good_items, min_size=1, max_size=3)),
+            )
         case 3:
             return "PATCH", "/items/things?fields=id", {"query": query, "data": draw(good_items)}
         case 4:
@@ -336,7 +443,9 @@ def good_requests(draw: st.DrawFn) -> Request:
 
 @examples
 @given(request=good_requests())
-def test_good_requests_with_marked_literals(stage: Stage, statements: list[str], request: Request) -> None:
+def test_good_requests_with_marked_literals(
+    stage: Stage, statements: list[str], request: Request
+) -> None:
     method, path, body = request
     statements.clear()
     answer = stage.admin.send(method, path, body)
@@ -360,12 +469,16 @@ def test_every_method_of_items(stage: Stage, statements: list[str], request: Req
 def paths(settings: Config) -> list[str]:
     """Every route that the application has, those of items excepted."""
     app = create_app(replace(settings, database_url="postgresql://nowhere"))
-    return sorted(route.path for route in inspect_routes(app) if not route.path.startswith("/items"))
+    return sorted(
+        route.path for route in inspect_routes(app) if not route.path.startswith("/items")
+    )
 
 
 @examples
 @given(data=st.data())
-def test_every_other_route(stage: Stage, statements: list[str], paths: list[str], data: Any) -> None:
+def test_every_other_route(
+    stage: Stage, statements: list[str], paths: list[str], data: Any
+) -> None:
     send(stage, statements, data.draw(other_requests(paths)))
 
 

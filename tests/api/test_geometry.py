@@ -23,7 +23,9 @@ from tests.things import Stage, Table, field, staged, table
 
 PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 WITH_POSTGIS = [
-    place for place in PLACES if Path(f"/usr/share/postgresql/{place.parent.name}/extension/postgis.control").exists()
+    place
+    for place in PLACES
+    if Path(f"/usr/share/postgresql/{place.parent.name}/extension/postgis.control").exists()
 ]
 _numbers = itertools.count()
 
@@ -67,7 +69,11 @@ LINE = {"type": "LineString", "coordinates": [[0, 20], [20, 0]]}
 @pytest.fixture
 def shapes(admin: Client) -> Table:
     found = table(admin, field("shape", "geometry"), field("name", "string"))
-    found.add({"name": "point", "shape": POINT}, {"name": "square", "shape": SQUARE}, {"name": "line", "shape": LINE})
+    found.add(
+        {"name": "point", "shape": POINT},
+        {"name": "square", "shape": SQUARE},
+        {"name": "line", "shape": LINE},
+    )
     found.add({"name": "none"})
     return found
 
@@ -96,7 +102,9 @@ def test_an_exported_geometry_is_imported_again(shapes: Table, form: str) -> Non
         ("MultiPolygon", {"type": "MultiPolygon", "coordinates": [SQUARE["coordinates"]]}),
     ],
 )
-def test_each_type_takes_its_own_shape_and_no_other(admin: Client, kind: str, value: object) -> None:
+def test_each_type_takes_its_own_shape_and_no_other(
+    admin: Client, kind: str, value: object
+) -> None:
     things = table(admin, field("shape", f"geometry.{kind}"))
     assert admin.get(f"/fields/{things.name}/shape").data["type"] == f"geometry.{kind}"
     assert things.add({"shape": value})[0]["shape"] == value
@@ -105,7 +113,9 @@ def test_each_type_takes_its_own_shape_and_no_other(admin: Client, kind: str, va
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
-@pytest.mark.parametrize("value", ["POINT(1 2)", 5, {"type": "Point"}, {"type": "Cube", "coordinates": []}, [1, 2]])
+@pytest.mark.parametrize(
+    "value", ["POINT(1 2)", 5, {"type": "Point"}, {"type": "Cube", "coordinates": []}, [1, 2]]
+)
 def test_what_is_no_geometry_is_refused(shapes: Table, value: object) -> None:
     answer = shapes.api.post(shapes.path, {"shape": value})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
@@ -130,7 +140,11 @@ def test_the_operators_find_what_meets_a_geometry(
 
 
 def test_a_geometry_takes_no_equality_and_a_text_no_intersection(shapes: Table) -> None:
-    for name, operator, operand in (("shape", "_eq", POINT), ("name", "_intersects", POINT), ("shape", "_gt", 1)):
+    for name, operator, operand in (
+        ("shape", "_eq", POINT),
+        ("name", "_intersects", POINT),
+        ("shape", "_gt", 1),
+    ):
         answer = shapes.api.search(shapes.path, {"filter": {name: {operator: operand}}})
         assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
 
@@ -143,7 +157,9 @@ def test_nulls_are_told(shapes: Table) -> None:
 def test_an_index_of_a_geometry_serves_its_operators(stage: Stage, admin: Client) -> None:
     things = table(admin, field("shape", "geometry.Point", is_indexed=True))
     assert admin.get(f"/fields/{things.name}/shape").data["schema"]["is_indexed"]
-    kinds = stage.value(f"SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE tablename = '{things.name}'")
+    kinds = stage.value(
+        f"SELECT string_agg(indexdef, ';') FROM pg_indexes WHERE tablename = '{things.name}'"
+    )
     assert "USING gist" in kinds
     stage.execute(
         f"INSERT INTO {things.name} (shape) SELECT ST_SetSRID(ST_MakePoint(n % 179, n % 89), 4326)"
@@ -156,12 +172,18 @@ def test_an_index_of_a_geometry_serves_its_operators(stage: Stage, admin: Client
 
 
 def test_an_unreadable_operand_is_refused(shapes: Table) -> None:
-    answer = shapes.api.search(shapes.path, {"filter": {"shape": {"_intersects": {"type": "Point"}}}})
+    answer = shapes.api.search(
+        shapes.path, {"filter": {"shape": {"_intersects": {"type": "Point"}}}}
+    )
     assert (answer.status, answer.codes[0][:7]) == (400, "INVALID")
 
 
 def test_without_postgis_a_geometry_field_is_refused_with_the_reason(api: Client) -> None:
-    body = {"collection": "shapes", "schema": {}, "fields": [{"field": "shape", "type": "geometry"}]}
+    body = {
+        "collection": "shapes",
+        "schema": {},
+        "fields": [{"field": "shape", "type": "geometry"}],
+    }
     answer = api.post("/collections", body)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     assert "PostGIS" in answer.errors[0]["message"]
@@ -175,7 +197,11 @@ def test_rules_may_compare_with_a_geometry(stage: Stage, admin: Client) -> None:
     inside, outside = ({"type": "Point", "coordinates": [place, place]} for place in (1, 5))
     rule = {"permissions": {"at": {"_intersects": square}}}
     caller = member(
-        stage, *(may(spots.name, action=action, **rule) for action in ("create", "read", "update", "delete"))
+        stage,
+        *(
+            may(spots.name, action=action, **rule)
+            for action in ("create", "read", "update", "delete")
+        ),
     )
     assert caller.post(spots.path, {"name": "a", "at": outside}).status == 403
     key = caller.post(spots.path, {"name": "a", "at": inside}).data["id"]

@@ -20,20 +20,28 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
 
 
 def acts(admin: Client, collection: str) -> list[Json]:
-    found: list[Json] = admin.get("/activity", **{"filter[collection]": collection, "sort": "id", "limit": -1}).data
+    found: list[Json] = admin.get(
+        "/activity", **{"filter[collection]": collection, "sort": "id", "limit": -1}
+    ).data
     return found
 
 
 def revisions(admin: Client, collection: str) -> list[Json]:
-    found: list[Json] = admin.get("/revisions", **{"filter[collection]": collection, "sort": "id", "limit": -1}).data
+    found: list[Json] = admin.get(
+        "/revisions", **{"filter[collection]": collection, "sort": "id", "limit": -1}
+    ).data
     return found
 
 
 def test_a_create_leaves_an_activity_and_a_revision_with_the_new_row(admin: Client) -> None:
-    books = table(admin, field("title", "string"), field("price", "decimal"), field("made", "timestamp"))
+    books = table(
+        admin, field("title", "string"), field("price", "decimal"), field("made", "timestamp")
+    )
     me = admin.get("/users/me").data["id"]
     sent = {"title": 'a "b"', "made": "2024-01-02T03:04:05Z"}
-    made = admin.send("POST", books.path, sent, **{"User-Agent": "tests/1", "Origin": "http://here"}).data
+    made = admin.send(
+        "POST", books.path, sent, **{"User-Agent": "tests/1", "Origin": "http://here"}
+    ).data
     (act,), (revision,) = acts(admin, books.name), revisions(admin, books.name)
     assert (act["action"], act["user"], act["item"], act["comment"]) == ("create", me, "1", None)
     assert (act["ip"], act["user_agent"], act["origin"]) == ("127.0.0.1", "tests/1", "http://here")
@@ -43,9 +51,17 @@ def test_a_create_leaves_an_activity_and_a_revision_with_the_new_row(admin: Clie
 
 
 def test_an_update_leaves_the_whole_row_and_what_changed(admin: Client) -> None:
-    books = table(admin, field("title", "string"), field("tags", "json"), field("words", "csv"), field("n", "float"))
+    books = table(
+        admin,
+        field("title", "string"),
+        field("tags", "json"),
+        field("words", "csv"),
+        field("n", "float"),
+    )
     books.add({"title": "a", "tags": {"x": 1}, "words": ["p"], "n": 1})
-    changed = admin.patch(f"{books.path}/1", {"title": "b", "tags": {"x": 1}, "words": ["p", "q"], "n": 1.0}).data
+    changed = admin.patch(
+        f"{books.path}/1", {"title": "b", "tags": {"x": 1}, "words": ["p", "q"], "n": 1.0}
+    ).data
     last = revisions(admin, books.name)[-1]
     assert last["data"] == changed
     assert last["delta"] == {"title": "b", "words": ["p", "q"]}
@@ -66,7 +82,11 @@ def test_a_delete_leaves_a_last_revision_with_the_row(admin: Client) -> None:
     one, *_ = books.add({"title": "a"}, {"title": "b"}, {"title": "c"})
     admin.delete(f"{books.path}/1")
     admin.delete(books.path, [2, 3])
-    assert sorted(act["item"] for act in acts(admin, books.name) if act["action"] == "delete") == ["1", "2", "3"]
+    assert sorted(act["item"] for act in acts(admin, books.name) if act["action"] == "delete") == [
+        "1",
+        "2",
+        "3",
+    ]
     last = {found["item"]: found for found in revisions(admin, books.name)[3:]}
     assert last["1"]["data"] == one
     assert {found["data"]["title"] for found in last.values()} == {"a", "b", "c"}
@@ -79,26 +99,43 @@ def test_every_row_of_a_batch_is_in_the_history_with_its_own_row(admin: Client) 
     assert [found["data"]["n"] for found in revisions(admin, numbers.name)] == [*range(500), None]
     admin.patch(numbers.path, [{"id": n, "n": -n} for n in range(1, 501)])
     changed = revisions(admin, numbers.name)[501:]
-    assert {found["item"]: found["delta"] for found in changed} == {str(n): {"n": -n} for n in range(1, 501)}
+    assert {found["item"]: found["delta"] for found in changed} == {
+        str(n): {"n": -n} for n in range(1, 501)
+    }
     told = {act["id"]: act["item"] for act in acts(admin, numbers.name)}
     assert all(told[found["activity"]] == found["item"] for found in revisions(admin, numbers.name))
 
 
 def test_a_secret_never_enters_the_history(stage: Stage, admin: Client) -> None:
-    users = table(admin, field("name", "string"), field("pass", "hash", special="hash"), field("pin", "string"))
+    users = table(
+        admin,
+        field("name", "string"),
+        field("pass", "hash", special="hash"),
+        field("pin", "string"),
+    )
     admin.patch(f"/fields/{users.name}/pin", {"meta": {"special": ["conceal"]}})
     users.add({"name": "a", "pass": "swordfish", "pin": "4711"})
     admin.patch(f"{users.path}/1", {"pass": "trout", "pin": "0815"})
     admin.patch(f"{users.path}/1", {"pin": "1234", "name": "b"})
     admin.delete(f"{users.path}/1")
     found = revisions(admin, users.name)
-    assert [revision["delta"] for revision in found] == [{"id": 1, "name": "a"}, {"name": "b"}, None]
+    assert [revision["delta"] for revision in found] == [
+        {"id": 1, "name": "a"},
+        {"name": "b"},
+        None,
+    ]
     kept = stage.value("SELECT string_agg(concat(data, delta), ' ') FROM system_revisions")
-    assert not any(word in kept for word in ("swordfish", "4711", "trout", "0815", "1234", "argon2"))
+    assert not any(
+        word in kept for word in ("swordfish", "4711", "trout", "0815", "1234", "argon2")
+    )
 
 
-@pytest.mark.parametrize(("accountability", "told"), [("all", (4, 3)), ("activity", (4, 0)), (None, (0, 0))])
-def test_a_collection_says_what_is_kept_of_it(admin: Client, accountability: str | None, told: tuple[int, int]) -> None:
+@pytest.mark.parametrize(
+    ("accountability", "told"), [("all", (4, 3)), ("activity", (4, 0)), (None, (0, 0))]
+)
+def test_a_collection_says_what_is_kept_of_it(
+    admin: Client, accountability: str | None, told: tuple[int, int]
+) -> None:
     books = table(admin, field("title", "string"), accountability=accountability)
     books.add({"title": "a"})
     admin.patch(f"{books.path}/1", {"title": "b"})
@@ -108,7 +145,9 @@ def test_a_collection_says_what_is_kept_of_it(admin: Client, accountability: str
 
 
 def test_tables_that_nobody_spoke_of_have_a_history(stage: Stage, admin: Client) -> None:
-    stage.execute('CREATE TABLE odd (code text PRIMARY KEY, "n%{0}" integer, "item" text, "data" text)')
+    stage.execute(
+        'CREATE TABLE odd (code text PRIMARY KEY, "n%{0}" integer, "item" text, "data" text)'
+    )
     made = admin.post("/items/odd", {"code": "x y", "n%{0}": 5, "item": "i", "data": "d"}).data
     admin.patch("/items/odd/x%20y", {"item": "j"})
     first, second = revisions(admin, "odd")
@@ -122,7 +161,12 @@ def test_what_triggers_and_expressions_change_is_in_the_delta(stage: Stage, admi
         "CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN NEW.b := NEW.a || '!'; RETURN NEW; END$$;"
         "CREATE TRIGGER shout BEFORE INSERT OR UPDATE ON shouted FOR EACH ROW EXECUTE FUNCTION shout()"
     )
-    assert admin.post("/items/shouted", {"a": "x"}).data == {"id": 1, "a": "x", "b": "x!", "c": "x?"}
+    assert admin.post("/items/shouted", {"a": "x"}).data == {
+        "id": 1,
+        "a": "x",
+        "b": "x!",
+        "c": "x?",
+    }
     admin.patch("/items/shouted/1", {"a": "y"})
     assert revisions(admin, "shouted")[-1]["delta"] == {"a": "y", "b": "y!", "c": "y?"}
 
@@ -153,7 +197,9 @@ def test_nested_writes_name_the_revision_of_the_write_around_them(admin: Client)
     bob, ann = revisions(admin, "people")
     (link,), (tag,) = revisions(admin, "posts_tags"), revisions(admin, "tags")
     assert root["parent"] is None
-    assert [found["parent"] for found in (ann, link, *revisions(admin, "comments"))] == [root["id"]] * 4
+    assert [found["parent"] for found in (ann, link, *revisions(admin, "comments"))] == [
+        root["id"]
+    ] * 4
     assert (bob["parent"], tag["parent"]) == (ann["id"], link["id"])
     assert bob["data"]["name"] == "Bob"
     admin.patch(f"/items/posts/{key}", {"title": "q", "comments": []})
@@ -172,11 +218,16 @@ def test_a_singleton_has_a_history(admin: Client) -> None:
     site = table(admin, field("title", "string"), singleton=True)
     for title in ("a", "b"):
         admin.patch(site.path, {"title": title})
-    assert [found["delta"] for found in revisions(admin, site.name)] == [{"id": 1, "title": "a"}, {"title": "b"}]
+    assert [found["delta"] for found in revisions(admin, site.name)] == [
+        {"id": 1, "title": "a"},
+        {"title": "b"},
+    ]
 
 
 def test_a_revision_can_be_sent_back(admin: Client) -> None:
-    books = table(admin, field("title", "string"), field("made", "timestamp"), field("tags", "json"))
+    books = table(
+        admin, field("title", "string"), field("made", "timestamp"), field("tags", "json")
+    )
     books.add({"title": "a", "made": "2024-01-01T00:00:00Z", "tags": [1, "x"]})
     admin.patch(f"{books.path}/1", {"title": "b", "tags": None})
     first = revisions(admin, books.name)[0]["data"]
@@ -192,7 +243,9 @@ def test_a_revision_can_be_sent_back(admin: Client) -> None:
         [{"field": "pin"}, {"meta": {"special": ["conceal"]}}],
     ],
 )
-def test_a_field_that_becomes_a_secret_leaves_the_revisions(admin: Client, change: list[Json]) -> None:
+def test_a_field_that_becomes_a_secret_leaves_the_revisions(
+    admin: Client, change: list[Json]
+) -> None:
     made = table(admin, field("code", "string"), field("note", "json"))
     made.add({"code": "swordfish", "note": {"b": 1, "a": [2]}})
     admin.patch(f"{made.path}/1", {"code": "stingray"})
@@ -201,8 +254,13 @@ def test_a_field_that_becomes_a_secret_leaves_the_revisions(admin: Client, chang
         field_of = "pin" if said != change[0] and "field" in change[0] else "code"
         assert admin.patch(f"/fields/{made.name}/{field_of}", said).status == 200
     note = {"b": 1, "a": [2]}
-    assert [found["delta"] for found in admin.get("/revisions", **asked).data] == [{"id": 1, "note": note}, {}]
-    assert [found["data"] for found in admin.get("/revisions", **asked).data] == [{"id": 1, "note": note}] * 2
+    assert [found["delta"] for found in admin.get("/revisions", **asked).data] == [
+        {"id": 1, "note": note},
+        {},
+    ]
+    assert [found["data"] for found in admin.get("/revisions", **asked).data] == [
+        {"id": 1, "note": note}
+    ] * 2
 
 
 def test_revisions_follow_the_name_of_a_field_and_forget_a_deleted_one(admin: Client) -> None:

@@ -90,13 +90,18 @@ def test_a_refused_call_is_not_kept(things: Table, key: str) -> None:
 
 
 def test_each_caller_has_keys_of_its_own(stage: Stage, things: Table, key: str) -> None:
-    accounts.create_user(stage.dsn, email=f"{key[4:]}@example.com", password="secret-of-bob", role=None)
+    accounts.create_user(
+        stage.dsn, email=f"{key[4:]}@example.com", password="secret-of-bob", role=None
+    )
     stage.execute(
         f"UPDATE system_users SET role = (SELECT role FROM system_users WHERE email = '{ADMIN_EMAIL}')"
         f" WHERE email = '{key[4:]}@example.com'"
     )
     other = stage.anonymous.login(f"{key[4:]}@example.com", "secret-of-bob")
-    assert post(things.api, things.path, {}, key).data["id"] != post(other, things.path, {}, key).data["id"]
+    assert (
+        post(things.api, things.path, {}, key).data["id"]
+        != post(other, things.path, {}, key).data["id"]
+    )
 
 
 def test_a_suspended_user_gets_no_answer_again(stage: Stage, things: Table, key: str) -> None:
@@ -125,14 +130,19 @@ def test_a_key_has_1_to_255_characters(things: Table, said: str) -> None:
 
 def test_the_longest_key_does(things: Table, key: str) -> None:
     said = key.ljust(255, "k")
-    assert post(things.api, things.path, {}, said).text == post(things.api, things.path, {}, said).text
+    assert (
+        post(things.api, things.path, {}, said).text == post(things.api, things.path, {}, said).text
+    )
 
 
 def test_collections_fields_relations_and_comments_are_made_once(things: Table, key: str) -> None:
     api, name = things.api, f"{things.name}_more"
     things.add({"title": "a"})
     calls: list[tuple[str, Any]] = [
-        ("/collections", {"collection": name, "schema": {}, "fields": [{"field": "n", "type": "integer"}]}),
+        (
+            "/collections",
+            {"collection": name, "schema": {}, "fields": [{"field": "n", "type": "integer"}]},
+        ),
         (f"/fields/{things.name}", {"field": "more", "type": "integer"}),
         ("/relations", {"collection": things.name, "field": "more", "related_collection": name}),
         ("/comments", {"collection": things.name, "item": 1, "comment": "Once."}),
@@ -165,7 +175,9 @@ def test_of_calls_that_come_at_once_one_is_done_and_all_get_its_answer(
 
 def test_only_digests_of_key_and_request_are_stored(stage: Stage, things: Table, key: str) -> None:
     post(things.api, things.path, {"title": "Hush"}, key)
-    kept = stage.value("SELECT string_agg(concat_ws(' ', caller, key, request), ' ') FROM system_idempotency")
+    kept = stage.value(
+        "SELECT string_agg(concat_ws(' ', caller, key, request), ' ') FROM system_idempotency"
+    )
     assert key not in kept
     assert "Hush" not in kept
 
@@ -175,19 +187,32 @@ def test_sorting_and_going_back_are_done_once(stage: Stage, admin: Client) -> No
     things.add(*({"name": name} for name in "abc"))
     move = {"item": 1, "to": 2}
     for _ in range(2):
-        assert admin.send("POST", f"/utils/sort/{things.name}", move, **{"Idempotency-Key": "sort"}).status == 204
+        assert (
+            admin.send(
+                "POST", f"/utils/sort/{things.name}", move, **{"Idempotency-Key": "sort"}
+            ).status
+            == 204
+        )
     assert things.column("id") == [2, 1, 3]
     admin.patch(f"{things.path}/1", {"name": "z"})
-    first = admin.get("/revisions", **{"filter[collection]": things.name, "filter[item]": 1, "sort": "id"}).data[0]
+    first = admin.get(
+        "/revisions", **{"filter[collection]": things.name, "filter[item]": 1, "sort": "id"}
+    ).data[0]
     before = stage.value("SELECT count(*) FROM system_activity")
     for _ in range(2):
-        found = admin.send("POST", f"/utils/revert/{first['id']}", None, **{"Idempotency-Key": "back"})
+        found = admin.send(
+            "POST", f"/utils/revert/{first['id']}", None, **{"Idempotency-Key": "back"}
+        )
         assert found.data["name"] == "a"
     assert stage.value("SELECT count(*) FROM system_activity") == before + 1
 
 
 def test_a_question_mark_in_a_name_is_no_query(stage: Stage) -> None:
-    stage.execute('CREATE TABLE "odd?name" (id serial PRIMARY KEY); CREATE TABLE odd (id serial PRIMARY KEY)')
+    stage.execute(
+        'CREATE TABLE "odd?name" (id serial PRIMARY KEY); CREATE TABLE odd (id serial PRIMARY KEY)'
+    )
     headers = {"Idempotency-Key": "odd"}
     assert stage.admin.send("POST", "/items/odd%3Fname", {}, **headers).status == 200
-    assert stage.admin.send("POST", "/items/odd?name", {}, **headers).codes == ["UNPROCESSABLE_CONTENT"]
+    assert stage.admin.send("POST", "/items/odd?name", {}, **headers).codes == [
+        "UNPROCESSABLE_CONTENT"
+    ]

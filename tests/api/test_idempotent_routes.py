@@ -50,7 +50,10 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(
-    settings: Config, tmp_path_factory: pytest.TempPathFactory, make_database: Callable[..., str], template: str
+    settings: Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_database: Callable[..., str],
+    template: str,
 ) -> Iterator[Scene]:
     allowed = (ipaddress.ip_network("127.0.0.1"),)
     with ExitStack() as stack:
@@ -74,12 +77,18 @@ def fields(scene: Scene) -> Example:
 
 def relations(scene: Scene) -> Example:
     things = table(scene.admin, field("other", "integer"))
-    return Example("/relations", {"collection": things.name, "field": "other", "related_collection": things.name})
+    return Example(
+        "/relations",
+        {"collection": things.name, "field": "other", "related_collection": things.name},
+    )
 
 
 def batch(scene: Scene) -> Example:
     things = table(scene.admin, field("name", "string"))
-    return Example("/batch", {"operations": [{"method": "create", "collection": things.name, "data": {"name": "a"}}]})
+    return Example(
+        "/batch",
+        {"operations": [{"method": "create", "collection": things.name, "data": {"name": "a"}}]},
+    )
 
 
 def sort(scene: Scene) -> Example:
@@ -97,7 +106,9 @@ def revert(scene: Scene) -> Example:
     things = table(scene.admin, field("name", "string"))
     things.add({"name": "a"})
     things.api.patch(f"{things.path}/1", {"name": "b"})
-    return Example(f"/utils/revert/{things.api.get(f'{things.path}/1/revisions?sort=id').data[0]['id']}")
+    return Example(
+        f"/utils/revert/{things.api.get(f'{things.path}/1/revisions?sort=id').data[0]['id']}"
+    )
 
 
 def comment(path: str) -> Callable[[Scene], Example]:
@@ -129,20 +140,31 @@ def permission(scene: Scene) -> Example:
 
 
 def invite(scene: Scene) -> Example:
-    return Example("/users/invite", {"email": "invited@example.com", "role": new_role(scene.house.stage)})
+    return Example(
+        "/users/invite", {"email": "invited@example.com", "role": new_role(scene.house.stage)}
+    )
 
 
 def accept(scene: Scene) -> Example:
     role = new_role(scene.house.stage)
-    assert scene.admin.post("/users/invite", {"email": "accepts@example.com", "role": role}).status == 204
+    assert (
+        scene.admin.post("/users/invite", {"email": "accepts@example.com", "role": role}).status
+        == 204
+    )
     return Example(
-        "/users/invite/accept", {"token": scene.letters.token, "password": PASSWORD}, scene.house.stage.anonymous
+        "/users/invite/accept",
+        {"token": scene.letters.token, "password": PASSWORD},
+        scene.house.stage.anonymous,
     )
 
 
 def register(scene: Scene) -> Example:
     scene.admin.patch("/settings", {"public_registration": True})
-    return Example("/users/register", {"email": "new@example.com", "password": PASSWORD}, scene.house.stage.anonymous)
+    return Example(
+        "/users/register",
+        {"email": "new@example.com", "password": PASSWORD},
+        scene.house.stage.anonymous,
+    )
 
 
 def second_factor(call: str) -> Callable[[Scene], Example]:
@@ -197,7 +219,9 @@ def test_every_route_that_takes_post_is_here(scene: Scene) -> None:
         for route in routes
         if any(method.method == "POST" and not method.internal for method in route.methods)
     }
-    assert {path for path in posting if not path.startswith("/auth")} == EXAMPLES.keys() | WITHOUT.keys()
+    assert {
+        path for path in posting if not path.startswith("/auth")
+    } == EXAMPLES.keys() | WITHOUT.keys()
 
 
 @pytest.mark.parametrize("route", EXAMPLES)
@@ -206,7 +230,9 @@ def test_a_call_that_comes_again_is_done_once(scene: Scene, route: str) -> None:
 
     def call(path: str = example.path) -> Answer:
         headers = {"Idempotency-Key": f"once {route}", "Content-Type": example.media}
-        return (example.client or scene.admin).send("POST", path, example.body, raw=example.raw, **headers)
+        return (example.client or scene.admin).send(
+            "POST", path, example.body, raw=example.raw, **headers
+        )
 
     first = call()
     assert first.status in (200, 204), first.text

@@ -76,7 +76,9 @@ def test_a_change_needs_the_version_that_is_there(stage: Stage, route: str) -> N
     make, body = CHANGES[route]
     path = make(stage)
     seen = {"If-Match": stage.admin.get(path).headers["etag"]}
-    assert stage.admin.send("PATCH", path, body, **{"If-Match": '"another-version"'}).codes == ["PRECONDITION_FAILED"]
+    assert stage.admin.send("PATCH", path, body, **{"If-Match": '"another-version"'}).codes == [
+        "PRECONDITION_FAILED"
+    ]
     assert stage.admin.send("PATCH", path, body, **seen).status == 200
     assert stage.admin.send("PATCH", path, body, **seen).codes == ["PRECONDITION_FAILED"]
     gone = stage.admin.send("DELETE", path, **seen)

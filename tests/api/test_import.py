@@ -24,14 +24,21 @@ TYPES = {"csv": "text/csv", "json": "application/json", "jsonl": "application/x-
 
 
 def send(
-    things: Table, body: str | bytes, *, form: str = "csv", api: Client | None = None, headers: Json | None = None
+    things: Table,
+    body: str | bytes,
+    *,
+    form: str = "csv",
+    api: Client | None = None,
+    headers: Json | None = None,
 ) -> Answer:
     """Import a file as the body itself."""
     said = {"Content-Type": TYPES[form], **(headers or {})}
     return (api or things.api).send("POST", f"/utils/import/{things.name}", raw=body, **said)
 
 
-def form_of(body: bytes, *, filename: str, kind: str = "application/octet-stream", name: str = "file") -> bytes:
+def form_of(
+    body: bytes, *, filename: str, kind: str = "application/octet-stream", name: str = "file"
+) -> bytes:
     head = f'Content-Disposition: form-data; name="{name}"; filename="{filename}"\r\nContent-Type: {kind}\r\n\r\n'
     note = b'--edge\r\nContent-Disposition: form-data; name="note"\r\n\r\nhello\r\n'
     return note + b"--edge\r\n" + head.encode() + body + b"\r\n--edge--\r\n"
@@ -89,7 +96,10 @@ def test_every_form_says_the_same(things: Table, form: str) -> None:
         "jsonl": '{"name": "a, \\"b\\"\\nc", "price": 1.50}\n\n{"name": "d", "price": null}',
     }
     assert send(things, bodies[form].encode(), form=form).data == {"created": 2, "updated": 0}
-    assert [(item["name"], item["price"]) for item in things.get().data] == [('a, "b"\nc', 1.5), ("d", None)]
+    assert [(item["name"], item["price"]) for item in things.get().data] == [
+        ('a, "b"\nc', 1.5),
+        ("d", None),
+    ]
 
 
 @pytest.mark.parametrize(("form", "empty"), [("csv", "name\n"), ("json", "[]"), ("jsonl", "")])
@@ -126,7 +136,9 @@ def test_what_is_no_such_file_is_refused(things: Table) -> None:
         (send(things, b"", headers=multipart), 400),
         (send(things, b""), 400),
     ]
-    assert [(answer.status, answer.text) for answer, status in refused if answer.status != status] == []
+    assert [
+        (answer.status, answer.text) for answer, status in refused if answer.status != status
+    ] == []
     assert things.get().data == []
 
 
@@ -145,7 +157,9 @@ BAD_JSON = [
 
 
 @pytest.mark.parametrize(("body", "line"), BAD_JSON)
-def test_an_array_that_is_no_json_is_told_with_its_line(things: Table, body: str, line: int) -> None:
+def test_an_array_that_is_no_json_is_told_with_its_line(
+    things: Table, body: str, line: int
+) -> None:
     answer = send(things, body, form="json")
     assert (answer.status, lines(answer)) == (400, [(line, "INVALID_PAYLOAD", None)])
     assert things.get().data == []
@@ -160,7 +174,9 @@ def test_items_are_whole_wherever_a_piece_of_the_file_ends(things: Table) -> Non
 
 
 def test_a_bad_line_is_told_beside_the_others(things: Table) -> None:
-    answer = send(things, '{"name": "a"}\nnonsense\n{"name": []}\n7\n{"name": "b\\u0000"}\n', form="jsonl")
+    answer = send(
+        things, '{"name": "a"}\nnonsense\n{"name": []}\n7\n{"name": "b\\u0000"}\n', form="jsonl"
+    )
     assert (answer.status, [line for line, _, _ in lines(answer)]) == (400, [2, 3, 4, 5])
     broken = send(things, b"name\n\xff\n")
     assert (broken.status, lines(broken)) == (400, [(2, "INVALID_PAYLOAD", None)])
@@ -168,9 +184,19 @@ def test_a_bad_line_is_told_beside_the_others(things: Table) -> None:
     assert (unclosed.status, lines(unclosed)) == (400, [(2, "INVALID_PAYLOAD", None)])
 
 
-def test_everything_that_is_wrong_is_told_with_its_line_and_nothing_is_written(things: Table, stage: Stage) -> None:
+def test_everything_that_is_wrong_is_told_with_its_line_and_nothing_is_written(
+    things: Table, stage: Stage
+) -> None:
     before = stage.value("SELECT count(*) FROM system_activity")
-    rows = ["name,price,code", "a,1,x", ",2,y", '"b\nb",three,z', f"c,4,{'z' * 300}", "d,5", "e,6,x"]
+    rows = [
+        "name,price,code",
+        "a,1,x",
+        ",2,y",
+        '"b\nb",three,z',
+        f"c,4,{'z' * 300}",
+        "d,5",
+        "e,6,x",
+    ]
     answer = send(things, "\n".join(rows))
     assert lines(answer) == [
         (3, "FAILED_VALIDATION", "name"),
@@ -184,7 +210,9 @@ def test_everything_that_is_wrong_is_told_with_its_line_and_nothing_is_written(t
     assert stage.value("SELECT count(*) FROM system_activity") == before
 
 
-def test_what_the_database_refuses_is_told_with_the_line_of_its_row(things: Table, stage: Stage) -> None:
+def test_what_the_database_refuses_is_told_with_the_line_of_its_row(
+    things: Table, stage: Stage
+) -> None:
     rows = [f"row {n},{n}" for n in range(200)]
     rows[150] = "again,7"
     answer = send(things, "\n".join(["name,code", *rows]))
@@ -200,9 +228,12 @@ def test_no_more_than_a_hundred_faults_are_told_and_their_number(things: Table) 
 
 
 @pytest.mark.parametrize(
-    ("header", "named"), [("name,nowhere", "nowhere"), ("name,name", "name"), ("name,", ""), ("", None)]
+    ("header", "named"),
+    [("name,nowhere", "nowhere"), ("name,name", "name"), ("name,", ""), ("", None)],
 )
-def test_a_header_names_fields_that_are_there_each_once(things: Table, header: str, named: str | None) -> None:
+def test_a_header_names_fields_that_are_there_each_once(
+    things: Table, header: str, named: str | None
+) -> None:
     answer = send(things, f"{header}\na,b\n")
     assert (answer.status, answer.errors[0]["line"]) == (400, 1)
     assert answer.errors[0].get("field") == (named or None)
@@ -213,11 +244,14 @@ def test_a_header_of_very_many_names_is_refused_at_once(things: Table) -> None:
     assert (answer.status, len(answer.errors), answer.errors[100]["total"]) == (400, 101, 100_000)
 
 
-def test_imports_that_wait_for_each_other_are_both_done(things: Table, make_things: Callable[..., Table]) -> None:
+def test_imports_that_wait_for_each_other_are_both_done(
+    things: Table, make_things: Callable[..., Table]
+) -> None:
     keys = range(1, 2 * BATCH_ROWS + 1)
     send(things, "id,name\n" + "".join(f"{key},a\n" for key in keys))
     bodies = [
-        "id,name\n" + "".join(f"{key},{name}\n" for key in order) for name, order in (("b", keys), ("c", keys[::-1]))
+        "id,name\n" + "".join(f"{key},{name}\n" for key in order)
+        for name, order in (("b", keys), ("c", keys[::-1]))
     ]
     with ThreadPoolExecutor() as threads:
         answers = list(threads.map(lambda body: send(make_things(), body), bodies))
@@ -249,7 +283,9 @@ def test_each_batch_is_drafted_while_the_database_writes_the_one_before(
     assert things.column("name") == list("abcde")
 
 
-def test_faults_of_several_batches_are_told_together(things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_several_batches_are_told_together(
+    things: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)
     answer = send(things, "name,price\na,1\nb,x\nc,3\n,4\ne,5\nf,y\n")
     assert [line for line, _, _ in lines(answer)] == [3, 5, 7]
@@ -270,7 +306,9 @@ def test_a_key_that_comes_again_changes_the_row_that_it_made(things: Table) -> N
     assert things.column("name") == ["e", "d"]
 
 
-def test_rows_of_json_may_speak_of_different_fields_and_of_related_items(admin: Client, things: Table) -> None:
+def test_rows_of_json_may_speak_of_different_fields_and_of_related_items(
+    admin: Client, things: Table
+) -> None:
     shelves = table(admin, field("name", "string"))
     assert admin.post(f"/fields/{things.name}", field("shelf", "integer")).status == 200
     relation = {"collection": things.name, "field": "shelf", "related_collection": shelves.name}
@@ -278,7 +316,10 @@ def test_rows_of_json_may_speak_of_different_fields_and_of_related_items(admin: 
     items = [{"name": "a"}, {"name": "b", "shelf": {"name": "left"}}, {"price": 2, "name": "c"}]
     assert send(things, json.dumps(items), form="json").data["created"] == 3
     assert things.column("shelf") == [None, 1, None]
-    assert send(shelves, 'name,id,things\nright,,"[1,3]"\nleft,1,\n').data == {"created": 1, "updated": 1}
+    assert send(shelves, 'name,id,things\nright,,"[1,3]"\nleft,1,\n').data == {
+        "created": 1,
+        "updated": 1,
+    }
     assert things.column("shelf") == [2, 1, 2]
     wrong = send(things, "name,shelf\na,1\nb,77\n")
     assert lines(wrong) == [(3, "INVALID_FOREIGN_KEY", "shelf")]
@@ -290,7 +331,10 @@ def test_history_tells_of_every_row(things: Table, stage: Stage) -> None:
     activity = things.api.get(f"/activity?filter[collection]={things.name}&sort=id").data
     acts = [(entry["action"], entry["item"]) for entry in activity]
     assert sorted(acts) == [("create", "1"), ("create", "2"), ("update", "1")]
-    deltas = [entry["delta"] for entry in things.api.get(f"/revisions?filter[collection]={things.name}&sort=id").data]
+    deltas = [
+        entry["delta"]
+        for entry in things.api.get(f"/revisions?filter[collection]={things.name}&sort=id").data
+    ]
     assert sorted(delta["name"] for delta in deltas) == ["A", "a", "b"]
 
 
@@ -341,7 +385,9 @@ def test_files_and_rows_have_limits(things: Table, make_things: Callable[..., Ta
         assert send(small, body).status == (413 if len(body) > 100 else 200)
 
 
-def test_items_are_imported_by_the_structure_of_now(things: Table, make_things: Callable[..., Table]) -> None:
+def test_items_are_imported_by_the_structure_of_now(
+    things: Table, make_things: Callable[..., Table]
+) -> None:
     other = make_things()
     assert send(other, "name\na\n").data["created"] == 1
     assert things.api.post(f"/fields/{things.name}", field("fresh", "integer")).status == 200

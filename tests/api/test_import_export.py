@@ -56,7 +56,15 @@ ROWS: list[Json] = [
         "csv": ["a", "b c", "é"],
         "binary": "+/8AAQ==",
     },
-    {"string": "'=x", "text": "''-y", "float": 5e-324, "decimal": -5, "boolean": False, "json": "text", "csv": []},
+    {
+        "string": "'=x",
+        "text": "''-y",
+        "float": 5e-324,
+        "decimal": -5,
+        "boolean": False,
+        "json": "text",
+        "csv": [],
+    },
     {"string": "@", "text": "'it is", "integer": 0, "json": [1, "2"], "parent": 1},
     {"string": "[1]", "text": "{", "json": 0, "csv": ["[a", "null"], "parent": 1},
     {"string": "null", "text": " ", "json": True, "csv": ["1"]},
@@ -98,7 +106,10 @@ def test_secrets_of_an_export_stay_as_they_are(admin: Client, stage: Stage) -> N
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, form: str) -> None:
-    parents, children = table(admin, field("name", "string")), table(admin, field("parent", "integer"))
+    parents, children = (
+        table(admin, field("name", "string")),
+        table(admin, field("parent", "integer")),
+    )
     relation = {"collection": children.name, "field": "parent", "related_collection": parents.name}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "children"}}).status == 200
     parents.add({"name": "a"})
@@ -106,15 +117,23 @@ def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, for
     exported = parents.get(export=form, limit=-1).text
     assert send(parents, exported, form=form).data == {"created": 0, "updated": 1}
     assert children.ask("filter[parent]=1&aggregate[count]=*").data == [{"count": 150}]
-    for query, number in (("", 100), ("limit=-1&deep[children][_limit]=100", 100), ("limit=-1", 150)):
+    for query, number in (
+        ("", 100),
+        ("limit=-1&deep[children][_limit]=100", 100),
+        ("limit=-1", 150),
+    ):
         for opened in ("children", "children.id"):
             text = parents.ask(f"export=jsonl&fields={opened}&{query}").text
             assert len(json.loads(text)["children"]) == number
 
 
 def test_100_000_rows_take_no_more_memory_than_a_batch(stage: Stage, settings: Config) -> None:
-    things = table(stage.admin, field("name", "string"), field("size", "integer"), accountability=None)
-    file = io.BytesIO(b"name,size\n" + b"".join(b"%s %d,%d\n" % (b"x" * 60, n, n) for n in range(100_000)))
+    things = table(
+        stage.admin, field("name", "string"), field("size", "integer"), accountability=None
+    )
+    file = io.BytesIO(
+        b"name,size\n" + b"".join(b"%s %d,%d\n" % (b"x" * 60, n, n) for n in range(100_000))
+    )
     store = Store(replace(settings, database_url=stage.dsn))
     identity = Identity(user=stage.admin.get("/users/me").data["id"])
     with watched() as memory:

@@ -14,7 +14,9 @@ DRAFTS = {"status": {"_eq": "draft"}}
 
 @pytest.fixture
 def posts(admin: Client) -> Table:
-    found = table(admin, field("title", "string"), field("status", "string"), field("note", "string"))
+    found = table(
+        admin, field("title", "string"), field("status", "string"), field("note", "string")
+    )
     found.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
     return found
 
@@ -28,21 +30,34 @@ def test_nobody_imports_without_a_right_and_nothing_tells_what_is_there(
 ) -> None:
     reader = member(stage, may(posts.name))
     nowhere = Table(reader, "nowhere")
-    answers = [send(posts, "title\nx\n", api=reader), send(nowhere, "title\nx\n"), send(posts, "x\n", api=anonymous)]
+    answers = [
+        send(posts, "title\nx\n", api=reader),
+        send(nowhere, "title\nx\n"),
+        send(posts, "x\n", api=anonymous),
+    ]
     assert {answer.status for answer in answers} == {403}
     assert len({answer.text for answer in answers}) == 1
 
 
-def test_what_may_not_be_written_is_refused_before_the_file_is_received(posts: Table, anonymous: Client) -> None:
+def test_what_may_not_be_written_is_refused_before_the_file_is_received(
+    posts: Table, anonymous: Client
+) -> None:
     answer = anonymous.send(
-        "POST", f"/utils/import/{posts.name}", raw=b"", **{"Content-Type": "text/csv", "Content-Length": "100"}
+        "POST",
+        f"/utils/import/{posts.name}",
+        raw=b"",
+        **{"Content-Type": "text/csv", "Content-Length": "100"},
     )
     assert answer.status == 403
 
 
-def test_a_hidden_field_of_the_header_is_as_one_that_is_not_there(posts: Table, stage: Stage) -> None:
+def test_a_hidden_field_of_the_header_is_as_one_that_is_not_there(
+    posts: Table, stage: Stage
+) -> None:
     caller = member(stage, may(posts.name, "title", action="create"), may(posts.name))
-    hidden, missing = (send(posts, f"title,{name}\nx,y\n", api=caller) for name in ("note", "nowhere"))
+    hidden, missing = (
+        send(posts, f"title,{name}\nx,y\n", api=caller) for name in ("note", "nowhere")
+    )
     assert (hidden.status, hidden.text) == (missing.status, missing.text)
     assert (hidden.status, lines(hidden)) == (403, [(1, "FORBIDDEN", None)])
     rows = send(posts, '{"title": "x"}\n{"note": "y"}\n{"note": "z"}\n', form="jsonl", api=caller)
@@ -79,10 +94,15 @@ def test_a_row_fulfils_its_rule_before_and_after(posts: Table, stage: Stage) -> 
         answer = send(posts, body, api=caller)
         assert (answer.status, lines(answer)) == (403, [(line, "FORBIDDEN", None)])
     assert titles(posts) == ["a", "b"]
-    assert send(posts, "id,title,status\n1,A,draft\n,x,draft\n", api=caller).data == {"created": 1, "updated": 1}
+    assert send(posts, "id,title,status\n1,A,draft\n,x,draft\n", api=caller).data == {
+        "created": 1,
+        "updated": 1,
+    }
 
 
-def test_a_key_that_the_caller_does_not_see_is_new_and_therefore_taken(posts: Table, stage: Stage) -> None:
+def test_a_key_that_the_caller_does_not_see_is_new_and_therefore_taken(
+    posts: Table, stage: Stage
+) -> None:
     caller = member(
         stage,
         may(posts.name, action="create"),
@@ -117,7 +137,13 @@ def test_presets_and_validation_apply_to_every_row(posts: Table, stage: Stage) -
 def test_people_and_rights_are_imported_by_nobody(admin: Client, stage: Stage) -> None:
     """They have endpoints of their own, and what stands in a file of them is not even looked at."""
     caller = member(stage, may("system_users", action="create"), may("system_users"))
-    for name in ("system_users", "system_roles", "system_permissions", "system_settings", "system_activity"):
+    for name in (
+        "system_users",
+        "system_roles",
+        "system_permissions",
+        "system_settings",
+        "system_activity",
+    ):
         for each in (admin, caller):
             answer = send(Table(admin, name), "email,status\nann@example.com,active\n", api=each)
             assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])

@@ -30,10 +30,15 @@ def accept(client: Client, token: str) -> Answer:
     return client.post(ACCEPT, {"token": token, "password": CHOSEN})
 
 
-def test_an_invited_user_chooses_a_password_and_is_in(stage: Stage, letters: Outbox, role: str) -> None:
+def test_an_invited_user_chooses_a_password_and_is_in(
+    stage: Stage, letters: Outbox, role: str
+) -> None:
     answer = stage.admin.post(INVITE, {"email": "ann@example.com", "role": role})
     assert (answer.status, answer.text) == (204, "")
-    assert (of_user(stage, "ann@example.com", "status"), letters.sent[0].to) == ("invited", "ann@example.com")
+    assert (of_user(stage, "ann@example.com", "status"), letters.sent[0].to) == (
+        "invited",
+        "ann@example.com",
+    )
     assert letters.link.startswith("http://127.0.0.1:8055/admin/accept-invite?token=")
     assert accept(stage.anonymous, letters.token).status == 204
     assert login(stage.anonymous, "ann@example.com", CHOSEN).status == 200
@@ -45,12 +50,20 @@ def test_an_invited_user_chooses_a_password_and_is_in(stage: Stage, letters: Out
 def test_before_that_nobody_can_log_in(stage: Stage, letters: Outbox, role: str) -> None:
     stage.admin.post(INVITE, {"email": "bea@example.com", "role": role})
     for password in ("x", "None", "null"):
-        assert outcome(login(stage.anonymous, "bea@example.com", password)) == (401, ["INVALID_CREDENTIALS"])
+        assert outcome(login(stage.anonymous, "bea@example.com", password)) == (
+            401,
+            ["INVALID_CREDENTIALS"],
+        )
 
 
-def test_several_are_invited_at_once_each_with_a_link(stage: Stage, letters: Outbox, role: str) -> None:
+def test_several_are_invited_at_once_each_with_a_link(
+    stage: Stage, letters: Outbox, role: str
+) -> None:
     emails = [f"many{number}@example.com" for number in range(5)]
-    assert stage.admin.post(INVITE, {"email": [*emails, emails[0].upper()], "role": role}).status == 204
+    assert (
+        stage.admin.post(INVITE, {"email": [*emails, emails[0].upper()], "role": role}).status
+        == 204
+    )
     assert sorted(str(letter.to).lower() for letter in letters.sent) == emails
     assert len({letter.data["url"] for letter in letters.sent}) == 5
 
@@ -95,7 +108,9 @@ def test_only_who_may_make_users_may_invite(stage: Stage, letters: Outbox, role:
         ({"invite_url": "https://evil.example/"}, "invite_url"),
     ],
 )
-def test_what_is_wrong_is_named(stage: Stage, letters: Outbox, role: str, said: dict[str, object], field: str) -> None:
+def test_what_is_wrong_is_named(
+    stage: Stage, letters: Outbox, role: str, said: dict[str, object], field: str
+) -> None:
     answer = stage.admin.post(INVITE, {"email": "a@example.com", "role": role, **said})
     assert (answer.status, answer.errors[0]["field"]) == (400, field)
     assert letters.sent == []
@@ -113,7 +128,9 @@ def test_an_invitation_dies_when_the_user_is_suspended_or_gets_another_address(
         stage.admin.post(INVITE, {"email": "fay@example.com", "role": role})
         stage.execute(f"UPDATE system_users SET {change} WHERE email = 'fay@example.com'")
         assert outcome(accept(stage.anonymous, letters.token)) == (401, ["INVALID_TOKEN"])
-        stage.execute("DELETE FROM system_users WHERE email IN ('fay@example.com', 'elsewhere@example.com')")
+        stage.execute(
+            "DELETE FROM system_users WHERE email IN ('fay@example.com', 'elsewhere@example.com')"
+        )
 
 
 def test_an_invitation_is_written_down(stage: Stage, letters: Outbox, role: str) -> None:

@@ -28,9 +28,32 @@ def sales(admin: Client) -> Table:
         field("secret", "hash"),
     )
     found.add(
-        {"shop": "a", "pieces": 1, "big": BIG, "price": "0.1", "weight": 0.5, "at": "2024-01-01", "open": True},
-        {"shop": "a", "pieces": 2, "big": BIG, "price": "0.2", "weight": 1.5, "at": "2024-06-01", "open": False},
-        {"shop": "b", "pieces": 2, "big": 1, "price": "12345678901234567890.123", "at": "2025-01-01", "tags": ["x"]},
+        {
+            "shop": "a",
+            "pieces": 1,
+            "big": BIG,
+            "price": "0.1",
+            "weight": 0.5,
+            "at": "2024-01-01",
+            "open": True,
+        },
+        {
+            "shop": "a",
+            "pieces": 2,
+            "big": BIG,
+            "price": "0.2",
+            "weight": 1.5,
+            "at": "2024-06-01",
+            "open": False,
+        },
+        {
+            "shop": "b",
+            "pieces": 2,
+            "big": 1,
+            "price": "12345678901234567890.123",
+            "at": "2025-01-01",
+            "tags": ["x"],
+        },
         {"shop": None, "extra": {"a": 1}},
     )
     return found
@@ -45,13 +68,19 @@ def sales(admin: Client) -> Table:
         ("aggregate[count]=id,shop", '[{"count":{"id":4,"shop":3}}]'),
         ("aggregate[count]=*,shop", '[{"count":{"*":4,"shop":3}}]'),
         ("aggregate[count]=extra,tags", '[{"count":{"extra":1,"tags":1}}]'),
-        ("aggregate[countDistinct]=shop,pieces,open", '[{"countDistinct":{"shop":2,"pieces":2,"open":2}}]'),
+        (
+            "aggregate[countDistinct]=shop,pieces,open",
+            '[{"countDistinct":{"shop":2,"pieces":2,"open":2}}]',
+        ),
         ("aggregate[sum]=pieces,big", '[{"sum":{"pieces":5,"big":18446744073709551615}}]'),
         ("aggregate[sum]=price", '[{"sum":{"price":12345678901234567890.423}}]'),
         ("aggregate[sumDistinct]=pieces", '[{"sumDistinct":{"pieces":3}}]'),
         ("aggregate[avg]=pieces,weight", '[{"avg":{"pieces":1.6666666666666667,"weight":1}}]'),
         ("aggregate[avgDistinct]=pieces", '[{"avgDistinct":{"pieces":1.5}}]'),
-        ("aggregate[min]=price,shop,at", '[{"min":{"price":0.1,"shop":"a","at":"2024-01-01T00:00:00.000Z"}}]'),
+        (
+            "aggregate[min]=price,shop,at",
+            '[{"min":{"price":0.1,"shop":"a","at":"2024-01-01T00:00:00.000Z"}}]',
+        ),
         ("aggregate[max]=big,weight", f'[{{"max":{{"big":{BIG},"weight":1.5}}}}]'),
         (
             "aggregate[min]=pieces&aggregate[max]=pieces&aggregate[count]=*",
@@ -64,7 +93,9 @@ def sales(admin: Client) -> Table:
         ("aggregate[count][]=id&aggregate[count][]=*", '[{"count":{"id":4,"*":4}}]'),
     ],
 )
-def test_aggregates_answer_an_array_with_exact_numbers(sales: Table, query_string: str, found: str) -> None:
+def test_aggregates_answer_an_array_with_exact_numbers(
+    sales: Table, query_string: str, found: str
+) -> None:
     assert sales.ask(query_string).text == f'{{"data":{found}}}'
 
 
@@ -96,19 +127,27 @@ def test_aggregates_answer_an_array_with_exact_numbers(sales: Table, query_strin
         ("groupBy=shop&aggregate[count]=*&sort=-count,shop&limit=1", [{"shop": "a", "count": 2}]),
         ("groupBy=shop&sort=-shop&limit=1&offset=1", [{"shop": "b"}]),
         ("groupBy=shop&sort=-sum.pieces&limit=1&filter[shop][_nnull]=true", [{"shop": "a"}]),
-        ("groupBy=shop&sort=-count&aggregate[max]=pieces&limit=1", [{"shop": "a", "max": {"pieces": 2}}]),
+        (
+            "groupBy=shop&sort=-count&aggregate[max]=pieces&limit=1",
+            [{"shop": "a", "max": {"pieces": 2}}],
+        ),
         ("groupBy=tags&limit=1", [{"tags": ["x"]}]),
         ("groupBy=at&limit=1", [{"at": "2024-01-01T00:00:00.000Z"}]),
         ("group=open&limit=1", [{"open": False}]),
     ],
 )
-def test_groups_stand_beside_their_aggregates(sales: Table, query_string: str, found: list[Json]) -> None:
+def test_groups_stand_beside_their_aggregates(
+    sales: Table, query_string: str, found: list[Json]
+) -> None:
     assert sales.ask(query_string).data == found
 
 
 def test_counts_beside_aggregates_are_of_items(sales: Table) -> None:
     answer = sales.ask("aggregate[count]=*&groupBy=shop&meta=*&filter[shop]=a&limit=1")
-    assert answer.body == {"data": [{"shop": "a", "count": 2}], "meta": {"total_count": 4, "filter_count": 2}}
+    assert answer.body == {
+        "data": [{"shop": "a", "count": 2}],
+        "meta": {"total_count": 4, "filter_count": 2},
+    }
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,21 @@ def test_one_object_makes_one_item_with_a_key_of_its_own(admin: Client) -> None:
 
 def test_an_array_makes_items_in_its_order_whatever_fields_they_name(admin: Client) -> None:
     books = table(admin, field("title", "string"), field("pages", "integer", default_value=7))
-    sent: list[Json] = [{"title": "a"}, {"pages": 2}, {}, {"pages": None, "title": "b"}, {"title": "c"}]
+    sent: list[Json] = [
+        {"title": "a"},
+        {"pages": 2},
+        {},
+        {"pages": None, "title": "b"},
+        {"title": "c"},
+    ]
     made = books.add(*sent)
-    assert [(item["title"], item["pages"]) for item in made] == [("a", 7), (None, 2), (None, 7), ("b", None), ("c", 7)]
+    assert [(item["title"], item["pages"]) for item in made] == [
+        ("a", 7),
+        (None, 2),
+        (None, 7),
+        ("b", None),
+        ("c", 7),
+    ]
     assert sorted(item["id"] for item in made) == [1, 2, 3, 4, 5]
 
 
@@ -30,9 +42,15 @@ def test_an_empty_array_makes_nothing(admin: Client) -> None:
 
 def test_fields_of_the_query_string_shape_what_is_answered(admin: Client) -> None:
     books = table(admin, field("title", "string"), field("pages", "integer"))
-    made = admin.post(f"{books.path}?fields=title&alias[length]=pages&fields=length", {"title": "a", "pages": 3})
+    made = admin.post(
+        f"{books.path}?fields=title&alias[length]=pages&fields=length", {"title": "a", "pages": 3}
+    )
     assert made.data == {"title": "a", "length": 3}
-    for query in ("fields=nothing", "fields=id&alias[a]=nothing", "fields=id&deep[nothing][_limit]=1"):
+    for query in (
+        "fields=nothing",
+        "fields=id&alias[a]=nothing",
+        "fields=id&deep[nothing][_limit]=1",
+    ):
         assert admin.post(f"{books.path}?{query}", {"title": "b"}).status == 400
         assert admin.post(f"{books.path}?{query}", [{"title": "b"}, {"title": "c"}]).status == 400
     assert books.column("title") == ["a"]
@@ -43,12 +61,22 @@ def test_a_key_may_be_sent(admin: Client) -> None:
     key = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
     assert admin.post(books.path, {"id": key.upper(), "title": "a"}).data["id"] == key
     again = admin.post(books.path, {"id": key})
-    assert (again.status, again.codes, again.errors[0]["field"]) == (400, ["RECORD_NOT_UNIQUE"], "id")
+    assert (again.status, again.codes, again.errors[0]["field"]) == (
+        400,
+        ["RECORD_NOT_UNIQUE"],
+        "id",
+    )
 
 
 def test_every_fault_of_every_item_is_told_in_one_answer_and_nothing_is_made(admin: Client) -> None:
     books = table(admin, field("title", "string", is_nullable=False), field("pages", "integer"))
-    sent = [{"title": "a", "pages": "x"}, {"title": "b"}, {"pages": 1.5, "colour": 1}, 5, {"title": "x" * 256}]
+    sent = [
+        {"title": "a", "pages": "x"},
+        {"title": "b"},
+        {"pages": 1.5, "colour": 1},
+        5,
+        {"title": "x" * 256},
+    ]
     answer = admin.post(books.path, sent)
     told = [(fault["code"], fault.get("index"), fault.get("field")) for fault in answer.errors]
     assert told == [
@@ -66,7 +94,11 @@ def test_every_fault_of_every_item_is_told_in_one_answer_and_nothing_is_made(adm
 def test_one_row_that_the_database_refuses_refuses_them_all(admin: Client) -> None:
     books = table(admin, field("title", "string", is_unique=True))
     answer = admin.post(books.path, [{"title": "a"}, {"title": "b"}, {"title": "a"}])
-    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["RECORD_NOT_UNIQUE"], "title")
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
+        400,
+        ["RECORD_NOT_UNIQUE"],
+        "title",
+    )
     assert books.get().data == []
 
 
@@ -86,7 +118,9 @@ def test_what_is_required_must_be_there(admin: Client) -> None:
     assert admin.post(books.path, {"title": "a", "isbn": "b"}).data["pages"] == 1
 
 
-def test_null_is_no_value_for_a_field_that_takes_none_though_it_has_a_default(admin: Client) -> None:
+def test_null_is_no_value_for_a_field_that_takes_none_though_it_has_a_default(
+    admin: Client,
+) -> None:
     books = table(admin, field("pages", "integer", is_nullable=False, default_value=1))
     answer = admin.post(books.path, {"pages": None})
     assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
@@ -95,13 +129,17 @@ def test_null_is_no_value_for_a_field_that_takes_none_though_it_has_a_default(ad
 
 def test_null_for_a_key_that_counts_up_is_as_good_as_nothing(admin: Client) -> None:
     books = table(admin, field("title", "string"))
-    assert [item["id"] for item in books.add({"id": None, "title": "a"}, {"title": "b"}, {"id": None})] == [1, 2, 3]
+    assert [
+        item["id"] for item in books.add({"id": None, "title": "a"}, {"title": "b"}, {"id": None})
+    ] == [1, 2, 3]
     assert admin.post(books.path, {"id": None, "title": "c"}).data["id"] == 4
 
 
 def test_a_column_too_short_for_a_hash_is_told_with_its_place(stage: Stage) -> None:
     stage.execute("CREATE TABLE doors (id serial PRIMARY KEY, code varchar(20))")
-    stage.execute("INSERT INTO system_fields (collection, field, special) VALUES ('doors', 'code', '{hash}')")
+    stage.execute(
+        "INSERT INTO system_fields (collection, field, special) VALUES ('doors', 'code', '{hash}')"
+    )
     answer = stage.admin.post("/items/doors", {"code": "x"})
     assert (answer.status, answer.codes) == (400, ["VALUE_TOO_LONG"])
     assert (answer.errors[0]["collection"], answer.errors[0]["field"]) == ("doors", "code")
@@ -117,7 +155,9 @@ def test_special_fields_fill_themselves_whatever_is_sent(admin: Client) -> None:
         field("maker", "uuid", special="user-created"),
         field("changed", "timestamp", special="date-updated"),
     )
-    made = books.add({"made": "2000-01-01T00:00:00Z", "maker": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"})[0]
+    made = books.add(
+        {"made": "2000-01-01T00:00:00Z", "maker": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"}
+    )[0]
     assert made["made"] > "2020"
     assert made["day"] == made["made"][:10]
     assert made["maker"] == me["id"]
@@ -149,19 +189,25 @@ def test_only_tables_of_the_users_own_take_items(stage: Stage) -> None:
 
 def test_nobody_but_an_administrator_may_create(stage: Stage) -> None:
     books = table(stage.admin, field("title", "string"))
-    known, unknown = (stage.anonymous.post(path, {"title": "x"}) for path in (books.path, "/items/nowhere"))
+    known, unknown = (
+        stage.anonymous.post(path, {"title": "x"}) for path in (books.path, "/items/nowhere")
+    )
     assert known.status == unknown.status == 403
     assert known.text == unknown.text
 
 
-def test_automatic_keys_follow_the_order_of_the_items_whatever_fields_they_name(admin: Client) -> None:
+def test_automatic_keys_follow_the_order_of_the_items_whatever_fields_they_name(
+    admin: Client,
+) -> None:
     things = table(admin, field("a", "string"), field("b", "string"))
     made = things.add({"a": "1"}, {"b": "2"}, {}, {"a": "4"}, {"id": 50}, {"b": "6"})
     assert [item["id"] for item in made] == [1, 2, 3, 4, 50, 5]
 
 
 @pytest.mark.parametrize("code", ["45000", "P0001", "23000", "ZZ123"])
-def test_what_a_trigger_refuses_is_told_in_its_words_whatever_its_code(stage: Stage, admin: Client, code: str) -> None:
+def test_what_a_trigger_refuses_is_told_in_its_words_whatever_its_code(
+    stage: Stage, admin: Client, code: str
+) -> None:
     name = f"guarded_{code.lower()}"
     stage.execute(
         f"CREATE TABLE {name} (id integer PRIMARY KEY);"
@@ -174,7 +220,9 @@ def test_what_a_trigger_refuses_is_told_in_its_words_whatever_its_code(stage: St
     assert "not on Sundays" in answer.errors[0]["message"]
 
 
-def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(stage: Stage, admin: Client) -> None:
+def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(
+    stage: Stage, admin: Client
+) -> None:
     sign = field("sign", "string", special="conceal", is_unique=True)
     books = table(admin, field("title", "string", is_unique=True), sign, field("shelf", "integer"))
     shelves = table(admin)
@@ -189,19 +237,40 @@ def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(stage: Sta
 
     unique: Json = {"code": "RECORD_NOT_UNIQUE", "index": None, "path": ["title"], "value": "a (b)"}
     assert told(admin.post(books.path, {"title": "a (b)"})) == unique
-    assert told(admin.post(books.path, [{"title": "x"}, {"title": "a (b)"}])) == unique | {"index": 1}
-    assert told(admin.post(books.path, [{"title": "y"}, {}, {"title": "y"}])) == unique | {"index": 2, "value": "y"}
+    assert told(admin.post(books.path, [{"title": "x"}, {"title": "a (b)"}])) == unique | {
+        "index": 1
+    }
+    assert told(admin.post(books.path, [{"title": "y"}, {}, {"title": "y"}])) == unique | {
+        "index": 2,
+        "value": "y",
+    }
     assert told(admin.patch(f"{books.path}/{books.add({})[0]['id']}", {"title": "a (b)"})) == unique
     secret = admin.post(books.path, [{"title": "t"}, {"sign": "s"}, {"sign": "s"}])
     assert told(secret) == unique | {"index": 2, "path": ["sign"], "value": None}
     nested = [{"books": []}, {"books": [{"title": "z"}, {"title": "a (b)"}]}]
-    assert told(admin.post(shelves.path, nested)) == unique | {"index": 1, "path": ["books", 1, "title"]}
+    assert told(admin.post(shelves.path, nested)) == unique | {
+        "index": 1,
+        "path": ["books", 1, "title"],
+    }
     missing = admin.post(books.path, [{"title": "s"}, {"shelf": 99}])
-    assert told(missing) == {"code": "INVALID_FOREIGN_KEY", "index": 1, "path": ["shelf"], "value": 99}
+    assert told(missing) == {
+        "code": "INVALID_FOREIGN_KEY",
+        "index": 1,
+        "path": ["shelf"],
+        "value": 99,
+    }
     presets, own = {"title": "a (b)"}, may(books.name, "id", "shelf")
-    caller = member(stage, own, *(may(books.name, action=action, presets=presets) for action in ("create", "update")))
+    caller = member(
+        stage,
+        own,
+        *(may(books.name, action=action, presets=presets) for action in ("create", "update")),
+    )
     assert told(caller.post(books.path, {"shelf": None})) == unique | {"value": None}
     assert told(caller.post(books.path, {"title": "a (b)"})) == unique
-    assert told(caller.patch(f"{books.path}/{books.add({})[0]['id']}", {"shelf": None})) == unique | {"value": None}
-    stage.execute(f"INSERT INTO {shelves.name} VALUES (5); UPDATE {books.name} SET shelf = 5 WHERE id = 1")
+    assert told(
+        caller.patch(f"{books.path}/{books.add({})[0]['id']}", {"shelf": None})
+    ) == unique | {"value": None}
+    stage.execute(
+        f"INSERT INTO {shelves.name} VALUES (5); UPDATE {books.name} SET shelf = 5 WHERE id = 1"
+    )
     assert told(admin.delete(f"{shelves.path}/5"))["value"] is None

@@ -23,7 +23,9 @@ def test_one_item_goes_by_its_key(numbers: Table) -> None:
     assert numbers.api.delete(f"{numbers.path}/2").status == 404
 
 
-@pytest.mark.parametrize("body", [[2, 4, "2"], {"keys": ["4", 2]}, {"query": {"filter": {"n": {"_in": [2, 4]}}}}])
+@pytest.mark.parametrize(
+    "body", [[2, 4, "2"], {"keys": ["4", 2]}, {"query": {"filter": {"n": {"_in": [2, 4]}}}}]
+)
 def test_several_items_go_by_keys_or_by_a_query(numbers: Table, body: object) -> None:
     assert numbers.api.delete(numbers.path, body).status == 204
     assert numbers.column("id") == [1, 3, 5]
@@ -46,7 +48,9 @@ def test_one_unknown_key_refuses_the_whole_batch(numbers: Table, body: object) -
     assert len(numbers.column("id")) == 5
 
 
-@pytest.mark.parametrize("body", [None, {}, 1, "1", {"keys": 1}, [None], [[1]], [{"id": 1}], {"query": None}])
+@pytest.mark.parametrize(
+    "body", [None, {}, 1, "1", {"keys": 1}, [None], [[1]], [{"id": 1}], {"query": None}]
+)
 def test_a_body_of_another_shape_is_refused(numbers: Table, body: object) -> None:
     answer = numbers.api.delete(numbers.path, body)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
@@ -89,7 +93,9 @@ def test_keys_and_a_query_together_delete_nothing(numbers: Table) -> None:
     assert numbers.column("n") == [1, 2, 3, 4, 5]
 
 
-def test_a_row_that_a_trigger_turns_away_refuses_the_whole_write(stage: Stage, admin: Client) -> None:
+def test_a_row_that_a_trigger_turns_away_refuses_the_whole_write(
+    stage: Stage, admin: Client
+) -> None:
     stage.execute(
         "CREATE TABLE picky (id integer PRIMARY KEY);"
         "CREATE FUNCTION turn_away() RETURNS trigger LANGUAGE plpgsql AS"

@@ -32,7 +32,18 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "hash": ("a", "b", "c"),
     "binary": ("AA==", "AQ==", "Ag=="),
 }
-ORDERED = ("string", "text", "integer", "bigInteger", "decimal", "float", "date", "time", "datetime", "timestamp")
+ORDERED = (
+    "string",
+    "text",
+    "integer",
+    "bigInteger",
+    "decimal",
+    "float",
+    "date",
+    "time",
+    "datetime",
+    "timestamp",
+)
 TEXTS = ("string", "text")
 FITTING = {
     "_eq _neq _in _nin": {*ORDERED, "uuid", "boolean"},
@@ -52,7 +63,9 @@ FITTING = {
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
     found = table(admin, *(field(f"a_{kind}", kind) for kind in VALUES))
-    found.add(*({f"a_{kind}": values[place] for kind, values in VALUES.items()} for place in range(3)), {})
+    found.add(
+        *({f"a_{kind}": values[place] for kind, values in VALUES.items()} for place in range(3)), {}
+    )
     return found
 
 
@@ -121,16 +134,25 @@ def test_an_operator_that_does_not_fit_the_type_is_refused_and_one_that_fits_is_
     things: Table, kind: str, operator: str
 ) -> None:
     fitting = next(kinds for names, kinds in FITTING.items() if operator in names.split())
-    operand = {"_between": list(VALUES[kind][:2]), "_nbetween": list(VALUES[kind][:2])}.get(operator, VALUES[kind][0])
+    operand = {"_between": list(VALUES[kind][:2]), "_nbetween": list(VALUES[kind][:2])}.get(
+        operator, VALUES[kind][0]
+    )
     if operator in ("_null", "_nnull", "_empty", "_nempty"):
         operand = True
-    if kind in ("csv", "json") and isinstance(operand, list) and "between" not in operator and operator[-2:] != "in":
+    if (
+        kind in ("csv", "json")
+        and isinstance(operand, list)
+        and "between" not in operator
+        and operator[-2:] != "in"
+    ):
         operand = "a"
     answer = things.get(filter=json.dumps({f"a_{kind}": {operator: operand}}))
     assert answer.status == (200 if kind in fitting else 400), answer.text
 
 
-@pytest.mark.parametrize(("kind", "found"), [("string", []), ("text", []), ("csv", [3]), ("json", [3]), ("hash", [])])
+@pytest.mark.parametrize(
+    ("kind", "found"), [("string", []), ("text", []), ("csv", [3]), ("json", [3]), ("hash", [])]
+)
 def test_empty_is_null_or_holds_nothing(things: Table, kind: str, found: list[int]) -> None:
     assert ids(things, {f"a_{kind}": {"_empty": True}}) == [*found, 4]
     assert ids(things, {f"a_{kind}": {"_empty": False}}) == [n for n in (1, 2, 3) if n not in found]
@@ -175,7 +197,9 @@ def test_text_operators_on_csv_speak_of_its_stored_form(things: Table) -> None:
     assert ids(things, {"a_csv": {"_starts_with": "a,"}}) == [1]
 
 
-@pytest.mark.parametrize("operand", ["%", "_", "\\", "\\%", "50% off_", "'", '"', "{0}", "$1", "%s", "👩", "é"])
+@pytest.mark.parametrize(
+    "operand", ["%", "_", "\\", "\\%", "50% off_", "'", '"', "{0}", "$1", "%s", "👩", "é"]
+)
 def test_no_letter_of_an_operand_is_special(admin: Client, operand: str) -> None:
     things = table(admin, field("t", "text"))
     things.add({"t": f"a{operand}b"}, {"t": "axxxb"}, {"t": operand})
@@ -308,7 +332,9 @@ def test_filters_in_brackets(things: Table, query_string: str, found: list[int])
 def test_another_operand_is_not_parsed_anew(things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = "filter[id][_gte]={}&filter[a_string][_contains]=an&fields=id"
     assert things.column("id", asked.format(1)) == [2]
-    monkeypatch.setattr("cms.query.language.parse.parse_filter", lambda *args: pytest.fail("it is parsed"))
+    monkeypatch.setattr(
+        "cms.query.language.parse.parse_filter", lambda *args: pytest.fail("it is parsed")
+    )
     assert things.column("id", asked.format(2)) == [2]
     assert things.column("id", asked.format(3)) == []
     fault = things.ask(asked.format("much")).errors[0]
@@ -329,9 +355,16 @@ def test_nothing_can_be_learned_of_a_secret(admin: Client, operator: str) -> Non
 def test_the_moment_and_the_caller_stand_for_values(admin: Client) -> None:
     me = admin.get("/users/me").data
     things = table(
-        admin, field("at", "timestamp"), field("day", "date"), field("local", "datetime"), field("who", "uuid")
+        admin,
+        field("at", "timestamp"),
+        field("day", "date"),
+        field("local", "datetime"),
+        field("who", "uuid"),
     )
-    things.add({"at": "2000-01-01", "day": "2000-01-01", "local": "2000-01-01", "who": me["id"]}, {"day": "9999-01-01"})
+    things.add(
+        {"at": "2000-01-01", "day": "2000-01-01", "local": "2000-01-01", "who": me["id"]},
+        {"day": "9999-01-01"},
+    )
     for name in ("at", "day", "local"):
         assert ids(things, {name: {"_lt": "$NOW(-1 year)"}}) == [1]
         assert ids(things, {name: {"_between": ["$NOW(-200 years)", "$NOW(+1 mo)"]}}) == [1]
@@ -348,7 +381,10 @@ def test_the_moment_and_the_caller_stand_for_values(admin: Client) -> None:
         ({"author": {"_nnull": True, "name": "Ann"}}, [1, 2]),
         ({"author": {"_neq": 2, "name": {"_contains": "n"}}}, [1, 2]),
         ({"author": {"_or": [{"_null": True}, {"name": "Ben"}]}}, [3, 4]),
-        ({"author": {"_and": [{"_or": [{"_null": True}, {"name": "Ann"}]}, {"_nnull": True}]}}, [1, 2]),
+        (
+            {"author": {"_and": [{"_or": [{"_null": True}, {"name": "Ann"}]}, {"_nnull": True}]}},
+            [1, 2],
+        ),
         ({"author": {"_null": True, "name": "Ann"}}, []),
     ],
 )
@@ -363,15 +399,24 @@ def books_of_authors(admin: Client) -> Table:
     """Two books of Ann (1), one of Ben (2), one of nobody."""
     authors = table(admin, field("name", "string"))
     books = table(admin, field("author", "integer"))
-    relation = {"collection": books.name, "field": "author", "related_collection": authors.name, "schema": {}}
+    relation = {
+        "collection": books.name,
+        "field": "author",
+        "related_collection": authors.name,
+        "schema": {},
+    }
     assert admin.post("/relations", relation).status == 200
     authors.add({"name": "Ann"}, {"name": "Ben"})
     books.add({"author": 1}, {"author": 1}, {"author": 2}, {})
     return books
 
 
-@pytest.mark.parametrize(("kind", "largest"), [("smallint", 2**15 - 1), ("integer", 2**31 - 1), ("bigint", 2**63 - 1)])
-def test_lists_of_numbers_may_name_what_a_column_cannot_hold(stage: Stage, kind: str, largest: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "largest"), [("smallint", 2**15 - 1), ("integer", 2**31 - 1), ("bigint", 2**63 - 1)]
+)
+def test_lists_of_numbers_may_name_what_a_column_cannot_hold(
+    stage: Stage, kind: str, largest: int
+) -> None:
     name = table(stage.admin).name + "_counts"
     stage.execute(f"CREATE TABLE {name} (id serial PRIMARY KEY, n {kind})")
     stage.execute(f"INSERT INTO {name} (n) VALUES (1), ({largest}), (-{largest} - 1), (NULL)")
@@ -390,11 +435,17 @@ def test_lists_of_numbers_may_name_what_a_column_cannot_hold(stage: Stage, kind:
 
 @pytest.mark.parametrize("kind", ["smallint", "integer", "bigint"])
 @pytest.mark.parametrize("operator", ["_in", "_nin"])
-def test_long_lists_of_numbers_are_compared_in_one_type(stage: Stage, kind: str, operator: str) -> None:
+def test_long_lists_of_numbers_are_compared_in_one_type(
+    stage: Stage, kind: str, operator: str
+) -> None:
     """Else PostgreSQL compares each row with all of them, instead of looking it up."""
     name = table(stage.admin).name + "_numbers"
     stage.execute(f"CREATE TABLE {name} (id serial PRIMARY KEY, n {kind})")
     numbers = ",".join(map(str, range(20)))
-    plan = stage.admin.get("/utils/explain", path=f"/items/{name}?filter[n][{operator}]={numbers}").data
-    (test,) = re.findall(r"\(?t0\.\"?n\"?\)?(::\w+)? (?:= ANY|<> ALL) \(\$\d+::(\w+)\[\]\)", plan["statement"])
+    plan = stage.admin.get(
+        "/utils/explain", path=f"/items/{name}?filter[n][{operator}]={numbers}"
+    ).data
+    (test,) = re.findall(
+        r"\(?t0\.\"?n\"?\)?(::\w+)? (?:= ANY|<> ALL) \(\$\d+::(\w+)\[\]\)", plan["statement"]
+    )
     assert (test[0].removeprefix("::") or kind) == test[1]

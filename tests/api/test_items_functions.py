@@ -50,7 +50,9 @@ def things(admin: Client) -> Table:
 def test_the_parts_of_a_moment_are_those_in_utc(
     things: Table, function: str, day: int | None, local: int, at: int
 ) -> None:
-    fields = [f"{function}({name})" for name in ("day", "local", "at") if name != "day" or day is not None]
+    fields = [
+        f"{function}({name})" for name in ("day", "local", "at") if name != "day" or day is not None
+    ]
     item = things.get(fields=",".join(fields), limit=1).data[0]
     expected = {f"day_{function}": day, f"local_{function}": local, f"at_{function}": at}
     assert item == {key: value for key, value in expected.items() if value is not None}
@@ -106,5 +108,10 @@ def test_a_function_that_does_not_fit_is_refused(things: Table, query_string: st
 def test_nothing_can_be_learned_of_a_secret_through_a_function(admin: Client) -> None:
     safe = table(admin, field("born", "date", special="conceal"))
     safe.add({"born": "2000-01-01"})
-    for query_string in ("fields=year(born)", "filter[year(born)]=2000", "sort=year(born)", "groupBy=year(born)"):
+    for query_string in (
+        "fields=year(born)",
+        "filter[year(born)]=2000",
+        "sort=year(born)",
+        "groupBy=year(born)",
+    ):
         assert safe.ask(query_string).codes == ["INVALID_QUERY"], query_string

@@ -11,7 +11,9 @@ from tests.things import Stage, Table, field, table
 @pytest.fixture(scope="module")
 def books(admin: Client) -> Table:
     found = table(admin, field("title", "string"), field("pages", "integer"), field("out", "date"))
-    found.add({"title": "Emma", "pages": 474, "out": "1815-12-23"}, {"title": "Persuasion", "pages": 249})
+    found.add(
+        {"title": "Emma", "pages": 474, "out": "1815-12-23"}, {"title": "Persuasion", "pages": 249}
+    )
     return found
 
 
@@ -29,7 +31,9 @@ def test_an_item_is_read_by_its_key(books: Table) -> None:
     assert books.api.get(f"{books.path}/1").data["title"] == "Emma"
 
 
-@pytest.mark.parametrize("key", ["3", "x", "1.5", "1e400", "-1", "99999999999999999999", "%00", "1'--", "%F0%9F%91%A9"])
+@pytest.mark.parametrize(
+    "key", ["3", "x", "1.5", "1e400", "-1", "99999999999999999999", "%00", "1'--", "%F0%9F%91%A9"]
+)
 def test_a_key_that_belongs_to_no_item_is_not_found(books: Table, key: str) -> None:
     answer = books.api.get(f"{books.path}/{key}")
     assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
@@ -85,7 +89,9 @@ def test_fields_name_what_is_shown(books: Table, query_string: str, keys: list[s
         ("deep=5", "deep"),
     ],
 )
-def test_a_wrong_field_alias_or_meta_is_refused_and_told(books: Table, query_string: str, told: str) -> None:
+def test_a_wrong_field_alias_or_meta_is_refused_and_told(
+    books: Table, query_string: str, told: str
+) -> None:
     answer = books.ask(query_string)
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
     assert told in answer.errors[0]["message"]
@@ -96,17 +102,28 @@ def test_counts_stand_beside_the_data(books: Table) -> None:
         "data": [],
         "meta": {"total_count": 2, "filter_count": 1},
     }
-    assert books.ask("meta=*&search=Emma&fields=id").body["meta"] == {"total_count": 2, "filter_count": 1}
-    assert books.ask("meta=filter_count&filter[id]=7").body == {"data": [], "meta": {"filter_count": 0}}
+    assert books.ask("meta=*&search=Emma&fields=id").body["meta"] == {
+        "total_count": 2,
+        "filter_count": 1,
+    }
+    assert books.ask("meta=filter_count&filter[id]=7").body == {
+        "data": [],
+        "meta": {"filter_count": 0},
+    }
     assert books.ask("meta[]=total_count").body["meta"] == {"total_count": 2}
 
 
-def test_an_unknown_collection_is_not_found_by_an_administrator_and_forbidden_to_others(stage: Stage) -> None:
+def test_an_unknown_collection_is_not_found_by_an_administrator_and_forbidden_to_others(
+    stage: Stage,
+) -> None:
     for name in ("nowhere", "%00", "a'b", "pg_class", "😀"):
         answer = stage.admin.get(f"/items/{name}")
         assert (answer.status, answer.codes) == (404, ["NOT_FOUND"]), name
     books = table(stage.admin)
-    answers = [stage.anonymous.get(path) for path in (books.path, "/items/nowhere", f"{books.path}/1?fields=x")]
+    answers = [
+        stage.anonymous.get(path)
+        for path in (books.path, "/items/nowhere", f"{books.path}/1?fields=x")
+    ]
     assert [answer.status for answer in answers] == [403] * 3
     assert len({answer.text for answer in answers}) == 1
 
@@ -116,7 +133,21 @@ def test_a_folder_has_no_items(admin: Client) -> None:
     assert admin.get("/items/just_a_folder").codes == ["NOT_FOUND"]
 
 
-NAMES = ['it"s', "100%", "a;b", "%s", "{0}", "$1", "sp ace", "ünï", "👩", "select", "back\\slash", "q'uote", "dot.ted"]
+NAMES = [
+    'it"s',
+    "100%",
+    "a;b",
+    "%s",
+    "{0}",
+    "$1",
+    "sp ace",
+    "ünï",
+    "👩",
+    "select",
+    "back\\slash",
+    "q'uote",
+    "dot.ted",
+]
 
 
 def test_columns_and_tables_of_any_name_are_read(stage: Stage) -> None:
@@ -126,9 +157,14 @@ def test_columns_and_tables_of_any_name_are_read(stage: Stage) -> None:
     path = "/items/ta%20ble%25%3B"
     made = odd.api.post(path, dict.fromkeys(NAMES, "x")).data
     assert made == {"id": 1, **dict.fromkeys(NAMES, "x")}
-    assert odd.api.patch(f"{path}/1", {"100%": "y", 'it"s': "z"}).data == made | {"100%": "y", 'it"s': "z"}
+    assert odd.api.patch(f"{path}/1", {"100%": "y", 'it"s': "z"}).data == made | {
+        "100%": "y",
+        'it"s': "z",
+    }
     assert len(odd.api.get(path, search="z", sort="-100%").data) == 1
-    assert odd.api.search(path, {"filter": {'it"s': "z", "%s": {"_contains": "x"}, "{0}": "x", "$1": "x"}}).data
+    assert odd.api.search(
+        path, {"filter": {'it"s': "z", "%s": {"_contains": "x"}, "{0}": "x", "$1": "x"}}
+    ).data
     assert odd.api.search(path, {"groupBy": ["a;b"], "aggregate": {"min": "100%"}}).data == [
         {"a;b": "x", "min": {"100%": "y"}}
     ]
@@ -136,6 +172,8 @@ def test_columns_and_tables_of_any_name_are_read(stage: Stage) -> None:
 
 
 def test_a_table_without_a_key_has_an_order_of_its_own(stage: Stage) -> None:
-    stage.execute("CREATE TABLE no_key (a text, j json); INSERT INTO no_key VALUES ('b', '1'), ('a', '2')")
+    stage.execute(
+        "CREATE TABLE no_key (a text, j json); INSERT INTO no_key VALUES ('b', '1'), ('a', '2')"
+    )
     assert stage.admin.get("/items/no_key").data == [{"a": "a", "j": 2}, {"a": "b", "j": 1}]
     assert stage.admin.get("/items/no_key/a").status == 404

@@ -59,11 +59,15 @@ def things(admin: Client) -> Table:
         ("\u202e", []),
     ],
 )
-def test_a_word_is_found_without_regard_to_case_and_accents(things: Table, word: str, found: list[int]) -> None:
+def test_a_word_is_found_without_regard_to_case_and_accents(
+    things: Table, word: str, found: list[int]
+) -> None:
     assert [item["id"] for item in things.get(search=word).data] == found
 
 
-@pytest.mark.parametrize(("word", "found"), [("100%", [1]), ("0%", [1]), ("_b", [2]), ("\\ d", [2]), ("c%e", [])])
+@pytest.mark.parametrize(
+    ("word", "found"), [("100%", [1]), ("0%", [1]), ("_b", [2]), ("\\ d", [2]), ("c%e", [])]
+)
 def test_no_letter_of_a_word_is_special(things: Table, word: str, found: list[int]) -> None:
     assert [item["id"] for item in things.get(search=word).data] == found
 
@@ -77,9 +81,18 @@ def test_without_the_extension_accents_count_and_everything_else_is_the_same(
     admin: Client, stage: Stage, things: Table
 ) -> None:
     definition = stage.value("SELECT pg_get_functiondef('system_fold(text)'::regprocedure)")
-    stage.execute(re.sub(r"RETURN .*", "RETURN lower($1)", definition))  # what the migration makes without it
+    stage.execute(
+        re.sub(r"RETURN .*", "RETURN lower($1)", definition)
+    )  # what the migration makes without it
     try:
-        for word, found in (("crème", [1]), ("CRÈME", [1]), ("creme", [2]), ("100%", [1]), ("\\ d", [2]), ("c%e", [])):
+        for word, found in (
+            ("crème", [1]),
+            ("CRÈME", [1]),
+            ("creme", [2]),
+            ("100%", [1]),
+            ("\\ d", [2]),
+            ("c%e", []),
+        ):
             assert [item["id"] for item in things.get(search=word).data] == found, word
     finally:
         stage.execute(definition)
@@ -87,7 +100,10 @@ def test_without_the_extension_accents_count_and_everything_else_is_the_same(
 
 def test_search_and_filter_both_hold(things: Table) -> None:
     assert things.column("id", "search=creme&filter[id][_gt]=1") == [2]
-    assert things.ask("search=creme&meta=*&limit=1").body["meta"] == {"total_count": 5, "filter_count": 2}
+    assert things.ask("search=creme&meta=*&limit=1").body["meta"] == {
+        "total_count": 5,
+        "filter_count": 2,
+    }
 
 
 def test_an_empty_word_finds_everything(things: Table) -> None:
@@ -95,13 +111,17 @@ def test_an_empty_word_finds_everything(things: Table) -> None:
 
 
 def test_a_field_can_be_left_out_of_the_search(admin: Client) -> None:
-    quiet = table(admin, {"field": "t", "type": "text", "schema": {}, "meta": {"searchable": False}})
+    quiet = table(
+        admin, {"field": "t", "type": "text", "schema": {}, "meta": {"searchable": False}}
+    )
     quiet.add({"t": "word"})
     assert quiet.column("id", "search=word") == []
 
 
 def test_where_nothing_can_be_searched_nothing_is_found(stage: Stage) -> None:
-    stage.execute("CREATE TABLE dates (d date PRIMARY KEY); INSERT INTO dates VALUES ('2024-01-01')")
+    stage.execute(
+        "CREATE TABLE dates (d date PRIMARY KEY); INSERT INTO dates VALUES ('2024-01-01')"
+    )
     assert stage.admin.get("/items/dates?search=2024").data == []
 
 

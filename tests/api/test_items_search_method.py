@@ -12,8 +12,15 @@ from tests.things import Table, field, table
 
 @pytest.fixture(scope="module")
 def books(admin: Client) -> Table:
-    found = table(admin, field("title", "string"), field("pages", "integer"), field("price", "decimal"))
-    found.add(*({"title": title, "pages": 10 * n, "price": f"{n}.10"} for n, title in enumerate("abcd", start=1)))
+    found = table(
+        admin, field("title", "string"), field("pages", "integer"), field("price", "decimal")
+    )
+    found.add(
+        *(
+            {"title": title, "pages": 10 * n, "price": f"{n}.10"}
+            for n, title in enumerate("abcd", start=1)
+        )
+    )
     return found
 
 
@@ -44,7 +51,12 @@ def test_comma_lists_and_json_texts_are_taken_too(books: Table) -> None:
 
 
 def test_an_empty_query_is_the_usual_list(books: Table) -> None:
-    bodies: list[dict[str, Any]] = [{}, {"query": {}}, {"query": {"filter": None, "limit": None}}, {"other": 1}]
+    bodies: list[dict[str, Any]] = [
+        {},
+        {"query": {}},
+        {"query": {"filter": None, "limit": None}},
+        {"other": 1},
+    ]
     for body in bodies:
         assert len(books.api.send("SEARCH", books.path, body).data) == 4
 
@@ -56,8 +68,15 @@ def test_numbers_in_the_body_keep_their_digits(books: Table) -> None:
 
 
 def test_aggregates_in_the_body(books: Table) -> None:
-    query = {"aggregate": {"count": "*", "max": ["pages"]}, "groupBy": ["title"], "sort": ["-title"], "limit": 1}
-    assert books.api.search(books.path, query).data == [{"title": "d", "count": 1, "max": {"pages": 40}}]
+    query = {
+        "aggregate": {"count": "*", "max": ["pages"]},
+        "groupBy": ["title"],
+        "sort": ["-title"],
+        "limit": 1,
+    }
+    assert books.api.search(books.path, query).data == [
+        {"title": "d", "count": 1, "max": {"pages": 40}}
+    ]
 
 
 @pytest.mark.parametrize("body", [None, [], 5, "x", {"query": None}, {"query": []}, {"query": "x"}])

@@ -90,7 +90,11 @@ def test_one_that_has_changed_since_refuses_a_whole_batch(admin: Client) -> None
     assert batch(admin, change("one", unmade)).data[0]["title"] == "one"
     made = admin.get(about.path).headers["etag"]
     answer = batch(admin, op("read", about.name), change("two", unmade))
-    assert (answer.status, answer.codes, answer.errors[0]["operation"]) == (412, ["PRECONDITION_FAILED"], 1)
+    assert (answer.status, answer.codes, answer.errors[0]["operation"]) == (
+        412,
+        ["PRECONDITION_FAILED"],
+        1,
+    )
     assert batch(admin, change("two", made), change("three", made)).status == 412
     assert batch(admin, change("two", made), change("three", "*")).data[1]["title"] == "three"
     assert [fault["field"] for fault in batch(admin, change("four", 5)).errors] == ["if_match"]

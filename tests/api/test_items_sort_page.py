@@ -57,7 +57,20 @@ def test_items_are_sorted_as_said_with_null_as_the_largest_and_the_key_last(
 
 @pytest.mark.parametrize(
     "sort",
-    ["nothing", "-", "title,,id", "*", "tags.x", "title.x", "extra", "secret", "year(title)", "count.id", "?", "--id"],
+    [
+        "nothing",
+        "-",
+        "title,,id",
+        "*",
+        "tags.x",
+        "title.x",
+        "extra",
+        "secret",
+        "year(title)",
+        "count.id",
+        "?",
+        "--id",
+    ],
 )
 def test_what_has_no_order_is_refused(books: Table, sort: str) -> None:
     answer = books.get(sort=sort)
@@ -78,7 +91,9 @@ def test_the_collections_sort_field_is_the_usual_order(admin: Client, stage: Sta
     manual.add({"place": 2}, {"place": None}, {"place": 1})
     assert manual.column("id") == [3, 1, 2]
     assert manual.column("id", "sort=-id") == [3, 2, 1]
-    stage.execute(f"UPDATE system_collections SET sort_field = 'secret' WHERE collection = '{manual.name}'")
+    stage.execute(
+        f"UPDATE system_collections SET sort_field = 'secret' WHERE collection = '{manual.name}'"
+    )
     assert manual.column("id") == [1, 2, 3]
 
 
@@ -104,19 +119,33 @@ def test_the_collections_sort_field_is_the_usual_order(admin: Client, stage: Sta
         (f"limit={10**18 - 1}&offset={10**18 - 1}", []),
     ],
 )
-def test_a_page_is_cut_by_limit_and_offset_or_page(books: Table, query_string: str, found: list[int]) -> None:
+def test_a_page_is_cut_by_limit_and_offset_or_page(
+    books: Table, query_string: str, found: list[int]
+) -> None:
     assert books.column("id", query_string) == found
 
 
 @pytest.mark.parametrize("parameter", ["limit", "offset", "page"])
-@pytest.mark.parametrize("value", ["-2", "x", "1.5", "1e3", "0x1", "true", "9" * 400, str(2**62 + 1), "1,2"])
+@pytest.mark.parametrize(
+    "value", ["-2", "x", "1.5", "1e3", "0x1", "true", "9" * 400, str(2**62 + 1), "1,2"]
+)
 def test_a_wrong_limit_offset_or_page_is_refused(books: Table, parameter: str, value: str) -> None:
     answer = books.get(**{parameter: value})
-    assert (answer.status, answer.codes, answer.errors[0]["parameter"]) == (400, ["INVALID_QUERY"], parameter)
+    assert (answer.status, answer.codes, answer.errors[0]["parameter"]) == (
+        400,
+        ["INVALID_QUERY"],
+        parameter,
+    )
 
 
 def test_page_zero_and_a_page_out_of_range_are_refused(books: Table) -> None:
-    for query_string in ("page=0", "offset=-1", f"page={2**62}&limit={2**62}", "limit[a]=1", "limit=1&limit=2"):
+    for query_string in (
+        "page=0",
+        "offset=-1",
+        f"page={2**62}&limit={2**62}",
+        "limit[a]=1",
+        "limit=1&limit=2",
+    ):
         assert set(books.ask(query_string).codes) == {"INVALID_QUERY"}, query_string
 
 
@@ -142,5 +171,7 @@ def test_the_settings_bound_a_page(make_client: Callable[..., Client], admin_tok
 def test_pages_of_equal_values_never_overlap(admin: Client) -> None:
     same = table(admin, field("n", "integer"))
     same.add(*({"n": number % 2} for number in range(40)))
-    found = [key for page in range(1, 5) for key in same.column("id", f"sort=-n&limit=10&page={page}")]
+    found = [
+        key for page in range(1, 5) for key in same.column("id", f"sort=-n&limit=10&page={page}")
+    ]
     assert sorted(found) == list(range(1, 41))

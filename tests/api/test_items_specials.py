@@ -32,7 +32,13 @@ def test_a_change_stamps_only_when_it_writes_anything(admin: Client) -> None:
         field("role", "uuid", special="role-updated"),
     )
     things.add({"a": "x"})
-    assert admin.patch(f"{things.path}/1", {}).data == {"id": 1, "a": "x", "at": None, "who": None, "role": None}
+    assert admin.patch(f"{things.path}/1", {}).data == {
+        "id": 1,
+        "a": "x",
+        "at": None,
+        "who": None,
+        "role": None,
+    }
     changed = admin.patch(f"{things.path}/1", {"a": "y", "who": None}).data
     assert changed["at"] > "2020"
     assert changed["who"] == me["id"]
@@ -41,7 +47,11 @@ def test_a_change_stamps_only_when_it_writes_anything(admin: Client) -> None:
 
 def test_whoever_makes_an_item_and_their_role_are_written_down(admin: Client) -> None:
     me = admin.get("/users/me").data
-    things = table(admin, field("who", "uuid", special="user-created"), field("role", "uuid", special="role-created"))
+    things = table(
+        admin,
+        field("who", "uuid", special="user-created"),
+        field("role", "uuid", special="role-created"),
+    )
     assert things.add({}, {"who": None})[1] == {"id": 2, "who": me["id"], "role": me["role"]}
 
 
@@ -51,13 +61,17 @@ def test_an_object_at_a_user_is_a_link_or_a_change(stage: Stage, admin: Client) 
     relation = {"collection": things.name, "field": "owner", "related_collection": "system_users"}
     assert admin.post("/relations", relation).status == 200
     assert admin.post(things.path, {"owner": {"id": me}}).data["owner"] == me
-    changed = admin.post(f"{things.path}?fields=owner.first_name", {"owner": {"id": me, "first_name": "x"}})
+    changed = admin.post(
+        f"{things.path}?fields=owner.first_name", {"owner": {"id": me, "first_name": "x"}}
+    )
     assert changed.data == {"owner": {"first_name": "x"}}
     for name in ("system_activity", "system_fields"):
         assert admin.post(f"/items/{name}", {}).status == 403
 
 
-def test_passwords_are_hashed_before_the_transaction_opens(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_are_hashed_before_the_transaction_opens(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     doors = table(admin, field("code", "hash", special="hash"), field("next", "integer"))
     body = {"collection": doors.name, "field": "next", "related_collection": doors.name}
     assert admin.post("/relations", body).status == 200
@@ -81,7 +95,9 @@ def test_passwords_are_hashed_before_the_transaction_opens(admin: Client, monkey
     assert happened == [*["hashed", "hashed", "opened"] * 2, "hashed"]
 
 
-def test_one_item_is_one_statement_and_no_transaction(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_item_is_one_statement_and_no_transaction(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     things = table(admin, field("a", "string"))
     seen: list[str] = []
     fetch = Database.fetch_primary
@@ -130,9 +146,16 @@ def test_a_trigger_after_the_statement_is_seen_in_the_answer(stage: Stage, admin
     assert admin.post("/items/late", {"a": "x"}).data == {"id": 1, "a": "x!"}
 
 
-def test_a_key_that_only_the_database_makes_can_name_an_item_but_not_be_chosen(stage: Stage, admin: Client) -> None:
-    stage.execute("CREATE TABLE strict (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a text)")
-    assert admin.post("/items/strict", [{"a": "x"}, {"id": None, "a": "y"}]).data[1] == {"id": 2, "a": "y"}
+def test_a_key_that_only_the_database_makes_can_name_an_item_but_not_be_chosen(
+    stage: Stage, admin: Client
+) -> None:
+    stage.execute(
+        "CREATE TABLE strict (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a text)"
+    )
+    assert admin.post("/items/strict", [{"a": "x"}, {"id": None, "a": "y"}]).data[1] == {
+        "id": 2,
+        "a": "y",
+    }
     assert admin.patch("/items/strict", [{"id": 2, "a": "z"}]).data == [{"id": 2, "a": "z"}]
     answer = admin.post("/items/strict", {"id": 5})
     assert (answer.status, answer.errors[0]["field"]) == (400, "id")
@@ -159,17 +182,28 @@ def test_one_statement_writes_nothing_under_a_structure_that_has_moved_on(
     assert revision["data"] == {"id": 1, "a": "z", "f0": None, "f1": None, "f2": None}
 
 
-def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(stage: Stage, admin: Client) -> None:
+def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(
+    stage: Stage, admin: Client
+) -> None:
     stage.execute(
         "CREATE TABLE older (id integer PRIMARY KEY, told text, ready smallint, open bigint, tags varchar(50))"
     )
-    for name, special in (("told", "cast-json"), ("ready", "cast-boolean"), ("open", "cast-boolean")):
+    for name, special in (
+        ("told", "cast-json"),
+        ("ready", "cast-boolean"),
+        ("open", "cast-boolean"),
+    ):
         assert admin.patch(f"/fields/older/{name}", {"meta": {"special": [special]}}).status == 200
     made = {"id": 1, "told": {"a": [1, "b"]}, "ready": True, "open": False, "tags": "x"}
     assert admin.post("/items/older", made).data == made
     assert stage.value("SELECT (told, ready, open)::text FROM older") == '("{""a"":[1,""b""]}",1,0)'
-    assert admin.get("/items/older", **{"filter[ready]": "true", "fields": "told"}).data == [{"told": {"a": [1, "b"]}}]
-    assert admin.patch("/items/older/1", {"ready": False, "told": []}).data == made | {"ready": False, "told": []}
+    assert admin.get("/items/older", **{"filter[ready]": "true", "fields": "told"}).data == [
+        {"told": {"a": [1, "b"]}}
+    ]
+    assert admin.patch("/items/older/1", {"ready": False, "told": []}).data == made | {
+        "ready": False,
+        "told": [],
+    }
     assert admin.get("/items/older", **{"filter[told][_empty]": "true"}).data[0]["id"] == 1
     assert admin.post("/items/older", {"id": 2, "ready": 5}).status == 400
     last = admin.get("/revisions", **{"filter[collection]": "older", "sort": "-id"}).data[0]
@@ -177,7 +211,9 @@ def test_texts_and_numbers_of_other_tables_are_cast_as_their_fields_say(stage: S
 
 
 @pytest.mark.parametrize("value", ["plain", "", "{", "NaN"])
-def test_a_text_that_is_no_json_is_not_taken_for_it(stage: Stage, admin: Client, value: str) -> None:
+def test_a_text_that_is_no_json_is_not_taken_for_it(
+    stage: Stage, admin: Client, value: str
+) -> None:
     words = table(admin, field("told", "text"), field("more", "string"))
     words.add({"told": '{"a": 1}'}, {"told": None}, {"told": value})
     answer = admin.patch(f"/fields/{words.name}/told", {"meta": {"special": ["cast-json"]}})
@@ -185,11 +221,19 @@ def test_a_text_that_is_no_json_is_not_taken_for_it(stage: Stage, admin: Client,
     assert words.column("told") == ['{"a": 1}', None, value]
     seen = f"{words.name}_seen"
     stage.execute(f"CREATE VIEW {seen} AS SELECT * FROM {words.name}")
-    assert admin.patch(f"/fields/{seen}/told", {"meta": {"special": ["cast-json"]}}).codes == ["INVALID_PAYLOAD"]
+    assert admin.patch(f"/fields/{seen}/told", {"meta": {"special": ["cast-json"]}}).codes == [
+        "INVALID_PAYLOAD"
+    ]
     assert admin.patch(f"{words.path}/3", {"told": "[]"}).status == 200
     for name in (words.name, seen):
-        assert admin.patch(f"/fields/{name}/told", {"meta": {"special": ["cast-json"]}}).status == 200
-        assert [item["told"] for item in admin.get(f"/items/{name}?sort=id").data] == [{"a": 1}, None, []]
+        assert (
+            admin.patch(f"/fields/{name}/told", {"meta": {"special": ["cast-json"]}}).status == 200
+        )
+        assert [item["told"] for item in admin.get(f"/items/{name}?sort=id").data] == [
+            {"a": 1},
+            None,
+            [],
+        ]
 
 
 def test_a_call_has_only_so_many_secrets_hashed(admin: Client) -> None:

@@ -69,7 +69,11 @@ SENT_AND_ANSWERED = [
     ("json", "0", "0"),
     ("json", "[]", "[]"),
     ("json", '{"z":1,"a":{"b":[1,null,"é",{"":[]}]}}', '{"z":1,"a":{"b":[1,null,"é",{"":[]}]}}'),
-    ("json", f"[{FORTY_DIGITS},12345678901234567890123]", f"[{FORTY_DIGITS},12345678901234567890123]"),
+    (
+        "json",
+        f"[{FORTY_DIGITS},12345678901234567890123]",
+        f"[{FORTY_DIGITS},12345678901234567890123]",
+    ),
     ("json", '"\\\\u0000 is six letters"', '"\\\\u0000 is six letters"'),
     ("csv", '["a","b c","é"]', '["a","b c","é"]'),
     ("csv", "[]", "[]"),
@@ -141,7 +145,9 @@ def values(admin: Client) -> Table:
 def test_a_value_comes_back_as_it_should_from_create_and_from_read(
     values: Table, kind: str, sent: str, answered: str
 ) -> None:
-    made = values.api.send("POST", f"{values.path}?fields=id,a_{kind}", raw=f'{{"a_{kind}":{sent}}}')
+    made = values.api.send(
+        "POST", f"{values.path}?fields=id,a_{kind}", raw=f'{{"a_{kind}":{sent}}}'
+    )
     assert made.status == 200, made.text
     key = made.data["id"]
     one = values.api.get(f"{values.path}/{key}?fields=a_{kind}")
@@ -151,7 +157,9 @@ def test_a_value_comes_back_as_it_should_from_create_and_from_read(
 
 
 @pytest.mark.parametrize(("kind", "sent", "code"), REFUSED)
-def test_a_wrong_value_is_refused_with_its_field(values: Table, kind: str, sent: str, code: str) -> None:
+def test_a_wrong_value_is_refused_with_its_field(
+    values: Table, kind: str, sent: str, code: str
+) -> None:
     answer = values.api.send("POST", values.path, raw=f'{{"a_{kind}":{sent}}}')
     assert (answer.status, answer.codes) == (400, [code]), answer.text
     assert answer.errors[0]["field"] == f"a_{kind}"
@@ -161,7 +169,9 @@ def test_a_wrong_value_is_refused_with_its_field(values: Table, kind: str, sent:
 def test_null_is_null_for_every_type(values: Table, kind: str) -> None:
     made = values.add({f"a_{kind}": None})[0]
     assert made[f"a_{kind}"] is None
-    assert values.column("id", f"filter[id]={made['id']}&filter[a_{kind}][_null]=true") == [made["id"]]
+    assert values.column("id", f"filter[id]={made['id']}&filter[a_{kind}][_null]=true") == [
+        made["id"]
+    ]
 
 
 def test_a_json_null_in_a_json_field_is_null_in_sql_and_inside_a_value_it_is_a_value(
@@ -182,20 +192,29 @@ def test_a_text_of_almost_a_megabyte_comes_back_whole(values: Table) -> None:
 
 def test_a_decimal_keeps_to_its_precision_and_scale(admin: Client) -> None:
     prices = table(admin, field("price", "decimal", numeric_precision=5, numeric_scale=2))
-    assert [item["price"] for item in prices.add({"price": 999.99}, {"price": "1.005"}, {"price": -5})] == [
+    assert [
+        item["price"] for item in prices.add({"price": 999.99}, {"price": "1.005"}, {"price": -5})
+    ] == [
         999.99,
         1.01,
         -5.0,
     ]
     for beyond in (1000, 999.995, "-1000.00"):
         answer = prices.api.post(prices.path, {"price": beyond})
-        assert (answer.codes, answer.errors[0]["field"]) == (["VALUE_OUT_OF_RANGE"], "price"), beyond
+        assert (answer.codes, answer.errors[0]["field"]) == (["VALUE_OUT_OF_RANGE"], "price"), (
+            beyond
+        )
 
 
-def test_a_concealed_value_is_masked_and_its_mask_leaves_it_alone(admin: Client, stage: Stage) -> None:
+def test_a_concealed_value_is_masked_and_its_mask_leaves_it_alone(
+    admin: Client, stage: Stage
+) -> None:
     people = table(admin, field("pin", "string", special="conceal"), field("word", "hash"))
     made = people.add({"pin": "1234", "word": "w"}, {})
-    assert [(item["pin"], item["word"]) for item in made] == [("**********", "**********"), (None, None)]
+    assert [(item["pin"], item["word"]) for item in made] == [
+        ("**********", "**********"),
+        (None, None),
+    ]
     before = stage.value(f"SELECT pin || word FROM {people.name} WHERE id = 1")
     people.api.patch(f"{people.path}/1", {"pin": "**********", "word": "**********"})
     assert stage.value(f"SELECT pin || word FROM {people.name} WHERE id = 1") == before
@@ -214,13 +233,24 @@ CREATE TABLE existing (
 def test_columns_of_types_that_the_service_cannot_make_are_read_and_written(stage: Stage) -> None:
     stage.execute(EXISTING)
     items = Table(stage.admin, "existing")
-    sent = {"small": 32767, "single": 1.1, "fixed": "ab", "binary_json": {"b": 1, "a": 2}, "mood": "sad"}
+    sent = {
+        "small": 32767,
+        "single": 1.1,
+        "fixed": "ab",
+        "binary_json": {"b": 1, "a": 2},
+        "mood": "sad",
+    }
     sent |= {"address": "10.0.0.1/8", "span": "1 day", "numbers": [1, 2], "moment": "10:00:00+02"}
     made = items.add(sent)[0]
     assert made["small"] == 32767
     assert made["single"] == 1.1
     assert made["binary_json"] == {"a": 2, "b": 1}
-    assert [made[name] for name in ("mood", "address", "span", "numbers")] == ["sad", "10.0.0.1/8", "P1D", [1, 2]]
+    assert [made[name] for name in ("mood", "address", "span", "numbers")] == [
+        "sad",
+        "10.0.0.1/8",
+        "P1D",
+        [1, 2],
+    ]
     assert items.column("id", "filter[mood]=sad&filter[address][_starts_with]=10&sort=mood") == [1]
     assert items.api.post(items.path, {"mood": "glad"}).status == 400
     for name, value in (("small", 32768), ("single", 1e39)):
@@ -237,7 +267,10 @@ def test_values_that_json_does_not_have_read_as_null_or_text(stage: Stage) -> No
     first, second = Table(stage.admin, "strange").get().data
     assert (first["f"], first["n"], first["d"], first["t"]) == (None, None, "infinity", None)
     assert (second["f"], second["n"], second["d"]) == (None, None, "0044-03-15 BC")
-    assert Table(stage.admin, "strange").column("d_year", "fields=year(d)&sort=year(d)") == [-44, None]
+    assert Table(stage.admin, "strange").column("d_year", "fields=year(d)&sort=year(d)") == [
+        -44,
+        None,
+    ]
     assert Table(stage.admin, "strange").ask("aggregate[sum]=n&aggregate[max]=n,f").data == [
         {"sum": {"n": None}, "max": {"n": None, "f": None}}
     ]
@@ -257,22 +290,33 @@ KEYS: list[tuple[str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "sent", "shown"), KEYS)
-def test_a_key_of_any_type_is_created_changed_and_deleted(stage: Stage, kind: str, sent: Any, shown: Any) -> None:
+def test_a_key_of_any_type_is_created_changed_and_deleted(
+    stage: Stage, kind: str, sent: Any, shown: Any
+) -> None:
     items = Table(stage.admin, f"keyed_by_{kind.partition('(')[0].replace(' ', '_')}")
     stage.execute(f"CREATE TABLE {items.name} (k {kind} PRIMARY KEY, v text)")
     key = items.add({"k": sent, "v": "a"})[0]["k"]
     assert items.api.patch(items.path, [{"k": sent, "v": "b"}]).data[0]["v"] == "b"
     assert items.api.patch(items.path, {"keys": [sent], "data": {}}).data[0]["v"] == "b"
-    assert items.api.patch(items.path, {"query": {"filter": {"v": "b"}}, "data": {"v": "c"}}).data[0]["v"] == "c"
+    assert (
+        items.api.patch(items.path, {"query": {"filter": {"v": "b"}}, "data": {"v": "c"}}).data[0][
+            "v"
+        ]
+        == "c"
+    )
     assert items.column("v") == ["c"]
     assert key == shown
     assert items.api.delete(items.path, [sent]).status == 204
     assert items.column("v") == []
 
 
-@pytest.mark.parametrize("written", ["1_000", "１２", "٣", "0x10", "1e", "+", "1,5", "Infinity", "NaN", "1 2", ""])
+@pytest.mark.parametrize(
+    "written", ["1_000", "１２", "٣", "0x10", "1e", "+", "1,5", "Infinity", "NaN", "1 2", ""]
+)
 @pytest.mark.parametrize("type_name", ["integer", "bigInteger", "float", "decimal"])
-def test_a_text_is_a_number_only_when_it_is_written_as_one(admin: Client, type_name: str, written: str) -> None:
+def test_a_text_is_a_number_only_when_it_is_written_as_one(
+    admin: Client, type_name: str, written: str
+) -> None:
     things = table(admin, field("n", type_name))
     assert admin.post(things.path, {"n": written}).codes == ["INVALID_PAYLOAD"]
     assert things.add({"n": " +12.0e1 "})[0]["n"] == 120

@@ -40,7 +40,11 @@ def test_one_item_gets_what_is_sent_and_keeps_the_rest(books: Table) -> None:
 def test_a_field_can_be_set_to_null(books: Table) -> None:
     assert books.api.patch(f"{books.path}/2", {"pages": None}).data["pages"] is None
     answer = books.api.patch(f"{books.path}/2", {"title": None})
-    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (422, ["FAILED_VALIDATION"], "title")
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
+        422,
+        ["FAILED_VALIDATION"],
+        "title",
+    )
 
 
 def test_an_empty_change_answers_the_item_as_it_is(admin: Client) -> None:
@@ -59,12 +63,17 @@ def test_an_item_that_is_not_there_is_not_found(books: Table) -> None:
 
 def test_the_key_of_an_item_cannot_be_changed(books: Table) -> None:
     assert books.api.patch(f"{books.path}/1", {"id": 1, "title": "A"}).data["title"] == "A"
-    for path, body in ((f"{books.path}/1", {"id": 9}), (books.path, {"keys": [1, 2], "data": {"id": 1}})):
+    for path, body in (
+        (f"{books.path}/1", {"id": 9}),
+        (books.path, {"keys": [1, 2], "data": {"id": 1}}),
+    ):
         assert books.api.patch(path, body).codes == ["INVALID_PAYLOAD"]
 
 
 def test_several_items_get_the_same_by_keys(books: Table) -> None:
-    changed = books.api.patch(f"{books.path}?fields=id,title", {"keys": [3, 1, 3], "data": {"title": "x"}}).data
+    changed = books.api.patch(
+        f"{books.path}?fields=id,title", {"keys": [3, 1, 3], "data": {"title": "x"}}
+    ).data
     assert changed == [{"id": 3, "title": "x"}, {"id": 1, "title": "x"}]
     assert titles(books) == ["x", "b", "x"]
 
@@ -81,7 +90,9 @@ def test_several_items_get_the_same_by_a_query_without_the_usual_limit(admin: Cl
     query = {"filter": {"n": {"_gte": 20}}, "sort": "-n", "limit": -1}
     assert len(admin.patch(numbers.path, {"query": query, "data": {"n": 0}}).data) == 130
     assert len(admin.patch(numbers.path, {"query": {}, "data": {"n": 1}}).data) == 150
-    first = admin.patch(numbers.path, {"query": {"sort": ["-id"], "limit": 1}, "data": {"n": 5}}).data
+    first = admin.patch(
+        numbers.path, {"query": {"sort": ["-id"], "limit": 1}, "data": {"n": 5}}
+    ).data
     assert [item["id"] for item in first] == [150]
 
 
@@ -124,7 +135,10 @@ def test_one_unknown_key_refuses_the_whole_batch(books: Table, body: object) -> 
 )
 def test_a_body_of_another_shape_is_refused(books: Table, body: object) -> None:
     answer = books.api.patch(books.path, body)
-    assert (answer.status, set(answer.codes) - {"INVALID_PAYLOAD", "FAILED_VALIDATION"}) in ((400, set()), (422, set()))
+    assert (answer.status, set(answer.codes) - {"INVALID_PAYLOAD", "FAILED_VALIDATION"}) in (
+        (400, set()),
+        (422, set()),
+    )
     assert titles(books) == ["a", "b", "c"]
 
 

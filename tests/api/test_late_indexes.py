@@ -28,7 +28,10 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 def things(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
     """The administrator's client, with a collection "things" of two fields that counts as large."""
     fields = [{"field": name, "type": "string"} for name in "ab"]
-    assert api.post("/collections", {"collection": "things", "schema": {}, "fields": fields}).status == 200
+    assert (
+        api.post("/collections", {"collection": "things", "schema": {}, "fields": fields}).status
+        == 200
+    )
     monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
     return api
 
@@ -47,29 +50,46 @@ def test_a_build_that_fails_in_any_way_says_so_and_leaves_only_the_change(
     with psycopg.connect(dsn) as connection:
         connection.execute(BUILDS_FAIL.format(code=code).replace("%%", "%").encode())
         connection.execute("CREATE INDEX others ON things (b)")
-        connection.execute("UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'others'::regclass")
+        connection.execute(
+            "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'others'::regclass"
+        )
         before = connection.execute("SELECT structure FROM system_version").fetchone()
     answer = things.patch(path, said)
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
-    assert answer.errors[0]["reason"].startswith("The change is made, but the index of things.a could not be built")
+    assert answer.errors[0]["reason"].startswith(
+        "The change is made, but the index of things.a could not be built"
+    )
     assert things.get(path).data["schema"]["comment"] == "done"
     with psycopg.connect(dsn) as connection:
         assert connection.execute(INVALID).fetchone() == (["others"],)
         after = connection.execute("SELECT structure FROM system_version").fetchone()
     assert before
     assert after
-    assert after[0] - before[0] <= 3  # the change was made once: its own move, and those of its record
+    assert (
+        after[0] - before[0] <= 3
+    )  # the change was made once: its own move, and those of its record
 
 
 def test_the_history_has_the_index_as_the_answer_has(things: Client) -> None:
     changed = things.patch("/fields/things/a", {"schema": {"is_indexed": True}}).data
-    made = things.post("/fields/things", {"field": "c", "type": "string", "schema": {"is_indexed": True}}).data
+    made = things.post(
+        "/fields/things", {"field": "c", "type": "string", "schema": {"is_indexed": True}}
+    ).data
     things.post("/fields/things", {"field": "up", "type": "integer"})
     body = {"collection": "things", "field": "up", "related_collection": "things"}
     assert things.post("/relations", body).status == 200
-    asked = {"filter[collection]": "system_fields", "sort": "-id", "fields": "item,data,delta", "limit": 4}
+    asked = {
+        "filter[collection]": "system_fields",
+        "sort": "-id",
+        "fields": "item,data,delta",
+        "limit": 4,
+    }
     pointing, _, new, update = things.get("/revisions", **asked).data
-    assert (update["item"], update["data"], update["delta"]) == ("things.a", changed, {"schema": {"is_indexed": True}})
+    assert (update["item"], update["data"], update["delta"]) == (
+        "things.a",
+        changed,
+        {"schema": {"is_indexed": True}},
+    )
     assert (new["item"], new["data"]) == ("things.c", made)
     assert (pointing["item"], pointing["delta"]["schema"]["is_indexed"]) == ("things.up", True)
     assert things.patch("/fields/things/a", {"schema": {"comment": "x"}}).status == 200
@@ -82,13 +102,22 @@ def test_builds_on_one_table_take_turns_and_all_succeed(things: Client, dsn: str
         psycopg.connect(dsn) as writer,
         psycopg.connect(dsn, autocommit=True) as watcher,
     ):
-        writer.execute("INSERT INTO things (a) VALUES ('x')")  # a build waits for writes that began before it
+        writer.execute(
+            "INSERT INTO things (a) VALUES ('x')"
+        )  # a build waits for writes that began before it
         answers = []
         for number, name in enumerate("ab", start=1):
-            answers.append(pool.submit(things.patch, f"/fields/things/{name}", {"schema": {"is_indexed": True}}))
+            answers.append(
+                pool.submit(
+                    things.patch, f"/fields/things/{name}", {"schema": {"is_indexed": True}}
+                )
+            )
             until = time.monotonic() + 5
             while watcher.execute(WAITING).fetchone() != (number + 1,) and time.monotonic() < until:
                 time.sleep(0.01)
         writer.commit()
         assert [answer.result().status for answer in answers] == [200, 200]
-    assert [things.get(f"/fields/things/{name}").data["schema"]["is_indexed"] for name in "ab"] == [True, True]
+    assert [things.get(f"/fields/things/{name}").data["schema"]["is_indexed"] for name in "ab"] == [
+        True,
+        True,
+    ]

@@ -30,7 +30,14 @@ IN_QUERY_STRINGS: dict[str, Callable[[int], str]] = {
     "MAX_QUERY_PARAMETERS": lambda n: "&".join(["x=1"] * n),
     "MAX_BRACKETS": lambda n: "x" + "[a]" * (n - 1) + "=1",
 }
-EVERY_LEVEL = {"MAX_FILTER_NODES", "MAX_LIST_OPERANDS", "MAX_SORT_TERMS", "MAX_ALIASES", "MAX_AGGREGATES", "MAX_GROUPS"}
+EVERY_LEVEL = {
+    "MAX_FILTER_NODES",
+    "MAX_LIST_OPERANDS",
+    "MAX_SORT_TERMS",
+    "MAX_ALIASES",
+    "MAX_AGGREGATES",
+    "MAX_GROUPS",
+}
 
 
 def nested(depth: int) -> Json:
@@ -39,7 +46,9 @@ def nested(depth: int) -> Json:
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    found = table(admin, field("boss", "integer"), *(field(f"n{number}", "integer") for number in range(100)))
+    found = table(
+        admin, field("boss", "integer"), *(field(f"n{number}", "integer") for number in range(100))
+    )
     relation = {"collection": found.name, "field": "boss", "related_collection": found.name}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "staff"}}).status == 200
     return found
@@ -48,7 +57,9 @@ def things(admin: Client) -> Table:
 def is_refused(answer: Answer, most: int) -> bool:
     """Tell whether an answer is the limit's own 400: with the place, and with the number but for the offset's."""
     told = answer.errors[0] if answer.status == 400 else {}
-    return told.get("code") == "INVALID_QUERY" and (str(most) in told["reason"] or told.get("parameter") == "offset")
+    return told.get("code") == "INVALID_QUERY" and (
+        str(most) in told["reason"] or told.get("parameter") == "offset"
+    )
 
 
 @pytest.mark.parametrize("name", IN_BODIES)

@@ -34,7 +34,9 @@ def set_attempts(stage: Stage, attempts: int | None) -> None:
 
 def change(stage: Stage, email: str, assignment: str) -> None:
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        connection.execute(f"UPDATE system_users SET {assignment} WHERE email = %s".encode(), [email])
+        connection.execute(
+            f"UPDATE system_users SET {assignment} WHERE email = %s".encode(), [email]
+        )
 
 
 def test_that_many_failures_suspend_and_only_the_right_password_tells(stage: Stage) -> None:
@@ -120,12 +122,19 @@ def test_fifty_wrong_logins_at_once_all_count(stage: Stage) -> None:
     set_attempts(stage, 50)
     email = person(stage)
     with ThreadPoolExecutor(10) as threads:
-        answers = list(threads.map(lambda _: outcome(login(stage.anonymous, email, "wrong")), range(50)))
+        answers = list(
+            threads.map(lambda _: outcome(login(stage.anonymous, email, "wrong")), range(50))
+        )
     assert answers == [REFUSED] * 50
-    assert (of_user(stage, email, "failed_logins"), of_user(stage, email, "status")) == (50, "suspended")
+    assert (of_user(stage, email, "failed_logins"), of_user(stage, email, "status")) == (
+        50,
+        "suspended",
+    )
 
 
-def test_who_was_suspended_meanwhile_is_not_let_in(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_was_suspended_meanwhile_is_not_let_in(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     email = person(stage)
     matches = passwords.matches
 
@@ -146,8 +155,14 @@ def test_a_lockout_ends_what_is_open(stage: Stage) -> None:
         login(stage.anonymous, email, "wrong")
     for _ in range(2):  # suspended, and active again
         assert bearing.get("/permissions/me").codes == ["INVALID_TOKEN"]
-        assert stage.anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 401
-        assert stage.admin.patch(f"/users/{of_user(stage, email, 'id')}", {"status": "active"}).status == 200
+        assert (
+            stage.anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status
+            == 401
+        )
+        assert (
+            stage.admin.patch(f"/users/{of_user(stage, email, 'id')}", {"status": "active"}).status
+            == 200
+        )
 
 
 def test_the_last_administrator_is_slowed_down_instead(stage: Stage) -> None:
@@ -176,8 +191,15 @@ def test_the_first_of_two_administrators_is_suspended_and_the_second_stays(stage
     change(stage, ADMIN_EMAIL, "status = 'archived'")
     try:
         with ThreadPoolExecutor(8) as threads:
-            list(threads.map(lambda turn: login(stage.anonymous, emails[turn % 2], "wrong"), range(40)))
-        assert sorted(of_user(stage, email, "status") for email in emails) == ["active", "suspended"]
+            list(
+                threads.map(
+                    lambda turn: login(stage.anonymous, emails[turn % 2], "wrong"), range(40)
+                )
+            )
+        assert sorted(of_user(stage, email, "status") for email in emails) == [
+            "active",
+            "suspended",
+        ]
     finally:
         change(stage, ADMIN_EMAIL, "status = 'active'")
         for email in emails:
@@ -200,7 +222,9 @@ def test_a_suspension_waits_its_turn_among_those_who_count_administrators(stage:
     assert of_user(stage, email, "status") == "suspended"
 
 
-def test_a_hash_is_compared_once_for_everybody(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hash_is_compared_once_for_everybody(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Known or unknown, without a password, suspended, slowed down: the work is the same and so is the answer."""
     seen: list[str] = []
     asked: list[str] = []

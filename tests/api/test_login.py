@@ -22,14 +22,18 @@ from cms.database.error_mapping import Deadlock
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 
 
-def test_a_login_gives_both_tokens_and_the_life_of_the_first_in_milliseconds(anonymous: Client) -> None:
+def test_a_login_gives_both_tokens_and_the_life_of_the_first_in_milliseconds(
+    anonymous: Client,
+) -> None:
     found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
     assert found.keys() == {"access_token", "expires", "refresh_token"}
     assert found["expires"] == 15 * 60 * 1000
 
 
 def test_the_case_of_an_address_does_not_matter(anonymous: Client) -> None:
-    answer = anonymous.post("/auth/login", {"email": ADMIN_EMAIL.upper(), "password": ADMIN_PASSWORD})
+    answer = anonymous.post(
+        "/auth/login", {"email": ADMIN_EMAIL.upper(), "password": ADMIN_PASSWORD}
+    )
     assert answer.status == 200
 
 
@@ -42,7 +46,9 @@ def test_a_wrong_password_and_an_unknown_address_are_answered_alike(anonymous: C
 
 
 def test_an_access_token_is_worth_nothing_when_it_is_changed(anonymous: Client) -> None:
-    token = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data["access_token"]
+    token = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data[
+        "access_token"
+    ]
     answer = anonymous.bearing(token[:-4] + "AAAA").get("/users/me")
     assert (answer.status, answer.codes) == (401, ["INVALID_TOKEN"])
 
@@ -50,7 +56,10 @@ def test_an_access_token_is_worth_nothing_when_it_is_changed(anonymous: Client) 
 def test_a_token_of_another_key_or_algorithm_or_issuer_is_refused(
     api: Client, admin_token: str, config: Config
 ) -> None:
-    secret, claims = config.secret or "", jwt.decode(admin_token, options={"verify_signature": False})
+    secret, claims = (
+        config.secret or "",
+        jwt.decode(admin_token, options={"verify_signature": False}),
+    )
     assert api.bearing(jwt.encode(claims, secret, algorithm="HS256")).get("/users/me").status == 200
     forged = [
         jwt.encode(claims, "another-key" * 4, algorithm="HS256"),
@@ -58,11 +67,19 @@ def test_a_token_of_another_key_or_algorithm_or_issuer_is_refused(
         jwt.encode({**claims, "iss": "others"}, secret, algorithm="HS256"),
         jwt.encode({**claims, "id": "no uuid"}, secret, algorithm="HS256"),
     ]
-    assert [api.bearing(token).get("/users/me").codes for token in forged] == [["INVALID_TOKEN"]] * 4
+    assert [api.bearing(token).get("/users/me").codes for token in forged] == [
+        ["INVALID_TOKEN"]
+    ] * 4
 
 
 def test_an_expired_token_says_so(api: Client, config: Config) -> None:
-    claims = {"id": api.get("/users/me").data["id"], "session": "x", "iat": 1, "exp": 2, "iss": "cms"}
+    claims = {
+        "id": api.get("/users/me").data["id"],
+        "session": "x",
+        "iat": 1,
+        "exp": 2,
+        "iss": "cms",
+    }
     token = jwt.encode(claims, config.secret or "", algorithm="HS256")
     assert api.bearing(token).get("/users/me").errors[0]["reason"] == "expired"
 
@@ -77,12 +94,16 @@ def test_a_refresh_token_works_once_and_its_second_use_ends_the_session(anonymou
 
 
 def test_after_logout_the_refresh_token_is_worth_nothing(anonymous: Client) -> None:
-    token = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data["refresh_token"]
+    token = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data[
+        "refresh_token"
+    ]
     assert anonymous.post("/auth/logout", {"refresh_token": token}).status == 204
     assert anonymous.post("/auth/refresh", {"refresh_token": token}).status == 401
 
 
-def test_a_static_token_is_its_user_until_another_takes_its_place(anonymous: Client, dsn: str) -> None:
+def test_a_static_token_is_its_user_until_another_takes_its_place(
+    anonymous: Client, dsn: str
+) -> None:
     token = accounts.make_token(dsn, email=ADMIN_EMAIL)
     assert anonymous.bearing(token).get("/users/me").data["email"] == ADMIN_EMAIL
     accounts.make_token(dsn, email=ADMIN_EMAIL)
@@ -128,7 +149,9 @@ def test_nothing_under_auth_is_stored_by_caches(anonymous: Client) -> None:
 
 
 @pytest.mark.parametrize("token", ["a.b.c", "not-a-token-at-all"])
-def test_a_client_that_always_sends_its_old_token_can_log_in_again(anonymous: Client, token: str) -> None:
+def test_a_client_that_always_sends_its_old_token_can_log_in_again(
+    anonymous: Client, token: str
+) -> None:
     stale = anonymous.bearing(token)
     assert stale.get("/server/ping").status == 200
     found = stale.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
@@ -137,7 +160,9 @@ def test_a_client_that_always_sends_its_old_token_can_log_in_again(anonymous: Cl
     assert stale.get("/users/me").codes == ["INVALID_TOKEN"]
 
 
-def test_a_changed_password_ends_refresh_and_access_tokens_alike(anonymous: Client, dsn: str, admin_token: str) -> None:
+def test_a_changed_password_ends_refresh_and_access_tokens_alike(
+    anonymous: Client, dsn: str, admin_token: str
+) -> None:
     found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
     clients = [anonymous.bearing(found["access_token"]), anonymous.bearing(admin_token)]
     assert [client.get("/users/me").status for client in clients] == [200, 200]
@@ -147,7 +172,9 @@ def test_a_changed_password_ends_refresh_and_access_tokens_alike(anonymous: Clie
     assert anonymous.login(ADMIN_EMAIL, "another password").get("/users/me").status == 200
 
 
-def test_a_token_of_a_session_that_is_not_there_is_refused_beside_one_that_is(api: Client, config: Config) -> None:
+def test_a_token_of_a_session_that_is_not_there_is_refused_beside_one_that_is(
+    api: Client, config: Config
+) -> None:
     me = api.get("/users/me").data["id"]
     claims = {"id": me, "session": str(uuid4())}
     other = access_token(claims, secret=config.secret or "", life=timedelta(minutes=1))
@@ -155,10 +182,19 @@ def test_a_token_of_a_session_that_is_not_there_is_refused_beside_one_that_is(ap
     assert api.get("/users/me").status == 200
 
 
-def test_a_session_is_good_for_its_own_user_only(api: Client, anonymous: Client, dsn: str, config: Config) -> None:
-    accounts.create_user(dsn, email="ann@example.com", password="secret-of-ann", role="Administrator")
-    found = anonymous.post("/auth/login", {"email": "ann@example.com", "password": "secret-of-ann"}).data
-    claims = {"id": api.get("/users/me").data["id"], "session": found["refresh_token"].partition(".")[0]}
+def test_a_session_is_good_for_its_own_user_only(
+    api: Client, anonymous: Client, dsn: str, config: Config
+) -> None:
+    accounts.create_user(
+        dsn, email="ann@example.com", password="secret-of-ann", role="Administrator"
+    )
+    found = anonymous.post(
+        "/auth/login", {"email": "ann@example.com", "password": "secret-of-ann"}
+    ).data
+    claims = {
+        "id": api.get("/users/me").data["id"],
+        "session": found["refresh_token"].partition(".")[0],
+    }
     mixed = access_token(claims, secret=config.secret or "", life=timedelta(minutes=1))
     assert api.bearing(mixed).get("/users/me").codes == ["INVALID_TOKEN"]
 
@@ -173,7 +209,9 @@ def test_who_knows_only_the_id_of_a_session_cannot_end_it(anonymous: Client) -> 
     assert anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 200
 
 
-def test_a_refresh_token_that_comes_twice_ends_the_access_tokens_of_its_session(anonymous: Client) -> None:
+def test_a_refresh_token_that_comes_twice_ends_the_access_tokens_of_its_session(
+    anonymous: Client,
+) -> None:
     first = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
     second = anonymous.post("/auth/refresh", {"refresh_token": first["refresh_token"]}).data
     assert anonymous.bearing(second["access_token"]).get("/users/me").status == 200
@@ -187,7 +225,10 @@ def test_a_login_clears_the_expired_sessions_of_its_user_and_the_next_start_all(
     accounts.create_user(dsn, email="ann@example.com", password="secret-of-ann", role=None)
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(EXPIRED_SESSIONS)
-        assert connection.execute(HOW_MANY_EXPIRED).fetchall() == [(ADMIN_EMAIL, 1), ("ann@example.com", 1)]
+        assert connection.execute(HOW_MANY_EXPIRED).fetchall() == [
+            (ADMIN_EMAIL, 1),
+            ("ann@example.com", 1),
+        ]
         anonymous.login(ADMIN_EMAIL, ADMIN_PASSWORD)
         assert connection.execute(HOW_MANY_EXPIRED).fetchall() == [("ann@example.com", 1)]
         prepare(dsn, config=config)

@@ -54,17 +54,32 @@ USUAL = ("name", "size", "large", "note")
 @st.composite
 def payloads(draw: st.DrawFn) -> list[Json]:
     """Draw items that name the same fields, now and then one that does not."""
-    names = [*USUAL, *draw(st.lists(st.sampled_from(sorted(VALUES.keys() - set(USUAL))), unique=True, max_size=2))]
+    names = [
+        *USUAL,
+        *draw(
+            st.lists(st.sampled_from(sorted(VALUES.keys() - set(USUAL))), unique=True, max_size=2)
+        ),
+    ]
     sound = draw(st.booleans())
-    items = [{name: draw(_value(name, sound=sound)) for name in names} for _ in range(draw(st.integers(2, 6)))]
+    items = [
+        {name: draw(_value(name, sound=sound)) for name in names}
+        for _ in range(draw(st.integers(2, 6)))
+    ]
     if draw(st.integers(0, 3)) == 0:
         items[-1].pop(draw(st.sampled_from(names)))
     return items
 
 
 def _value(name: str, *, sound: bool) -> st.SearchStrategy[object]:
-    kinds = {"name": st.sampled_from(["a", "bc", "abcd"]), "size": st.integers(0, 4), "large": st.integers(0, 9)}
-    odd = {"name": st.sampled_from(["a", "abcd", "abcde"]), "size": st.sampled_from([1, -(2**31), 2**31, -(2**31) - 1])}
+    kinds = {
+        "name": st.sampled_from(["a", "bc", "abcd"]),
+        "size": st.integers(0, 4),
+        "large": st.integers(0, 9),
+    }
+    odd = {
+        "name": st.sampled_from(["a", "abcd", "abcde"]),
+        "size": st.sampled_from([1, -(2**31), 2**31, -(2**31) - 1]),
+    }
     return kinds.get(name, VALUES[name]) if sound else odd.get(name, VALUES[name]) | VALUES[name]
 
 
@@ -109,7 +124,11 @@ def test_many_items_are_checked_and_written_as_each_alone(
     stage: Stage, way: Callable[..., list[tuple[int, Json]]], *, admin: bool
 ) -> None:
     things = table(stage.admin, *FIELDS)
-    rights = {"validation": {"size": {"_neq": 12}}, "presets": {"note": "p"}, "permissions": {"size": {"_lt": 4}}}
+    rights = {
+        "validation": {"size": {"_neq": 12}},
+        "presets": {"note": "p"},
+        "permissions": {"size": {"_lt": 4}},
+    }
     granted = [may(things.name, action="create", **rights), may(things.name, "id", "name", "size")]
     api = stage.admin if admin else member(stage, *granted)
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
@@ -121,7 +140,9 @@ def test_many_items_are_checked_and_written_as_each_alone(
             many = outcome(connection, things, way(api, things, items))
             note(f"{alone}\n{many}")
             if ended := [fault for _, fault in alone.faults if fault["code"] == "FORBIDDEN"]:
-                assert {fault["code"] for _, fault in many.faults} >= {"FORBIDDEN"} or len(alone.faults) > len(ended)
+                assert {fault["code"] for _, fault in many.faults} >= {"FORBIDDEN"} or len(
+                    alone.faults
+                ) > len(ended)
                 assert not many.rows
             elif alone.faults:
                 assert many == Outcome(alone.faults, [], [])
@@ -131,9 +152,13 @@ def test_many_items_are_checked_and_written_as_each_alone(
         compare()
 
 
-def outcome(connection: psycopg.Connection, things: Table, faults: list[tuple[int, Json]]) -> Outcome:
+def outcome(
+    connection: psycopg.Connection, things: Table, faults: list[tuple[int, Json]]
+) -> Outcome:
     """Return what is there, and take it away."""
-    rows = connection.execute(f"SELECT to_jsonb(t) FROM {things.name} AS t ORDER BY id".encode()).fetchall()
+    rows = connection.execute(
+        f"SELECT to_jsonb(t) FROM {things.name} AS t ORDER BY id".encode()
+    ).fetchall()
     history = connection.execute(
         'SELECT a.action, a."user", r.data, r.delta FROM system_activity AS a '
         "LEFT JOIN system_revisions AS r ON r.activity = a.id "
@@ -143,7 +168,10 @@ def outcome(connection: psycopg.Connection, things: Table, faults: list[tuple[in
     for name in (things.name, "system_revisions", "system_activity"):
         connection.execute(f"DELETE FROM {name}".encode())
     return Outcome(
-        [(place, {name: said for name, said in fault.items() if name != "path"}) for place, fault in faults],
+        [
+            (place, {name: said for name, said in fault.items() if name != "path"})
+            for place, fault in faults
+        ],
         [_shared(row) for (row,) in rows],
         [(action, user, _shared(data), _shared(delta)) for action, user, data, delta in history],
     )

@@ -39,7 +39,9 @@ NESTED = {"name": "n", "things": [{"x": "2026-01-01"}]}
 
 
 def upload(raw: bytes) -> Work:
-    return lambda api: api.send("POST", "/utils/import/things", raw=raw, **{"Content-Type": "text/csv"})
+    return lambda api: api.send(
+        "POST", "/utils/import/things", raw=raw, **{"Content-Type": "text/csv"}
+    )
 
 
 def operations(value: object) -> dict[str, object]:
@@ -55,18 +57,25 @@ WORKS: dict[str, Work] = {
     "one": lambda api: api.post("/items/things", {"x": "2026-01-01"}),
     "a number": lambda api: api.post("/items/things", {"x": 5}),
     "an object": lambda api: api.post("/items/things", {"x": {"a": 1}}),
-    "several": lambda api: api.post("/items/things?fields=name", [{"x": "2026-01-01"}, {"name": "b"}]),
+    "several": lambda api: api.post(
+        "/items/things?fields=name", [{"x": "2026-01-01"}, {"name": "b"}]
+    ),
     "a change": lambda api: api.patch("/items/things/1?fields=id", {"x": "2026-01-01"}),
     "a change of all": lambda api: api.patch(
-        "/items/things?fields=id", {"query": {"filter": {"x": {"_eq": "2026-01-01"}}, "limit": 5}, "data": {"x": "7"}}
+        "/items/things?fields=id",
+        {"query": {"filter": {"x": {"_eq": "2026-01-01"}}, "limit": 5}, "data": {"x": "7"}},
     ),
     "a batch": lambda api: api.post("/batch", operations("2026-01-01")),
     "an import": upload(CSV),
     "something nested": lambda api: api.post("/items/owners?fields=name", NESTED),
     "a list": lambda api: api.get("/items/things?fields=id&limit=1&filter[x][_gt]=2026-01-01"),
     "a list by number": lambda api: api.get("/items/things?fields=id&limit=1&filter[x][_lt]=5"),
-    "a sorted list": lambda api: api.get("/items/things?fields=name&limit=1&sort=x&filter[x][_contains]=1"),
-    "an export": lambda api: api.get("/items/things?fields=name&limit=3&filter[x][_gte]=2026-01-01&export=csv"),
+    "a sorted list": lambda api: api.get(
+        "/items/things?fields=name&limit=1&sort=x&filter[x][_contains]=1"
+    ),
+    "an export": lambda api: api.get(
+        "/items/things?fields=name&limit=3&filter[x][_gte]=2026-01-01&export=csv"
+    ),
 }
 
 
@@ -82,7 +91,12 @@ def clients(make_client: Callable[..., Client], admin_token: str) -> list[Client
     """The administrator's clients of two applications on one database."""
     made = [make_client(database_pool_size=6).bearing(admin_token) for _ in range(2)]
     for name, fields in COLLECTIONS.items():
-        assert made[0].post("/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+        assert (
+            made[0]
+            .post("/collections", {"collection": name, "schema": {}, "fields": fields})
+            .status
+            == 200
+        )
     relation = {"collection": "things", "field": "owner", "related_collection": "owners"}
     assert made[0].post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
     made[0].post("/items/things", {"name": "first"})
@@ -122,7 +136,9 @@ def moving(dsn: str) -> Iterator[None]:
             done.result()
 
 
-def test_what_is_refused_meanwhile_is_true_of_one_of_the_types(clients: list[Client], dsn: str) -> None:
+def test_what_is_refused_meanwhile_is_true_of_one_of_the_types(
+    clients: list[Client], dsn: str
+) -> None:
     true: dict[str, set[tuple[int, str]]] = {name: {(200, "")} for name in WORKS}
     for kind in TYPES:
         make_type(dsn, kind)
@@ -173,7 +189,9 @@ def after_the_look(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
 IN_TRANSACTIONS = ("several", "a change of all", "a batch", "an import", "something nested")
 """What more than one statement does."""
 
-MOMENTS = [(after_the_plan, name) for name in WORKS] + [(after_the_look, name) for name in IN_TRANSACTIONS]
+MOMENTS = [(after_the_plan, name) for name in WORKS] + [
+    (after_the_look, name) for name in IN_TRANSACTIONS
+]
 CODES = ("23514", "22P02", "42846", "P0001", "0A000", "54000", "45001", "CM403")
 UNFORESEEN = "XX000"
 REFUSALS = [
@@ -185,7 +203,11 @@ CHANGES = list(itertools.pairwise((*TYPES, TYPES[0])))
 
 @pytest.mark.parametrize(("overtake", "name"), MOMENTS)
 def test_what_the_structure_overtakes_is_answered_as_it_was_or_is(
-    clients: list[Client], dsn: str, monkeypatch: pytest.MonkeyPatch, overtake: Callable[..., None], name: str
+    clients: list[Client],
+    dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
+    overtake: Callable[..., None],
+    name: str,
 ) -> None:
     api, work = clients[0], WORKS[name]
     for before, after in CHANGES:

@@ -13,7 +13,26 @@ from tests.client import Client
 from tests.things import Stage, staged
 
 ROUNDS = 150
-ODD: list[object] = [None, 0, -1, 1, 2, 3, 10**20, 1.5, True, "", "1", "x", [], {}, [[]], [None], {"": 1}, "\ud7ff"]
+ODD: list[object] = [
+    None,
+    0,
+    -1,
+    1,
+    2,
+    3,
+    10**20,
+    1.5,
+    True,
+    "",
+    "1",
+    "x",
+    [],
+    {},
+    [[]],
+    [None],
+    {"": 1},
+    "\ud7ff",
+]
 # What each field of a collection leads to: another collection, several of one (in a list), or a value.
 FIELDS: dict[str, dict[str, object]] = {
     "posts": {
@@ -38,7 +57,13 @@ FIELDS: dict[str, dict[str, object]] = {
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
     with staged(settings, make_database, template) as found:
         make_relations(found.admin)
-        for name, row in (("posts", {}), ("people", {}), ("tags", {"name": "t"}), ("comments", {}), ("headings", {})):
+        for name, row in (
+            ("posts", {}),
+            ("people", {}),
+            ("tags", {"name": "t"}),
+            ("comments", {}),
+            ("headings", {}),
+        ):
             assert found.admin.post(f"/items/{name}", [row] * 8).status == 200
         yield found
 
@@ -59,16 +84,26 @@ def value(random: Random, kind: object, depth: int) -> object:
         return listed(random, kind[0], depth)
     if kind not in FIELDS:
         return kind
-    return item(random, str(kind), depth - 1) if depth and random.random() < 0.6 else random.randrange(1, 8)
+    return (
+        item(random, str(kind), depth - 1)
+        if depth and random.random() < 0.6
+        else random.randrange(1, 8)
+    )
 
 
 def listed(random: Random, collection: str, depth: int) -> object:
     """Return a whole new state, or a change."""
-    elements = [value(random, collection, depth) for _ in range(random.randrange(4) if depth else 0)]
+    elements = [
+        value(random, collection, depth) for _ in range(random.randrange(4) if depth else 0)
+    ]
     if random.random() < 0.6:
         return elements
     made = [item(random, collection, depth - 1) for _ in range(random.randrange(2) if depth else 0)]
-    return {"create": made, "update": elements, "delete": [random.randrange(1, 9)] if random.random() < 0.2 else []}
+    return {
+        "create": made,
+        "update": elements,
+        "delete": [random.randrange(1, 9)] if random.random() < 0.2 else [],
+    }
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -79,7 +114,9 @@ def test_no_payload_breaks_the_service(admin: Client, seed: int) -> None:
         body: object = item(random, collection, 3)
         if random.random() < 0.3:
             body = [body, item(random, collection, 2)]
-        method, path = random.choice([("POST", ""), ("PATCH", ""), ("PATCH", f"/{random.randrange(1, 8)}")])
+        method, path = random.choice(
+            [("POST", ""), ("PATCH", ""), ("PATCH", f"/{random.randrange(1, 8)}")]
+        )
         answer = admin.send(method, f"/items/{collection}{path}", body)
         assert answer.status < 500, (method, collection, body, answer.text)
         passed += answer.status == 200

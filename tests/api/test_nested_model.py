@@ -49,7 +49,9 @@ class Model:
         if depth and self.random.random() < 0.5:
             payload["above"] = self.above(depth, name)
         if depth and self.random.random() < 0.6:
-            payload["below"] = self.whole(depth, name) if self.random.random() < 0.6 else self.changes(depth, name)
+            payload["below"] = (
+                self.whole(depth, name) if self.random.random() < 0.6 else self.changes(depth, name)
+            )
         if self.random.random() < 0.4:
             payload["marks"] = self.marked(name)
         return name, payload
@@ -76,7 +78,9 @@ class Model:
         return [name for name, node in self.state.items() if node.above is None]
 
     def children(self, name: str) -> list[str]:
-        return [found for found, node in self.state.items() if node.above == name and found in self.keys]
+        return [
+            found for found, node in self.state.items() if node.above == name and found in self.keys
+        ]
 
     @property
     def used_below(self) -> set[str]:
@@ -93,11 +97,18 @@ class Model:
         return elements + self.new_below(depth, name)
 
     def changes(self, depth: int, name: str) -> Json:
-        gone = [child for child in self.children(name) if child not in self.used and self.random.random() < 0.4]
+        gone = [
+            child
+            for child in self.children(name)
+            if child not in self.used and self.random.random() < 0.4
+        ]
         for child in gone:
             self.used.add(child)
             self.state[child].above = None
-        return {"create": self.new_below(depth, name), "delete": [self.keys[child] for child in gone]}
+        return {
+            "create": self.new_below(depth, name),
+            "delete": [self.keys[child] for child in gone],
+        }
 
     def new_below(self, depth: int, name: str) -> list[object]:
         elements: list[object] = []
@@ -114,18 +125,29 @@ class Model:
         chosen = [f"m{self.random.randrange(6)}" for _ in range(self.random.randrange(4))]
         self.state[name].marks = Counter(chosen)
         return [
-            {"marks_id": self.marks[mark] if self.random.random() < 0.5 else {"id": self.marks[mark], "name": mark}}
+            {
+                "marks_id": self.marks[mark]
+                if self.random.random() < 0.5
+                else {"id": self.marks[mark], "name": mark}
+            }
             for mark in chosen
         ]
 
 
 def made(admin: Client) -> tuple[Table, Table]:
     nodes, marks = (
-        table(admin, column("name", "string"), column("value", "integer"), column("above", "integer")),
+        table(
+            admin, column("name", "string"), column("value", "integer"), column("above", "integer")
+        ),
         table(admin, column("name", "string")),
     )
     relations: list[Json] = [
-        {"collection": nodes.name, "field": "above", "related_collection": nodes.name, "meta": {"one_field": "below"}},
+        {
+            "collection": nodes.name,
+            "field": "above",
+            "related_collection": nodes.name,
+            "meta": {"one_field": "below"},
+        },
         {
             "collection": nodes.name,
             "field": "marks",
@@ -156,7 +178,9 @@ def test_what_is_written_is_what_was_meant(admin: Client, seed: int) -> None:
     nodes, marks = made(admin)
     far = f"{marks.name}_id"
     model = Model(Random(seed))
-    model.marks = {mark["name"]: mark["id"] for mark in marks.add(*({"name": f"m{n}"} for n in range(6)))}
+    model.marks = {
+        mark["name"]: mark["id"] for mark in marks.add(*({"name": f"m{n}"} for n in range(6)))
+    }
     for step in range(STEPS):
         model.used.clear()
         known = model.random.choice([None, *model.keys])
@@ -165,7 +189,9 @@ def test_what_is_written_is_what_was_meant(admin: Client, seed: int) -> None:
         path = f"{nodes.path}/{model.keys[known]}" if known else nodes.path
         answer = admin.patch(path, sent) if known else admin.post(path, sent)
         assert answer.status == 200, (step, name, sent, answer.text)
-        expected = {key: (n.value, n.above, sorted(n.marks.elements())) for key, n in model.state.items()}
+        expected = {
+            key: (n.value, n.above, sorted(n.marks.elements())) for key, n in model.state.items()
+        }
         assert shown(nodes, far) == expected, (step, sent)
         model.keys = {row["name"]: row["id"] for row in nodes.ask("fields=id,name&limit=-1").data}
 
@@ -175,5 +201,7 @@ def _renamed(value: object, far: str) -> object:
     if isinstance(value, list):
         return [_renamed(item, far) for item in value]
     if isinstance(value, dict):
-        return {far if key == "marks_id" else key: _renamed(inner, far) for key, inner in value.items()}
+        return {
+            far if key == "marks_id" else key: _renamed(inner, far) for key, inner in value.items()
+        }
     return value

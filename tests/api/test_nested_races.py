@@ -60,7 +60,10 @@ def test_batches_over_the_same_rows_in_any_order_all_pass(admin: Client) -> None
         for round_number in range(6):
             random.shuffle(keys_here := keys.copy())
             changes: list[Json] = [
-                {"id": key, **({"name": f"{client}"} if random.random() < 0.5 else {"size": round_number})}
+                {
+                    "id": key,
+                    **({"name": f"{client}"} if random.random() < 0.5 else {"size": round_number}),
+                }
                 for key in keys_here
             ]
             answers.append(admin.patch("/items/tags", changes))
@@ -71,7 +74,9 @@ def test_batches_over_the_same_rows_in_any_order_all_pass(admin: Client) -> None
 
 def test_nested_writes_over_the_same_rows_all_pass(admin: Client) -> None:
     people = [person["id"] for person in Table(admin, "people").add({"name": "p1"}, {"name": "p2"})]
-    tags = [tag["id"] for tag in Table(admin, "tags").add({"name": "a"}, {"name": "b"}, {"name": "c"})]
+    tags = [
+        tag["id"] for tag in Table(admin, "tags").add({"name": "a"}, {"name": "b"}, {"name": "c"})
+    ]
     posts = [made["id"] for made in Table(admin, "posts").add({"title": "x"}, {"title": "y"})]
 
     def work(client: int) -> list[Answer]:
@@ -96,27 +101,38 @@ def test_nested_writes_over_the_same_rows_all_pass(admin: Client) -> None:
 
 def test_rows_taken_to_and_fro_end_up_with_somebody(admin: Client) -> None:
     posts = [made["id"] for made in Table(admin, "posts").add({}, {})]
-    comments = [made["id"] for made in Table(admin, "comments").add(*({"text": str(n)} for n in range(4)))]
+    comments = [
+        made["id"] for made in Table(admin, "comments").add(*({"text": str(n)} for n in range(4)))
+    ]
 
     def work(client: int) -> list[Answer]:
         random = Random(client)
         return [
-            admin.patch(f"/items/posts/{random.choice(posts)}", {"comments": {"update": random.sample(comments, 3)}})
+            admin.patch(
+                f"/items/posts/{random.choice(posts)}",
+                {"comments": {"update": random.sample(comments, 3)}},
+            )
             for _ in range(6)
         ]
 
     assert {answer.status for answer in together(work)} == {200}
     assert {
         found["post"]
-        for found in Table(admin, "comments").get(**{"filter[id][_in]": ",".join(map(str, comments))}).data
+        for found in Table(admin, "comments")
+        .get(**{"filter[id][_in]": ",".join(map(str, comments))})
+        .data
     } <= set(posts)
 
 
 def test_a_row_that_somebody_takes_meanwhile_is_not_dropped(admin: Client, dsn: str) -> None:
-    here, there = (made["id"] for made in Table(admin, "posts").add({"comments": [{"text": "a"}]}, {}))
+    here, there = (
+        made["id"] for made in Table(admin, "posts").add({"comments": [{"text": "a"}]}, {})
+    )
     (comment,) = item(admin, f"posts/{here}", "comments")["comments"]
     answers: list[Answer] = []
-    service = threading.Thread(target=lambda: answers.append(admin.patch(f"/items/posts/{here}", {"comments": []})))
+    service = threading.Thread(
+        target=lambda: answers.append(admin.patch(f"/items/posts/{here}", {"comments": []}))
+    )
     with psycopg.connect(dsn) as other, psycopg.connect(dsn, autocommit=True) as watch:
         other.execute("UPDATE comments SET post = %s WHERE id = %s", (there, comment))
         service.start()
@@ -138,7 +154,9 @@ def test_of_equal_unique_values_one_gets_in(admin: Client) -> None:
 
     answers = together(work)
     assert sorted(answer.status for answer in answers) == [200] * 3 + [400] * (3 * CLIENTS - 3)
-    told = {(answer.codes[0], answer.errors[0]["field"]) for answer in answers if answer.status == 400}
+    told = {
+        (answer.codes[0], answer.errors[0]["field"]) for answer in answers if answer.status == 400
+    }
     assert told == {("RECORD_NOT_UNIQUE", "name")}
 
 
@@ -171,7 +189,11 @@ def test_deletes_of_what_a_query_finds_all_pass(admin: Client) -> None:
     Table(admin, "tags").add(*({"name": "old"} for _ in range(60)))
 
     def work(client: int) -> list[Answer]:
-        return [admin.delete("/items/tags", {"query": {"filter": {"name": {"_eq": "old"}}, "limit": 15}})]
+        return [
+            admin.delete(
+                "/items/tags", {"query": {"filter": {"name": {"_eq": "old"}}, "limit": 15}}
+            )
+        ]
 
     assert {answer.status for answer in together(work)} == {204}
 
@@ -184,7 +206,11 @@ def test_batches_that_come_to_the_same_rows_in_any_order_all_pass(admin: Client)
         for _ in range(4):
             order = [{"filter": {"id": {"_eq": key}}} for key in random.sample(keys, len(keys))]
             change: Json = {"method": "update", "collection": "tags", "data": {"size": client}}
-            answers.append(admin.post("/batch", {"operations": [{**change, "query": query} for query in order]}))
+            answers.append(
+                admin.post(
+                    "/batch", {"operations": [{**change, "query": query} for query in order]}
+                )
+            )
         return answers
 
     assert {answer.status for answer in together(work)} == {200}
@@ -197,12 +223,22 @@ def test_writes_in_a_circle_all_pass(admin: Client) -> None:
         random, answers = Random(client), []
         for number in range(6):
             first, second, third = random.sample(people, 3)
-            staff = [{"id": second, "pin": str(number), "staff": {"update": [{"id": third, "staff": [first]}]}}]
+            staff = [
+                {
+                    "id": second,
+                    "pin": str(number),
+                    "staff": {"update": [{"id": third, "staff": [first]}]},
+                }
+            ]
             boss = {"id": second, "boss": {"id": third, "boss": {"id": first, "pin": str(client)}}}
             body = {"staff": {"update": staff}} if random.random() < 0.5 else {"boss": boss}
             answers.append(admin.patch(f"/items/people/{first}", body))
         return answers
 
     answers = together(work)
-    assert {answer.status for answer in answers} <= {200, 400}, [a.text for a in answers if a.status not in (200, 400)]
-    assert not {code for answer in answers if answer.status == 400 for code in answer.codes} - {"INVALID_FOREIGN_KEY"}
+    assert {answer.status for answer in answers} <= {200, 400}, [
+        a.text for a in answers if a.status not in (200, 400)
+    ]
+    assert not {code for answer in answers if answer.status == 400 for code in answer.codes} - {
+        "INVALID_FOREIGN_KEY"
+    }

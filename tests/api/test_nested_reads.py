@@ -22,14 +22,24 @@ COLLECTIONS = {
     "comments": [field("text", "string"), field("article", "integer")],
 }
 RELATIONS: list[Json] = [
-    {"collection": "articles", "field": "author", "related_collection": "authors", "meta": {"one_field": "articles"}},
+    {
+        "collection": "articles",
+        "field": "author",
+        "related_collection": "authors",
+        "meta": {"one_field": "articles"},
+    },
     {
         "collection": "articles",
         "field": "tags",
         "related_collection": "tags",
         "meta": {"junction_collection": "articles_tags", "one_field": "articles"},
     },
-    {"collection": "comments", "field": "article", "related_collection": "articles", "meta": {"one_field": "comments"}},
+    {
+        "collection": "comments",
+        "field": "article",
+        "related_collection": "articles",
+        "meta": {"one_field": "comments"},
+    },
 ]
 
 
@@ -45,7 +55,9 @@ MULTIPLYING = "author.articles.author.articles.author.articles.author.articles"
 
 
 @pytest.fixture(scope="module", params=["with statistics", "without statistics"])
-def stage(request: pytest.FixtureRequest, settings: Config, make_database: Any, template: str) -> Iterator[Stage]:
+def stage(
+    request: pytest.FixtureRequest, settings: Config, make_database: Any, template: str
+) -> Iterator[Stage]:
     """A site of twenty authors with a hundred articles each, which PostgreSQL has looked at or not."""
     with staged(settings, make_database, template) as site:
         make_site(site.admin)
@@ -57,7 +69,10 @@ def stage(request: pytest.FixtureRequest, settings: Config, make_database: Any, 
 
 def make_site(admin: Client) -> None:
     for name, fields in COLLECTIONS.items():
-        assert admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+        assert (
+            admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status
+            == 200
+        )
     for relation in RELATIONS:
         assert admin.post("/relations", relation).status == 200
 
@@ -83,7 +98,8 @@ def test_lists_that_multiply_are_refused_however_they_are_asked_for(stage: Stage
     assert is_refused(api.search("/items/articles", {"fields": [fields], "limit": 1}))
     assert is_refused(api.get(f"/items/articles?export=csv&fields={fields}"))
     aliased = "fields=a.b.a.b.a.b.a.b.id&alias[a]=author" + "".join(
-        f"&deep{'[a][b]' * n}[a][_alias][b]=articles&deep{'[a][b]' * (n + 1)}[_alias][a]=author" for n in range(4)
+        f"&deep{'[a][b]' * n}[a][_alias][b]=articles&deep{'[a][b]' * (n + 1)}[_alias][a]=author"
+        for n in range(4)
     )
     assert is_refused(api.get(f"/items/articles?{aliased}"), "a.b.a.b.a.b.a.b")
 
@@ -121,14 +137,25 @@ def test_a_page_of_a_site_four_relations_deep_is_answered(stage: Stage) -> None:
 
 def test_pages_that_could_hold_too_much_and_do_not_are_answered(stage: Stage) -> None:
     """A hundred articles with a hundred comments each for every author would be more; there are two of each."""
-    page = stage.admin.get("/items/authors?limit=-1&fields=articles.comments.text,articles.tags.tags_id.name").data
-    assert sum(len(article["comments"]) for author in page for article in author["articles"]) == 4000
-    for path in ("?limit=-1", "?limit=-1&fields=title,count(comments),author.count(articles)&sort=-count(comments)"):
+    page = stage.admin.get(
+        "/items/authors?limit=-1&fields=articles.comments.text,articles.tags.tags_id.name"
+    ).data
+    assert (
+        sum(len(article["comments"]) for author in page for article in author["articles"]) == 4000
+    )
+    for path in (
+        "?limit=-1",
+        "?limit=-1&fields=title,count(comments),author.count(articles)&sort=-count(comments)",
+    ):
         assert len(stage.admin.get(f"/items/articles{path}").data) >= 2000
 
 
-def test_an_export_is_bounded_for_each_batch_of_it(stage: Stage, make_client: Any, admin_token: str) -> None:
-    every = stage.admin.get("/items/articles?export=json&limit=-1&fields=comments.text,tags.tags_id.name")
+def test_an_export_is_bounded_for_each_batch_of_it(
+    stage: Stage, make_client: Any, admin_token: str
+) -> None:
+    every = stage.admin.get(
+        "/items/articles?export=json&limit=-1&fields=comments.text,tags.tags_id.name"
+    )
     assert len(every.body) >= 2000
 
 
@@ -147,7 +174,9 @@ def test_the_look_at_a_statement_is_kept_for_its_operands_only(
     assert not any("EXPLAIN" in text for text in seen)
 
 
-def test_what_cannot_be_too_much_is_not_even_looked_at(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_too_much_is_not_even_looked_at(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = "/items/authors?fields=articles.comments.id"
     assert stage.admin.get(path).status == 200
     with counted(monkeypatch) as seen:
@@ -158,11 +187,16 @@ def test_what_cannot_be_too_much_is_not_even_looked_at(stage: Stage, monkeypatch
 
 
 @pytest.mark.parametrize(("limit", "status"), [(10, 200), (11, 400)])
-def test_the_setting_is_met_and_not_passed(make_client: Any, stage: Stage, limit: int, status: int) -> None:
+def test_the_setting_is_met_and_not_passed(
+    make_client: Any, stage: Stage, limit: int, status: int
+) -> None:
     """Of ten authors all articles are a thousand; of eleven they are more, and PostgreSQL expects so."""
     api = bounded(make_client, stage, max_nested_rows=1000)
     assert api.get(f"/items/authors?fields=articles.id&limit={limit}").status == status
-    assert api.get(f"/items/authors?fields=articles.id&deep[articles][_limit]=9&limit={limit}").status == 200
+    assert (
+        api.get(f"/items/authors?fields=articles.id&deep[articles][_limit]=9&limit={limit}").status
+        == 200
+    )
 
 
 def bounded(make_client: Any, stage: Stage, **settings: object) -> Client:
@@ -175,7 +209,12 @@ def test_a_small_site_that_postgres_has_never_looked_at_is_read_in_depth(api: Cl
     """It takes tables that it knows nothing of to be larger than they are, and their lists to be shorter."""
     make_site(api)
     tree = {"title": "A", "comments": [{"text": "c"}], "tags": [{"tags_id": {"name": "t"}}]}
-    assert api.post("/items/authors", [{"name": "Ann", "articles": [tree, tree]}, {"name": "Bob"}]).status == 200
+    assert (
+        api.post(
+            "/items/authors", [{"name": "Ann", "articles": [tree, tree]}, {"name": "Bob"}]
+        ).status
+        == 200
+    )
     assert len(api.get("/items/authors?fields=*.*.*.*.*").data) == 2
     many = [{"title": f"{number}"} for number in range(100)]
     assert api.patch("/items/authors/2", {"articles": many}).status == 200
@@ -183,35 +222,50 @@ def test_a_small_site_that_postgres_has_never_looked_at_is_read_in_depth(api: Cl
 
 
 @pytest.mark.parametrize("word", ["_and", "_or"])
-def test_many_filters_along_many_relations_are_answered(make_client: Any, admin_token: str, word: str) -> None:
+def test_many_filters_along_many_relations_are_answered(
+    make_client: Any, admin_token: str, word: str
+) -> None:
     """PostgreSQL would plan them for minutes where it joined all of their ninety tables."""
     api = make_client(db_statement_timeout=timedelta(seconds=10)).bearing(admin_token)
     make_site(api)
-    (ann, _) = api.post("/items/authors", [{"name": "Ann", "articles": [{"title": "A"}]}, {"name": "Bob"}]).data
+    (ann, _) = api.post(
+        "/items/authors", [{"name": "Ann", "articles": [{"title": "A"}]}, {"name": "Bob"}]
+    ).data
     path = ["articles", "author"] * 4 + ["articles"]
     filters = [along(path, {"title": {"_neq": f"nothing {number}"}}) for number in range(10)]
-    assert api.search("/items/authors", {"filter": {word: filters}, "fields": ["id"]}).data == [{"id": ann["id"]}]
+    assert api.search("/items/authors", {"filter": {word: filters}, "fields": ["id"]}).data == [
+        {"id": ann["id"]}
+    ]
     filters[0] = along([*path[:-1], "articles", "_none"], {"title": {"_eq": "A"}})
     expected = [] if word == "_and" else [{"id": ann["id"]}]
-    assert api.search("/items/authors", {"filter": {word: filters}, "fields": ["id"]}).data == expected
+    assert (
+        api.search("/items/authors", {"filter": {word: filters}, "fields": ["id"]}).data == expected
+    )
 
 
 def test_one_long_list_among_short_ones_is_reckoned_with(api: Client, dsn: str) -> None:
     """Of most authors there is one article, and of one a hundred: what the mean says is not what a read picks."""
     make_site(api)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("INSERT INTO authors (name) SELECT 'author ' || n FROM generate_series(1, 5000) AS n")
+        connection.execute(
+            "INSERT INTO authors (name) SELECT 'author ' || n FROM generate_series(1, 5000) AS n"
+        )
         connection.execute(
             "INSERT INTO articles (title, author)"
             " SELECT 'article ' || n, CASE WHEN n <= 100 THEN 1 ELSE n - 99 END FROM generate_series(1, 5000) AS n"
         )
-        connection.execute("INSERT INTO comments (text, article) SELECT 'c', n FROM generate_series(1, 100) AS n")
+        connection.execute(
+            "INSERT INTO comments (text, article) SELECT 'c', n FROM generate_series(1, 100) AS n"
+        )
     chain = "author.articles.author.articles"
     assert is_refused(api.get(f"/items/articles?limit=1&filter[author]=1&fields={MULTIPLYING}.id"))
     assert is_refused(api.get(f"/items/articles/1?fields={MULTIPLYING}.id"))
     assert is_refused(api.patch(f"/items/articles/1?fields={MULTIPLYING}.id", {"title": "changed"}))
     assert is_refused(api.get(f"/items/articles?export=json&fields={MULTIPLYING}.id"))
-    assert is_refused(api.get(f"/items/articles?filter[author]=1&fields={chain}.author.count(articles)"), WITH_COUNT)
+    assert is_refused(
+        api.get(f"/items/articles?filter[author]=1&fields={chain}.author.count(articles)"),
+        WITH_COUNT,
+    )
     page = api.get(f"/items/articles?limit=2&filter[author]=1&fields={chain}.id").data
     assert len(page[1]["author"]["articles"][99]["author"]["articles"]) == 100
     ordinary = "title,author.name,author.articles.title,author.articles.comments.text,author.articles.tags.tags_id.name"

@@ -22,7 +22,9 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
 
 @pytest.mark.parametrize("kind", ["posts", "nowhere", ""])
 @pytest.mark.parametrize("section", [{"item": {"title": "H"}}, {"item": "1"}, {}])
-def test_a_collection_that_many_to_any_does_not_lead_to_is_refused(admin: Client, kind: str, section: Json) -> None:
+def test_a_collection_that_many_to_any_does_not_lead_to_is_refused(
+    admin: Client, kind: str, section: Json
+) -> None:
     body = {**section, "kind": kind}
     for method, path, sent, place in (
         ("POST", "/items/posts", {"sections": [body]}, ["sections", 0, "kind"]),
@@ -41,11 +43,15 @@ def make_section(admin: Client) -> int:
     return key
 
 
-def test_others_are_told_of_the_collections_that_they_know_only(stage: Stage, admin: Client) -> None:
+def test_others_are_told_of_the_collections_that_they_know_only(
+    stage: Stage, admin: Client
+) -> None:
     rights = [may("sections", action="create"), may("sections"), may("headings")]
     caller = member(stage, *rights)
     assert caller.post("/items/sections", {"kind": "headings", "item": "1"}).status == 200
-    answers = [caller.post("/items/sections", {"kind": kind, "item": "1"}) for kind in ("notes", "xotes")]
+    answers = [
+        caller.post("/items/sections", {"kind": kind, "item": "1"}) for kind in ("notes", "xotes")
+    ]
     assert [answer.errors[0]["allowed"] for answer in answers] == [["headings"], ["headings"]]
     assert answers[0].text == answers[1].text.replace("xotes", "notes")
 

@@ -25,7 +25,9 @@ def post(admin: Client, **values: object) -> int:
     return found
 
 
-def test_a_validation_sees_where_a_row_of_a_list_will_be_whatever_is_sent_for_it(stage: Stage) -> None:
+def test_a_validation_sees_where_a_row_of_a_list_will_be_whatever_is_sent_for_it(
+    stage: Stage,
+) -> None:
     posts, admin = [post(stage.admin), post(stage.admin)], stage.admin
     mine = {"validation": {"post": {"_eq": posts[0]}}}
     writer = member(
@@ -40,24 +42,44 @@ def test_a_validation_sees_where_a_row_of_a_list_will_be_whatever_is_sent_for_it
         for sent in (row, row | {"post": posts[0]}):
             answer = writer.patch(f"/items/posts/{posts[1]}", {"comments": {word: [sent]}})
             assert (answer.status, answer.codes) == (422, ["FAILED_VALIDATION"])
-            assert writer.patch(f"/items/posts/{posts[0]}", {"comments": {word: [sent]}}).status == 200
+            assert (
+                writer.patch(f"/items/posts/{posts[0]}", {"comments": {word: [sent]}}).status == 200
+            )
         admin.patch(f"/items/comments/{comment}", {"post": None})
-    assert writer.post("/items/posts", {"comments": [{"text": "b", "post": posts[0]}]}).codes == ["FAILED_VALIDATION"]
+    assert writer.post("/items/posts", {"comments": [{"text": "b", "post": posts[0]}]}).codes == [
+        "FAILED_VALIDATION"
+    ]
     assert stage.value(f"SELECT count(*) FROM comments WHERE post <> {posts[0]}") == 0
 
 
 def test_rules_of_fields_see_that_a_row_of_a_list_belongs_to_the_row_above(admin: Client) -> None:
-    rules = {"validation": {"_nnull": True}, "conditions": [{"rule": {"text": {"_nnull": True}}, "required": True}]}
+    rules = {
+        "validation": {"_nnull": True},
+        "conditions": [{"rule": {"text": {"_nnull": True}}, "required": True}],
+    }
     assert admin.patch("/fields/comments/post", {"meta": rules}).status == 200
-    assert len(admin.post("/items/posts", {"comments": [{"text": "a"}, {"text": "b"}]}).data["comments"]) == 2
+    assert (
+        len(
+            admin.post("/items/posts", {"comments": [{"text": "a"}, {"text": "b"}]}).data[
+                "comments"
+            ]
+        )
+        == 2
+    )
     assert admin.post("/items/comments", {"text": "a"}).status == 422
     assert admin.patch("/fields/comments/post", {"meta": dict.fromkeys(rules)}).status == 200
 
 
 def test_a_row_that_leaves_a_list_is_changed_like_any_other(stage: Stage) -> None:
     admin = stage.admin
-    assert admin.patch("/relations/comments/post", {"meta": {"one_deselect_action": "nullify"}}).status == 200
-    assert admin.post("/fields/comments", field("changed", "timestamp", special="date-updated")).status == 200
+    assert (
+        admin.patch("/relations/comments/post", {"meta": {"one_deselect_action": "nullify"}}).status
+        == 200
+    )
+    assert (
+        admin.post("/fields/comments", field("changed", "timestamp", special="date-updated")).status
+        == 200
+    )
     key = post(admin, comments=[{"text": "a"}, {"text": "b"}])
     ids = admin.get(f"/items/posts/{key}").data["comments"]
     keeps = may("comments", "post", action="update", validation={"post": {"_nnull": True}})
@@ -77,8 +99,13 @@ def test_a_row_that_leaves_a_list_is_changed_like_any_other(stage: Stage) -> Non
 
 
 @pytest.mark.parametrize("meta", [{"required": True}, {"validation": {"_nnull": True}}])
-def test_a_row_does_not_leave_a_list_without_which_it_may_not_be(admin: Client, meta: dict[str, object]) -> None:
-    assert admin.patch("/relations/comments/post", {"meta": {"one_deselect_action": "nullify"}}).status == 200
+def test_a_row_does_not_leave_a_list_without_which_it_may_not_be(
+    admin: Client, meta: dict[str, object]
+) -> None:
+    assert (
+        admin.patch("/relations/comments/post", {"meta": {"one_deselect_action": "nullify"}}).status
+        == 200
+    )
     key = post(admin, comments=[{"text": "a"}])
     before = dict.fromkeys(meta) | ({"required": False} if "required" in meta else {})
     assert admin.patch("/fields/comments/post", {"meta": meta}).status == 200
@@ -93,7 +120,11 @@ def test_a_row_that_is_not_there_is_told_with_its_place_to_whoever_writes(stage:
     hidden = stage.admin.post("/items/comments", {"text": "hidden"}).data["id"]
     key = post(stage.admin)
     seen = {"permissions": {"text": {"_neq": "hidden"}}}
-    writer = member(stage, *(may("posts", action=action) for action in ("read", "update")), *_all("comments", **seen))
+    writer = member(
+        stage,
+        *(may("posts", action=action) for action in ("read", "update")),
+        *_all("comments", **seen),
+    )
     for row in (hidden, 9_999):
         for change, path in (
             ({"update": [{"id": row, "text": "x"}]}, ["comments", "update", 0]),
@@ -109,13 +140,22 @@ def test_a_row_that_is_not_there_is_told_with_its_place_to_whoever_writes(stage:
 
 
 def _all(collection: str, **said: object) -> list[Json]:
-    return [may(collection, action=action, **said) for action in ("create", "read", "update", "delete")]
+    return [
+        may(collection, action=action, **said) for action in ("create", "read", "update", "delete")
+    ]
 
 
-def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_members(stage: Stage) -> None:
-    caller = member(stage, may("sections", action="create"), may("sections", action="update"), may("sections"))
+def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_members(
+    stage: Stage,
+) -> None:
+    caller = member(
+        stage, may("sections", action="create"), may("sections", action="update"), may("sections")
+    )
     sections = [{"kind": kind, "item": {"title": "H"}} for kind in ("posts", "nowhere", "headings")]
-    told = {(answer.status, answer.text) for answer in (caller.post("/items/sections", sent) for sent in sections)}
+    told = {
+        (answer.status, answer.text)
+        for answer in (caller.post("/items/sections", sent) for sent in sections)
+    }
     assert len(told) == 1
     assert next(iter(told))[0] == 403
     assert stage.admin.post("/items/sections", sections[0]).codes == ["INVALID_PAYLOAD"]
@@ -123,18 +163,34 @@ def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_mem
 
 def test_a_key_that_names_a_row_takes_no_right_to_change_it(stage: Stage) -> None:
     owner, other = post(stage.admin), post(stage.admin)
-    rights = (may("posts"), may("posts", action="update"), may("comments", "text", "post", action="update"))
+    rights = (
+        may("posts"),
+        may("posts", action="update"),
+        may("comments", "text", "post", action="update"),
+    )
     writer = member(stage, *rights, may("comments", "id", "text", "post"))
-    comments = [stage.admin.post("/items/comments", {"text": "a", "post": owner}).data["id"] for _ in range(2)]
+    comments = [
+        stage.admin.post("/items/comments", {"text": "a", "post": owner}).data["id"]
+        for _ in range(2)
+    ]
     first, second = comments
-    for whole in ([second], [second, first], [{"id": first, "text": "b"}, second], {"update": [{"id": first}]}):
+    for whole in (
+        [second],
+        [second, first],
+        [{"id": first, "text": "b"}, second],
+        {"update": [{"id": first}]},
+    ):
         assert writer.patch(f"/items/posts/{owner}", {"comments": whole}).status == 200, whole
-    assert writer.patch(f"/items/posts/{other}?fields=comments", {"comments": [first]}).data == {"comments": [first]}
+    assert writer.patch(f"/items/posts/{other}?fields=comments", {"comments": [first]}).data == {
+        "comments": [first]
+    }
     assert writer.patch("/items/comments", [{"id": first, "text": "c"}]).data[0]["text"] == "c"
     assert writer.patch(f"/items/comments/{first}", {"id": first, "text": "d"}).data["text"] == "d"
     assert writer.patch(f"/items/comments/{first}", {"id": second}).status in (400, 403)
     for new in ({"id": 9999, "text": "new"}, {"text": "new"}):
-        assert writer.patch(f"/items/posts/{owner}", {"comments": {"create": [new]}}).codes == ["FORBIDDEN"]
+        assert writer.patch(f"/items/posts/{owner}", {"comments": {"create": [new]}}).codes == [
+            "FORBIDDEN"
+        ]
         assert writer.patch(f"/items/posts/{owner}", {"comments": [new]}).codes == ["FORBIDDEN"]
 
 

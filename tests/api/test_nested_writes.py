@@ -26,7 +26,9 @@ def post(admin: Client, **values: object) -> int:
     return found
 
 
-def refused(admin: Client, path: str, body: object, *, method: str = "PATCH") -> list[tuple[str, object]]:
+def refused(
+    admin: Client, path: str, body: object, *, method: str = "PATCH"
+) -> list[tuple[str, object]]:
     """Send what is refused, and return what is told: code and path of each fault."""
     answer = admin.send(method, path, body)
     assert 400 <= answer.status < 500, answer.text
@@ -37,18 +39,24 @@ def refused(admin: Client, path: str, body: object, *, method: str = "PATCH") ->
 
 
 def test_an_object_at_a_to_one_field_is_created(admin: Client) -> None:
-    made = admin.post("/items/posts?fields=title,author.name", {"title": "a", "author": {"name": "Ann"}}).data
+    made = admin.post(
+        "/items/posts?fields=title,author.name", {"title": "a", "author": {"name": "Ann"}}
+    ).data
     assert made == {"title": "a", "author": {"name": "Ann"}}
 
 
 def test_an_object_with_a_key_that_is_there_is_changed_and_linked(admin: Client) -> None:
     ann = admin.post("/items/people", {"name": "Bea", "pin": "1"}).data["id"]
-    made = admin.post("/items/posts?fields=author.*", {"author": {"id": ann, "name": "Beata"}}).data["author"]
+    made = admin.post(
+        "/items/posts?fields=author.*", {"author": {"id": ann, "name": "Beata"}}
+    ).data["author"]
     assert (made["id"], made["name"], made["pin"]) == (ann, "Beata", "1")
 
 
 def test_an_object_with_a_key_that_is_not_there_is_created_with_it(admin: Client) -> None:
-    made = admin.post("/items/posts?fields=author.id", {"author": {"id": 7001, "name": "Chosen"}}).data
+    made = admin.post(
+        "/items/posts?fields=author.id", {"author": {"id": 7001, "name": "Chosen"}}
+    ).data
     assert made == {"author": {"id": 7001}}
 
 
@@ -65,13 +73,23 @@ def test_the_same_object_for_several_rows_is_one_row(admin: Client) -> None:
     made = admin.post("/items/posts?fields=author.id,author.name", sent).data
     assert made == [{"author": {"id": key, "name": "D2"}}] * 2
     sent = [{"author": {"id": key, "boss": {"name": "D0"}}}, {"author": {"id": key, "boss": None}}]
-    assert admin.post("/items/posts?fields=author.boss", sent).data == [{"author": {"boss": None}}] * 2
+    assert (
+        admin.post("/items/posts?fields=author.boss", sent).data == [{"author": {"boss": None}}] * 2
+    )
 
 
 def test_self_relations_go_up_and_down(admin: Client) -> None:
-    sent = {"name": "mid", "boss": {"name": "top", "boss": {"name": "very top"}}, "staff": [{"name": "low"}]}
+    sent = {
+        "name": "mid",
+        "boss": {"name": "top", "boss": {"name": "very top"}},
+        "staff": [{"name": "low"}],
+    }
     made = admin.post("/items/people?fields=name,boss.name,boss.boss.name,staff.name", sent).data
-    assert made == {"name": "mid", "boss": {"name": "top", "boss": {"name": "very top"}}, "staff": [{"name": "low"}]}
+    assert made == {
+        "name": "mid",
+        "boss": {"name": "top", "boss": {"name": "very top"}},
+        "staff": [{"name": "low"}],
+    }
 
 
 # To-many
@@ -81,7 +99,8 @@ def test_an_array_is_the_whole_new_state(admin: Client) -> None:
     key = post(admin, comments=[{"text": "a"}, {"text": "b"}, {"text": "c"}])
     a, b, c = (found["id"] for found in item(admin, f"posts/{key}", "comments.id")["comments"])
     changed = admin.patch(
-        f"/items/posts/{key}?fields=comments.id,comments.text", {"comments": [c, {"id": a, "text": "A"}, {"text": "d"}]}
+        f"/items/posts/{key}?fields=comments.id,comments.text",
+        {"comments": [c, {"id": a, "text": "A"}, {"text": "d"}]},
     ).data["comments"]
     assert [(found["id"], found["text"]) for found in changed[:2]] == [(a, "A"), (c, "c")]
     assert [found["text"] for found in changed[2:]] == ["d"]
@@ -91,7 +110,9 @@ def test_an_array_is_the_whole_new_state(admin: Client) -> None:
 
 
 def test_what_is_left_out_is_unlinked_where_the_relation_says_so(admin: Client) -> None:
-    boss = admin.post("/items/people?fields=id,staff", {"name": "Ed", "staff": [{"name": "E1"}, {"name": "E2"}]}).data
+    boss = admin.post(
+        "/items/people?fields=id,staff", {"name": "Ed", "staff": [{"name": "E1"}, {"name": "E2"}]}
+    ).data
     first, second = boss["staff"]
     assert admin.patch(f"/items/people/{boss['id']}", {"staff": [second]}).data["staff"] == [second]
     assert item(admin, f"people/{first}", "boss") == {"boss": None}
@@ -112,13 +133,18 @@ def test_update_may_bring_a_row_over(admin: Client) -> None:
     moved = admin.patch(f"/items/posts/{there}", {"comments": {"update": [{"id": comment}]}}).data
     assert moved["comments"] == [comment]
     assert item(admin, f"posts/{here}", "comments") == {"comments": []}
-    assert admin.patch(f"/items/posts/{here}", {"comments": [comment]}).data["comments"] == [comment]
+    assert admin.patch(f"/items/posts/{here}", {"comments": [comment]}).data["comments"] == [
+        comment
+    ]
 
 
 @pytest.mark.parametrize("word", ["delete", "update"])
 def test_what_is_not_there_refuses_the_whole_write(admin: Client, word: str) -> None:
     key, before = post(admin), count(admin, "comments")
-    changes: Json = {"create": [{"text": "x"}], word: [99999] if word == "delete" else [{"id": 99999}]}
+    changes: Json = {
+        "create": [{"text": "x"}],
+        word: [99999] if word == "delete" else [{"id": 99999}],
+    }
     assert refused(admin, f"/items/posts/{key}", {"comments": changes}) == [
         ("INVALID_FOREIGN_KEY", ["comments", word, 0])
     ]
@@ -129,7 +155,9 @@ def test_delete_names_rows_of_this_list_only(admin: Client) -> None:
     here, there = post(admin, comments=[{"text": "a"}]), post(admin)
     comments = item(admin, f"posts/{here}", "comments")["comments"]
     body = {"title": "changed", "comments": {"delete": comments}}
-    assert refused(admin, f"/items/posts/{there}", body) == [("INVALID_FOREIGN_KEY", ["comments", "delete", 0])]
+    assert refused(admin, f"/items/posts/{there}", body) == [
+        ("INVALID_FOREIGN_KEY", ["comments", "delete", 0])
+    ]
     assert item(admin, f"posts/{there}", "title") == {"title": "p"}
     assert item(admin, f"posts/{here}", "comments") == {"comments": comments}
 
@@ -153,7 +181,8 @@ def test_a_place_in_the_array_is_a_place_in_the_order(admin: Client) -> None:
     assert [step["place"] for step in found] == [1, 2, 9]
     a, b, c = (step["id"] for step in found)
     changed = admin.patch(
-        f"/items/posts/{key}?fields=steps.id,steps.place&deep[steps][_sort]=place", {"steps": [c, b, a]}
+        f"/items/posts/{key}?fields=steps.id,steps.place&deep[steps][_sort]=place",
+        {"steps": [c, b, a]},
     ).data["steps"]
     assert [(step["id"], step["place"]) for step in changed] == [(c, 1), (b, 2), (a, 3)]
 
@@ -177,7 +206,9 @@ def test_a_place_in_the_array_is_a_place_in_the_order(admin: Client) -> None:
         ([{"text": "x", "post": {"title": "no"}}], ["comments", 0]),
     ],
 )
-def test_a_wrong_value_of_a_to_many_field_is_told_with_its_path(admin: Client, value: object, path: object) -> None:
+def test_a_wrong_value_of_a_to_many_field_is_told_with_its_path(
+    admin: Client, value: object, path: object
+) -> None:
     key = post(admin)
     assert ("INVALID_PAYLOAD", path) in refused(admin, f"/items/posts/{key}", {"comments": value})
     assert item(admin, f"posts/{key}", "comments") == {"comments": []}
@@ -191,9 +222,13 @@ def test_the_same_row_twice_is_refused(admin: Client) -> None:
         ([comment, {"id": comment}], ["comments", 1]),
         ({"update": [comment], "delete": [comment]}, ["comments", "delete", 0]),
     ):
-        assert ("INVALID_PAYLOAD", path) in refused(admin, f"/items/posts/{key}", {"comments": value})
+        assert ("INVALID_PAYLOAD", path) in refused(
+            admin, f"/items/posts/{key}", {"comments": value}
+        )
     two = [{"comments": [comment]}, {"comments": [comment]}]
-    assert refused(admin, "/items/posts", two, method="POST") == [("INVALID_PAYLOAD", ["comments", 0])]
+    assert refused(admin, "/items/posts", two, method="POST") == [
+        ("INVALID_PAYLOAD", ["comments", 0])
+    ]
 
 
 # Many-to-many and many-to-any
@@ -202,17 +237,28 @@ def test_the_same_row_twice_is_refused(admin: Client) -> None:
 def test_many_to_many_rows_hold_to_one_objects(admin: Client) -> None:
     tag = admin.post("/items/tags", {"name": "old"}).data["id"]
     sent = {
-        "tags": [{"tags_id": tag}, {"tags_id": {"name": "new"}}, {"tags_id": {"id": tag + 50_000, "name": "keyed"}}]
+        "tags": [
+            {"tags_id": tag},
+            {"tags_id": {"name": "new"}},
+            {"tags_id": {"id": tag + 50_000, "name": "keyed"}},
+        ]
     }
     made = admin.post("/items/posts?fields=id,tags.id,tags.tags_id.name", sent).data
     assert [found["tags_id"]["name"] for found in made["tags"]] == ["old", "new", "keyed"]
     first, second, _ = (found["id"] for found in made["tags"])
     path = f"/items/posts/{made['id']}?fields=tags.id,tags.tags_id.name"
-    changed = admin.patch(path, {"tags": [second, {"id": first, "tags_id": {"id": tag, "name": "renamed"}}]}).data
+    changed = admin.patch(
+        path, {"tags": [second, {"id": first, "tags_id": {"id": tag, "name": "renamed"}}]}
+    ).data
     assert changed == {
-        "tags": [{"id": first, "tags_id": {"name": "renamed"}}, {"id": second, "tags_id": {"name": "new"}}]
+        "tags": [
+            {"id": first, "tags_id": {"name": "renamed"}},
+            {"id": second, "tags_id": {"name": "new"}},
+        ]
     }
-    assert item(admin, f"tags/{tag + 50_000}", "name") == {"name": "keyed"}  # the tag stays, only its link goes
+    assert item(admin, f"tags/{tag + 50_000}", "name") == {
+        "name": "keyed"
+    }  # the tag stays, only its link goes
 
 
 def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> None:
@@ -223,15 +269,25 @@ def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> No
     ]
     fields = "id,sections.id,sections.kind,sections.sort,sections.item:headings.title,sections.item:notes.text"
     made = admin.post(f"/items/posts?fields={fields}", {"sections": sections}).data
-    assert [found["item"] for found in made["sections"]] == [{"title": "H"}, {"text": "N"}, {"text": "N"}]
+    assert [found["item"] for found in made["sections"]] == [
+        {"title": "H"},
+        {"text": "N"},
+        {"text": "N"},
+    ]
     assert [found["sort"] for found in made["sections"]] == [1, 2, 3]
-    changes = {"update": [{"id": made["sections"][1]["id"], "item": {"code": NOTE, "text": "changed"}}]}
-    changed = admin.patch(f"/items/posts/{made['id']}?fields={fields}", {"sections": changes}).data
-    assert [found["item"].get("text") for found in changed["sections"]] == [None, "changed", "changed"]
-    section = made["sections"][0]["id"]
-    assert admin.patch(f"/items/sections/{section}?fields=item:headings.title", {"item": {"title": "own"}}).data == {
-        "item": {"title": "own"}
+    changes = {
+        "update": [{"id": made["sections"][1]["id"], "item": {"code": NOTE, "text": "changed"}}]
     }
+    changed = admin.patch(f"/items/posts/{made['id']}?fields={fields}", {"sections": changes}).data
+    assert [found["item"].get("text") for found in changed["sections"]] == [
+        None,
+        "changed",
+        "changed",
+    ]
+    section = made["sections"][0]["id"]
+    assert admin.patch(
+        f"/items/sections/{section}?fields=item:headings.title", {"item": {"title": "own"}}
+    ).data == {"item": {"title": "own"}}
 
 
 def test_many_to_any_without_a_collection_is_refused(admin: Client) -> None:
@@ -259,12 +315,22 @@ def test_every_fault_at_every_depth_is_told_at_once(admin: Client) -> None:
 
 
 def test_a_fault_in_the_depth_leaves_no_trace(admin: Client) -> None:
-    before = [count(admin, name) for name in ("posts", "people", "tags", "system_activity", "system_revisions")]
-    sent = {"author": {"name": "Fay"}, "comments": [{"text": "a"}], "tags": [{"tags_id": {"id": 9001}}]}
+    before = [
+        count(admin, name)
+        for name in ("posts", "people", "tags", "system_activity", "system_revisions")
+    ]
+    sent = {
+        "author": {"name": "Fay"},
+        "comments": [{"text": "a"}],
+        "tags": [{"tags_id": {"id": 9001}}],
+    }
     assert refused(admin, "/items/posts", sent, method="POST") == [
         ("FAILED_VALIDATION", ["tags", 0, "tags_id", "name"])
     ]
-    after = [count(admin, name) for name in ("posts", "people", "tags", "system_activity", "system_revisions")]
+    after = [
+        count(admin, name)
+        for name in ("posts", "people", "tags", "system_activity", "system_revisions")
+    ]
     assert after == before
 
 
@@ -275,13 +341,18 @@ def test_it_goes_ten_relations_deep_and_no_deeper(admin: Client) -> None:
     assert admin.post("/items/people", nest(10, "deep")).status == 200
     before = count(admin, "people")
     answer = admin.post("/items/people", nest(11, "deeper"))
-    assert (answer.status, answer.codes, count(admin, "people")) == (400, ["INVALID_PAYLOAD"], before)
+    assert (answer.status, answer.codes, count(admin, "people")) == (
+        400,
+        ["INVALID_PAYLOAD"],
+        before,
+    )
 
 
 def test_several_items_get_related_items_of_their_own_by_keys(admin: Client) -> None:
     keys = [post(admin), post(admin)]
     changed = admin.patch(
-        "/items/posts?fields=comments.text", {"keys": keys, "data": {"comments": [{"text": "each"}]}}
+        "/items/posts?fields=comments.text",
+        {"keys": keys, "data": {"comments": [{"text": "each"}]}},
     ).data
     assert changed == [{"comments": [{"text": "each"}]}] * 2
 
@@ -303,9 +374,14 @@ def test_a_write_of_lists_only_does_not_stamp_the_item(admin: Client) -> None:
     assert admin.patch(f"/items/posts/{key}", {"author": {"name": "Hal"}}).data["changed"] > "2020"
 
 
-def test_a_thousand_tags_are_a_handful_of_statements(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_tags_are_a_handful_of_statements(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def sent(number: int) -> Json:
-        return {"tags": [{"tags_id": {"name": f"t{n}"}} for n in range(number)], "author": {"name": f"many {number}"}}
+        return {
+            "tags": [{"tags_id": {"name": f"t{n}"}} for n in range(number)],
+            "author": {"name": f"many {number}"},
+        }
 
     with counted(monkeypatch) as few:
         admin.post("/items/posts?fields=id", sent(2))
@@ -329,7 +405,9 @@ def test_circles_are_written_where_the_columns_allow_it(admin: Client) -> None:
     sent = {"boss": {"name": "tail", "boss": key}}
     changed = admin.patch(f"/items/people/{key}?fields=boss.name,boss.boss.name", sent).data
     assert changed == {"boss": {"name": "tail", "boss": {"name": "snake"}}}
-    itself = admin.post("/items/people?fields=boss.id", {"id": 5001, "name": "own boss", "boss": {"id": 5001}})
+    itself = admin.post(
+        "/items/people?fields=boss.id", {"id": 5001, "name": "own boss", "boss": {"id": 5001}}
+    )
     assert itself.status == 400  # the object is written before the item, which is not there yet
 
 
@@ -341,9 +419,13 @@ def test_a_relation_may_point_to_another_unique_column(stage: Stage, admin: Clie
     )
     meta = {"one_field": "towns"}
     assert admin.patch("/relations/towns/land", {"meta": meta}).status == 200
-    made = admin.post("/items/towns?fields=name,land.code", {"name": "Bern", "land": {"code": "CH"}}).data
+    made = admin.post(
+        "/items/towns?fields=name,land.code", {"name": "Bern", "land": {"code": "CH"}}
+    ).data
     assert made == {"name": "Bern", "land": {"code": "CH"}}
-    land = admin.post("/items/lands?fields=id,towns.name", {"code": "AT", "towns": [{"name": "Wien"}]}).data
+    land = admin.post(
+        "/items/lands?fields=id,towns.name", {"code": "AT", "towns": [{"name": "Wien"}]}
+    ).data
     assert land["towns"] == [{"name": "Wien"}]
     path = f"/items/lands/{land['id']}?fields=towns.name"
     assert admin.patch(path, {"towns": {"create": [{"name": "Graz"}]}}).status == 200
@@ -355,7 +437,9 @@ def test_a_junction_whose_pairs_are_unique_can_be_filled_anew(stage: Stage, admi
     stage.execute("CREATE UNIQUE INDEX pairs ON posts_tags (posts_id, tags_id)")
     tag = admin.post("/items/tags", {"name": "pair"}).data["id"]
     key = post(admin, tags=[{"tags_id": tag}])
-    changed = admin.patch(f"/items/posts/{key}?fields=tags.tags_id", {"tags": [{"tags_id": tag}]}).data
+    changed = admin.patch(
+        f"/items/posts/{key}?fields=tags.tags_id", {"tags": [{"tags_id": tag}]}
+    ).data
     assert changed == {"tags": [{"tags_id": tag}]}
     twice = admin.patch(f"/items/posts/{key}", {"tags": [{"tags_id": tag}, {"tags_id": tag}]})
     assert (twice.status, twice.codes) == (400, ["RECORD_NOT_UNIQUE"])
@@ -369,10 +453,17 @@ def test_rows_with_text_keys_are_found_by_them(stage: Stage, admin: Client) -> N
     )
     assert admin.patch("/relations/jars/shelf", {"meta": {"one_field": "jars"}}).status == 200
     odd = 'a "b", {c} \\d %s NULL'
-    made = admin.post("/items/shelves?fields=*", {"name": odd, "jars": [{"label": 'x",\\'}, {"label": "NULL"}]}).data
+    made = admin.post(
+        "/items/shelves?fields=*", {"name": odd, "jars": [{"label": 'x",\\'}, {"label": "NULL"}]}
+    ).data
     assert made == {"name": odd, "jars": ["NULL", 'x",\\']}
-    assert admin.patch("/items/shelves", [{"name": odd, "jars": ["NULL"]}]).data[0]["jars"] == ["NULL"]
-    assert admin.get("/items/jars").data == [{"label": "NULL", "shelf": odd}, {"label": 'x",\\', "shelf": None}]
+    assert admin.patch("/items/shelves", [{"name": odd, "jars": ["NULL"]}]).data[0]["jars"] == [
+        "NULL"
+    ]
+    assert admin.get("/items/jars").data == [
+        {"label": "NULL", "shelf": odd},
+        {"label": 'x",\\', "shelf": None},
+    ]
 
 
 def test_a_singleton_takes_related_items(admin: Client) -> None:
@@ -384,4 +475,7 @@ def test_a_singleton_takes_related_items(admin: Client) -> None:
     for title in ("hello", "again"):
         made = admin.patch("/items/site?fields=welcome.title", {"welcome": {"title": title}}).data
         assert made == {"welcome": {"title": title}}
-    assert admin.patch("/items/site", {"welcome": {"title": ["x"]}}).errors[0]["path"] == ["welcome", "title"]
+    assert admin.patch("/items/site", {"welcome": {"title": ["x"]}}).errors[0]["path"] == [
+        "welcome",
+        "title",
+    ]

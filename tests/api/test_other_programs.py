@@ -80,7 +80,9 @@ def test_a_change_is_there_for_every_process_with_one_load(
         ("ALTER DOMAIN phrase SET DEFAULT 'y'", "default_value", "y"),
     ],
 )
-def test_a_change_of_a_column_is_there(api: Client, dsn: str, change: str, path: str, value: object) -> None:
+def test_a_change_of_a_column_is_there(
+    api: Client, dsn: str, change: str, path: str, value: object
+) -> None:
     run(dsn, "CREATE DOMAIN phrase AS text; CREATE TABLE made (id serial PRIMARY KEY, word phrase)")
     assert api.get("/fields/made/word").data["schema"][path] != value
     run(dsn, change)
@@ -117,7 +119,9 @@ def test_what_changes_no_structure_moves_no_counter(api: Client, dsn: str) -> No
 
 
 @pytest.mark.usefixtures("hurried")
-def test_changes_that_the_service_makes_are_loaded_once(processes: tuple[Client, Client], dsn: str) -> None:
+def test_changes_that_the_service_makes_are_loaded_once(
+    processes: tuple[Client, Client], dsn: str
+) -> None:
     api, other = processes
     before = counter(dsn)
     assert other.post("/collections", {"collection": "made", "schema": {}}).status == 200
@@ -142,7 +146,9 @@ def test_a_look_waits_for_nobody_who_changes_the_structure(api: Client, dsn: str
     assert api.get("/collections/made").status == 200
 
 
-def test_nobody_looks_more_than_once_a_minute(api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_looks_more_than_once_a_minute(
+    api: Client, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert api.get("/collections/made").status == 404
     run(dsn, "CREATE TABLE made (id serial PRIMARY KEY)")
     assert api.get("/collections/made").status == 404

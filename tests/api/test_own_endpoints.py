@@ -18,18 +18,32 @@ NAMES = (*sorted(SYSTEM_COLLECTIONS), "system_sessions", "system_nowhere", "syst
 @pytest.fixture(scope="module")
 def mighty(stage: Stage) -> Client:
     actions = ("read", "create", "update", "delete", "share")
-    return member(stage, *(may(name, action=action) for name in sorted(SYSTEM_COLLECTIONS) for action in actions))
+    return member(
+        stage,
+        *(may(name, action=action) for name in sorted(SYSTEM_COLLECTIONS) for action in actions),
+    )
 
 
 def calls(caller: Client, name: str) -> Iterator[Answer]:
     """Every call that names a collection in its path."""
-    for path in (f"/items/{name}", f"/items/{name}/1", f"/items/{name}/1/revisions", f"/items/{name}/1/revisions/1"):
+    for path in (
+        f"/items/{name}",
+        f"/items/{name}/1",
+        f"/items/{name}/1/revisions",
+        f"/items/{name}/1/revisions/1",
+    ):
         yield caller.get(path)
         yield caller.send("HEAD", path)
     yield caller.get(f"/items/{name}", export="csv")
     yield caller.get(f"/items/{name}?nonsense[")
     yield caller.search(f"/items/{name}", {})
-    bodies: list[object] = [{}, [], [{"id": 1}], {"keys": [1], "data": {}}, {"query": {}, "data": {}}]
+    bodies: list[object] = [
+        {},
+        [],
+        [{"id": 1}],
+        {"keys": [1], "data": {}},
+        {"query": {}, "data": {}},
+    ]
     for body in bodies:
         yield caller.post(f"/items/{name}", body)
         yield caller.patch(f"/items/{name}", body)
@@ -37,7 +51,9 @@ def calls(caller: Client, name: str) -> Iterator[Answer]:
     yield caller.patch(f"/items/{name}/1", {})
     yield caller.delete(f"/items/{name}/1")
     yield caller.post(f"/utils/sort/{name}", {"item": 1, "to": 2})
-    yield caller.send("POST", f"/utils/import/{name}", raw=b"id\n1\n", **{"Content-Type": "text/csv"})
+    yield caller.send(
+        "POST", f"/utils/import/{name}", raw=b"id\n1\n", **{"Content-Type": "text/csv"}
+    )
 
 
 def operations(name: str) -> list[dict[str, object]]:
@@ -55,7 +71,9 @@ def operations(name: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_path_of_items_reaches_a_system_collection(stage: Stage, mighty: Client, name: str) -> None:
+def test_no_path_of_items_reaches_a_system_collection(
+    stage: Stage, mighty: Client, name: str
+) -> None:
     for caller in (mighty, stage.anonymous):
         for answer in calls(caller, name):
             assert answer.status == 403
@@ -68,7 +86,10 @@ def test_no_path_of_items_reaches_a_system_collection(stage: Stage, mighty: Clie
 def test_administrators_are_told_why(stage: Stage, name: str) -> None:
     for answer in calls(stage.admin, name):
         assert answer.status == 403
-        assert not answer.text or "System collections are reached by their own endpoints only" in answer.text
+        assert (
+            not answer.text
+            or "System collections are reached by their own endpoints only" in answer.text
+        )
     (fault,) = stage.admin.get(f"/items/{name}").errors
     assert (f'"{name}" is at {ENDPOINTS.get(name)}' in fault["message"]) is (name in ENDPOINTS)
 
@@ -77,7 +98,10 @@ def test_administrators_are_told_why(stage: Stage, name: str) -> None:
 def test_no_operation_of_a_batch_does(stage: Stage, mighty: Client, name: str) -> None:
     for operation in operations(name):
         told = mighty.post("/batch", {"operations": [operation]})
-        assert (told.status, [(one["code"], one["message"]) for one in told.errors]) == (403, [("FORBIDDEN", HIDDEN)])
+        assert (told.status, [(one["code"], one["message"]) for one in told.errors]) == (
+            403,
+            [("FORBIDDEN", HIDDEN)],
+        )
         told = stage.admin.post("/batch", {"operations": [operation]})
         assert told.status == 403
         assert "their own endpoints" in told.errors[0]["message"]

@@ -52,19 +52,27 @@ def test_who_does_not_see_the_own_user_is_told_the_id(stage: Stage) -> None:
         assert list(caller.get(f"/users/me{query}").data) == ["id"]
     assert caller.get("/users/me?fields=title").status == 403
     seeing = member(stage, may("system_users", "id"))
-    assert seeing.get("/users/me?filter[id][_neq]=" + seeing.get("/users/me").data["id"]).status == 404
+    assert (
+        seeing.get("/users/me?filter[id][_neq]=" + seeing.get("/users/me").data["id"]).status == 404
+    )
 
 
 def test_nobody_has_no_account(stage: Stage) -> None:
     assert outcome(stage.anonymous.get("/users/me?fields=id")) == (401, ["INVALID_CREDENTIALS"])
-    assert outcome(stage.anonymous.patch("/users/me", {"title": "x"})) == (401, ["INVALID_CREDENTIALS"])
+    assert outcome(stage.anonymous.patch("/users/me", {"title": "x"})) == (
+        401,
+        ["INVALID_CREDENTIALS"],
+    )
 
 
 def test_app_access_lets_one_change_the_own_profile(stage: Stage) -> None:
     caller, key = app_user(stage)
     changed = caller.patch("/users/me", PROFILE).data
     assert {name: changed[name] for name in PROFILE} == PROFILE
-    assert stage.admin.get(f"/users/{key}", fields="first_name,title").data == {"first_name": "Ann", "title": "Dr"}
+    assert stage.admin.get(f"/users/{key}", fields="first_name,title").data == {
+        "first_name": "Ann",
+        "title": "Dr",
+    }
     assert set(caller.get("/permissions/me").data["system_users"]["update"]["fields"]) == {
         *PROFILE,
         "avatar",
@@ -94,7 +102,10 @@ def test_it_lets_nobody_change_more(stage: Stage) -> None:
         assert (caller.patch("/users/me", said).codes, said) == (["FORBIDDEN"], said)
     assert stage.admin.get(f"/users/{key}").data == me
     for key_of_other in (other, str(uuid4())):
-        assert outcome(caller.patch(f"/users/{key_of_other}", {"title": "x"})) == (404, ["NOT_FOUND"])
+        assert outcome(caller.patch(f"/users/{key_of_other}", {"title": "x"})) == (
+            404,
+            ["NOT_FOUND"],
+        )
     assert caller.post("/users", {"email": "new@example.com"}).status == 403
     assert caller.delete(f"/users/{key}").status == 403
 
@@ -120,6 +131,9 @@ def test_a_password_that_is_changed_this_way_follows_the_rules_of_passwords(stag
     assert changed.data["password"] == "**********"
     assert caller.get("/users/me").status == 200
     assert outcome(other.get("/users/me")) == (401, ["INVALID_TOKEN"])
-    assert stage.anonymous.post("/auth/refresh", {"refresh_token": second["refresh_token"]}).status == 401
+    assert (
+        stage.anonymous.post("/auth/refresh", {"refresh_token": second["refresh_token"]}).status
+        == 401
+    )
     assert login(stage.anonymous, email).status == 401
     assert login(stage.anonymous, email, "a longer one than before").status == 200

@@ -42,7 +42,9 @@ def reset(client: Client, token: str, password: str = NEW) -> Answer:
     return client.post(RESET, {"token": token, "password": password})
 
 
-def test_a_link_comes_by_letter_and_sets_the_password(stage: Stage, client: Client, letters: Outbox) -> None:
+def test_a_link_comes_by_letter_and_sets_the_password(
+    stage: Stage, client: Client, letters: Outbox
+) -> None:
     email = person(stage)
     answer = client.post(REQUEST, {"email": email.upper()})
     assert (answer.status, answer.text) == (204, "")
@@ -62,18 +64,25 @@ def test_a_link_works_once(stage: Stage, client: Client, letters: Outbox) -> Non
     for token in (first, letters.token):
         answer = reset(client, token, "a third")
         assert outcome(answer) == (401, ["INVALID_TOKEN"])
-        assert (answer.errors[0]["reason"], "used already" in answer.errors[0]["message"]) == ("used", True)
+        assert (answer.errors[0]["reason"], "used already" in answer.errors[0]["message"]) == (
+            "used",
+            True,
+        )
     assert login(client, email, NEW).status == 200
 
 
 def test_of_two_uses_at_once_one_succeeds(stage: Stage, client: Client, letters: Outbox) -> None:
     client.post(REQUEST, {"email": person(stage)})
     with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(lambda turn: reset(client, letters.token, f"new {turn}").status, range(4)))
+        answers = list(
+            threads.map(lambda turn: reset(client, letters.token, f"new {turn}").status, range(4))
+        )
     assert sorted(answers) == [204, 401, 401, 401]
 
 
-def test_a_new_password_ends_all_sessions_at_once(stage: Stage, client: Client, letters: Outbox) -> None:
+def test_a_new_password_ends_all_sessions_at_once(
+    stage: Stage, client: Client, letters: Outbox
+) -> None:
     email = person(stage)
     found = login(client, email).data
     bearing = client.bearing(found["access_token"])
@@ -92,7 +101,9 @@ def test_a_link_is_good_for_nothing_else_and_nothing_else_is_a_link(
     token = letters.token
     refused = (401, ["INVALID_TOKEN"])
     assert outcome(client.bearing(token).get("/users/me")) == refused
-    assert outcome(client.post("/users/invite/accept", {"token": token, "password": NEW})) == refused
+    assert (
+        outcome(client.post("/users/invite/accept", {"token": token, "password": NEW})) == refused
+    )
     assert outcome(client.get("/users/register/verify-email", token=token)) == refused
     found = login(client, email).data
     for other in (found["access_token"], found["refresh_token"], "x", "a.b.c", token[:-4] + "AAAA"):
@@ -102,12 +113,18 @@ def test_a_link_is_good_for_nothing_else_and_nothing_else_is_a_link(
 def test_a_link_has_its_time(stage: Stage, client: Client, settings: Config) -> None:
     user = of_user(stage, person(stage), "id")
     token = link_token(
-        "password-reset", user=str(user), fingerprint="x", secret=settings.secret or "", life=timedelta(seconds=-1)
+        "password-reset",
+        user=str(user),
+        fingerprint="x",
+        secret=settings.secret or "",
+        life=timedelta(seconds=-1),
     )
     assert reset(client, token).errors[0]["reason"] == "expired"
 
 
-@pytest.mark.parametrize("columns", [{"status": "suspended"}, {"status": "invited"}, {"provider": "google"}])
+@pytest.mark.parametrize(
+    "columns", [{"status": "suspended"}, {"status": "invited"}, {"provider": "google"}]
+)
 def test_who_cannot_log_in_by_password_gets_no_letter(
     stage: Stage, client: Client, letters: Outbox, columns: dict[str, str]
 ) -> None:
@@ -115,14 +132,18 @@ def test_who_cannot_log_in_by_password_gets_no_letter(
     assert letters.sent == []
 
 
-def test_a_user_who_is_suspended_meanwhile_cannot_use_the_link(stage: Stage, client: Client, letters: Outbox) -> None:
+def test_a_user_who_is_suspended_meanwhile_cannot_use_the_link(
+    stage: Stage, client: Client, letters: Outbox
+) -> None:
     email = person(stage)
     client.post(REQUEST, {"email": email})
     stage.execute(f"UPDATE system_users SET status = 'suspended' WHERE email = '{email}'")
     assert outcome(reset(client, letters.token)) == (401, ["INVALID_TOKEN"])
 
 
-def test_a_link_dies_with_the_address_that_it_went_to(stage: Stage, client: Client, letters: Outbox) -> None:
+def test_a_link_dies_with_the_address_that_it_went_to(
+    stage: Stage, client: Client, letters: Outbox
+) -> None:
     email = person(stage)
     client.post(REQUEST, {"email": email})
     stage.execute(f"UPDATE system_users SET email = 'new-{email}' WHERE email = '{email}'")
@@ -144,7 +165,9 @@ def test_known_and_unknown_addresses_are_the_same_work(
     assert hashed == []
 
 
-def test_the_link_goes_where_the_settings_allow_and_nowhere_else(stage: Stage, client: Client, letters: Outbox) -> None:
+def test_the_link_goes_where_the_settings_allow_and_nowhere_else(
+    stage: Stage, client: Client, letters: Outbox
+) -> None:
     email = person(stage)
     for allowed in (APP, f"{APP}/", f"{APP}?lang=de"):
         assert client.post(REQUEST, {"email": email, "reset_url": allowed}).status == 204
@@ -172,8 +195,17 @@ def test_the_link_goes_where_the_settings_allow_and_nowhere_else(stage: Stage, c
     assert len(letters.letters) == sent
 
 
-def test_what_a_request_says_of_the_host_is_never_in_a_letter(stage: Stage, client: Client, letters: Outbox) -> None:
-    for header in ("Host", "X-Forwarded-Host", "X-Forwarded-Server", "Forwarded", "Origin", "Referer"):
+def test_what_a_request_says_of_the_host_is_never_in_a_letter(
+    stage: Stage, client: Client, letters: Outbox
+) -> None:
+    for header in (
+        "Host",
+        "X-Forwarded-Host",
+        "X-Forwarded-Server",
+        "Forwarded",
+        "Origin",
+        "Referer",
+    ):
         said = {header: "evil.example"}
         assert client.send("POST", REQUEST, {"email": person(stage)}, **said).status == 204
         assert "evil" not in letters.link
@@ -197,7 +229,11 @@ def test_a_password_follows_the_policy_and_one_that_cannot_be_read_lets_none_thr
     stage.execute(f"UPDATE system_settings SET auth_password_policy = '{policy}'")
     try:
         answer = reset(client, letters.token, "short")
-        assert (answer.status, answer.errors[0]["field"], answer.errors[0]["type"]) == (422, "password", "regex")
+        assert (answer.status, answer.errors[0]["field"], answer.errors[0]["type"]) == (
+            422,
+            "password",
+            "regex",
+        )
         assert answer.errors[0]["valid"] == policy
         assert reset(client, letters.token, "long enough").status == (204 if "8" in policy else 422)
     finally:

@@ -89,7 +89,9 @@ def test_what_is_no_encoding_stays_as_it_is(admin: Client, pages: str) -> None:
         ("a%00%2Fb", None),
     ):
         answer = admin.get(f"{pages}/{path}")
-        assert (answer.status, answer.body.get("data", {}).get("id")) == ((200, key) if key else (404, None)), path
+        assert (answer.status, answer.body.get("data", {}).get("id")) == (
+            (200, key) if key else (404, None)
+        ), path
 
 
 @pytest.fixture
@@ -99,7 +101,9 @@ def ask(stage: Stage, pages: str) -> Callable[..., tuple[int, bytes]]:
     def call(path_info: str, **environ: str) -> tuple[int, bytes]:
         statuses: list[str] = []
 
-        def start(status: str, headers: object, exc_info: object = None) -> Callable[[bytes], object]:
+        def start(
+            status: str, headers: object, exc_info: object = None
+        ) -> Callable[[bytes], object]:
             statuses.append(status)
             return lambda body: None
 

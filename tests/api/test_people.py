@@ -14,16 +14,24 @@ PASSWORD = "a password for tests"
 
 def new_user(admin: Client, **said: object) -> dict[str, object]:
     number = len(admin.get("/users", limit=-1).data)
-    found: dict[str, object] = admin.post("/users", {"email": f"p{number}@example.com", **said}).data
+    found: dict[str, object] = admin.post(
+        "/users", {"email": f"p{number}@example.com", **said}
+    ).data
     return found
 
 
 def test_a_user_is_made_logs_in_and_is_shown_without_secrets(stage: Stage, admin: Client) -> None:
     made = new_user(admin, email="new@example.com", password=PASSWORD, first_name="Nora")
-    assert (made["password"], made["first_name"], made["status"]) == ("**********", "Nora", "active")
+    assert (made["password"], made["first_name"], made["status"]) == (
+        "**********",
+        "Nora",
+        "active",
+    )
     stage.anonymous.login("NEW@example.com", PASSWORD)
     assert admin.post("/users", {"email": "New@Example.com"}).codes == ["RECORD_NOT_UNIQUE"]
-    assert PASSWORD not in str(stage.value("SELECT string_agg(data::text, '') FROM system_revisions"))
+    assert PASSWORD not in str(
+        stage.value("SELECT string_agg(data::text, '') FROM system_revisions")
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +71,9 @@ def test_a_static_token_is_kept_as_a_digest(stage: Stage, admin: Client) -> None
 
 
 @pytest.mark.parametrize("status", ["suspended", "archived", "draft", "invited"])
-def test_a_static_token_stops_while_its_user_is_not_active(stage: Stage, admin: Client, status: str) -> None:
+def test_a_static_token_stops_while_its_user_is_not_active(
+    stage: Stage, admin: Client, status: str
+) -> None:
     caller = member_of(stage, new_role(stage))
     path = f"/users/{caller.get('/users/me').data['id']}"
     assert admin.patch(path, {"status": status}).status == 200
@@ -72,7 +82,9 @@ def test_a_static_token_stops_while_its_user_is_not_active(stage: Stage, admin: 
     assert admin.patch(path, {"status": "active"}).status == caller.get("/users/me").status == 200
 
 
-def test_a_new_password_follows_the_policy_and_ends_other_sessions(stage: Stage, admin: Client) -> None:
+def test_a_new_password_follows_the_policy_and_ends_other_sessions(
+    stage: Stage, admin: Client
+) -> None:
     made = new_user(admin, email="policy@example.com", password=PASSWORD)
     one, other = (stage.anonymous.login("policy@example.com", PASSWORD) for _ in range(2))
     assert admin.patch("/settings", {"auth_password_policy": "/^.{12,}$/"}).status == 200
@@ -83,21 +95,34 @@ def test_a_new_password_follows_the_policy_and_ends_other_sessions(stage: Stage,
     assert admin.patch("/settings", {"auth_password_policy": None}).status == 200
 
 
-def test_a_new_address_ends_other_sessions_and_not_the_one_that_set_it(stage: Stage, admin: Client) -> None:
+def test_a_new_address_ends_other_sessions_and_not_the_one_that_set_it(
+    stage: Stage, admin: Client
+) -> None:
     role = new_role(stage, may("system_users"), may("system_users", "email", action="update"))
     made = new_user(admin, email="old@example.com", password=PASSWORD, role=role)
     one, other = (stage.anonymous.login("old@example.com", PASSWORD) for _ in range(2))
-    assert one.patch("/users/me", {"email": "newer@example.com"}).status == one.get("/users/me").status == 200
+    assert (
+        one.patch("/users/me", {"email": "newer@example.com"}).status
+        == one.get("/users/me").status
+        == 200
+    )
     assert other.get("/users/me").codes == ["INVALID_TOKEN"]
     assert admin.patch(f"/users/{made['id']}", {"email": "newest@example.com"}).status == 200
     assert one.get("/users/me").codes == ["INVALID_TOKEN"]
 
 
-def test_a_password_follows_the_policy_whatever_is_said_of_the_account_beside_it(stage: Stage, admin: Client) -> None:
+def test_a_password_follows_the_policy_whatever_is_said_of_the_account_beside_it(
+    stage: Stage, admin: Client
+) -> None:
     posts = table(admin, field("author", "uuid"))
-    admin.post("/relations", {"collection": posts.name, "field": "author", "related_collection": "system_users"})
+    admin.post(
+        "/relations",
+        {"collection": posts.name, "field": "author", "related_collection": "system_users"},
+    )
     rights = may(posts.name), may(posts.name, action="create"), may("system_users")
-    caller = member_of(stage, new_role(stage, *rights, may("system_users", "id", "password", action="update")))
+    caller = member_of(
+        stage, new_role(stage, *rights, may("system_users", "id", "password", action="update"))
+    )
     me = caller.get("/users/me").data["id"]
     assert admin.patch("/settings", {"auth_password_policy": "/^.{8,}$/"}).status == 200
     try:
@@ -116,7 +141,10 @@ def test_the_last_active_administrator_stays(stage: Stage, admin: Client) -> Non
         admin.delete(f"/users/{me['id']}"),
         admin.patch(f"/users/{me['id']}", {"role": None}),
         admin.patch(f"/users/{me['id']}", {"status": "suspended"}),
-        admin.patch("/users", {"query": {"filter": {"email": {"_eq": ADMIN_EMAIL}}}, "data": {"status": "draft"}}),
+        admin.patch(
+            "/users",
+            {"query": {"filter": {"email": {"_eq": ADMIN_EMAIL}}}, "data": {"status": "draft"}},
+        ),
         admin.patch(f"/roles/{role}", {"admin_access": False}),
         admin.patch(f"/roles/{role}", {"users": []}),
         admin.delete(f"/roles/{role}"),
@@ -181,9 +209,14 @@ def test_a_permission_is_in_force_at_the_next_request(stage: Stage, admin: Clien
     role = new_role(stage)
     caller = member_of(stage, role)
     assert caller.get(things.path).status == 403
-    made = admin.post("/permissions", {"role": role, "collection": things.name, "action": "read", "fields": ["size"]})
+    made = admin.post(
+        "/permissions",
+        {"role": role, "collection": things.name, "action": "read", "fields": ["size"]},
+    )
     assert caller.get(things.path).data == [{"size": 1}, {"size": 2}]
-    assert admin.patch(f"/permissions/{made.data['id']}", {"permissions": {"size": 2}}).status == 200
+    assert (
+        admin.patch(f"/permissions/{made.data['id']}", {"permissions": {"size": 2}}).status == 200
+    )
     assert caller.get(things.path).data == [{"size": 2}]
     assert admin.delete(f"/permissions/{made.data['id']}").status == 204
     assert caller.get(things.path).status == 403
@@ -196,16 +229,31 @@ def test_rights_are_explained_to_administrators(stage: Stage, admin: Client) -> 
     user = stage.value(f"SELECT id::text FROM system_users WHERE role = '{role}'")
     path = f"/permissions/explain?user={user}&collection={things.name}&action=read"
     (told,) = admin.get(path).data
-    assert (told["rule"], told["sql"], told["parameters"]) == ({"size": {"_gt": 1}}, 't0."size" > $1::bigint', ["1"])
+    assert (told["rule"], told["sql"], told["parameters"]) == (
+        {"size": {"_gt": 1}},
+        't0."size" > $1::bigint',
+        ["1"],
+    )
     assert caller.get(path).status == 403
-    assert admin.get(f"/permissions/explain?user=public&collection={things.name}&action=read").data == []
-    for wrong in ("user=x", f"user={user}&collection=nowhere&action=read", f"user={user}&collection=x&action=look"):
+    assert (
+        admin.get(f"/permissions/explain?user=public&collection={things.name}&action=read").data
+        == []
+    )
+    for wrong in (
+        "user=x",
+        f"user={user}&collection=nowhere&action=read",
+        f"user={user}&collection=x&action=look",
+    ):
         assert admin.get(f"/permissions/explain?{wrong}").status == 400
 
 
 @pytest.mark.parametrize("collection", ["system_roles", "system_permissions", "system_settings"])
-def test_rights_are_changed_by_administrators_only(stage: Stage, admin: Client, collection: str) -> None:
-    everything = [may(collection, action=action) for action in ("read", "create", "update", "delete")]
+def test_rights_are_changed_by_administrators_only(
+    stage: Stage, admin: Client, collection: str
+) -> None:
+    everything = [
+        may(collection, action=action) for action in ("read", "create", "update", "delete")
+    ]
     caller = member(stage, *everything)
     path = ENDPOINTS[collection]
     (row, *_) = [admin.get(path, limit=1).data]
@@ -213,19 +261,26 @@ def test_rights_are_changed_by_administrators_only(stage: Stage, admin: Client, 
     payloads = [{"name": "x"}, {"collection": "x", "action": "read"}, {"project_name": "x"}]
     for payload in payloads:
         assert caller.post(path, payload).status in (403, 404, 405)
-        assert caller.patch(path, payload if collection == "system_settings" else [payload]).status in (403, 400)
+        assert caller.patch(
+            path, payload if collection == "system_settings" else [payload]
+        ).status in (403, 400)
     assert caller.patch(f"{path}/{row['id']}", {}).status in (403, 404)
     assert caller.delete(f"{path}/{row['id']}").status in (403, 404)
 
 
-def test_others_than_administrators_never_get_hold_of_more_rights(stage: Stage, admin: Client) -> None:
+def test_others_than_administrators_never_get_hold_of_more_rights(
+    stage: Stage, admin: Client
+) -> None:
     me = admin.get("/users/me").data
     posts = table(admin, field("title", "string"), field("author", "uuid"))
     relation = {"collection": posts.name, "field": "author", "related_collection": "system_users"}
     assert admin.post("/relations", relation).status == 200
     (post,) = posts.add({"title": "x", "author": me["id"]})
     actions = ("read", "create", "update", "delete")
-    caller = member(stage, *(may(name, action=action) for name in ("system_users", posts.name) for action in actions))
+    caller = member(
+        stage,
+        *(may(name, action=action) for name in ("system_users", posts.name) for action in actions),
+    )
     own = caller.get("/users/me").data
     for said in (
         {"role": me["role"]},
@@ -238,16 +293,29 @@ def test_others_than_administrators_never_get_hold_of_more_rights(stage: Stage, 
         assert caller.patch("/users/me", said).status == 403
         assert caller.patch("/users", [{"id": own["id"], **said}]).status == 403
         assert caller.post("/users", {"email": "x@example.com", **said}).status == 403
-        assert caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": own["id"], **said}}).status == 403
+        assert (
+            caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": own["id"], **said}}).status
+            == 403
+        )
     for said in ({"password": PASSWORD}, {"email": "mine@example.com"}):
         assert caller.patch(f"/users/{me['id']}", said).status == 403
-        assert caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me["id"], **said}}).status == 403
+        assert (
+            caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me["id"], **said}}).status
+            == 403
+        )
     assert caller.delete(f"/users/{me['id']}").status == 403
-    assert caller.patch("/users/me", {"first_name": "Me", "password": PASSWORD}).data["first_name"] == "Me"
-    assert admin.get("/users/me").data == me | {"last_access": admin.get("/users/me").data["last_access"]}
+    assert (
+        caller.patch("/users/me", {"first_name": "Me", "password": PASSWORD}).data["first_name"]
+        == "Me"
+    )
+    assert admin.get("/users/me").data == me | {
+        "last_access": admin.get("/users/me").data["last_access"]
+    }
 
 
-def test_settings_are_one_record_of_which_everybody_reads_the_public_part(stage: Stage, admin: Client) -> None:
+def test_settings_are_one_record_of_which_everybody_reads_the_public_part(
+    stage: Stage, admin: Client
+) -> None:
     whole, public = admin.get("/settings").data, stage.anonymous.get("/settings").data
     assert whole["auth_login_attempts"] == 25
     assert public["project_name"] == whole["project_name"]
@@ -272,11 +340,26 @@ def test_settings_are_one_record_of_which_everybody_reads_the_public_part(stage:
         ({"auth_password_policy": "(a)\\1"}, ["auth_password_policy"]),
         ({"storage_asset_transform": "some"}, ["storage_asset_transform"]),
         ({"storage_asset_presets": {}}, ["storage_asset_presets"]),
-        ({"storage_asset_presets": [{"key": "a", "width": "wide"}]}, ["storage_asset_presets", 0, "width"]),
-        ({"storage_asset_presets": [{"key": "a"}, {"key": "a"}]}, ["storage_asset_presets", 1, "key"]),
-        ({"storage_asset_presets": [{"key": "a", "width": 0}]}, ["storage_asset_presets", 0, "width"]),
-        ({"storage_asset_presets": [{"key": "a", "heigth": 5}]}, ["storage_asset_presets", 0, "heigth"]),
-        ({"storage_asset_presets": [{"key": "a", "focal_point_x": 2}]}, ["storage_asset_presets", 0, "focal_point_x"]),
+        (
+            {"storage_asset_presets": [{"key": "a", "width": "wide"}]},
+            ["storage_asset_presets", 0, "width"],
+        ),
+        (
+            {"storage_asset_presets": [{"key": "a"}, {"key": "a"}]},
+            ["storage_asset_presets", 1, "key"],
+        ),
+        (
+            {"storage_asset_presets": [{"key": "a", "width": 0}]},
+            ["storage_asset_presets", 0, "width"],
+        ),
+        (
+            {"storage_asset_presets": [{"key": "a", "heigth": 5}]},
+            ["storage_asset_presets", 0, "heigth"],
+        ),
+        (
+            {"storage_asset_presets": [{"key": "a", "focal_point_x": 2}]},
+            ["storage_asset_presets", 0, "focal_point_x"],
+        ),
         (
             {"storage_asset_presets": [{"key": "a", "transforms": [["flip"], ["blur", 0]]}]},
             ["storage_asset_presets", 0, "transforms[1]"],
@@ -284,7 +367,10 @@ def test_settings_are_one_record_of_which_everybody_reads_the_public_part(stage:
         ({"storage_asset_presets": [{"key": "system-x"}]}, ["storage_asset_presets", 0, "key"]),
         ({"custom_aspect_ratios": [{"text": "16:9"}]}, ["custom_aspect_ratios", 0]),
         ({"custom_aspect_ratios": [{"text": "16:9", "value": True}]}, ["custom_aspect_ratios", 0]),
-        ({"public_registration_email_filter": {"email": {"_no": 1}}}, ["public_registration_email_filter"]),
+        (
+            {"public_registration_email_filter": {"email": {"_no": 1}}},
+            ["public_registration_email_filter"],
+        ),
     ],
 )
 def test_settings_that_nothing_could_go_by_are_refused(

@@ -24,20 +24,32 @@ def tables(stage: Stage, sql: str) -> list[str]:
 
 def past(admin: Client, collection: str, **asked: str) -> list[Json]:
     """Return the revisions of a collection with their acts, in the order of the items."""
-    params = {"filter[collection]": collection, "sort": "item,id", "limit": -1, "fields": "*,activity.*", **asked}
+    params = {
+        "filter[collection]": collection,
+        "sort": "item,id",
+        "limit": -1,
+        "fields": "*,activity.*",
+        **asked,
+    }
     found: list[Json] = admin.get("/revisions", **params).data
     return found
 
 
 def deletions(admin: Client, collection: str) -> dict[str, Json]:
-    return {found["item"]: found for found in past(admin, collection) if found["activity"]["action"] == "delete"}
+    return {
+        found["item"]: found
+        for found in past(admin, collection)
+        if found["activity"]["action"] == "delete"
+    }
 
 
 TWO = "CREATE TABLE {0} (id integer PRIMARY KEY, name text);"
 POINTING = "CREATE TABLE {1} (id integer PRIMARY KEY, up integer DEFAULT 9 REFERENCES {0} ON DELETE %s, title text);"
 
 
-def test_rows_that_lose_what_they_point_to_have_a_change_in_the_history(stage: Stage, admin: Client) -> None:
+def test_rows_that_lose_what_they_point_to_have_a_change_in_the_history(
+    stage: Stage, admin: Client
+) -> None:
     above, below, *_ = tables(stage, TWO + POINTING % "SET NULL")
     admin.post(f"/items/{above}", [{"id": 1}, {"id": 2}])
     admin.post(f"/items/{below}", [{"id": n, "up": n, "title": "t"} for n in (1, 2)])
@@ -53,7 +65,9 @@ def test_rows_that_lose_what_they_point_to_have_a_change_in_the_history(stage: S
     assert (act["action"], act["user"], act["item"], act["ip"]) == ("update", me, "1", "127.0.0.1")
 
 
-def test_rows_that_get_their_default_have_a_change_in_the_history(stage: Stage, admin: Client) -> None:
+def test_rows_that_get_their_default_have_a_change_in_the_history(
+    stage: Stage, admin: Client
+) -> None:
     above, below, *_ = tables(stage, TWO + POINTING % "SET DEFAULT")
     admin.post(f"/items/{above}", [{"id": 1}, {"id": 9}])
     admin.post(f"/items/{below}", {"id": 1, "up": 1})
@@ -63,7 +77,9 @@ def test_rows_that_get_their_default_have_a_change_in_the_history(stage: Stage, 
     assert len(past(admin, below)) == 2
 
 
-def test_rows_that_go_have_a_last_revision_each_under_the_one_above(stage: Stage, admin: Client) -> None:
+def test_rows_that_go_have_a_last_revision_each_under_the_one_above(
+    stage: Stage, admin: Client
+) -> None:
     sql = (
         TWO
         + POINTING % "CASCADE"
@@ -76,11 +92,17 @@ def test_rows_that_go_have_a_last_revision_each_under_the_one_above(stage: Stage
     admin.post(f"/items/{last}", [{"id": key, "up": n} for n, key in enumerate(uuids, 1)])
     assert admin.delete(f"/items/{above}", [1, 2]).status == 204
     gone, children, grandchildren = (deletions(admin, name) for name in (above, below, last))
-    assert [sorted(found) for found in (gone, children, grandchildren)] == [["1", "2"], ["1", "2"], uuids[:2]]
+    assert [sorted(found) for found in (gone, children, grandchildren)] == [
+        ["1", "2"],
+        ["1", "2"],
+        uuids[:2],
+    ]
     assert children["2"]["data"] == {"id": 2, "up": 2, "title": "2"}
     assert children["2"]["delta"] is None
     assert [children[key]["parent"] for key in "12"] == [gone[key]["id"] for key in "12"]
-    assert [grandchildren[uuids[n]]["parent"] for n in (0, 1)] == [children[key]["id"] for key in "12"]
+    assert [grandchildren[uuids[n]]["parent"] for n in (0, 1)] == [
+        children[key]["id"] for key in "12"
+    ]
     assert stage.value(f"SELECT count(*) FROM {last}") == 1
 
 
@@ -114,9 +136,13 @@ def test_what_hangs_on_a_branch_of_a_tree_goes_once(stage: Stage, admin: Client)
     admin.post(f"/items/{leaves}", [{"id": n, "up": n} for n in (1, 2, 3)])
     assert admin.delete(f"/items/{tree}/1").status == 204
     gone = deletions(admin, tree)
-    acts = admin.get("/activity", **{"filter[collection]": leaves, "filter[action]": "delete", "sort": "item"}).data
+    acts = admin.get(
+        "/activity", **{"filter[collection]": leaves, "filter[action]": "delete", "sort": "item"}
+    ).data
     assert [act["item"] for act in acts] == ["1", "2", "3"]
-    assert [deletions(admin, leaves)[key]["parent"] for key in "123"] == [gone[key]["id"] for key in "123"]
+    assert [deletions(admin, leaves)[key]["parent"] for key in "123"] == [
+        gone[key]["id"] for key in "123"
+    ]
 
 
 def test_rows_in_a_circle_go_once(stage: Stage, admin: Client) -> None:
@@ -133,7 +159,11 @@ def test_rows_in_a_circle_go_once(stage: Stage, admin: Client) -> None:
     admin.patch(f"/items/{above}/1", {"best": 1})
     admin.patch(f"/items/{above}/2", {"best": 1})
     assert admin.delete(f"/items/{above}/1").status == 204
-    assert stage.value(f"SELECT count(*) FROM {above}") == stage.value(f"SELECT count(*) FROM {below}") == 0
+    assert (
+        stage.value(f"SELECT count(*) FROM {above}")
+        == stage.value(f"SELECT count(*) FROM {below}")
+        == 0
+    )
     gone, below_gone = deletions(admin, above), deletions(admin, below)
     assert (sorted(gone), sorted(below_gone)) == (["1", "2"], ["1", "2"])
     assert below_gone["1"]["parent"] == gone["1"]["id"]
@@ -143,7 +173,9 @@ def test_rows_in_a_circle_go_once(stage: Stage, admin: Client) -> None:
 
 
 @pytest.mark.parametrize("action", ["RESTRICT", "NO ACTION"])
-def test_a_row_that_is_held_elsewhere_stays_with_all_others(stage: Stage, admin: Client, action: str) -> None:
+def test_a_row_that_is_held_elsewhere_stays_with_all_others(
+    stage: Stage, admin: Client, action: str
+) -> None:
     sql = (
         TWO
         + POINTING % "SET NULL"
@@ -188,7 +220,9 @@ def test_keys_that_are_no_primary_keys_are_followed(stage: Stage, admin: Client)
         admin.post(f"/items/{name}", [{"code": 'a"b'}, {"code": None}])
     assert admin.delete(f"/items/{above}/1").status == 204
     revision = deletions(admin, above)["1"]["id"]
-    assert [(found["delta"], found["parent"]) for found in past(admin, below)[1:2]] == [({"code": None}, revision)]
+    assert [(found["delta"], found["parent"]) for found in past(admin, below)[1:2]] == [
+        ({"code": None}, revision)
+    ]
     assert [found["parent"] for found in deletions(admin, last).values()] == [revision]
 
 
@@ -216,7 +250,9 @@ def test_a_collection_says_what_is_kept_of_it(
     assert past(admin, other)[-1]["parent"] == root
 
 
-def test_rows_without_a_history_of_any_kind_are_left_to_the_database(stage: Stage, admin: Client) -> None:
+def test_rows_without_a_history_of_any_kind_are_left_to_the_database(
+    stage: Stage, admin: Client
+) -> None:
     sql = (
         TWO
         + POINTING % "CASCADE"
@@ -271,7 +307,8 @@ def test_it_takes_no_right_and_tells_nothing(stage: Stage, admin: Client) -> Non
 def test_stamps_stay_as_the_database_leaves_them(stage: Stage, admin: Client) -> None:
     above, below, *_ = tables(
         stage,
-        TWO + "CREATE TABLE {1} (id integer PRIMARY KEY, up integer REFERENCES {0} ON DELETE SET NULL,"
+        TWO
+        + "CREATE TABLE {1} (id integer PRIMARY KEY, up integer REFERENCES {0} ON DELETE SET NULL,"
         " changed timestamptz, double integer GENERATED ALWAYS AS (coalesce(up, 0) * 2) STORED);",
     )
     admin.patch(f"/fields/{below}/changed", {"meta": {"special": ["date-updated"]}})
@@ -305,7 +342,9 @@ def test_many_rows_are_a_few_statements(stage: Stage, admin: Client) -> None:
 
 def test_what_goes_with_users_and_roles_is_told(stage: Stage, admin: Client) -> None:
     role = admin.post("/roles", {"name": "Editors"}).data["id"]
-    user = admin.post("/users", {"email": "ed@example.com", "password": "secret-of-ed", "role": role}).data["id"]
+    user = admin.post(
+        "/users", {"email": "ed@example.com", "password": "secret-of-ed", "role": role}
+    ).data["id"]
     permission = {"role": role, "collection": "system_files", "action": "read", "fields": ["*"]}
     number = admin.post("/permissions", permission).data["id"]
     stage.execute(f"INSERT INTO system_presets (role, collection) VALUES ('{role}', 'x')")

@@ -9,7 +9,9 @@ from tests.client import Client
 from tests.things import Stage
 
 
-def test_a_list_that_deletes_what_it_leaves_out_tells_what_went_with_it(stage: Stage, admin: Client) -> None:
+def test_a_list_that_deletes_what_it_leaves_out_tells_what_went_with_it(
+    stage: Stage, admin: Client
+) -> None:
     sql = (
         TWO
         + POINTING % "CASCADE"
@@ -22,8 +24,16 @@ def test_a_list_that_deletes_what_it_leaves_out_tells_what_went_with_it(stage: S
     admin.post(f"/items/{above}", {"id": 1, "list": [{"id": 1}, {"id": 2}]})
     admin.post(f"/items/{last}", {"id": 1, "up": 1})
     assert admin.patch(f"/items/{above}/1", {"name": "x", "list": [2]}).status == 200
-    update, removed, changed = past(admin, above)[-1], deletions(admin, below)["1"], past(admin, last)[-1]
-    assert (removed["parent"], changed["parent"], changed["delta"]) == (update["id"], removed["id"], {"up": None})
+    update, removed, changed = (
+        past(admin, above)[-1],
+        deletions(admin, below)["1"],
+        past(admin, last)[-1],
+    )
+    assert (removed["parent"], changed["parent"], changed["delta"]) == (
+        update["id"],
+        removed["id"],
+        {"up": None},
+    )
 
 
 @pytest.mark.parametrize("accountability", ["activity", None])
@@ -90,13 +100,20 @@ def test_what_goes_by_the_list_of_a_to_one_object_names_the_nearest_write_with_a
     }
     assert {key: gone["parent"] for key, gone in deletions(admin, last).items()} == updates
     changes = {
-        revision["item"]: revision for revision in past(admin, last) if revision["activity"]["action"] == "update"
+        revision["item"]: revision
+        for revision in past(admin, last)
+        if revision["activity"]["action"] == "update"
     }
-    assert {key: revision["parent"] for key, revision in changes.items()} == {"3": updates["1"], "4": updates["2"]}
+    assert {key: revision["parent"] for key, revision in changes.items()} == {
+        "3": updates["1"],
+        "4": updates["2"],
+    }
     assert past(admin, owner)[-1]["activity"]["action"] == "create"
 
 
-def test_what_goes_by_the_list_of_a_to_one_object_that_changes_names_that_one(stage: Stage, admin: Client) -> None:
+def test_what_goes_by_the_list_of_a_to_one_object_that_changes_names_that_one(
+    stage: Stage, admin: Client
+) -> None:
     owner, _, last, around = listed(stage, admin, None)
     body = {"name": "x", "one": {"id": 1, "name": "y", "list": [3]}}
     assert admin.patch(f"/items/{around}/1", body).status == 200
@@ -104,7 +121,9 @@ def test_what_goes_by_the_list_of_a_to_one_object_that_changes_names_that_one(st
     assert (update["delta"], deletions(admin, last)["1"]["parent"]) == ({"name": "y"}, update["id"])
 
 
-def test_what_goes_in_a_write_that_changes_nothing_else_has_no_parent(stage: Stage, admin: Client) -> None:
+def test_what_goes_in_a_write_that_changes_nothing_else_has_no_parent(
+    stage: Stage, admin: Client
+) -> None:
     _, _, last, around = listed(stage, admin, None)
     assert admin.patch(f"/items/{around}/1", {"one": {"id": 1, "list": [3]}}).status == 200
     assert deletions(admin, last)["1"]["parent"] is None

@@ -29,18 +29,26 @@ LOSING = "CREATE TABLE {2} (id integer PRIMARY KEY, up integer REFERENCES {1} ON
 
 def changes(admin: Client, collection: str) -> list[tuple[str, Json, int]]:
     """Return the items of a collection that were changed, with what changed and the revision that it was part of."""
-    updates = [revision for revision in past(admin, collection) if revision["activity"]["action"] == "update"]
+    updates = [
+        revision
+        for revision in past(admin, collection)
+        if revision["activity"]["action"] == "update"
+    ]
     return [(revision["item"], revision["delta"], revision["parent"]) for revision in updates]
 
 
 def test_rows_of_partitions_go_and_change_like_any_others(stage: Stage, admin: Client) -> None:
     above, below, last, _ = tables(stage, PARTED + PARTED_BELOW % "CASCADE" + LOSING)
     admin.post(f"/items/{above}", [{"id": 1}, {"id": 2}, {"id": 11}])
-    admin.post(f"/items/{below}", [{"id": n, "up": up} for n, up in ((1, 1), (2, 11), (3, 11), (4, 2))])
+    admin.post(
+        f"/items/{below}", [{"id": n, "up": up} for n, up in ((1, 1), (2, 11), (3, 11), (4, 2))]
+    )
     admin.post(f"/items/{last}", [{"id": n, "up": n} for n in (1, 2, 3, 4)])
     assert admin.delete(f"/items/{above}", [1, 11]).status == 204
     gone, children = deletions(admin, above), deletions(admin, below)
-    assert [children[key]["parent"] for key in "123"] == [gone[key]["id"] for key in ("1", "11", "11")]
+    assert [children[key]["parent"] for key in "123"] == [
+        gone[key]["id"] for key in ("1", "11", "11")
+    ]
     assert children["2"]["data"] == {"id": 2, "up": 11}
     assert changes(admin, last) == [(key, {"up": None}, children[key]["id"]) for key in "123"]
     assert [len(past(admin, name)) for name in (above, below, last)] == [5, 7, 7]
@@ -58,11 +66,17 @@ def test_rows_of_partitions_lose_what_they_point_to(stage: Stage, admin: Client)
 def test_a_tree_in_partitions_goes_once(stage: Stage, admin: Client) -> None:
     sql = PARTED + "ALTER TABLE {0} ADD COLUMN part_of integer REFERENCES {0} ON DELETE CASCADE;"
     tree, *_ = tables(stage, sql)
-    admin.post(f"/items/{tree}", [{"id": 1}, {"id": 11, "part_of": 1}, {"id": 2, "part_of": 11}, {"id": 3}])
+    admin.post(
+        f"/items/{tree}", [{"id": 1}, {"id": 11, "part_of": 1}, {"id": 2, "part_of": 11}, {"id": 3}]
+    )
     admin.patch(f"/items/{tree}/1", {"part_of": 2})
     assert admin.delete(f"/items/{tree}/1").status == 204
     gone = deletions(admin, tree)
-    assert {key: gone[key]["parent"] for key in gone} == {"1": None, "11": gone["1"]["id"], "2": gone["11"]["id"]}
+    assert {key: gone[key]["parent"] for key in gone} == {
+        "1": None,
+        "11": gone["1"]["id"],
+        "2": gone["11"]["id"],
+    }
     acts = admin.get("/activity", **{"filter[collection]": tree, "filter[action]": "delete"}).data
     assert len(acts) == 3
 
@@ -104,11 +118,16 @@ def test_rows_of_tables_that_inherit_are_told_under_their_own(stage: Stage, admi
     admin.post(f"/items/{above}", {"id": 1})
     admin.post(f"/items/{parent}", [{"id": n, "up": 1} for n in (1, 2)])
     admin.post(f"/items/{heir}", [{"id": n, "up": 1} for n in (2, 3)])
-    admin.post(f"/items/{pointing}", [{"id": n, "one": one, "two": two} for n, one, two in ((1, 2, 3), (2, 1, 2))])
+    admin.post(
+        f"/items/{pointing}",
+        [{"id": n, "one": one, "two": two} for n, one, two in ((1, 2, 3), (2, 1, 2))],
+    )
     assert admin.delete(f"/items/{above}/1").status == 204
     gone, own, inherited = (deletions(admin, name) for name in (above, parent, heir))
     assert (list(own), list(inherited)) == (["1", "2"], ["2", "3"])
-    assert {revision["parent"] for revision in (*own.values(), *inherited.values())} == {gone["1"]["id"]}
+    assert {revision["parent"] for revision in (*own.values(), *inherited.values())} == {
+        gone["1"]["id"]
+    }
     assert sorted(changes(admin, pointing), key=str) == sorted(
         [
             ("1", {"one": None}, own["2"]["id"]),
@@ -131,7 +150,9 @@ def test_rows_of_tables_that_inherit_lose_what_they_point_to(stage: Stage, admin
     assert changes(admin, heir) == [("2", {"up": None}, gone)]
 
 
-def test_an_item_that_lies_in_a_table_that_inherits_takes_along_what_points_there(stage: Stage, admin: Client) -> None:
+def test_an_item_that_lies_in_a_table_that_inherits_takes_along_what_points_there(
+    stage: Stage, admin: Client
+) -> None:
     _, parent, heir, pointing = tables(stage, HEIRS % "CASCADE")
     admin.post(f"/items/{parent}", [{"id": 1}, {"id": 2}])
     admin.post(f"/items/{heir}", [{"id": 3}, {"id": 4}])
@@ -139,14 +160,19 @@ def test_an_item_that_lies_in_a_table_that_inherits_takes_along_what_points_ther
     assert admin.delete(f"/items/{parent}", [1, 3]).status == 204
     gone = deletions(admin, parent)
     assert list(gone) == ["1", "3"]
-    assert changes(admin, pointing) == [("1", {"one": None}, gone["1"]["id"]), ("1", {"two": None}, gone["3"]["id"])]
+    assert changes(admin, pointing) == [
+        ("1", {"one": None}, gone["1"]["id"]),
+        ("1", {"two": None}, gone["3"]["id"]),
+    ]
     assert admin.delete(f"/items/{heir}/4").status == 204
     assert changes(admin, pointing)[-1] == ("2", {"two": None}, deletions(admin, heir)["4"]["id"])
     assert admin.delete(f"/items/{parent}", [2, 3]).status == 404
     assert [item["id"] for item in admin.get(f"/items/{parent}").data] == [2]
 
 
-def test_rows_without_a_key_of_their_own_are_items_of_the_table_above(stage: Stage, admin: Client) -> None:
+def test_rows_without_a_key_of_their_own_are_items_of_the_table_above(
+    stage: Stage, admin: Client
+) -> None:
     sql = (
         "CREATE TABLE {0} (id integer PRIMARY KEY);"
         "CREATE TABLE {1} (id integer PRIMARY KEY, name text);"
@@ -174,10 +200,15 @@ SHARED = (
 
 
 @pytest.mark.parametrize(
-    ("action", "delta"), [("SET NULL", {"tenant": None, "up": None}), ("SET NULL (up)", {"up": None})]
+    ("action", "delta"),
+    [("SET NULL", {"tenant": None, "up": None}), ("SET NULL (up)", {"up": None})],
 )
-def test_keys_of_several_columns_change_what_they_say(stage: Stage, admin: Client, action: str, delta: Json) -> None:
-    if action.endswith(")") and stage.value("SELECT current_setting('server_version_num')::integer < 150000"):
+def test_keys_of_several_columns_change_what_they_say(
+    stage: Stage, admin: Client, action: str, delta: Json
+) -> None:
+    if action.endswith(")") and stage.value(
+        "SELECT current_setting('server_version_num')::integer < 150000"
+    ):
         pytest.skip("PostgreSQL 14 changes all columns of a key")
     above, below, *_ = tables(stage, SHARED % action)
     admin.post(f"/items/{above}", [{"id": n, "tenant": n // 10} for n in (10, 20)])
@@ -188,14 +219,19 @@ def test_keys_of_several_columns_change_what_they_say(stage: Stage, admin: Clien
 
 
 def test_rows_go_by_keys_of_several_columns(stage: Stage, admin: Client) -> None:
-    sql = SHARED % "CASCADE" + "CREATE TABLE {2} (id integer PRIMARY KEY, up integer REFERENCES {1} ON DELETE SET NULL)"
+    sql = (
+        SHARED % "CASCADE"
+        + "CREATE TABLE {2} (id integer PRIMARY KEY, up integer REFERENCES {1} ON DELETE SET NULL)"
+    )
     above, below, last, _ = tables(stage, sql)
     admin.post(f"/items/{above}", [{"id": n, "tenant": n // 10} for n in (10, 20)])
     admin.post(f"/items/{below}", [{"id": n, "tenant": n // 10, "up": n} for n in (10, 20)])
     admin.post(f"/items/{last}", [{"id": 1, "up": 10}, {"id": 2, "up": 20}])
     assert admin.delete(f"/items/{above}/10").status == 204
     gone = deletions(admin, below)
-    assert {key: row["parent"] for key, row in gone.items()} == {"10": deletions(admin, above)["10"]["id"]}
+    assert {key: row["parent"] for key, row in gone.items()} == {
+        "10": deletions(admin, above)["10"]["id"]
+    }
     assert changes(admin, last) == [("1", {"up": None}, gone["10"]["id"])]
 
 
@@ -213,7 +249,9 @@ BETWEEN = {
 
 
 @pytest.mark.parametrize("between", BETWEEN)
-def test_what_goes_with_rows_that_are_no_items_is_told(stage: Stage, admin: Client, between: str) -> None:
+def test_what_goes_with_rows_that_are_no_items_is_told(
+    stage: Stage, admin: Client, between: str
+) -> None:
     owner = "{3}.{1}" if between == "another schema" else "{1}"
     sql = (
         "CREATE TABLE {0} (id integer PRIMARY KEY);"
@@ -226,14 +264,19 @@ def test_what_goes_with_rows_that_are_no_items_is_told(stage: Stage, admin: Clie
     above, middle, last, schema = tables(stage, sql)
     table = owner.format(above, middle, last, schema)
     admin.post(f"/items/{above}", [{"id": 1}, {"id": 2}])
-    stage.execute(f"INSERT INTO {table} (a, b, up, code, part_of) VALUES (1, 1, 1, 1, NULL), (2, 2, NULL, 2, 1)")
+    stage.execute(
+        f"INSERT INTO {table} (a, b, up, code, part_of) VALUES (1, 1, 1, 1, NULL), (2, 2, NULL, 2, 1)"
+    )
     stage.execute(f"INSERT INTO {table} (a, b, up, code, part_of) VALUES (3, 3, 2, 3, NULL)")
     stage.execute(f"UPDATE {table} SET part_of = 2 WHERE code = 1")
     admin.post(f"/items/{last}", [{"id": n, "goes": n} for n in (1, 2, 3)])
     admin.post(f"/items/{last}", [{"id": n + 3, "loses": n} for n in (1, 2, 3)])
     assert admin.delete(f"/items/{above}/1").status == 204
     gone = deletions(admin, above)["1"]["id"]
-    assert {key: row["parent"] for key, row in deletions(admin, last).items()} == {"1": gone, "2": gone}
+    assert {key: row["parent"] for key, row in deletions(admin, last).items()} == {
+        "1": gone,
+        "2": gone,
+    }
     assert changes(admin, last) == [(key, {"loses": None}, gone) for key in "45"]
     assert stage.value(f"SELECT count(*) FROM {table}") == 1
 
@@ -252,14 +295,20 @@ def test_tables_that_the_service_may_not_read_hinder_no_deletion(
             connection.execute(f"CREATE TABLE below_{number} {below.format(name)}".encode())
         for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
             connection.execute(f"GRANT ALL ON ALL {kind} IN SCHEMA public TO writes_only".encode())
-        connection.execute("REVOKE ALL ON closed FROM writes_only; REVOKE UPDATE ON read_only FROM writes_only")
+        connection.execute(
+            "REVOKE ALL ON closed FROM writes_only; REVOKE UPDATE ON read_only FROM writes_only"
+        )
         connection.execute("GRANT ALL ON private.held TO writes_only")
     try:
-        api = make_client(database_url=make_conninfo(dsn, user="writes_only")).bearing(admin_token(config, dsn))
+        api = make_client(database_url=make_conninfo(dsn, user="writes_only")).bearing(
+            admin_token(config, dsn)
+        )
         assert api.post("/items/things", {"id": 1}).status == 200
         with psycopg.connect(dsn, autocommit=True) as connection:
             for number, name in enumerate(("open", "closed", "read_only", "private.held")):
-                connection.execute(f"INSERT INTO {name} VALUES (1, 1); INSERT INTO below_{number} VALUES (1, 1)")
+                connection.execute(
+                    f"INSERT INTO {name} VALUES (1, 1); INSERT INTO below_{number} VALUES (1, 1)"
+                )
         assert api.delete("/items/things/1").status == 204
         assert sorted(deletions(api, "open")) == ["1"]
         assert api.get("/items/below_1").data == api.get("/items/below_3").data == []

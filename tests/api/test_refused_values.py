@@ -17,7 +17,9 @@ GRADE = "CHECK (((VALUE >= 1) AND (VALUE <= 6)))"
 
 @pytest.fixture
 def things(stage: Stage, admin: Client) -> Table:
-    made = table(admin, field("name", "string"), field("stars", "integer"), field("price", "decimal"))
+    made = table(
+        admin, field("name", "string"), field("stars", "integer"), field("price", "decimal")
+    )
     number = made.name.rpartition("_")[2]
     stage.execute(
         f"CREATE TYPE mood_{number} AS ENUM ('sad', 'happy');"
@@ -43,7 +45,9 @@ def error_of(answer: Answer, *names: str) -> dict[str, Any]:
         ({"name": "x", "net": "10.0.0.999"}, "net", None),
     ],
 )
-def test_a_new_and_a_changed_item(things: Table, item: dict[str, Any], name: str, rule: str | None) -> None:
+def test_a_new_and_a_changed_item(
+    things: Table, item: dict[str, Any], name: str, rule: str | None
+) -> None:
     expected = {
         "code": "INVALID_PAYLOAD",
         "collection": things.name,
@@ -70,7 +74,13 @@ def test_a_new_and_a_changed_item(things: Table, item: dict[str, Any], name: str
 def test_several_items(things: Table, items: list[dict[str, Any]], name: str) -> None:
     answer = things.api.post(things.path, items)
     found = error_of(answer, "field", "value", "index", "path")
-    assert found == {"code": "INVALID_PAYLOAD", "field": name, "value": items[1][name], "index": 1, "path": [name]}
+    assert found == {
+        "code": "INVALID_PAYLOAD",
+        "field": name,
+        "value": items[1][name],
+        "index": 1,
+        "path": [name],
+    }
 
 
 def test_a_rule_of_two_fields_names_both(things: Table) -> None:
@@ -89,7 +99,11 @@ def test_nobody_is_told_of_a_rule_on_hidden_fields(stage: Stage, things: Table) 
     error = blind.post(things.path, {"name": "x"}).errors[0]
     assert "stars" not in str(error)
     assert not {"field", "fields", "rule", "constraint", "value"} & error.keys()
-    both = member(stage, may(things.name, "stars", action="create", presets={"price": 1}), may(things.name, "stars"))
+    both = member(
+        stage,
+        may(things.name, "stars", action="create", presets={"price": 1}),
+        may(things.name, "stars"),
+    )
     error = both.post(things.path, {"stars": 3}).errors[0]
     assert "price" not in str(error)
     sighted = member(stage, may(things.name, "stars", action="create"))
@@ -116,7 +130,9 @@ def test_an_import_tells_line_field_and_value(things: Table) -> None:
         ("name,stars\r\na,x\r\nb,1\r\n", (2, "stars", "x")),
     ):
         answer = things.api.send("POST", path, raw=file, **{"Content-Type": "text/csv"})
-        assert [(error["line"], error["field"], error["value"]) for error in answer.errors] == [told]
+        assert [(error["line"], error["field"], error["value"]) for error in answer.errors] == [
+            told
+        ]
 
 
 def test_the_address_of_another_user(admin: Client) -> None:
@@ -159,7 +175,10 @@ def many(stage: Stage, things: Table) -> Table:
 
 
 def faults(answer: Answer, *names: str) -> list[tuple[Any, ...]]:
-    found = [tuple(error.get(name) for name in ("code", "field", "value", *names)) for error in answer.errors]
+    found = [
+        tuple(error.get(name) for name in ("code", "field", "value", *names))
+        for error in answer.errors
+    ]
     return sorted(found, key=str)
 
 
@@ -178,7 +197,9 @@ CODES = {"slug": "RECORD_NOT_UNIQUE", "a": "INVALID_FOREIGN_KEY", "b": "INVALID_
 
 
 def expected(names: Any) -> list[tuple[Any, ...]]:
-    return sorted(((CODES.get(name, "INVALID_PAYLOAD"), name, WRONG[name]) for name in names), key=str)
+    return sorted(
+        ((CODES.get(name, "INVALID_PAYLOAD"), name, WRONG[name]) for name in names), key=str
+    )
 
 
 def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, things: Table) -> None:
@@ -190,7 +211,10 @@ def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, things: Tabl
     post = things.api.post
     for items in ({"name": "x", "stars": 1}, [{"name": "y"}, {"name": "x", "stars": 1}]):
         assert error_of(post(things.path, items), "fields")["fields"] == ["name", "stars"]
-    assert error_of(post(things.path, {"name": "x", "a, b": 7}), "fields")["fields"] == ["name", "a, b"]
+    assert error_of(post(things.path, {"name": "x", "a, b": 7}), "fields")["fields"] == [
+        "name",
+        "a, b",
+    ]
     expected = {"code": "RECORD_NOT_UNIQUE", "field": "span", "value": "[2,3)"}
     assert error_of(post(things.path, {"span": "[2,3)"}), "field", "value") == expected
     error = error_of(post(things.path, {"codes": ["abcd"]}), "field", "value")
@@ -201,21 +225,38 @@ def test_keys_of_several_columns_exclusions_and_lists(stage: Stage, things: Tabl
 
 
 def test_all_that_the_database_minds_of_an_item_is_told(many: Table) -> None:
-    for names in (WRONG, ["stars", "hearts"], ["a", "b"], ["slug", "b"], ["stars", "slug", "a"], ["net", "a"]):
+    for names in (
+        WRONG,
+        ["stars", "hearts"],
+        ["a", "b"],
+        ["slug", "b"],
+        ["stars", "slug", "a"],
+        ["net", "a"],
+    ):
         item = {name: WRONG[name] for name in names}
         assert faults(many.api.post(many.path, item)) == expected(names), names
         key = many.add({"name": "fine"})[0]["id"]
         assert faults(many.api.patch(f"{many.path}/{key}", item)) == expected(names), names
-        assert faults(many.api.patch(many.path, {"keys": [1, key], "data": item})) == expected(names) or "slug" in names
+        assert (
+            faults(many.api.patch(many.path, {"keys": [1, key], "data": item})) == expected(names)
+            or "slug" in names
+        )
 
 
 def test_what_the_database_minds_is_told_beside_what_the_service_minds(many: Table) -> None:
-    answer = many.api.post(many.path, {"name": "x" * 300, "price": "much", "stars": 9, "short": "ABC"})
+    answer = many.api.post(
+        many.path, {"name": "x" * 300, "price": "much", "stars": 9, "short": "ABC"}
+    )
     assert [error["field"] for error in answer.errors] == ["name", "price", "short", "stars"]
 
 
 def test_every_item_and_every_related_item_is_told_with_its_place(many: Table) -> None:
-    items = [{"stars": 9}, {"grade": 1}, {"grade": 8, "a": {"hearts": 0, "b": {"slug": "taken"}}}, {"stars": 8}]
+    items = [
+        {"stars": 9},
+        {"grade": 1},
+        {"grade": 8, "a": {"hearts": 0, "b": {"slug": "taken"}}},
+        {"stars": 8},
+    ]
     assert faults(many.api.post(many.path, items), "index", "path") == [
         ("INVALID_PAYLOAD", "grade", 8, 2, ["grade"]),
         ("INVALID_PAYLOAD", "hearts", 0, 2, ["a", "hearts"]),
@@ -228,7 +269,11 @@ def test_every_item_and_every_related_item_is_told_with_its_place(many: Table) -
 
 def test_rows_of_the_call_itself_are_no_fault(many: Table) -> None:
     many.add({"id": 7, "slug": "moves"})
-    items = [{"id": 50, "slug": "new"}, {"id": 51, "a": 50, "slug": "new"}, {"id": 52, "a": 52, "b": 51, "stars": 9}]
+    items = [
+        {"id": 50, "slug": "new"},
+        {"id": 51, "a": 50, "slug": "new"},
+        {"id": 52, "a": 52, "b": 51, "stars": 9},
+    ]
     assert faults(many.api.post(many.path, items), "index") == [
         ("INVALID_PAYLOAD", "stars", 9, 2),
         ("RECORD_NOT_UNIQUE", "slug", "new", 1),
@@ -253,7 +298,9 @@ def test_of_many_faults_the_first_hundred_are_told(many: Table) -> None:
 
 def test_the_operations_of_a_batch_tell_all_of_it(many: Table) -> None:
     operation = {"method": "create", "collection": many.name, "data": {"stars": 9, "hearts": 0}}
-    answer = many.api.post("/batch", {"operations": [{"method": "read", "collection": many.name}, operation]})
+    answer = many.api.post(
+        "/batch", {"operations": [{"method": "read", "collection": many.name}, operation]}
+    )
     assert faults(answer, "operation") == [
         ("INVALID_PAYLOAD", "hearts", 0, 1),
         ("INVALID_PAYLOAD", "stars", 9, 1),
@@ -266,17 +313,25 @@ def test_a_check_that_cannot_be_tried_is_passed_over(stage: Stage, many: Table) 
         f"ALTER TABLE {many.name} ADD CHECK (odd({many.name}.*) OR odd({many.name}.*) IS NULL) NOT VALID,"
         f" ADD n integer CHECK (100 / n > 0)"
     )
-    assert faults(many.api.post(many.path, {"id": 3, "stars": 9, "hearts": 0, "n": 0, "short": "ABC"})) == [
+    assert faults(
+        many.api.post(many.path, {"id": 3, "stars": 9, "hearts": 0, "n": 0, "short": "ABC"})
+    ) == [
         ("INVALID_PAYLOAD", "hearts", 0),
         ("INVALID_PAYLOAD", "short", "ABC"),
         ("INVALID_PAYLOAD", "stars", 9),
     ]
 
 
-def test_nobody_learns_what_a_hidden_item_holds_by_a_value_that_no_type_takes(stage: Stage, many: Table) -> None:
+def test_nobody_learns_what_a_hidden_item_holds_by_a_value_that_no_type_takes(
+    stage: Stage, many: Table
+) -> None:
     seen = {"permissions": {"name": {"_eq": "seen"}}}
-    caller = member(stage, *(may(many.name, action=action, **seen) for action in ("read", "update")))
-    answers = [caller.patch(f"{many.path}/{key}", {"net": "nowhere", "slug": "taken"}) for key in (1, 2)]
+    caller = member(
+        stage, *(may(many.name, action=action, **seen) for action in ("read", "update"))
+    )
+    answers = [
+        caller.patch(f"{many.path}/{key}", {"net": "nowhere", "slug": "taken"}) for key in (1, 2)
+    ]
     assert [(answer.status, answer.text) for answer in answers] == [(404, answers[0].text)] * 2
 
 
@@ -285,7 +340,10 @@ def test_both_focal_points_of_a_file(admin: Client) -> None:
     kind = {"Content-Type": "multipart/form-data; boundary=edge"}
     key = admin.send("POST", "/files", raw=body, **kind).data["id"]
     answer = admin.patch(f"/files/{key}", {"focal_point_x": 1.5, "focal_point_y": -1})
-    assert faults(answer) == [("INVALID_PAYLOAD", "focal_point_x", 1.5), ("INVALID_PAYLOAD", "focal_point_y", -1)]
+    assert faults(answer) == [
+        ("INVALID_PAYLOAD", "focal_point_x", 1.5),
+        ("INVALID_PAYLOAD", "focal_point_y", -1),
+    ]
     assert all("from 0 to 1" in error["message"] for error in answer.errors)
 
 
@@ -293,12 +351,26 @@ def test_both_focal_points_of_a_file(admin: Client) -> None:
 
 
 def send(things: Table, file: str) -> Answer:
-    return things.api.send("POST", f"/utils/import/{things.name}", raw=file, **{"Content-Type": "text/csv"})
+    return things.api.send(
+        "POST", f"/utils/import/{things.name}", raw=file, **{"Content-Type": "text/csv"}
+    )
 
 
-def test_an_import_tells_every_row_that_the_database_minds(many: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_tells_every_row_that_the_database_minds(
+    many: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(imports, "BATCH_ROWS", 4)
-    rows = ["9,0,,", "1,1,x,", ",,taken,77", ",,y,1", ",,x,", "1,1,z,88", "no,-1,,", "8,1,,", ",,w,99"]
+    rows = [
+        "9,0,,",
+        "1,1,x,",
+        ",,taken,77",
+        ",,y,1",
+        ",,x,",
+        "1,1,z,88",
+        "no,-1,,",
+        "8,1,,",
+        ",,w,99",
+    ]
     answer = send(many, "\r\n".join(["stars,hearts,slug,a", *rows]))
     assert faults(answer, "line") == [
         ("INVALID_FOREIGN_KEY", "a", 77, 4),
@@ -312,13 +384,18 @@ def test_an_import_tells_every_row_that_the_database_minds(many: Table, monkeypa
         ("RECORD_NOT_UNIQUE", "slug", "taken", 4),
         ("RECORD_NOT_UNIQUE", "slug", "x", 6),
     ]
-    assert [error["line"] for error in answer.errors] == sorted(error["line"] for error in answer.errors)
+    assert [error["line"] for error in answer.errors] == sorted(
+        error["line"] for error in answer.errors
+    )
     assert len(many.get().data) == 1
 
 
 def test_an_import_tells_no_row_that_points_to_a_refused_one(many: Table) -> None:
     answer = send(many, "id,stars,a\r\n20,9,\r\n21,1,20\r\n22,1,21\r\n23,1,24\r\n")
-    assert faults(answer, "line") == [("INVALID_FOREIGN_KEY", "a", 24, 5), ("INVALID_PAYLOAD", "stars", 9, 2)]
+    assert faults(answer, "line") == [
+        ("INVALID_FOREIGN_KEY", "a", 24, 5),
+        ("INVALID_PAYLOAD", "stars", 9, 2),
+    ]
 
 
 def test_an_import_tells_no_row_that_points_to_one_beside_a_refused_one(

@@ -26,13 +26,20 @@ def letters() -> Iterator[Outbox]:
 @pytest.fixture(autouse=True)
 def open_to_all(stage: Stage) -> None:
     terms(stage, public_registration=True, public_registration_verify_email=True)
-    terms(stage, public_registration_email_filter=None, auth_password_policy=None, public_registration_role=None)
+    terms(
+        stage,
+        public_registration_email_filter=None,
+        auth_password_policy=None,
+        public_registration_role=None,
+    )
 
 
 def terms(stage: Stage, **settings: object) -> None:
     assigned = ", ".join(f"{name} = %s" for name in settings)
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        connection.execute(f"UPDATE system_settings SET {assigned}".encode(), list(settings.values()))
+        connection.execute(
+            f"UPDATE system_settings SET {assigned}".encode(), list(settings.values())
+        )
 
 
 def register(stage: Stage, email: str, password: str = PASSWORD, **said: object) -> Answer:
@@ -96,7 +103,12 @@ def test_closed_is_closed(stage: Stage, letters: Outbox) -> None:
 
 
 def test_the_settings_say_whose_addresses_are_welcome(stage: Stage, letters: Outbox) -> None:
-    welcome = {"_or": [{"email": {"_ends_with": "@example.com"}}, {"email": {"_regex": "@example\\.(org|net)$"}}]}
+    welcome = {
+        "_or": [
+            {"email": {"_ends_with": "@example.com"}},
+            {"email": {"_regex": "@example\\.(org|net)$"}},
+        ]
+    }
     terms(stage, public_registration_email_filter=json.dumps(welcome))
     assert outcome(register(stage, "eve@evil.example")) == (403, ["FORBIDDEN"])
     assert outcome(register(stage, "eve@example.com.evil.example")) == (403, ["FORBIDDEN"])
@@ -148,7 +160,9 @@ def test_an_account_in_any_state_is_left_alone(stage: Stage, letters: Outbox, st
     assert letters.sent == []
 
 
-def test_who_registers_again_before_the_link_begins_anew_and_the_older_link_dies(stage: Stage, letters: Outbox) -> None:
+def test_who_registers_again_before_the_link_begins_anew_and_the_older_link_dies(
+    stage: Stage, letters: Outbox
+) -> None:
     register(stage, "gil@example.com")
     older = letters.token
     register(stage, "Gil@example.com", first_name="Gil")
@@ -158,7 +172,9 @@ def test_who_registers_again_before_the_link_begins_anew_and_the_older_link_dies
     assert login(stage.anonymous, "gil@example.com").status == 200
 
 
-@pytest.mark.parametrize("passwords", [("of the owner", "of somebody else"), ("of somebody else", "of the owner")])
+@pytest.mark.parametrize(
+    "passwords", [("of the owner", "of somebody else"), ("of somebody else", "of the owner")]
+)
 def test_the_owner_of_an_address_opens_no_account_for_somebody_elses_password(
     stage: Stage, letters: Outbox, passwords: tuple[str, str]
 ) -> None:
@@ -189,7 +205,9 @@ def test_a_password_must_follow_the_policy(stage: Stage, letters: Outbox) -> Non
         ({"verification_url": "https://evil.example"}, "verification_url"),
     ],
 )
-def test_what_is_wrong_is_named(stage: Stage, letters: Outbox, said: dict[str, object], field: str) -> None:
+def test_what_is_wrong_is_named(
+    stage: Stage, letters: Outbox, said: dict[str, object], field: str
+) -> None:
     body = {"email": "ian@example.com", "password": PASSWORD, **said}
     answer = stage.anonymous.post(REGISTER, body)
     assert (answer.status, answer.errors[0]["field"]) == (400, field)

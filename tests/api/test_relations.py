@@ -34,7 +34,11 @@ def library(api: Client) -> Client:
     return api
 
 
-TO_AUTHOR: dict[str, Any] = {"collection": "articles", "field": "author", "related_collection": "authors"}
+TO_AUTHOR: dict[str, Any] = {
+    "collection": "articles",
+    "field": "author",
+    "related_collection": "authors",
+}
 TO_TAGS: dict[str, Any] = {
     "collection": "articles",
     "field": "tags",
@@ -49,9 +53,21 @@ def relate(api: Client, relation: dict[str, Any] = TO_AUTHOR, **meta: object) ->
 
 def test_a_many_to_one_relation_is_a_foreign_key_with_an_index(library: Client) -> None:
     record = relate(library)
-    assert (record["collection"], record["field"], record["related_collection"]) == ("articles", "author", "authors")
+    assert (record["collection"], record["field"], record["related_collection"]) == (
+        "articles",
+        "author",
+        "authors",
+    )
     assert record["schema"].keys() == {
-        *("constraint_name", "table", "column", "foreign_key_table", "foreign_key_column", "on_update", "on_delete")
+        *(
+            "constraint_name",
+            "table",
+            "column",
+            "foreign_key_table",
+            "foreign_key_column",
+            "on_update",
+            "on_delete",
+        )
     }
     schema = library.get("/fields/articles/author").data["schema"]
     assert (schema["foreign_key_table"], schema["foreign_key_column"]) == ("authors", "id")
@@ -62,8 +78,21 @@ def test_a_many_to_one_relation_is_a_foreign_key_with_an_index(library: Client) 
 
 def test_every_documented_key_of_meta_is_answered(library: Client) -> None:
     assert relate(library)["meta"].keys() == {
-        *("id", "many_collection", "many_field", "one_collection", "one_field", "one_collection_field"),
-        *("one_allowed_collections", "junction_field", "junction_collection", "sort_field", "one_deselect_action"),
+        *(
+            "id",
+            "many_collection",
+            "many_field",
+            "one_collection",
+            "one_field",
+            "one_collection_field",
+        ),
+        *(
+            "one_allowed_collections",
+            "junction_field",
+            "junction_collection",
+            "sort_field",
+            "one_deselect_action",
+        ),
     }
 
 
@@ -87,11 +116,16 @@ def test_fields_of_any_name_are_read_through_a_relation(library: Client, name: s
     assert library.get(f"/items/authors?fields={name},articles.{name},articles.id").data == [
         {name: 1, "articles": [{name: 2, "id": 1}]}
     ]
-    assert library.get(f"/items/articles?fields={name},author.{name}").data == [{name: 2, "author": {name: 1}}]
+    assert library.get(f"/items/articles?fields={name},author.{name}").data == [
+        {name: 2, "author": {name: 1}}
+    ]
 
 
 def test_the_list_may_be_made_before_its_relation(library: Client) -> None:
-    library.post("/fields/authors", {"field": "articles", "type": "alias", "meta": {"special": ["o2m"], "note": "n"}})
+    library.post(
+        "/fields/authors",
+        {"field": "articles", "type": "alias", "meta": {"special": ["o2m"], "note": "n"}},
+    )
     relate(library, one_field="articles")
     assert library.get("/fields/authors/articles").data["meta"]["note"] == "n"
     assert library.get("/items/authors").data == []
@@ -99,9 +133,16 @@ def test_the_list_may_be_made_before_its_relation(library: Client) -> None:
 
 @pytest.mark.parametrize(
     ("action", "left"),
-    [("SET NULL", [{"id": 1, "author": None}]), ("CASCADE", []), ("NO ACTION", None), ("RESTRICT", None)],
+    [
+        ("SET NULL", [{"id": 1, "author": None}]),
+        ("CASCADE", []),
+        ("NO ACTION", None),
+        ("RESTRICT", None),
+    ],
 )
-def test_what_a_deletion_does_is_said_on_the_relation(library: Client, action: str, left: Any) -> None:
+def test_what_a_deletion_does_is_said_on_the_relation(
+    library: Client, action: str, left: Any
+) -> None:
     record = library.post("/relations", {**TO_AUTHOR, "schema": {"on_delete": action}}).data
     assert record["schema"]["on_delete"] == action
     author = library.post("/items/authors", {}).data["id"]
@@ -127,20 +168,33 @@ def test_a_relation_changes_what_it_does_and_says(library: Client) -> None:
     assert [field["field"] for field in library.get("/fields/authors").data] == ["id"]
 
 
-def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(library: Client, dsn: str) -> None:
+def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
+    library: Client, dsn: str
+) -> None:
     relate(library, one_field="articles", one_deselect_action="delete")
     relate(library, TO_TAGS)
     with psycopg.connect(dsn) as connection:
-        connection.execute("CREATE TABLE notes (id serial PRIMARY KEY, article int REFERENCES articles)")
+        connection.execute(
+            "CREATE TABLE notes (id serial PRIMARY KEY, article int REFERENCES articles)"
+        )
     library.post("/utils/cache/clear")
-    records = [record for record in library.get("/relations").data if not record["collection"].startswith("system_")]
+    records = [
+        record
+        for record in library.get("/relations").data
+        if not record["collection"].startswith("system_")
+    ]
     assert len(records) == 4
     for record in records:
-        assert library.patch(f"/relations/{record['collection']}/{record['field']}", record).data == record
+        assert (
+            library.patch(f"/relations/{record['collection']}/{record['field']}", record).data
+            == record
+        )
     assert library.get("/relations/notes/article").data["meta"] is None
 
 
-def test_a_deleted_relation_leaves_its_foreign_key_and_takes_its_list_along(library: Client) -> None:
+def test_a_deleted_relation_leaves_its_foreign_key_and_takes_its_list_along(
+    library: Client,
+) -> None:
     relate(library, one_field="articles")
     assert library.delete("/relations/articles/author").status == 204
     assert library.get("/relations/articles/author").status == 404
@@ -176,7 +230,11 @@ def test_a_many_to_many_relation_is_made_whole(library: Client) -> None:
     assert record["meta"]["junction_collection"] == "articles_tags"
     assert library.get("/collections/articles_tags").data["meta"]["hidden"]
     fields = {field["field"]: field for field in library.get("/fields/articles_tags").data}
-    assert [fields[name]["type"] for name in ("id", "articles_id", "tags_id")] == ["integer", "integer", "uuid"]
+    assert [fields[name]["type"] for name in ("id", "articles_id", "tags_id")] == [
+        "integer",
+        "integer",
+        "uuid",
+    ]
     assert fields["articles_id"]["schema"]["is_indexed"]
     assert fields["tags_id"]["schema"]["is_indexed"]
     other = library.get("/relations/tags/articles").data
@@ -187,7 +245,10 @@ def test_a_many_to_many_relation_is_made_whole(library: Client) -> None:
 def test_links_go_with_either_end_and_a_link_that_is_left_out_is_deleted(library: Client) -> None:
     record = relate(library, TO_TAGS)
     assert record["meta"]["one_deselect_action"] == "delete"
-    article, tag = library.post("/items/articles", {}).data["id"], library.post("/items/tags", {}).data["id"]
+    article, tag = (
+        library.post("/items/articles", {}).data["id"],
+        library.post("/items/tags", {}).data["id"],
+    )
     library.post("/items/articles_tags", {"articles_id": article, "tags_id": tag})
     assert library.get("/items/articles?fields=tags.tags_id").data == [{"tags": [{"tags_id": tag}]}]
     library.delete(f"/items/tags/{tag}")
@@ -200,7 +261,9 @@ def test_a_collection_may_be_related_to_itself(library: Client) -> None:
     assert (record["field"], record["meta"]["junction_field"]) == ("articles_id", "other")
     library.post("/fields/articles", {"field": "parent", "type": "integer"})
     parent = {"collection": "articles", "field": "parent", "related_collection": "articles"}
-    assert relate(library, parent, one_field="children")["schema"]["foreign_key_table"] == "articles"
+    assert (
+        relate(library, parent, one_field="children")["schema"]["foreign_key_table"] == "articles"
+    )
 
 
 def test_a_junction_that_is_there_already_is_used(library: Client) -> None:
@@ -214,7 +277,9 @@ def test_a_junction_that_is_there_already_is_used(library: Client) -> None:
 def test_a_many_to_many_relation_made_by_hand_works(library: Client) -> None:
     fields = [{"field": "article", "type": "integer"}, {"field": "tag", "type": "uuid"}]
     library.post("/collections", {"collection": "labels", "schema": {}, "fields": fields})
-    library.post("/fields/articles", {"field": "tags", "type": "alias", "meta": {"special": ["m2m"]}})
+    library.post(
+        "/fields/articles", {"field": "tags", "type": "alias", "meta": {"special": ["m2m"]}}
+    )
     near = {"collection": "labels", "field": "article", "related_collection": "articles"}
     far = {"collection": "labels", "field": "tag", "related_collection": "tags"}
     relate(library, near, one_field="tags", junction_field="tag")
@@ -227,7 +292,13 @@ def test_a_side_of_a_junction_that_goes_is_named_no_more(library: Client) -> Non
     library.delete("/collections/tags")
     assert library.get("/relations/articles/tags").data["meta"]["junction_field"] is None
     relate(
-        library, {**TO_TAGS, "related_collection": "authors", "field": "people", "meta": {"junction_collection": "p"}}
+        library,
+        {
+            **TO_TAGS,
+            "related_collection": "authors",
+            "field": "people",
+            "meta": {"junction_collection": "p"},
+        },
     )
     library.delete("/fields/p/authors_id")
     assert library.get("/relations/articles/people").data["meta"]["junction_field"] is None
@@ -254,12 +325,17 @@ def test_a_many_to_any_relation_has_no_foreign_key(pages: Client) -> None:
     assert (record["related_collection"], record["schema"]) == (None, None)
     assert record["meta"]["one_allowed_collections"] == ["articles", "tags"]
     assert pages.get("/fields/sections/item").data["schema"]["is_indexed"]
-    meta = pages.patch("/relations/sections/item", {"meta": {"one_allowed_collections": ["tags", "authors"]}}).data[
-        "meta"
-    ]
-    assert (meta["one_allowed_collections"], meta["one_collection_field"]) == (["tags", "authors"], "kind")
+    meta = pages.patch(
+        "/relations/sections/item", {"meta": {"one_allowed_collections": ["tags", "authors"]}}
+    ).data["meta"]
+    assert (meta["one_allowed_collections"], meta["one_collection_field"]) == (
+        ["tags", "authors"],
+        "kind",
+    )
     pages.delete("/collections/tags")
-    assert pages.get("/relations/sections/item").data["meta"]["one_allowed_collections"] == ["authors"]
+    assert pages.get("/relations/sections/item").data["meta"]["one_allowed_collections"] == [
+        "authors"
+    ]
     pages.delete("/fields/sections/kind")
     assert pages.get("/relations/sections").data == []
 
@@ -276,7 +352,9 @@ def test_a_many_to_any_relation_has_no_foreign_key(pages: Client) -> None:
         {"one_collection_field": "nowhere"},
     ],
 )
-def test_a_many_to_any_relation_knows_its_collections(pages: Client, meta: dict[str, object]) -> None:
+def test_a_many_to_any_relation_knows_its_collections(
+    pages: Client, meta: dict[str, object]
+) -> None:
     answer = pages.post("/relations", {**TO_ANY, "meta": {**TO_ANY["meta"], **meta}})
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
     relate(pages, TO_ANY)
@@ -316,7 +394,9 @@ def test_a_many_to_any_relation_knows_its_collections(pages: Client, meta: dict[
         {"meta": {"junction_collection": "j"}, "field": "tags", "related_collection": None},
     ],
 )
-def test_a_wrong_relation_is_refused_and_leaves_nothing(admin: Client, change: dict[str, object]) -> None:
+def test_a_wrong_relation_is_refused_and_leaves_nothing(
+    admin: Client, change: dict[str, object]
+) -> None:
     before = admin.get("/fields").data
     answer = admin.post("/relations", {**TO_AUTHOR, **change})
     assert answer.status == 400, answer.text
@@ -329,7 +409,10 @@ def test_a_required_column_is_not_emptied_by_a_deletion(library: Client) -> None
     answer = library.post("/relations", {**TO_AUTHOR, "schema": {"on_delete": "SET NULL"}})
     assert (answer.status, answer.errors[0]["field"]) == (400, "schema.on_delete")
     assert relate(library)["schema"]["on_delete"] == "NO ACTION"
-    assert library.patch("/relations/articles/author", {"schema": {"on_delete": "SET NULL"}}).status == 400
+    assert (
+        library.patch("/relations/articles/author", {"schema": {"on_delete": "SET NULL"}}).status
+        == 400
+    )
 
 
 def test_values_that_point_nowhere_refuse_the_relation(library: Client) -> None:
@@ -352,7 +435,11 @@ def test_items_may_point_to_system_collections_which_stay_as_they_are(library: C
     library.post("/fields/articles", {"field": "owner", "type": "uuid"})
     owner = {"collection": "articles", "field": "owner", "related_collection": "system_users"}
     refused = library.post("/relations", {**owner, "meta": {"one_field": "articles"}})
-    assert (refused.status, refused.codes, "reason" in refused.errors[0]) == (403, ["FORBIDDEN"], True)
+    assert (refused.status, refused.codes, "reason" in refused.errors[0]) == (
+        403,
+        ["FORBIDDEN"],
+        True,
+    )
     assert relate(library, owner)["schema"]["foreign_key_table"] == "system_users"
     for answer in (
         library.post("/relations", {**TO_AUTHOR, "collection": "system_users", "field": "role"}),

@@ -28,7 +28,9 @@ def library(api: Client) -> Client:
 
 def listed(api: Client, article: int, field: str = "id") -> list[Any]:
     """Return a field of the rows that an article's list of tags shows, in its order."""
-    return [row[field] for row in api.get(f"/items/articles/{article}?fields=tags.{field}").data["tags"]]
+    return [
+        row[field] for row in api.get(f"/items/articles/{article}?fields=tags.{field}").data["tags"]
+    ]
 
 
 def test_a_sort_field_may_be_made_after_the_relation_that_names_it(library: Client) -> None:
@@ -37,7 +39,9 @@ def test_a_sort_field_may_be_made_after_the_relation_that_names_it(library: Clie
     assert listed(library, article) == [1, 2, 3]
     assert library.patch(f"/items/articles/{article}", {"tags": [2, 3, 1]}).status == 200
 
-    assert library.post("/fields/articles_tags", {"field": "place", "type": "integer"}).status == 200
+    assert (
+        library.post("/fields/articles_tags", {"field": "place", "type": "integer"}).status == 200
+    )
     assert library.get("/relations/articles/tags").data["meta"]["sort_field"] == "place"
     assert library.patch(f"/items/articles/{article}", {"tags": [2, 3, 1]}).status == 200
     assert listed(library, article) == [2, 3, 1]
@@ -62,10 +66,14 @@ def test_a_junction_field_may_be_made_after_the_relation_that_names_it(library: 
     relate(library, far, junction_field="article")
     tag = library.post("/items/tags", {}).data["id"]
     article = library.post("/items/articles", {"tags": [{"tag": tag}]}).data["id"]
-    assert library.get(f"/items/articles/{article}?fields=tags.tag.id").data == {"tags": [{"tag": {"id": tag}}]}
+    assert library.get(f"/items/articles/{article}?fields=tags.tag.id").data == {
+        "tags": [{"tag": {"id": tag}}]
+    }
 
 
-def test_a_sort_field_that_was_dropped_behind_the_services_back_counts_as_unnamed(library: Client, dsn: str) -> None:
+def test_a_sort_field_that_was_dropped_behind_the_services_back_counts_as_unnamed(
+    library: Client, dsn: str
+) -> None:
     relate(library, TO_TAGS)
     library.post("/fields/articles_tags", {"field": "place", "type": "integer"})
     library.patch("/relations/articles/tags", {"meta": {"sort_field": "place"}})

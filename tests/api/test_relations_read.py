@@ -14,11 +14,18 @@ from tests.things import Stage, at, field, staged, table
 
 COLLECTIONS = {
     "authors": [field("name", "string"), field("boss", "integer"), field("user", "uuid")],
-    "articles": [field("title", "string"), field("author", "integer"), field("published", "timestamp")],
+    "articles": [
+        field("title", "string"),
+        field("author", "integer"),
+        field("published", "timestamp"),
+    ],
     "tags": [field("name", "string")],
     "headings": [field("title", "string")],
     "paras": [field("body", "string")],
-    "notes": [{"field": "code", "type": "uuid", "schema": {"is_primary_key": True}}, field("text", "string")],
+    "notes": [
+        {"field": "code", "type": "uuid", "schema": {"is_primary_key": True}},
+        field("text", "string"),
+    ],
     "sections": [
         field("article", "integer"),
         field("item", "string"),
@@ -54,7 +61,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "notes": [{"code": NOTE, "text": "N"}],
     "sections": [
         {"article": 1, "item": item, "kind": kind, "sort": n}
-        for n, (item, kind) in enumerate([("2", "headings"), ("1", "paras"), (NOTE, "notes"), ("no key", "headings")])
+        for n, (item, kind) in enumerate(
+            [("2", "headings"), ("1", "paras"), (NOTE, "notes"), ("no key", "headings")]
+        )
     ],
 }
 
@@ -63,13 +72,25 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
     with staged(settings, make_database, template) as found:
         for name, fields in COLLECTIONS.items():
-            assert found.admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+            assert (
+                found.admin.post(
+                    "/collections", {"collection": name, "schema": {}, "fields": fields}
+                ).status
+                == 200
+            )
         for collection, name, related, meta in RELATIONS:
-            body = {"collection": collection, "field": name, "related_collection": related, "meta": meta}
+            body = {
+                "collection": collection,
+                "field": name,
+                "related_collection": related,
+                "meta": meta,
+            }
             assert found.admin.post("/relations", body).status == 200
         for name, rows in ROWS.items():
             assert found.admin.post(f"/items/{name}", rows).status == 200
-        found.execute("INSERT INTO sections (article, item, kind, sort) VALUES (1, '1', 'elsewhere', 4)")
+        found.execute(
+            "INSERT INTO sections (article, item, kind, sort) VALUES (1, '1', 'elsewhere', 4)"
+        )
         yield found
 
 
@@ -97,13 +118,27 @@ CASES: list[tuple[str, object]] = [
         {"author": {"boss": None, "staff": [{"name": "Bob"}, {"name": "Cid"}]}},
     ),
     # A to-many that is not opened is an array of keys.
-    ("authors/1?fields=*", {"id": 1, "name": "Ann", "boss": None, "user": None, "staff": [2, 3], "articles": [1]}),
-    ("articles/1?fields=tags.tags_id.name", {"tags": [{"tags_id": {"name": "x"}}, {"tags_id": {"name": "y"}}]}),
+    (
+        "authors/1?fields=*",
+        {"id": 1, "name": "Ann", "boss": None, "user": None, "staff": [2, 3], "articles": [1]},
+    ),
+    (
+        "articles/1?fields=tags.tags_id.name",
+        {"tags": [{"tags_id": {"name": "x"}}, {"tags_id": {"name": "y"}}]},
+    ),
     (
         "tags/2?fields=articles.articles_id.author.name",
-        {"articles": [{"articles_id": {"author": {"name": "Ann"}}}, {"articles_id": {"author": {"name": "Bob"}}}]},
+        {
+            "articles": [
+                {"articles_id": {"author": {"name": "Ann"}}},
+                {"articles_id": {"author": {"name": "Bob"}}},
+            ]
+        },
     ),
-    ("articles/4?fields=*.*", {"id": 4, "title": "A4", "author": None, "published": None, "tags": [], "sections": []}),
+    (
+        "articles/4?fields=*.*",
+        {"id": 4, "title": "A4", "author": None, "published": None, "tags": [], "sections": []},
+    ),
     # Many-to-any: for one collection, for several, for all; what leads nowhere is null.
     (
         "articles/1?fields=sections.item:headings.title&deep[sections][_limit]=2",
@@ -111,9 +146,17 @@ CASES: list[tuple[str, object]] = [
     ),
     (
         "articles/1?fields=sections.item:headings.title,sections.item:paras.body,sections.item:notes.text",
-        {"sections": [{"item": item} for item in ({"title": "H2"}, {"body": "P1"}, {"text": "N"}, None, None)]},
+        {
+            "sections": [
+                {"item": item}
+                for item in ({"title": "H2"}, {"body": "P1"}, {"text": "N"}, None, None)
+            ]
+        },
     ),
-    ("articles/1?fields=sections.item.title&deep[sections][_limit]=1", {"sections": [{"item": {"title": "H2"}}]}),
+    (
+        "articles/1?fields=sections.item.title&deep[sections][_limit]=1",
+        {"sections": [{"item": {"title": "H2"}}]},
+    ),
     (
         "articles/1?fields=sections.item.*.*&deep[sections][_limit]=1",
         {"sections": [{"item": {"id": 2, "title": "H2"}}]},
@@ -126,7 +169,10 @@ CASES: list[tuple[str, object]] = [
         "sections?fields=item.*&deep[item:headings][_filter][title]=H1&limit=2",
         [{"item": None}, {"item": P1}],
     ),
-    ("sections?fields=item&deep[item][_limit]=1", [{"item": key} for key in ("2", "1", NOTE, None, None)]),
+    (
+        "sections?fields=item&deep[item][_limit]=1",
+        [{"item": key} for key in ("2", "1", NOTE, None, None)],
+    ),
     (
         "sections?fields=item&deep[item:headings][_filter][title]=H1",
         [{"item": key} for key in (None, "1", NOTE, None, None)],
@@ -141,9 +187,18 @@ CASES: list[tuple[str, object]] = [
         "authors?fields=name,count(articles)",
         [{"name": n, "articles_count": c} for n, c in (("Ann", 1), ("Bob", 2), ("Cid", 0))],
     ),
-    ("authors?fields=name&filter[count(articles)][_gte]=1&sort=-count(articles)", [{"name": "Bob"}, {"name": "Ann"}]),
-    ("authors/2?fields=arts.t&alias[arts]=articles&deep[arts][_alias][t]=title", {"arts": [{"t": "A2"}, {"t": "A3"}]}),
-    ("articles/1?fields=a.name,b.id&alias[a]=author&alias[b]=author", {"a": {"name": "Ann"}, "b": {"id": 1}}),
+    (
+        "authors?fields=name&filter[count(articles)][_gte]=1&sort=-count(articles)",
+        [{"name": "Bob"}, {"name": "Ann"}],
+    ),
+    (
+        "authors/2?fields=arts.t&alias[arts]=articles&deep[arts][_alias][t]=title",
+        {"arts": [{"t": "A2"}, {"t": "A3"}]},
+    ),
+    (
+        "articles/1?fields=a.name,b.id&alias[a]=author&alias[b]=author",
+        {"a": {"name": "Ann"}, "b": {"id": 1}},
+    ),
     # deep: filter, sort, limit for each parent, offset, page, search, at every level; also for what * lists.
     (
         "authors?fields=articles.title&deep[articles][_sort]=-title&deep[articles][_limit]=1",
@@ -151,7 +206,10 @@ CASES: list[tuple[str, object]] = [
     ),
     ("authors/2?fields=articles&deep[articles][_filter][title]=A3", {"articles": [3]}),
     ("authors/2?fields=articles&deep[articles][_offset]=1", {"articles": [3]}),
-    ("authors/2?fields=articles&deep[articles][_limit]=1&deep[articles][_page]=2", {"articles": [3]}),
+    (
+        "authors/2?fields=articles&deep[articles][_limit]=1&deep[articles][_page]=2",
+        {"articles": [3]},
+    ),
     ("authors/2?fields=articles&deep[articles][_search]=a3", {"articles": [3]}),
     (
         "authors/2?fields=*&deep[articles][_limit]=1",
@@ -161,7 +219,10 @@ CASES: list[tuple[str, object]] = [
         "authors/1?fields=staff.articles.title&deep[staff][_limit]=1&deep[staff][articles][_sort]=-title",
         {"staff": [{"articles": [{"title": "A3"}, {"title": "A2"}]}]},
     ),
-    ('authors/1?fields=staff.name&deep={"staff":{"_sort":["-name"]}}', {"staff": [{"name": "Cid"}, {"name": "Bob"}]}),
+    (
+        'authors/1?fields=staff.name&deep={"staff":{"_sort":["-name"]}}',
+        {"staff": [{"name": "Cid"}, {"name": "Bob"}]},
+    ),
     ("sections?fields=item:headings&limit=1", [{"item": "2"}]),
     (
         "articles/2?fields=author.*.*,*.*&deep[author][articles][_limit]=1",
@@ -171,7 +232,14 @@ CASES: list[tuple[str, object]] = [
             "author": {
                 "id": 2,
                 "name": "Bob",
-                "boss": {"id": 1, "name": "Ann", "boss": None, "user": None, "staff": [2, 3], "articles": [1]},
+                "boss": {
+                    "id": 1,
+                    "name": "Ann",
+                    "boss": None,
+                    "user": None,
+                    "staff": [2, 3],
+                    "articles": [1],
+                },
                 "user": None,
                 "staff": [],
                 "articles": [
@@ -196,7 +264,11 @@ CASES: list[tuple[str, object]] = [
     ),
     (
         "tags/1?fields=*.*,articles.articles_id.title",
-        {"id": 1, "name": "x", "articles": [{"id": 1, "tags_id": 1, "articles_id": {"title": "A1"}}]},
+        {
+            "id": 1,
+            "name": "x",
+            "articles": [{"id": 1, "tags_id": 1, "articles_id": {"title": "A1"}}],
+        },
     ),
     (
         "tags/2?fields=*.*&deep[articles][_limit]=1",
@@ -227,7 +299,10 @@ CASES: list[tuple[str, object]] = [
     ("articles?fields=id&filter[author][name]=Bob", [{"id": 2}, {"id": 3}]),
     ("authors?fields=id&filter[articles][title][_starts_with]=A", [{"id": 1}, {"id": 2}]),
     ("authors?fields=id&filter[articles][_none][title]=A1", [{"id": 2}, {"id": 3}]),
-    ("authors?fields=id&filter[articles][_some][title]=A2&filter[articles][_none][title]=A1", [{"id": 2}]),
+    (
+        "authors?fields=id&filter[articles][_some][title]=A2&filter[articles][_none][title]=A1",
+        [{"id": 2}],
+    ),
     ("authors?fields=id&filter[articles][tags][tags_id][name]=y", [{"id": 1}, {"id": 2}]),
     # In groups of groups, beside what is meant of one and the same item.
     (
@@ -254,7 +329,10 @@ CASES: list[tuple[str, object]] = [
     ),
     (
         "authors?groupBy=count(articles)&aggregate[max]=name&sort=-count(articles)",
-        [{"articles_count": c, "max": {"name": n}} for c, n in ((2, "Bob"), (1, "Ann"), (0, "Cid"))],
+        [
+            {"articles_count": c, "max": {"name": n}}
+            for c, n in ((2, "Bob"), (1, "Ann"), (0, "Cid"))
+        ],
     ),
     (
         "authors/1?fields=staff&deep[staff][_groupBy]=count(articles)&deep[staff][_aggregate][count]=*",
@@ -263,14 +341,19 @@ CASES: list[tuple[str, object]] = [
     # Variables.
     ("system_users?fields=email&filter[id]=$CURRENT_USER", [{"email": "admin@example.com"}]),
     ("system_users?fields=email&filter[role]=$CURRENT_USER.role", [{"email": "admin@example.com"}]),
-    ("system_users?fields=email&filter[role][_in]=$CURRENT_ROLE.users.role", [{"email": "admin@example.com"}]),
+    (
+        "system_users?fields=email&filter[role][_in]=$CURRENT_ROLE.users.role",
+        [{"email": "admin@example.com"}],
+    ),
     ("authors?fields=id&filter[user]=$CURRENT_USER.avatar", []),
     ("articles?fields=id&filter[published][_lt]=$NOW(-1 year)&limit=1", [{"id": 1}]),
 ]
 
 
 @pytest.mark.parametrize(("path", "data"), CASES, ids=[case[0] for case in CASES])
-def test_a_read_through_relations_answers(read: Callable[[str], Any], path: str, data: object) -> None:
+def test_a_read_through_relations_answers(
+    read: Callable[[str], Any], path: str, data: object
+) -> None:
     assert read(path) == data
 
 
@@ -344,7 +427,10 @@ def test_what_cannot_be_read_is_refused_wherever_it_is_named(admin: Client, path
 )
 def test_a_fault_is_told_with_its_level(admin: Client, place: str, fault: str) -> None:
     answer = admin.get(f"/items/authors?fields=articles.tags.id,staff.boss.id&{place}={fault}")
-    assert (answer.codes, answer.errors[0]["parameter"]) == (["INVALID_QUERY"], place.removesuffix("[boss]"))
+    assert (answer.codes, answer.errors[0]["parameter"]) == (
+        ["INVALID_QUERY"],
+        place.removesuffix("[boss]"),
+    )
 
 
 def test_a_fault_in_a_filter_is_told_with_its_path(admin: Client) -> None:
@@ -353,13 +439,20 @@ def test_a_fault_in_a_filter_is_told_with_its_path(admin: Client) -> None:
     assert (told["path"], told["parameter"]) == (said, "deep[articles][_filter]")
 
 
-def test_a_junction_without_a_key_of_its_own_is_listed_by_its_columns(stage: Stage, admin: Client) -> None:
+def test_a_junction_without_a_key_of_its_own_is_listed_by_its_columns(
+    stage: Stage, admin: Client
+) -> None:
     stage.execute(
         "CREATE TABLE pairs (author integer REFERENCES authors, tag integer REFERENCES tags,"
         " PRIMARY KEY (author, tag));"
         "INSERT INTO pairs VALUES (1, 1), (1, 2)"
     )
-    body = {"collection": "pairs", "field": "author", "related_collection": "authors", "meta": {"one_field": "pairs"}}
+    body = {
+        "collection": "pairs",
+        "field": "author",
+        "related_collection": "authors",
+        "meta": {"one_field": "pairs"},
+    }
     assert admin.post("/relations", body).status == 200
     assert admin.get("/items/authors/1?fields=pairs").data == {
         "pairs": [{"author": 1, "tag": 1}, {"author": 1, "tag": 2}]
@@ -374,7 +467,12 @@ def test_a_junction_without_a_key_of_its_own_is_listed_by_its_columns(stage: Sta
 def test_a_to_many_lists_as_many_as_a_page_holds(stage: Stage, admin: Client) -> None:
     stage.execute("CREATE TABLE kids (id serial PRIMARY KEY, tag integer REFERENCES tags)")
     stage.execute("INSERT INTO kids (tag) SELECT 1 FROM generate_series(1, 150)")
-    body = {"collection": "kids", "field": "tag", "related_collection": "tags", "meta": {"one_field": "kids"}}
+    body = {
+        "collection": "kids",
+        "field": "tag",
+        "related_collection": "tags",
+        "meta": {"one_field": "kids"},
+    }
     assert admin.post("/relations", body).status == 200
     for query in ("fields=kids", "fields=kids.id", "fields=*"):
         assert len(admin.get(f"/items/tags/1?{query}").data["kids"]) == 100
@@ -394,6 +492,12 @@ def test_a_list_is_in_the_order_of_its_relation(admin: Client) -> None:
     assert admin.post("/relations", relation).status == 200
     (made,) = lists.add({"name": "a", "entries": [{"place": 3}, {"place": 1}, {"place": 2}]})
     path = f"{lists.path}/{made['id']}"
-    assert admin.get(path, fields="entries.place").data["entries"] == [{"place": place} for place in (1, 2, 3)]
+    assert admin.get(path, fields="entries.place").data["entries"] == [
+        {"place": place} for place in (1, 2, 3)
+    ]
     assert admin.get(path, fields="entries").data["entries"] == [2, 3, 1]
-    assert admin.get(f"{path}?fields=entries&deep[entries][_sort]=-place").data["entries"] == [1, 3, 2]
+    assert admin.get(f"{path}?fields=entries&deep[entries][_sort]=-place").data["entries"] == [
+        1,
+        3,
+        2,
+    ]

@@ -28,7 +28,10 @@ def furnish(admin: Client) -> None:
     assert admin.patch("/users/me", {"title": "top"}).status == 200
     fields = [field("owner", "string"), field("kind", "string"), field("above", "integer")]
     fields[1]["meta"] = {"validation": {"kind": {"_neq": "$CURRENT_USER.title"}}}
-    assert admin.post("/collections", {"collection": "things", "schema": {}, "fields": fields}).status == 200
+    assert (
+        admin.post("/collections", {"collection": "things", "schema": {}, "fields": fields}).status
+        == 200
+    )
     relation = {"collection": "things", "field": "above", "related_collection": "things"}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "below"}}).status == 200
 
@@ -40,7 +43,9 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
         furnish(before.admin)
         before.admin.close()
         replica = make_database(str(conninfo_to_dict(before.dsn)["dbname"]))
-        config = replace(settings, database_url=before.dsn, database_read_url=replica, database_pool_size=1)
+        config = replace(
+            settings, database_url=before.dsn, database_read_url=replica, database_pool_size=1
+        )
         anonymous = Client(create_app(config))
         yield Stage(anonymous.bearing(admin_token(settings, before.dsn)), anonymous, before.dsn)
         anonymous.close()
@@ -49,7 +54,11 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
 
 def writer(stage: Stage, **said: object) -> Client:
     """Make somebody, of whom the replica knows nothing, with a title and these parts of every permission."""
-    role = new_role(stage, *(may("things", action=action, **said) for action in ("create", "update")), may("things"))
+    role = new_role(
+        stage,
+        *(may("things", action=action, **said) for action in ("create", "update")),
+        may("things"),
+    )
     return member_of(stage, role, title="new")
 
 
@@ -66,7 +75,12 @@ def test_presets_that_follow_a_path_from_the_caller(stage: Stage) -> None:
     assert caller.patch(THINGS, {"query": {}, "data": {"kind": "b"}}).data[0]["owner"] == "new"
     operation = {"method": "create", "collection": "things", "data": {}}
     assert caller.post("/batch", {"operations": [operation]}).data[0]["owner"] == "new"
-    assert caller.send("POST", "/utils/import/things", [{}], **{"Content-Type": "application/json"}).status == 200
+    assert (
+        caller.send(
+            "POST", "/utils/import/things", [{}], **{"Content-Type": "application/json"}
+        ).status
+        == 200
+    )
     assert stage.value("SELECT count(*) FROM things WHERE owner IS DISTINCT FROM 'new'") == 0
 
 
@@ -82,7 +96,9 @@ def test_rules_that_follow_a_path_from_the_caller(stage: Stage) -> None:
 
 def test_callers_of_whom_the_replica_does_not_know(stage: Stage) -> None:
     kinds = ("system_files", "system_folders")
-    role = new_role(stage, *(may(name, action=action) for name in kinds for action in ("create", "read")))
+    role = new_role(
+        stage, *(may(name, action=action) for name in kinds for action in ("create", "read"))
+    )
     caller = member_of(stage, role)
     assert caller.post("/folders", {"name": "a"}).status == 200
     assert caller.post("/files", {"filename_download": "a.txt", "data": "eA=="}).status == 200
@@ -93,7 +109,9 @@ def test_callers_of_whom_the_replica_does_not_know(stage: Stage) -> None:
     assert offer.data["otpauth_url"]
 
 
-def test_an_administrator_of_whom_the_replica_does_not_know_changes_the_structure(stage: Stage) -> None:
+def test_an_administrator_of_whom_the_replica_does_not_know_changes_the_structure(
+    stage: Stage,
+) -> None:
     deputy = member_of(stage, new_role(stage, admin_access=True))
     assert deputy.post("/collections", {"collection": "more", "schema": {}}).status == 200
 
@@ -101,12 +119,18 @@ def test_an_administrator_of_whom_the_replica_does_not_know_changes_the_structur
 def test_a_revision_of_which_the_replica_does_not_know_is_gone_back_to(stage: Stage) -> None:
     key = stage.admin.post(THINGS, {"kind": "a"}).data["id"]
     assert stage.admin.patch(f"{THINGS}/{key}", {"kind": "b"}).status == 200
-    revision = stage.value(f"SELECT min(id) FROM system_revisions WHERE collection = 'things' AND item = '{key}'")
+    revision = stage.value(
+        f"SELECT min(id) FROM system_revisions WHERE collection = 'things' AND item = '{key}'"
+    )
     assert stage.admin.post(f"/utils/revert/{revision}").data["kind"] == "a"
 
 
 def test_what_a_rule_asks_of_the_caller_is_asked_of_the_primary(
-    make_client: Callable[..., Client], make_database: Callable[..., str], template: str, admin_token: str, dsn: str
+    make_client: Callable[..., Client],
+    make_database: Callable[..., str],
+    template: str,
+    admin_token: str,
+    dsn: str,
 ) -> None:
     """The replica has nothing of what the primary has learned since."""
     replica = make_database(template)
@@ -116,7 +140,9 @@ def test_what_a_rule_asks_of_the_caller_is_asked_of_the_primary(
     assert stage.admin.post("/collections", things).status == 200
     ann = member(stage, may("things", action="create", validation=TITLE))
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("UPDATE system_users SET first_name = 'Ann' WHERE first_name IS NULL AND role IS NOT NULL")
+        connection.execute(
+            "UPDATE system_users SET first_name = 'Ann' WHERE first_name IS NULL AND role IS NOT NULL"
+        )
     assert ann.post("/items/things", {"title": "Ann"}).status == 204
     assert ann.post("/items/things", {"title": "Bob"}).codes == ["FAILED_VALIDATION"]
     anonymous.close()

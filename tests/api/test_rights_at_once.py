@@ -67,8 +67,16 @@ def desk(stage: Stage, admin: Client) -> Iterator[Desk]:
         field("author", "integer"),
     )
     notes = table(admin, field("text", "string"), field("post", "integer"))
-    for many, name, one, back in ((posts, "author", people, "posts"), (notes, "post", posts, "notes")):
-        relation = {"collection": many.name, "field": name, "related_collection": one.name, "meta": {"one_field": back}}
+    for many, name, one, back in (
+        (posts, "author", people, "posts"),
+        (notes, "post", posts, "notes"),
+    ):
+        relation = {
+            "collection": many.name,
+            "field": name,
+            "related_collection": one.name,
+            "meta": {"one_field": back},
+        }
         assert admin.post("/relations", relation).status == 200
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         yield Desk(stage, people, posts, notes, connection)
@@ -81,7 +89,9 @@ def ruled(rule: Json, read: Json | None = None, *fields: str, **changes: object)
     """The same rule for all that is written; of reads another, and only some fields."""
 
     def rights(name: str) -> list[Json]:
-        written = [may(name, action=action, permissions=rule, **changes) for action in ("create", "update")]
+        written = [
+            may(name, action=action, permissions=rule, **changes) for action in ("create", "update")
+        ]
         deleted = may(name, action="delete", permissions=rule)
         return [*written, deleted, may(name, *fields, permissions={} if read is None else read)]
 
@@ -94,7 +104,12 @@ def several(name: str) -> list[Json]:
         *ruled(DRAFT)(name),
         may(name, "note", action="update", permissions={"author": {"rank": {"_eq": 1}}}),
         may(name, action="delete", permissions={"title": {"_eq": "b"}}),
-        may(name, action="create", permissions={"note": {"_eq": "n"}}, validation={"title": {"_eq": "t"}}),
+        may(
+            name,
+            action="create",
+            permissions={"note": {"_eq": "n"}},
+            validation={"title": {"_eq": "t"}},
+        ),
     ]
 
 
@@ -103,11 +118,17 @@ RIGHTS: dict[str, Rights] = {
     "a field, and reads another": ruled(DRAFT, {"title": {"_in": ["a", "b", "new"]}}),
     "a field, and reads nothing of it": ruled(DRAFT, NEVER),
     "a field, and reads some fields": ruled(DRAFT, DRAFT, "id", "title"),
-    "what a relation leads to": ruled({"author": {"rank": {"_eq": 1}}}, {"author": {"name": {"_neq": "bob"}}}),
-    "lists": ruled({"_or": [{"notes": {"_none": {"text": {"_eq": "y"}}}}, {"title": {"_eq": "never"}}]}),
+    "what a relation leads to": ruled(
+        {"author": {"rank": {"_eq": 1}}}, {"author": {"name": {"_neq": "bob"}}}
+    ),
+    "lists": ruled(
+        {"_or": [{"notes": {"_none": {"text": {"_eq": "y"}}}}, {"title": {"_eq": "never"}}]}
+    ),
     "rows beside it": ruled({"author": {"posts": {"_some": {"title": {"_eq": "b"}}}}}),
     "the caller": ruled({"_or": [DRAFT, {"note": {"_eq": "$CURRENT_USER"}}]}),
-    "a preset": ruled(DRAFT, None, presets={"note": "preset"}, validation={"title": {"_neq": "bad"}}),
+    "a preset": ruled(
+        DRAFT, None, presets={"note": "preset"}, validation={"title": {"_neq": "bad"}}
+    ),
     "null": ruled({"note": {"_neq": "n"}}, {"note": {"_null": True}}),
     "several": several,
 }
@@ -153,7 +174,9 @@ def told(answer: Answer) -> object:
 
 @pytest.mark.parametrize("named", RIGHTS)
 def test_one_statement_comes_to_the_same_as_a_transaction(desk: Desk, named: str) -> None:
-    caller = member(desk.stage, *RIGHTS[named](desk.posts.name), may(desk.people.name), may(desk.notes.name))
+    caller = member(
+        desk.stage, *RIGHTS[named](desk.posts.name), may(desk.people.name), may(desk.notes.name)
+    )
     for method, path, payload in CALLS:
         found = []
         for mode in (in_transactions, nullcontext):
@@ -167,22 +190,36 @@ def test_one_statement_comes_to_the_same_as_a_transaction(desk: Desk, named: str
         assert found[0] == found[1], (method, path, payload)
 
 
-ALONE = ("a field", "a field, and reads nothing of it", "a field, and reads some fields", "a preset", "null")
+ALONE = (
+    "a field",
+    "a field, and reads nothing of it",
+    "a field, and reads some fields",
+    "a preset",
+    "null",
+)
 
 
 @pytest.mark.parametrize("named", ALONE)
-def test_single_writes_under_rules_are_one_statement(desk: Desk, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_single_writes_under_rules_are_one_statement(
+    desk: Desk, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     caller, path = member(desk.stage, *RIGHTS[named](desk.posts.name)), desk.posts.path
     desk.fresh()
     with counted(monkeypatch) as seen:
-        assert caller.post(path, {"title": "new", "status": "draft", "author": 1, "note": "m"}).status in (200, 204)
+        assert caller.post(
+            path, {"title": "new", "status": "draft", "author": 1, "note": "m"}
+        ).status in (200, 204)
         assert caller.patch(f"{path}/1", {"title": "A"}).status in (200, 204, 403, 404)
     assert seen == []
 
 
-def test_the_deletion_of_what_nothing_points_to_is_one_statement(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_deletion_of_what_nothing_points_to_is_one_statement(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rule = {"text": {"_neq": "kept"}}
-    caller = member(desk.stage, may(desk.notes.name), may(desk.notes.name, action="delete", permissions=rule))
+    caller = member(
+        desk.stage, may(desk.notes.name), may(desk.notes.name, action="delete", permissions=rule)
+    )
     desk.fresh()
     with counted(monkeypatch) as seen:
         assert caller.delete(f"{desk.notes.path}/1").status == 204
@@ -192,7 +229,11 @@ def test_the_deletion_of_what_nothing_points_to_is_one_statement(desk: Desk, mon
 def test_a_row_that_changes_while_a_write_waits_for_it_is_looked_at_again(desk: Desk) -> None:
     caller = member(desk.stage, *RIGHTS["a field, and reads another"](desk.posts.name))
     for method, payload in (("PATCH", {"title": "new"}), ("DELETE", None)):
-        for change, status in (("status = 'live'", 403), ("title = 'z', status = 'live'", 404), ("note = 'n'", 200)):
+        for change, status in (
+            ("status = 'live'", 403),
+            ("title = 'z', status = 'live'", 404),
+            ("note = 'n'", 200),
+        ):
             desk.fresh()
             with psycopg.connect(desk.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
                 other.execute(f'UPDATE "{desk.posts.name}" SET {change} WHERE id = 1'.encode())
@@ -213,7 +254,9 @@ def test_nobody_is_told_of_the_rule_that_refuses(desk: Desk) -> None:
     assert answer.text == caller.get("/items/nowhere").text
 
 
-def both(desk: Desk, caller: Client, *call: Any, fresh: Callable[[], object]) -> tuple[Answer, Answer]:
+def both(
+    desk: Desk, caller: Client, *call: Any, fresh: Callable[[], object]
+) -> tuple[Answer, Answer]:
     """Do a call on fresh rows in a transaction, and on fresh rows as it comes."""
     fresh()
     with in_transactions():
@@ -222,21 +265,30 @@ def both(desk: Desk, caller: Client, *call: Any, fresh: Callable[[], object]) ->
     return model, caller.send(*call)
 
 
-def test_keys_that_the_database_carries_on_are_carried_on_before_the_rule_is_tried(desk: Desk) -> None:
+def test_keys_that_the_database_carries_on_are_carried_on_before_the_rule_is_tried(
+    desk: Desk,
+) -> None:
     desk.stage.execute(
         """
         CREATE TABLE parts (id integer PRIMARY KEY, code text UNIQUE);
         CREATE TABLE pieces (id integer PRIMARY KEY, part text REFERENCES parts (code) ON UPDATE CASCADE);
         """
     )
-    relation = {"collection": "pieces", "field": "part", "related_collection": "parts", "meta": {"one_field": "pieces"}}
+    relation = {
+        "collection": "pieces",
+        "field": "part",
+        "related_collection": "parts",
+        "meta": {"one_field": "pieces"},
+    }
     assert desk.stage.admin.post("/relations", relation).status == 200
     rule = {"_or": [{"code": {"_eq": "a"}}, {"pieces": {"_none": {"id": {"_gt": 0}}}}]}
     caller = member(desk.stage, *ruled(rule)("parts"), may("pieces"))
 
     def fresh() -> None:
         desk.connection.execute("DELETE FROM pieces; DELETE FROM parts")
-        desk.connection.execute("INSERT INTO parts VALUES (1, 'a'); INSERT INTO pieces VALUES (1, 'a')")
+        desk.connection.execute(
+            "INSERT INTO parts VALUES (1, 'a'); INSERT INTO pieces VALUES (1, 'a')"
+        )
 
     model, found = both(desk, caller, "PATCH", "/items/parts/1", {"code": "b"}, fresh=fresh)
     assert (found.status, model.status) == (403, 403)
@@ -252,7 +304,11 @@ def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(desk
         CREATE TABLE special_things (PRIMARY KEY (id), itself integer) INHERITS (things_of_all_kinds);
         """
     )
-    relation = {"collection": "special_things", "field": "itself", "related_collection": "things_of_all_kinds"}
+    relation = {
+        "collection": "special_things",
+        "field": "itself",
+        "related_collection": "things_of_all_kinds",
+    }
     assert desk.stage.admin.post("/relations", relation).status == 200
     desk.stage.execute("ALTER TABLE special_things DROP CONSTRAINT special_things_itself_fkey")
     caller = member(desk.stage, *ruled({"itself": {"state": {"_eq": "ok"}}})("special_things"))
@@ -272,7 +328,9 @@ def test_a_change_that_has_waited_sees_other_tables_as_they_are_by_then(desk: De
     desk.fresh()
     with psycopg.connect(desk.stage.dsn) as other, ThreadPoolExecutor(1) as thread:
         other.execute(f"UPDATE {desk.posts.name} SET note = 'n' WHERE id = 1".encode())
-        other.execute(f"INSERT INTO {desk.notes.name} (id, text, post) VALUES (9, 'hold', 1)".encode())
+        other.execute(
+            f"INSERT INTO {desk.notes.name} (id, text, post) VALUES (9, 'hold', 1)".encode()
+        )
         waiting = thread.submit(caller.patch, f"{desk.posts.path}/1", {"title": "mine"})
         while not desk.stage.value(WAITING):
             assert not waiting.done(), waiting.result().text

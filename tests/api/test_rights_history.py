@@ -18,7 +18,9 @@ PUBLISHED = {"status": {"_eq": "published"}}
 
 @pytest.fixture
 def things(admin: Client) -> Table:
-    return table(admin, field("title", "string"), field("note", "string"), field("status", "string"))
+    return table(
+        admin, field("title", "string"), field("note", "string"), field("status", "string")
+    )
 
 
 def revisions(caller: Client, things: Table, **asked: object) -> list[dict[str, Any]]:
@@ -46,9 +48,18 @@ def test_contents_hold_the_fields_that_the_caller_may_read(stage: Stage, things:
 
 @pytest.mark.parametrize("path", ["/revisions", "/items/{name}/1/revisions", "/activity"])
 def test_no_way_to_the_history_shows_what_is_hidden(stage: Stage, things: Table, path: str) -> None:
-    things.add({"title": "seen", "note": "swordfish"}, {"title": "unseen-title", "note": "swordfish"})
+    things.add(
+        {"title": "seen", "note": "swordfish"}, {"title": "unseen-title", "note": "swordfish"}
+    )
     caller = member(stage, may(things.name, "id", "title", permissions={"id": 1}), *HISTORY)
-    for asked in ("fields=*.*", "export=csv", "export=xml", "meta=*", "fields=*&limit=-1", "search=swordfish"):
+    for asked in (
+        "fields=*.*",
+        "export=csv",
+        "export=xml",
+        "meta=*",
+        "fields=*&limit=-1",
+        "search=swordfish",
+    ):
         shown = caller.get(f"{path.format(name=things.name)}?{asked}")
         assert shown.status == 200, shown.text
         assert "swordfish" not in shown.text
@@ -57,11 +68,17 @@ def test_no_way_to_the_history_shows_what_is_hidden(stage: Stage, things: Table,
 
 def test_counts_are_of_what_is_there(stage: Stage, things: Table) -> None:
     things.add({"title": "a"}, {"title": "b"}, {"title": "c"})
-    caller = member(stage, may(things.name, "id", "title", permissions={"title": {"_neq": "b"}}), *HISTORY)
+    caller = member(
+        stage, may(things.name, "id", "title", permissions={"title": {"_neq": "b"}}), *HISTORY
+    )
     for path in ("/revisions", "/activity"):
-        found = caller.get(path, **{"filter[collection]": things.name, "meta": "*", "limit": 1}).body
+        found = caller.get(
+            path, **{"filter[collection]": things.name, "meta": "*", "limit": 1}
+        ).body
         assert found["meta"] == {"total_count": 2, "filter_count": 2}
-        grouped = caller.get(path, **{"filter[collection]": things.name, "aggregate[count]": "*", "groupBy": "item"})
+        grouped = caller.get(
+            path, **{"filter[collection]": things.name, "aggregate[count]": "*", "groupBy": "item"}
+        )
         assert [(group["item"], group["count"]) for group in grouped.data] == [("1", 1), ("3", 1)]
 
 
@@ -69,13 +86,28 @@ def test_counts_of_comments_and_of_an_item_are_of_these_alone(stage: Stage, thin
     things.add({"title": "a"}, {"title": "b"}, {"title": "c"})
     for key in (1, 2, 3):
         things.api.patch(item(things, key), {"note": "x"})
-        things.api.post("/comments", {"collection": things.name, "item": key, "comment": "Well done."})
-    caller = member(stage, may(things.name, "id", "title", permissions={"title": {"_neq": "b"}}), *HISTORY)
+        things.api.post(
+            "/comments", {"collection": things.name, "item": key, "comment": "Well done."}
+        )
+    caller = member(
+        stage, may(things.name, "id", "title", permissions={"title": {"_neq": "b"}}), *HISTORY
+    )
     for asked in ("meta=*&limit=1", "meta=*&limit=0"):
-        assert caller.get(f"/comments?{asked}").body["meta"] == {"total_count": 2, "filter_count": 2}
-        assert caller.get(f"/comments?{asked}&filter[item]=1").body["meta"] == {"total_count": 2, "filter_count": 1}
-        assert caller.get(f"{item(things, 1)}/revisions?{asked}").body["meta"] == {"total_count": 2, "filter_count": 2}
-        narrowed = caller.get(f"{item(things, 1)}/revisions?{asked}&filter[activity][action]=create")
+        assert caller.get(f"/comments?{asked}").body["meta"] == {
+            "total_count": 2,
+            "filter_count": 2,
+        }
+        assert caller.get(f"/comments?{asked}&filter[item]=1").body["meta"] == {
+            "total_count": 2,
+            "filter_count": 1,
+        }
+        assert caller.get(f"{item(things, 1)}/revisions?{asked}").body["meta"] == {
+            "total_count": 2,
+            "filter_count": 2,
+        }
+        narrowed = caller.get(
+            f"{item(things, 1)}/revisions?{asked}&filter[activity][action]=create"
+        )
         assert narrowed.body["meta"] == {"total_count": 2, "filter_count": 1}
         assert caller.get(f"{item(things, 2)}/revisions?{asked}").status == 404
     whole = caller.search("/comments", {"meta": "*", "limit": 1}).body["meta"]
@@ -127,7 +159,9 @@ def test_and_at_the_item_as_it_is_now(stage: Stage, things: Table) -> None:
     assert caller.get("/activity", **{"filter[collection]": things.name}).data == []
 
 
-def test_of_a_deleted_item_only_who_sees_every_item_has_the_history(stage: Stage, things: Table) -> None:
+def test_of_a_deleted_item_only_who_sees_every_item_has_the_history(
+    stage: Stage, things: Table
+) -> None:
     things.add({"title": "gone", "note": "swordfish", "status": "published"})
     things.api.delete(item(things, 1))
     ruled = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
@@ -136,14 +170,22 @@ def test_of_a_deleted_item_only_who_sees_every_item_has_the_history(stage: Stage
     assert ruled.get(f"{item(things, 1)}/revisions").status == 404
     assert [found["data"] for found in revisions(whole, things)] == [{"id": 1, "title": "gone"}] * 2
     assert len(whole.get(f"{item(things, 1)}/revisions").data) == 2
-    assert [found["action"] for found in whole.get("/activity", sort="id").data] == ["create", "delete"]
+    assert [found["action"] for found in whole.get("/activity", sort="id").data] == [
+        "create",
+        "delete",
+    ]
 
 
-def test_fields_of_several_permissions_are_those_of_the_item_now_and_then(stage: Stage, things: Table) -> None:
+def test_fields_of_several_permissions_are_those_of_the_item_now_and_then(
+    stage: Stage, things: Table
+) -> None:
     things.add({"title": "a", "note": "early", "status": "draft"})
     things.api.patch(item(things, 1), {"note": "late", "status": "published"})
     caller = member(
-        stage, may(things.name, "id", "title"), may(things.name, "note", "status", permissions=PUBLISHED), *HISTORY
+        stage,
+        may(things.name, "id", "title"),
+        may(things.name, "note", "status", permissions=PUBLISHED),
+        *HISTORY,
     )
     early, late = revisions(caller, things)
     assert early["data"] == {"id": 1, "title": "a"}
@@ -155,17 +197,25 @@ def test_fields_of_several_permissions_are_those_of_the_item_now_and_then(stage:
 def test_a_rule_may_go_through_relations_and_to_the_caller(stage: Stage, admin: Client) -> None:
     teams = table(admin, field("name", "string"))
     posts = table(admin, field("title", "string"), field("team", "integer"), field("owner", "uuid"))
-    admin.post("/relations", {"collection": posts.name, "field": "team", "related_collection": teams.name})
+    admin.post(
+        "/relations", {"collection": posts.name, "field": "team", "related_collection": teams.name}
+    )
     teams.add({"name": "red"}, {"name": "blue"})
     role = new_role(
         stage,
-        may(posts.name, permissions={"_or": [{"team": {"name": "red"}}, {"owner": "$CURRENT_USER"}]}),
+        may(
+            posts.name, permissions={"_or": [{"team": {"name": "red"}}, {"owner": "$CURRENT_USER"}]}
+        ),
         *HISTORY,
         may("system_users", "id", permissions={"id": "$CURRENT_USER"}),
     )
     caller = member_of(stage, role)
     me = caller.get("/users/me").data["id"]
-    posts.add({"title": "r", "team": 1}, {"title": "b", "team": 2}, {"title": "mine", "team": 2, "owner": me})
+    posts.add(
+        {"title": "r", "team": 1},
+        {"title": "b", "team": 2},
+        {"title": "mine", "team": 2, "owner": me},
+    )
     assert [found["data"]["title"] for found in revisions(caller, posts)] == ["r", "mine"]
     admin.patch(item(posts, 1), {"team": 2})
     assert [found["data"]["title"] for found in revisions(caller, posts)] == ["mine"]
@@ -175,7 +225,12 @@ def test_where_the_key_is_hidden_so_is_the_history(stage: Stage, things: Table) 
     things.add({"title": "a", "status": "draft"}, {"title": "b", "status": "published"})
     keyless = member(stage, may(things.name, "title"), *HISTORY)
     assert revisions(keyless, things) == []
-    partly = member(stage, may(things.name, "title"), may(things.name, "id", "title", permissions=PUBLISHED), *HISTORY)
+    partly = member(
+        stage,
+        may(things.name, "title"),
+        may(things.name, "id", "title", permissions=PUBLISHED),
+        *HISTORY,
+    )
     assert [found["item"] for found in revisions(partly, things)] == ["2"]
 
 
@@ -202,7 +257,9 @@ def test_revisions_are_grouped_by_how_much_of_them_is_there(stage: Stage, things
     things.add({"note": "swordfish"})
     caller = member(stage, may(things.name, "id"), *HISTORY)
     for name in ("data", "delta"):
-        assert caller.get(f"/revisions?groupBy=count({name})&aggregate[count]=*").data[0]["count"] == 1
+        assert (
+            caller.get(f"/revisions?groupBy=count({name})&aggregate[count]=*").data[0]["count"] == 1
+        )
 
 
 def test_a_column_of_another_type_hides_older_revisions_and_one_of_another_name_does_not(
@@ -234,18 +291,32 @@ def test_a_member_reverts_what_it_sees_and_may_change(stage: Stage, things: Tabl
     first = revisions(things.api, things)[0]["id"]
     reader = member(stage, may(things.name, "id", "title"), *HISTORY)
     assert reader.post(f"/utils/revert/{first}").status == 403
-    editor = member(stage, may(things.name, "id", "title"), may(things.name, "id", "title", action="update"), *HISTORY)
+    editor = member(
+        stage,
+        may(things.name, "id", "title"),
+        may(things.name, "id", "title", action="update"),
+        *HISTORY,
+    )
     assert editor.post(f"/utils/revert/{first}").data == {"id": 1, "title": "one"}
     assert things.api.get(item(things, 1)).data["note"] == "new"
-    blind = member(stage, may(things.name, permissions={"id": 2}), may(things.name, action="update"), *HISTORY)
+    blind = member(
+        stage, may(things.name, permissions={"id": 2}), may(things.name, action="update"), *HISTORY
+    )
     assert blind.post(f"/utils/revert/{first}").status == 404
 
 
 def test_the_history_of_users_follows_the_rights_on_users(stage: Stage, admin: Client) -> None:
-    role = new_role(stage, may("system_users", "id", "first_name", permissions={"id": "$CURRENT_USER"}), *HISTORY)
+    role = new_role(
+        stage,
+        may("system_users", "id", "first_name", permissions={"id": "$CURRENT_USER"}),
+        *HISTORY,
+    )
     caller, other = member_of(stage, role), "zebedee"
     me = caller.get("/users/me").data["id"]
-    admin.post("/users", {"email": f"{other}@example.com", "password": "long-enough-1", "first_name": other})
+    admin.post(
+        "/users",
+        {"email": f"{other}@example.com", "password": "long-enough-1", "first_name": other},
+    )
     admin.patch(f"/users/{me}", {"first_name": "Ann", "title": "swordfish"})
     shown = caller.get("/revisions", limit=-1)
     assert [found["delta"] for found in shown.data] == [{"first_name": "Ann"}]
@@ -256,11 +327,19 @@ def test_the_history_of_users_follows_the_rights_on_users(stage: Stage, admin: C
 def test_comments_are_there_where_their_item_is(stage: Stage, things: Table) -> None:
     things.add({"title": "a"}, {"title": "b"})
     for key in (1, 2):
-        things.api.post("/comments", {"collection": things.name, "item": key, "comment": f"about {key}"})
+        things.api.post(
+            "/comments", {"collection": things.name, "item": key, "comment": f"about {key}"}
+        )
     caller = member(stage, may(things.name, permissions={"id": 1}), *HISTORY)
     assert [found["comment"] for found in caller.get("/comments").data] == ["about 1"]
-    hidden = things.api.get("/comments", **{"filter[item]": 2, "filter[collection]": things.name}).data[0]["id"]
-    assert caller.get(f"/comments/{hidden}").status == caller.delete(f"/comments/{hidden}").status == 404
+    hidden = things.api.get(
+        "/comments", **{"filter[item]": 2, "filter[collection]": things.name}
+    ).data[0]["id"]
+    assert (
+        caller.get(f"/comments/{hidden}").status
+        == caller.delete(f"/comments/{hidden}").status
+        == 404
+    )
 
 
 def test_changes_of_what_is_hidden_change_no_answer(stage: Stage, things: Table) -> None:
@@ -268,7 +347,11 @@ def test_changes_of_what_is_hidden_change_no_answer(stage: Stage, things: Table)
     things.add({"title": "a", "note": "x"}, {"title": "b", "note": "y"})
     caller = member(stage, may(things.name, "id", "title", permissions={"id": 1}), *HISTORY)
     of = f"filter[collection]={things.name}"
-    asked = (f"/revisions?{of}&fields=*.*&meta=*", f"/activity?{of}&fields=*&meta=*", f"/revisions?{of}&export=csv")
+    asked = (
+        f"/revisions?{of}&fields=*.*&meta=*",
+        f"/activity?{of}&fields=*&meta=*",
+        f"/revisions?{of}&export=csv",
+    )
     before = [caller.get(path).text for path in asked]
     things.api.patch(item(things, 2), {"title": "c", "note": "swordfish"})
     things.add({"title": "d"})
@@ -276,7 +359,9 @@ def test_changes_of_what_is_hidden_change_no_answer(stage: Stage, things: Table)
 
 
 def test_the_answers_hold_whole_numbers_and_json_as_they_were(stage: Stage, admin: Client) -> None:
-    made = table(admin, field("much", "decimal"), field("many", "bigInteger"), field("free", "json"))
+    made = table(
+        admin, field("much", "decimal"), field("many", "bigInteger"), field("free", "json")
+    )
     body = '{"much": 12345678901234567890.125, "many": 9223372036854775807, "free": {"b": [1, {"a": null}], "a": 2}}'
     made.api.post(made.path, json.loads(body, parse_float=str))
     caller = member(stage, may(made.name), *HISTORY)
@@ -295,23 +380,35 @@ def test_explain_tells_the_rules_on_the_items(stage: Stage, admin: Client, thing
 
 
 @pytest.mark.parametrize("held", ["[1, 2]", "null", '"a"', '{"title": "a", "title": "a"}'])
-def test_what_is_no_item_has_no_members_and_fulfils_no_rule(stage: Stage, things: Table, held: str) -> None:
+def test_what_is_no_item_has_no_members_and_fulfils_no_rule(
+    stage: Stage, things: Table, held: str
+) -> None:
     """Such revisions are written behind the service's back only; they spoil no list."""
     things.add({"title": "a"}, {"title": "b"})
     stage.execute(
         f"UPDATE system_revisions SET data = '{held}', delta = '[]' WHERE collection = '{things.name}' AND item = '1'"
     )
     whole = member(stage, may(things.name, "id"), *HISTORY)
-    ruled = member(stage, may(things.name, permissions={"title": {"_nnull": True}, "note": {"_null": True}}), *HISTORY)
+    ruled = member(
+        stage,
+        may(things.name, permissions={"title": {"_nnull": True}, "note": {"_null": True}}),
+        *HISTORY,
+    )
     assert [found["delta"] for found in revisions(whole, things)] == [None, {"id": 2}]
-    assert [found["item"] for found in revisions(ruled, things, **{"filter[data][_nempty]": "true"})] == ["2"]
+    assert [
+        found["item"] for found in revisions(ruled, things, **{"filter[data][_nempty]": "true"})
+    ] == ["2"]
 
 
-def test_a_field_that_is_a_secret_by_now_is_not_shown_of_the_past(stage: Stage, things: Table) -> None:
+def test_a_field_that_is_a_secret_by_now_is_not_shown_of_the_past(
+    stage: Stage, things: Table
+) -> None:
     things.add({"title": "a", "note": "swordfish"})
     things.api.patch(f"/fields/{things.name}/note", {"meta": {"special": ["conceal"]}})
     caller = member(stage, may(things.name), *HISTORY)
-    assert [found["data"] for found in revisions(caller, things)] == [{"id": 1, "title": "a", "status": None}]
+    assert [found["data"] for found in revisions(caller, things)] == [
+        {"id": 1, "title": "a", "status": None}
+    ]
 
 
 def test_json_in_a_column_of_text_fulfils_no_rule(stage: Stage, admin: Client) -> None:
@@ -328,10 +425,15 @@ def test_json_in_a_column_of_text_fulfils_no_rule(stage: Stage, admin: Client) -
 def test_items_of_any_whole_number_have_a_history(stage: Stage, admin: Client, key: int) -> None:
     name = f"numbered_{key}".replace("-", "_")
     whole = {"field": "id", "type": "bigInteger", "schema": {"is_primary_key": True}}
-    admin.post("/collections", {"collection": name, "schema": {}, "fields": [whole, field("title", "string")]})
+    admin.post(
+        "/collections",
+        {"collection": name, "schema": {}, "fields": [whole, field("title", "string")]},
+    )
     admin.post(f"/items/{name}", {"id": key, "title": "a"})
     caller = member(stage, may(name, permissions={"title": "a"}), *HISTORY)
-    assert [found["item"] for found in caller.get(f"/items/{name}/{key}/revisions").data] == [str(key)]
+    assert [found["item"] for found in caller.get(f"/items/{name}/{key}/revisions").data] == [
+        str(key)
+    ]
 
 
 def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admin: Client) -> None:
@@ -341,7 +443,10 @@ def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admi
     admin.post(f"/fields/{made.name}", field("young", "string"))
     admin.patch(item(made, 1), {"young": "yes"})
     published = may(made.name, "id", "title", permissions=PUBLISHED)
-    others = may(made.name, permissions={"tags": {"_contains": "x"}}), may(made.name, permissions={"young": "yes"})
+    others = (
+        may(made.name, permissions={"tags": {"_contains": "x"}}),
+        may(made.name, permissions={"young": "yes"}),
+    )
     alone, more = member(stage, published, *HISTORY), member(stage, published, *others, *HISTORY)
     whole = {"id": 1, "title": "a", "tags": ["x"], "status": "published", "young": "yes"}
     assert [found["data"] for found in revisions(alone, made)] == [{"id": 1, "title": "a"}] * 2
@@ -349,10 +454,14 @@ def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admi
 
 
 @pytest.mark.parametrize("others", [(), (may("system_users"),)], ids=["one", "several"])
-def test_a_page_looks_up_only_the_items_of_its_rows(stage: Stage, things: Table, others: tuple[Json, ...]) -> None:
+def test_a_page_looks_up_only_the_items_of_its_rows(
+    stage: Stage, things: Table, others: tuple[Json, ...]
+) -> None:
     """A plan that reads a whole collection for a page of its history would be slow where there are many items."""
     some = f"SELECT 'update', '{things.name}', n % 1000 FROM generate_series(1, 20000) AS n"
-    stage.execute(f"INSERT INTO {things.name} (title, status) SELECT n, 'published' FROM generate_series(1, 1000) AS n")
+    stage.execute(
+        f"INSERT INTO {things.name} (title, status) SELECT n, 'published' FROM generate_series(1, 1000) AS n"
+    )
     stage.execute(f"INSERT INTO system_activity (action, collection, item) {some}")
     stage.execute(
         "INSERT INTO system_revisions (activity, collection, item, data)"
@@ -360,11 +469,15 @@ def test_a_page_looks_up_only_the_items_of_its_rows(stage: Stage, things: Table,
     )
     stage.execute("ANALYZE")
     user = str(uuid4())
-    member_of(stage, new_role(stage, may(things.name, permissions=PUBLISHED), *others, *HISTORY), id=user)
+    member_of(
+        stage, new_role(stage, may(things.name, permissions=PUBLISHED), *others, *HISTORY), id=user
+    )
     for path in ("/revisions?limit=5&sort=-id", "/activity?limit=5&sort=-timestamp"):
         plan = json.dumps(things.api.get("/utils/explain", path=path, user=user).data["plan"])
         assert f'"Relation Name": "{things.name}"' in plan
         assert "hashed" not in plan
         before, found, _ = plan.partition(f'"Index Name": "{things.name}_pkey"')
         assert found
-        assert "system_held" not in before, "what a revision holds is looked at last, for it takes longest"
+        assert "system_held" not in before, (
+            "what a revision holds is looked at last, for it takes longest"
+        )

@@ -56,10 +56,15 @@ def library(stage: Stage, admin: Client) -> Library:
 PUBLISHED = {"status": {"_eq": "published"}}
 
 
-def test_who_has_no_permission_is_told_the_same_as_for_a_collection_that_is_not_there(library: Library) -> None:
+def test_who_has_no_permission_is_told_the_same_as_for_a_collection_that_is_not_there(
+    library: Library,
+) -> None:
     somebody = library.member()
     for caller in (somebody, library.stage.anonymous):
-        answers = [caller.get(path) for path in (library.books.path, "/items/nowhere", f"{library.books.path}/1")]
+        answers = [
+            caller.get(path)
+            for path in (library.books.path, "/items/nowhere", f"{library.books.path}/1")
+        ]
         assert {(answer.status, answer.text) for answer in answers} == {(403, answers[0].text)}
 
 
@@ -94,7 +99,10 @@ def test_fields_that_are_not_allowed_are_not_there_for_any_operand(library: Libr
         "aggregate[count]=*&sort=count.{}",
     )
     for operand in operands:
-        hidden, missing = (caller.get(f"{books.path}?{operand.replace('{}', name)}") for name in ("note", "nowhere"))
+        hidden, missing = (
+            caller.get(f"{books.path}?{operand.replace('{}', name)}")
+            for name in ("note", "nowhere")
+        )
         assert (hidden.status, hidden.text) == (missing.status, missing.text), operand
         assert hidden.status in (400, 403), operand
     assert caller.get(books.path, search="x1").data == []
@@ -110,19 +118,28 @@ def test_a_row_shows_the_fields_of_the_permissions_that_allow_it(library: Librar
         {"title": "Two", "price": None},
         {"title": "Three", "price": 3},
     ]
-    assert [book["id"] for book in caller.get(books.path, **{"filter[price][_null]": "true"}).data] == [2]
+    assert [
+        book["id"] for book in caller.get(books.path, **{"filter[price][_null]": "true"}).data
+    ] == [2]
     assert caller.get(books.path, **{"filter[price]": 2}).data == []
     assert [book["id"] for book in caller.get(books.path, sort="-price").data] == [2, 3, 1]
     assert caller.get(books.path, **{"aggregate[sum]": "price"}).data == [{"sum": {"price": 4}}]
-    groups = caller.get(books.path, **{"aggregate[count]": "*", "groupBy": "price", "sort": "price"}).data
-    assert groups == [{"price": 1, "count": 1}, {"price": 3, "count": 1}, {"price": None, "count": 1}]
+    groups = caller.get(
+        books.path, **{"aggregate[count]": "*", "groupBy": "price", "sort": "price"}
+    ).data
+    assert groups == [
+        {"price": 1, "count": 1},
+        {"price": 3, "count": 1},
+        {"price": None, "count": 1},
+    ]
     assert caller.get(books.path, search="x2").data == []
 
 
 def test_relations_show_what_the_other_collections_rules_show(library: Library) -> None:
     books, authors = library.books, library.authors
     caller = library.member(
-        may(books.name, permissions=PUBLISHED), may(authors.name, "id", "name", "books", permissions={"country": "AT"})
+        may(books.name, permissions=PUBLISHED),
+        may(authors.name, "id", "name", "books", permissions={"country": "AT"}),
     )
     assert caller.get(books.path, fields="title,author.name").data == [
         {"title": "One", "author": {"name": "Ann"}},
@@ -132,7 +149,9 @@ def test_relations_show_what_the_other_collections_rules_show(library: Library) 
     assert caller.get(authors.path, fields="count(books)").data == [{"books_count": 1}]
     assert caller.get(authors.path, **{"filter[books][title]": "Two"}).data == []
     assert len(caller.get(authors.path, **{"filter[books][_none][title]": "Two"}).data) == 1
-    assert [b["id"] for b in caller.get(books.path, **{"filter[author][name][_nnull]": "true"}).data] == [1]
+    assert [
+        b["id"] for b in caller.get(books.path, **{"filter[author][name][_nnull]": "true"}).data
+    ] == [1]
     assert [b["id"] for b in caller.get(books.path, sort="author.name,-id").data] == [1, 3]
     assert caller.get(books.path, fields="author.country").status == 403
     assert caller.get(books.path, **{"filter[author][country]": "AT"}).status == 403
@@ -145,7 +164,12 @@ def test_a_relation_to_a_collection_without_permission_leads_nowhere(library: Li
     assert "books" not in only_authors.get(authors.path).data[0]
     for path in (f"{books.path}?fields=author.name", f"{books.path}?filter[author][name]=Ann"):
         assert only_books.get(path).status == 403
-    for path in ("fields=books", "fields=count(books)", "filter[books][_some][id]=1", "sort=count(books)"):
+    for path in (
+        "fields=books",
+        "fields=count(books)",
+        "filter[books][_some][id]=1",
+        "sort=count(books)",
+    ):
         assert only_authors.get(f"{authors.path}?{path}").status == 403
 
 
@@ -158,7 +182,11 @@ def test_a_to_many_needs_the_column_that_points_back(library: Library) -> None:
 
 def test_rules_follow_the_caller(library: Library, stage: Stage, admin: Client) -> None:
     notes = table(admin, field("owner", "uuid"), field("text", "string"))
-    role = new_role(stage, may(notes.name, permissions={"owner": {"_eq": "$CURRENT_USER"}}), may("system_users", "id"))
+    role = new_role(
+        stage,
+        may(notes.name, permissions={"owner": {"_eq": "$CURRENT_USER"}}),
+        may("system_users", "id"),
+    )
     one, other = member_of(stage, role), member_of(stage, role)
     for caller in (one, other):
         notes.add({"owner": caller.get("/users/me", fields="id").data["id"], "text": "mine"})
@@ -202,13 +230,17 @@ def test_a_user_without_role_and_nobody_hold_what_the_public_role_holds(library:
     ],
 )
 def test_a_rule_that_cannot_be_applied_shows_nothing(library: Library, rule: object) -> None:
-    caller = library.member(may(library.books.name, permissions=rule if isinstance(rule, dict) else {"x": rule}))
+    caller = library.member(
+        may(library.books.name, permissions=rule if isinstance(rule, dict) else {"x": rule})
+    )
     answer = caller.get(library.books.path)
     assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
 
 
 def test_no_fields_is_no_field(library: Library) -> None:
-    caller = library.member({**may(library.books.name), "fields": None}, {**may(library.authors.name), "fields": []})
+    caller = library.member(
+        {**may(library.books.name), "fields": None}, {**may(library.authors.name), "fields": []}
+    )
     for path in (library.books.path, library.authors.path):
         assert caller.get(path, limit=1).data == [{}]
 
@@ -218,13 +250,28 @@ def test_an_export_obeys_the_same_rule(library: Library) -> None:
     assert caller.get(library.books.path, export="csv").text.split() == ["id", "1", "3"]
 
 
-def test_a_collection_behind_a_field_is_named_only_where_it_is_there(stage: Stage, admin: Client) -> None:
-    seen, hidden, any_of = table(admin), table(admin), table(admin, field("item", "string"), field("kind", "string"))
+def test_a_collection_behind_a_field_is_named_only_where_it_is_there(
+    stage: Stage, admin: Client
+) -> None:
+    seen, hidden, any_of = (
+        table(admin),
+        table(admin),
+        table(admin, field("item", "string"), field("kind", "string")),
+    )
     meta = {"one_collection_field": "kind", "one_allowed_collections": [seen.name, hidden.name]}
-    relation = {"collection": any_of.name, "field": "item", "related_collection": None, "meta": meta}
+    relation = {
+        "collection": any_of.name,
+        "field": "item",
+        "related_collection": None,
+        "meta": meta,
+    }
     assert admin.post("/relations", relation).status == 200
     caller = member(stage, may(any_of.name), may(seen.name))
-    for name, told, to_admin in ((seen.name, 200, 200), (hidden.name, 403, 200), ("nowhere", 403, 400)):
+    for name, told, to_admin in (
+        (seen.name, 200, 200),
+        (hidden.name, 403, 200),
+        ("nowhere", 403, 400),
+    ):
         for asked in (f"fields=item:{name}", f"fields=other&alias[other]=item:{name}"):
             assert (caller.get(f"{any_of.path}?{asked}").status, asked) == (told, asked)
             assert (admin.get(f"{any_of.path}?{asked}").status, asked) == (to_admin, asked)

@@ -16,25 +16,41 @@ def notes(admin: Client) -> Table:
     return found
 
 
-def test_a_caller_is_told_what_it_may_do_by_collection_and_action(stage: Stage, notes: Table) -> None:
+def test_a_caller_is_told_what_it_may_do_by_collection_and_action(
+    stage: Stage, notes: Table
+) -> None:
     caller = member(
         stage,
         may(notes.name, "id", "text"),
-        may(notes.name, "text", action="update", permissions={"id": 1}, presets={"owner": "$CURRENT_USER"}),
+        may(
+            notes.name,
+            "text",
+            action="update",
+            permissions={"id": 1},
+            presets={"owner": "$CURRENT_USER"},
+        ),
         may(notes.name, action="delete", permissions={"gone": 1}),
     )
     found = caller.get("/permissions/me").data
-    assert found.pop("system_settings")["read"]["access"] == "full"  # their public part is everybody's
+    assert (
+        found.pop("system_settings")["read"]["access"] == "full"
+    )  # their public part is everybody's
     assert found == {
         notes.name: {
             "read": {"access": "full", "fields": ["id", "text"], "presets": {}},
-            "update": {"access": "partial", "fields": ["text"], "presets": {"owner": "$CURRENT_USER"}},
+            "update": {
+                "access": "partial",
+                "fields": ["text"],
+                "presets": {"owner": "$CURRENT_USER"},
+            },
             **{action: {"access": "none"} for action in ("create", "delete", "share")},
         }
     }
 
 
-def test_a_caller_is_told_what_it_may_do_with_one_item(stage: Stage, notes: Table, admin: Client) -> None:
+def test_a_caller_is_told_what_it_may_do_with_one_item(
+    stage: Stage, notes: Table, admin: Client
+) -> None:
     caller = member(
         stage,
         may(notes.name, "id", permissions={"id": {"_lte": 2}}),
@@ -61,8 +77,12 @@ def test_nobody_is_told_what_the_public_role_may(stage: Stage, notes: Table) -> 
     stage.execute("DELETE FROM system_permissions WHERE role IS NULL")
 
 
-def test_app_access_brings_the_reads_that_an_app_needs_and_no_more(stage: Stage, notes: Table) -> None:
-    role = new_role(stage, may(notes.name, "id", "text"), app_access=True, ip_access='["::/0", "0.0.0.0/0"]')
+def test_app_access_brings_the_reads_that_an_app_needs_and_no_more(
+    stage: Stage, notes: Table
+) -> None:
+    role = new_role(
+        stage, may(notes.name, "id", "text"), app_access=True, ip_access='["::/0", "0.0.0.0/0"]'
+    )
     caller, other = member_of(stage, role), member_of(stage, role)
     me = caller.get("/users/me").data
     assert me["role"] == role
@@ -77,7 +97,9 @@ def test_app_access_brings_the_reads_that_an_app_needs_and_no_more(stage: Stage,
     assert caller.get("/activity").status == 403
 
 
-def test_structure_is_told_as_far_as_permissions_speak_of_it(stage: Stage, notes: Table, admin: Client) -> None:
+def test_structure_is_told_as_far_as_permissions_speak_of_it(
+    stage: Stage, notes: Table, admin: Client
+) -> None:
     other = table(admin, field("x", "string"))
     caller = member_of(stage, new_role(stage, may(notes.name, "id", "text"), app_access=True))
     listed = {found["collection"] for found in caller.get("/collections").data}
@@ -87,9 +109,17 @@ def test_structure_is_told_as_far_as_permissions_speak_of_it(stage: Stage, notes
     assert {found["collection"] for found in caller.get("/fields").data} == listed - {
         found["collection"] for found in caller.get("/collections").data if found["schema"] is None
     }
-    for path in (f"/collections/{other.name}", "/collections/nowhere", f"/fields/{other.name}", "/fields/nowhere/x"):
+    for path in (
+        f"/collections/{other.name}",
+        "/collections/nowhere",
+        f"/fields/{other.name}",
+        "/fields/nowhere/x",
+    ):
         assert (caller.get(path).status, caller.get(path).codes) == (403, ["FORBIDDEN"]), path
-    assert caller.get(f"/fields/{notes.name}/secret").text == caller.get(f"/fields/{notes.name}/nowhere").text
+    assert (
+        caller.get(f"/fields/{notes.name}/secret").text
+        == caller.get(f"/fields/{notes.name}/nowhere").text
+    )
     assert caller.get(f"/relations/{notes.name}/secret").status == 403
     without = member(stage, may(notes.name))
     assert without.get("/collections").status == without.get(f"/fields/{notes.name}").status == 403

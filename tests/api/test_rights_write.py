@@ -43,7 +43,11 @@ class Desk:
 @pytest.fixture(scope="module")
 def desk(stage: Stage, admin: Client) -> Desk:
     posts = table(
-        admin, field("title", "string"), field("status", "string"), field("note", "string"), field("owner", "uuid")
+        admin,
+        field("title", "string"),
+        field("status", "string"),
+        field("note", "string"),
+        field("owner", "uuid"),
     )
     tags = table(admin, field("name", "string"), field("post", "integer"))
     relation = {
@@ -62,10 +66,17 @@ def rows(desk: Desk) -> list[int]:
     return [row["id"] for row in found]
 
 
-def test_only_allowed_fields_are_created_and_a_hidden_field_is_as_one_that_is_not_there(desk: Desk) -> None:
-    posts, caller = desk.posts, desk.member(may(desk.posts.name, "title", action="create"), may(desk.posts.name))
+def test_only_allowed_fields_are_created_and_a_hidden_field_is_as_one_that_is_not_there(
+    desk: Desk,
+) -> None:
+    posts, caller = (
+        desk.posts,
+        desk.member(may(desk.posts.name, "title", action="create"), may(desk.posts.name)),
+    )
     before = desk.count(posts.name), desk.traces()
-    hidden, missing = (caller.post(posts.path, {"title": "x", name: "y"}) for name in ("note", "nowhere"))
+    hidden, missing = (
+        caller.post(posts.path, {"title": "x", name: "y"}) for name in ("note", "nowhere")
+    )
     assert (hidden.status, hidden.text) == (missing.status, missing.text)
     desk.refused(hidden)
     desk.refused(caller.post(posts.path, [{"title": "x"}, {"note": "x"}]))
@@ -86,18 +97,28 @@ def test_presets_stand_under_the_payload(desk: Desk) -> None:
 
 
 def test_presets_follow_paths_from_the_caller(desk: Desk) -> None:
-    presets = {"owner": "$CURRENT_USER.role.id", "note": "$CURRENT_USER.role.name", "status": "$CURRENT_USER.title"}
-    caller = desk.member(may(desk.posts.name, "title", action="create", presets=presets), may(desk.posts.name))
+    presets = {
+        "owner": "$CURRENT_USER.role.id",
+        "note": "$CURRENT_USER.role.name",
+        "status": "$CURRENT_USER.title",
+    }
+    caller = desk.member(
+        may(desk.posts.name, "title", action="create", presets=presets), may(desk.posts.name)
+    )
     made = caller.post(desk.posts.path, {"title": "x"}).data
     assert (made["note"], made["status"]) == ("Members", None)
-    assert desk.stage.value(f"SELECT name FROM system_roles WHERE id = '{made['owner']}'") == "Members"
+    assert (
+        desk.stage.value(f"SELECT name FROM system_roles WHERE id = '{made['owner']}'") == "Members"
+    )
 
 
 def test_what_a_path_from_the_caller_leads_to_is_looked_up_once_for_all_items(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rule = {"status": {"_neq": "$CURRENT_USER.role.name"}}
-    caller = desk.member(may(desk.posts.name, action="create", validation=rule), may(desk.posts.name))
+    caller = desk.member(
+        may(desk.posts.name, action="create", validation=rule), may(desk.posts.name)
+    )
     seen: list[str] = []
     fetch = Database.fetch
 
@@ -117,7 +138,8 @@ def test_what_a_path_from_the_caller_leads_to_is_looked_up_once_for_all_items(
 def test_validation_looks_at_the_payload_with_its_presets(desk: Desk) -> None:
     rule = {"_and": [{"title": {"_starts_with": "ok"}}, {"status": {"_eq": "draft"}}]}
     caller = desk.member(
-        may(desk.posts.name, action="create", validation=rule, presets={"status": "draft"}), may(desk.posts.name)
+        may(desk.posts.name, action="create", validation=rule, presets={"status": "draft"}),
+        may(desk.posts.name),
     )
     assert caller.post(desk.posts.path, {"title": "ok 1"}).status == 200
     refused = caller.post(desk.posts.path, {"title": "bad"})
@@ -127,7 +149,9 @@ def test_validation_looks_at_the_payload_with_its_presets(desk: Desk) -> None:
 
 
 def test_a_new_item_must_fulfil_the_rule_as_it_was_written(desk: Desk) -> None:
-    caller = desk.member(may(desk.posts.name, action="create", permissions=MINE), may(desk.posts.name))
+    caller = desk.member(
+        may(desk.posts.name, action="create", permissions=MINE), may(desk.posts.name)
+    )
     before = desk.count(desk.posts.name), desk.traces()
     desk.refused(caller.post(desk.posts.path, {"title": "x", "status": "live"}))
     desk.refused(caller.post(desk.posts.path, [{"status": "draft"}, {"status": "live"}]))
@@ -139,7 +163,13 @@ def test_a_new_item_must_fulfil_the_rule_as_it_was_written(desk: Desk) -> None:
 def test_one_of_several_permissions_lets_an_item_be(desk: Desk) -> None:
     caller = desk.member(
         may(desk.posts.name, "title", "status", action="create", permissions=MINE),
-        may(desk.posts.name, "status", "note", action="create", permissions={"status": {"_eq": "live"}}),
+        may(
+            desk.posts.name,
+            "status",
+            "note",
+            action="create",
+            permissions={"status": {"_eq": "live"}},
+        ),
         may(desk.posts.name),
     )
     assert caller.post(desk.posts.path, {"title": "x", "status": "draft"}).status == 200
@@ -150,14 +180,18 @@ def test_one_of_several_permissions_lets_an_item_be(desk: Desk) -> None:
 
 def test_a_changed_item_fulfils_the_rule_before_and_after(desk: Desk, rows: list[int]) -> None:
     draft, live = rows
-    caller = desk.member(may(desk.posts.name, action="update", permissions=MINE), may(desk.posts.name))
+    caller = desk.member(
+        may(desk.posts.name, action="update", permissions=MINE), may(desk.posts.name)
+    )
     path = desk.posts.path
     before = desk.traces()
     desk.refused(caller.patch(f"{path}/{live}", {"title": "x"}))
     desk.refused(caller.patch(f"{path}/{draft}", {"status": "live"}))
     desk.refused(caller.patch(path, {"keys": rows, "data": {"title": "x"}}))
     desk.refused(caller.patch(path, [{"id": draft, "title": "x"}, {"id": live, "title": "x"}]))
-    desk.refused(caller.patch(path, {"query": {"filter": {"id": {"_in": rows}}}, "data": {"title": "x"}}))
+    desk.refused(
+        caller.patch(path, {"query": {"filter": {"id": {"_in": rows}}}, "data": {"title": "x"}})
+    )
     desk.refused(caller.patch(f"{path}/999999", {"title": "x"}), 404)
     assert desk.traces() == before
     assert caller.patch(f"{path}/{draft}", {"title": "x"}).data["title"] == "x"
@@ -174,13 +208,20 @@ def test_hidden_items_are_not_there_for_writes(desk: Desk, rows: list[int]) -> N
     for key in (live, 999999):
         assert caller.patch(f"{path}/{key}", {"title": "x"}).status == 404
         assert caller.delete(f"{path}/{key}").status == 404
-    assert caller.patch(f"{path}/{live}", {"title": "x"}).text == caller.patch(f"{path}/999999", {"title": "x"}).text
+    assert (
+        caller.patch(f"{path}/{live}", {"title": "x"}).text
+        == caller.patch(f"{path}/999999", {"title": "x"}).text
+    )
     assert caller.delete(path, rows).status == 404
     assert caller.delete(path, {"query": {"limit": -1}}).status == 204
-    assert [row["id"] for row in desk.posts.get(**{"filter[id][_in]": f"{draft},{live}"}).data] == [live]
+    assert [row["id"] for row in desk.posts.get(**{"filter[id][_in]": f"{draft},{live}"}).data] == [
+        live
+    ]
 
 
-def test_fields_of_a_change_are_those_of_the_permissions_that_hold_for_the_item(desk: Desk, rows: list[int]) -> None:
+def test_fields_of_a_change_are_those_of_the_permissions_that_hold_for_the_item(
+    desk: Desk, rows: list[int]
+) -> None:
     draft, live = rows
     caller = desk.member(
         may(desk.posts.name, "title", action="update"),
@@ -196,7 +237,13 @@ def test_fields_of_a_change_are_those_of_the_permissions_that_hold_for_the_item(
 
 def test_presets_and_validation_of_changes(desk: Desk, rows: list[int]) -> None:
     caller = desk.member(
-        may(desk.posts.name, "title", action="update", presets={"note": "set"}, validation={"title": {"_neq": "bad"}}),
+        may(
+            desk.posts.name,
+            "title",
+            action="update",
+            presets={"note": "set"},
+            validation={"title": {"_neq": "bad"}},
+        ),
         may(desk.posts.name),
     )
     path = f"{desk.posts.path}/{rows[0]}"
@@ -206,10 +253,14 @@ def test_presets_and_validation_of_changes(desk: Desk, rows: list[int]) -> None:
 
 
 def test_who_may_write_but_not_read_is_answered_nothing(desk: Desk, rows: list[int]) -> None:
-    caller = desk.member(may(desk.posts.name, action="create"), may(desk.posts.name, "title", action="update"))
+    caller = desk.member(
+        may(desk.posts.name, action="create"), may(desk.posts.name, "title", action="update")
+    )
     assert caller.post(desk.posts.path, {"title": "blind"}).status == 204
     assert caller.patch(f"{desk.posts.path}/{rows[0]}", {"title": "blind"}).status == 204
-    hiding = desk.member(may(desk.posts.name, action="create"), may(desk.posts.name, permissions=MINE))
+    hiding = desk.member(
+        may(desk.posts.name, action="create"), may(desk.posts.name, permissions=MINE)
+    )
     assert hiding.post(desk.posts.path, {"status": "live"}).status == 204
     answered = hiding.post(desk.posts.path, [{"status": "draft"}, {"status": "live"}]).data
     assert [row["status"] for row in answered] == ["draft"]
@@ -224,11 +275,17 @@ def test_nested_writes_take_the_rights_of_the_other_collection(desk: Desk, rows:
     desk.refused(caller.patch(path, {"tags": [{"name": "x"}]}))
     desk.refused(caller.post(posts.path, {"title": "x", "tags": [{"name": "x"}]}))
     named = desk.member(*reading, *writing, may(tags.name, "name", action="create"))
-    desk.refused(named.patch(path, {"tags": [{"name": "x"}]}))  # the column that ties it is written as well
-    ruled = desk.member(*reading, *writing, may(tags.name, action="create", permissions={"name": {"_eq": "ok"}}))
+    desk.refused(
+        named.patch(path, {"tags": [{"name": "x"}]})
+    )  # the column that ties it is written as well
+    ruled = desk.member(
+        *reading, *writing, may(tags.name, action="create", permissions={"name": {"_eq": "ok"}})
+    )
     desk.refused(ruled.patch(path, {"tags": [{"name": "x"}]}))
     assert (desk.count(tags.name), desk.traces()) == before
-    assert ruled.patch(f"{path}?fields=tags.name", {"tags": [{"name": "ok"}]}).data == {"tags": [{"name": "ok"}]}
+    assert ruled.patch(f"{path}?fields=tags.name", {"tags": [{"name": "ok"}]}).data == {
+        "tags": [{"name": "ok"}]
+    }
     desk.refused(ruled.patch(path, {"tags": []}))  # to unlink is to change
     unlinking = desk.member(*reading, *writing, may(tags.name, "post", action="update"))
     assert unlinking.patch(path, {"tags": []}).data["tags"] == []
@@ -280,7 +337,12 @@ def test_rules_are_tried_on_all_items_at_once(desk: Desk, monkeypatch: pytest.Mo
     posts = desk.posts
     caller = desk.member(
         may(posts.name, action="create", permissions=MINE),
-        may(posts.name, action="create", permissions={"note": {"_eq": "n"}}, validation={"title": {"_eq": "t"}}),
+        may(
+            posts.name,
+            action="create",
+            permissions={"note": {"_eq": "n"}},
+            validation={"title": {"_eq": "t"}},
+        ),
         may(posts.name, action="update", permissions=MINE),
         may(posts.name),
     )
@@ -289,12 +351,17 @@ def test_rules_are_tried_on_all_items_at_once(desk: Desk, monkeypatch: pytest.Mo
         with counted(monkeypatch) as seen:
             items = [{"status": "draft"}, {"status": "draft", "title": "t"}] * number
             made = caller.post(posts.path, items).data
-            assert caller.patch(posts.path, [{"id": row["id"], "note": "x"} for row in made]).status == 200
+            assert (
+                caller.patch(posts.path, [{"id": row["id"], "note": "x"} for row in made]).status
+                == 200
+            )
         counts.append(len(seen))
     assert counts[0] == counts[1]
 
 
-def test_callers_in_turns_write_by_their_own_rights_and_in_their_own_names(admin: Client, stage: Stage) -> None:
+def test_callers_in_turns_write_by_their_own_rights_and_in_their_own_names(
+    admin: Client, stage: Stage
+) -> None:
     """What one write has found out of a collection is kept for the next, whoever makes it."""
     papers = table(
         admin,
@@ -305,7 +372,11 @@ def test_callers_in_turns_write_by_their_own_rights_and_in_their_own_names(admin
         field("last", "uuid", special="user-updated"),
     )
     wide, narrow = (
-        member(stage, *(may(papers.name, *fields, action=action) for action in ("create", "update")), may(papers.name))
+        member(
+            stage,
+            *(may(papers.name, *fields, action=action) for action in ("create", "update")),
+            may(papers.name),
+        )
         for fields in (("title", "note"), ("title",))
     )
     callers = [admin, wide, narrow]
@@ -314,8 +385,20 @@ def test_callers_in_turns_write_by_their_own_rights_and_in_their_own_names(admin
         for caller, user in zip(callers, users, strict=True):
             made = caller.post(papers.path, {"title": "t"}).data
             changed = caller.patch(f"{papers.path}/{made['id']}", {"title": "u"}).data
-            assert (made["by"], made["last"], changed["by"], changed["last"]) == (user, None, user, user)
-        for name, statuses in (("note", (200, 200, 403)), ("pin", (200, 403, 403)), ("nowhere", (400, 403, 403))):
+            assert (made["by"], made["last"], changed["by"], changed["last"]) == (
+                user,
+                None,
+                user,
+                user,
+            )
+        for name, statuses in (
+            ("note", (200, 200, 403)),
+            ("pin", (200, 403, 403)),
+            ("nowhere", (400, 403, 403)),
+        ):
             sent = [caller.post(papers.path, {"title": "t", name: "x"}) for caller in callers]
             assert tuple(answer.status for answer in sent) == statuses
-            assert tuple(caller.patch(f"{papers.path}/1", {name: "x"}).status for caller in callers) == statuses
+            assert (
+                tuple(caller.patch(f"{papers.path}/1", {name: "x"}).status for caller in callers)
+                == statuses
+            )

@@ -23,7 +23,11 @@ REFUSED = (401, ["INVALID_IP"])
 @pytest.fixture(scope="module")
 def proxied(stage: Stage, settings: Config) -> Iterator[Client]:
     """The same database, behind one proxy."""
-    client = Client(create_app(replace(settings, database_url=stage.dsn, database_pool_size=3, ip_trust_proxy=1)))
+    client = Client(
+        create_app(
+            replace(settings, database_url=stage.dsn, database_pool_size=3, ip_trust_proxy=1)
+        )
+    )
     yield client
     client.close()
 
@@ -62,8 +66,12 @@ def test_a_role_is_used_from_its_addresses_only(
         assert outcome(calling(proxied, token, outside)) == REFUSED
 
 
-def test_an_empty_list_binds_nobody_and_a_slip_in_it_admits_nobody(stage: Stage, proxied: Client) -> None:
-    assert calling(proxied, token_of(member_of(stage, bound_role(stage))), "192.0.2.1").status == 200
+def test_an_empty_list_binds_nobody_and_a_slip_in_it_admits_nobody(
+    stage: Stage, proxied: Client
+) -> None:
+    assert (
+        calling(proxied, token_of(member_of(stage, bound_role(stage))), "192.0.2.1").status == 200
+    )
     for slip in ("everywhere", "192.0.2.0/33", 7, None):
         token = token_of(member_of(stage, bound_role(stage, slip)))
         assert outcome(calling(proxied, token, "192.0.2.1")) == REFUSED
@@ -71,20 +79,28 @@ def test_an_empty_list_binds_nobody_and_a_slip_in_it_admits_nobody(stage: Stage,
 
 def test_every_role_of_the_chain_has_to_admit(stage: Stage, proxied: Client) -> None:
     parent = bound_role(stage, "192.0.2.0/24")
-    token = token_of(member_of(stage, bound_role(stage, "192.0.2.1", "198.51.100.1", parent=parent)))
+    token = token_of(
+        member_of(stage, bound_role(stage, "192.0.2.1", "198.51.100.1", parent=parent))
+    )
     assert calling(proxied, token, "192.0.2.1").status == 200
     for ip in ("198.51.100.1", "192.0.2.2"):
         assert outcome(calling(proxied, token, ip)) == REFUSED
 
 
-def test_an_administrator_is_bound_as_well_also_for_the_structure(stage: Stage, proxied: Client) -> None:
+def test_an_administrator_is_bound_as_well_also_for_the_structure(
+    stage: Stage, proxied: Client
+) -> None:
     token = token_of(member_of(stage, bound_role(stage, "192.0.2.1", admin_access=True)))
     body = {"collection": "from_elsewhere", "schema": {}}
-    answer = proxied.bearing(token).send("POST", "/collections", body, **{"X-Forwarded-For": "192.0.2.2"})
+    answer = proxied.bearing(token).send(
+        "POST", "/collections", body, **{"X-Forwarded-For": "192.0.2.2"}
+    )
     assert outcome(answer) == REFUSED
 
 
-def test_a_login_from_elsewhere_is_refused_once_the_password_was_right(stage: Stage, proxied: Client) -> None:
+def test_a_login_from_elsewhere_is_refused_once_the_password_was_right(
+    stage: Stage, proxied: Client
+) -> None:
     email = person(stage, role=bound_role(stage, "192.0.2.1"))
 
     def login(password: str, ip: str) -> Answer:
@@ -95,11 +111,19 @@ def test_a_login_from_elsewhere_is_refused_once_the_password_was_right(stage: St
     assert outcome(login("wrong", "192.0.2.2")) == (401, ["INVALID_CREDENTIALS"])
     found = login(PASSWORD, "192.0.2.1").data
     body = {"refresh_token": found["refresh_token"]}
-    assert outcome(proxied.send("POST", "/auth/refresh", body, **{"X-Forwarded-For": "192.0.2.2"})) == REFUSED
-    assert proxied.send("POST", "/auth/refresh", body, **{"X-Forwarded-For": "192.0.2.1"}).status == 200
+    assert (
+        outcome(proxied.send("POST", "/auth/refresh", body, **{"X-Forwarded-For": "192.0.2.2"}))
+        == REFUSED
+    )
+    assert (
+        proxied.send("POST", "/auth/refresh", body, **{"X-Forwarded-For": "192.0.2.1"}).status
+        == 200
+    )
 
 
-def test_a_change_of_the_list_is_in_force_at_the_next_request(stage: Stage, proxied: Client) -> None:
+def test_a_change_of_the_list_is_in_force_at_the_next_request(
+    stage: Stage, proxied: Client
+) -> None:
     role = bound_role(stage, "192.0.2.1")
     token = token_of(member_of(stage, role))
     assert calling(proxied, token, "192.0.2.1").status == 200

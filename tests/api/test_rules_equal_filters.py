@@ -16,7 +16,27 @@ from cms.schema.types import TYPES
 from tests.client import Client
 from tests.things import Stage, Table, field, table
 
-TEXTS = ["", "a", "A", "ab", "aB", "b", "%", "_", "\\", "a%b", "ä", "Ä", "ß", "İ", "Σ", "σ", "10", "9", "e\u0301"]
+TEXTS = [
+    "",
+    "a",
+    "A",
+    "ab",
+    "aB",
+    "b",
+    "%",
+    "_",
+    "\\",
+    "a%b",
+    "ä",
+    "Ä",
+    "ß",
+    "İ",
+    "Σ",
+    "σ",
+    "10",
+    "9",
+    "e\u0301",
+]
 POOLS: dict[str, list[Any]] = {
     "string": TEXTS,
     "integer": [0, 1, -1, 9, 10, "7", 2**31 - 1],
@@ -26,13 +46,28 @@ POOLS: dict[str, list[Any]] = {
     "boolean": [True, False, "true", "0"],
     "date": ["2024-02-29", "2024-03-01", "1999-12-31"],
     "time": ["00:00:00", "12:30:00", "12:30:00.5", "23:59:59"],
-    "datetime": ["2024-02-29T10:00:00", "2024-02-29T12:00:00+02:00", "2024-02-29", "1999-12-31T23:59:59.999"],
-    "timestamp": ["2024-02-29T10:00:00Z", "2024-02-29T12:00:00+02:00", "2024-02-29", "2100-01-01T00:00:00"],
+    "datetime": [
+        "2024-02-29T10:00:00",
+        "2024-02-29T12:00:00+02:00",
+        "2024-02-29",
+        "1999-12-31T23:59:59.999",
+    ],
+    "timestamp": [
+        "2024-02-29T10:00:00Z",
+        "2024-02-29T12:00:00+02:00",
+        "2024-02-29",
+        "2100-01-01T00:00:00",
+    ],
     "uuid": ["a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A12"],
     "csv": [["a"], ["a", "b"], "b,a", [], "", ["Ab"]],
     "json": [{}, [], "", "x", {"a": []}, [1], 0, False],
 }
-FUNCTIONS = {"date": ["year", "week", "weekday"], "timestamp": ["month", "hour"], "time": ["second"], "csv": ["count"]}
+FUNCTIONS = {
+    "date": ["year", "week", "weekday"],
+    "timestamp": ["month", "hour"],
+    "time": ["second"],
+    "csv": ["count"],
+}
 
 cases_of_all = settings(
     max_examples=150,
@@ -48,7 +83,10 @@ def rows(admin: Client) -> tuple[Table, list[dict[str, Any]]]:
     """Every value of every pool, and a null, each in some item."""
     found = table(admin, *(field(f"f_{kind.lower()}", kind) for kind in POOLS))
     most = max(len(pool) for pool in POOLS.values()) + 1
-    items = [{f"f_{k.lower()}": (pool[n] if n < len(pool) else None) for k, pool in POOLS.items()} for n in range(most)]
+    items = [
+        {f"f_{k.lower()}": (pool[n] if n < len(pool) else None) for k, pool in POOLS.items()}
+        for n in range(most)
+    ]
     found.add(*items)
     return found, items
 
@@ -80,8 +118,14 @@ def single_tests(draw: st.DrawFn) -> dict[str, Any]:
     name, pool = f"f_{kind.lower()}", POOLS[kind]
     called = draw(st.sampled_from([None, *FUNCTIONS.get(kind, [])]))
     if called:
-        name, kind, pool = f"{called}({name})", "integer", [0, 1, 2, 5, 9, 10, 12, 30, 52, 1999, 2024]
-    operator = draw(st.sampled_from([found for found in RULE_OPERATORS.values() if fits(found, kind)]))
+        name, kind, pool = (
+            f"{called}({name})",
+            "integer",
+            [0, 1, 2, 5, 9, 10, 12, 30, 52, 1999, 2024],
+        )
+    operator = draw(
+        st.sampled_from([found for found in RULE_OPERATORS.values() if fits(found, kind)])
+    )
     return {name: {operator.name: draw(operand_of(operator, pool))}}
 
 
@@ -92,7 +136,9 @@ def fits(operator: Operator, kind: str) -> bool:
 def trees() -> st.SearchStrategy[dict[str, Any]]:
     return st.recursive(
         single_tests(),
-        lambda inner: st.dictionaries(st.sampled_from(["_and", "_or"]), st.lists(inner, max_size=3), min_size=1),
+        lambda inner: st.dictionaries(
+            st.sampled_from(["_and", "_or"]), st.lists(inner, max_size=3), min_size=1
+        ),
     )
 
 

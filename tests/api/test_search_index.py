@@ -9,7 +9,9 @@ from tests.client import Client
 from tests.sql.compiler import counted
 from tests.things import Stage, Table, field, table
 
-SEARCH_INDEXES = "SELECT count(*) FROM pg_indexes WHERE tablename = '{}' AND indexdef LIKE '%system_fold%'"
+SEARCH_INDEXES = (
+    "SELECT count(*) FROM pg_indexes WHERE tablename = '{}' AND indexdef LIKE '%system_fold%'"
+)
 
 
 def indexes_of(stage: Stage, things: Table) -> int:
@@ -19,13 +21,20 @@ def indexes_of(stage: Stage, things: Table) -> int:
 
 def plan_of(things: Table, word: str) -> str:
     """The plan of a search when reading the whole table costs a lot."""
-    return str(things.api.get(f"/utils/explain?path={things.path}?search={word}&fields=id").data["plan"])
+    return str(
+        things.api.get(f"/utils/explain?path={things.path}?search={word}&fields=id").data["plan"]
+    )
 
 
 def test_a_searchable_collection_has_an_index_for_each_text_and_one_for_each_number(
     stage: Stage, admin: Client
 ) -> None:
-    fields = field("name", "string"), field("note", "text"), field("size", "integer"), field("secret", "hash")
+    fields = (
+        field("name", "string"),
+        field("note", "text"),
+        field("size", "integer"),
+        field("secret", "hash"),
+    )
     things = table(admin, *fields, searchable=True)
     assert indexes_of(stage, things) == 2
     assert admin.get(f"/fields/{things.name}/size").data["schema"]["is_indexed"]
@@ -79,7 +88,9 @@ def test_a_search_is_planned_for_its_word_however_often_others_were_searched(
 
 def test_an_answer_is_the_same_with_and_without_the_indexes(stage: Stage, admin: Client) -> None:
     things = table(admin, field("name", "string"), field("size", "integer"))
-    things.add({"name": "Ångström 5%"}, {"name": "angstrom"}, {"name": None, "size": 5}, {"name": "5\\_"})
+    things.add(
+        {"name": "Ångström 5%"}, {"name": "angstrom"}, {"name": None, "size": 5}, {"name": "5\\_"}
+    )
     words = ("ANGSTRÖM", "5", "5%25", "%25", "_", "\\", "zz", "m+5")
     before = [things.column("id", f"search={word}") for word in words]
     assert before == [[1, 2], [1, 3, 4], [1], [1], [4], [4], [], [1]]

@@ -31,7 +31,9 @@ from tests.databases import end_connections
 
 
 @pytest.fixture
-def homeless(config: Config, make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> Client:
+def homeless(
+    config: Config, make_client: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> Client:
     """A client of an application whose database does not answer; it waits for it shorter than it would."""
     monkeypatch.setattr(connections, "_BORROW_SECONDS", 0.2)
     return make_client(database_url="host=127.0.0.1 port=9 dbname=nowhere")
@@ -53,7 +55,10 @@ def test_health_without_a_database_is_503_with_the_reason(homeless: Client) -> N
     answer = homeless.get("/server/health")
     assert answer.status == 503
     assert int(answer.headers["retry-after"]) > 0
-    assert answer.body["data"] == {"status": "error", "reason": "The database is not available. It does not answer."}
+    assert answer.body["data"] == {
+        "status": "error",
+        "reason": "The database is not available. It does not answer.",
+    }
 
 
 def test_health_asks_who_calls_only_when_all_is_well_and_somebody_says_so(
@@ -103,7 +108,9 @@ def test_an_address_may_name_a_schema_of_its_own(empty_dsn: str, settings: Confi
     address = make_conninfo(empty_dsn, options="-csearch_path=tenant")
     migrate(address)
     token = token_of_admin(address, settings)
-    client = Client(create_app(replace(settings, database_url=address, database_pool_size=2)), token)
+    client = Client(
+        create_app(replace(settings, database_url=address, database_pool_size=2)), token
+    )
     try:
         assert client.post("/collections", {"collection": "books", "schema": {}}).status == 200
         assert client.post("/items/books", {}).data == {"id": 1}
@@ -126,14 +133,18 @@ def test_an_address_that_cannot_be_read_is_503(make_client: Callable[..., Client
     assert "hunter2" not in answer.text
 
 
-def test_without_an_address_the_application_names_the_setting(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_an_address_the_application_names_the_setting(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cms.app.load", lambda environ, folder: replace(config, database_url=None))
     monkeypatch.setattr("cms.app.start_logging", lambda config: None)
     with pytest.raises(ConfigError, match="DATABASE_URL"):
         create_wsgi()
 
 
-def test_health_is_ok_and_shows_its_parts_to_administrators_only(api: Client, anonymous: Client) -> None:
+def test_health_is_ok_and_shows_its_parts_to_administrators_only(
+    api: Client, anonymous: Client
+) -> None:
     assert anonymous.get("/server/health").data == {"status": "ok"}
     assert api.get("/server/health").data["database"]["status"] == "ok"
 
@@ -154,14 +165,23 @@ def test_a_restart_of_the_database_is_not_noticed_by_clients(api: Client, dsn: s
 def test_every_answer_carries_the_id_of_its_request(anonymous: Client) -> None:
     own = anonymous.get("/server/ping").headers["x-request-id"]
     assert own != anonymous.get("/server/ping").headers["x-request-id"]
-    assert anonymous.send("GET", "/server/ping", **{"X-Request-Id": "mine-1"}).headers["x-request-id"] == "mine-1"
-    forged = anonymous.send("GET", "/server/ping", **{"X-Request-Id": "a b\tc"}).headers["x-request-id"]
+    assert (
+        anonymous.send("GET", "/server/ping", **{"X-Request-Id": "mine-1"}).headers["x-request-id"]
+        == "mine-1"
+    )
+    forged = anonymous.send("GET", "/server/ping", **{"X-Request-Id": "a b\tc"}).headers[
+        "x-request-id"
+    ]
     assert forged != "a b\tc"
 
 
 def test_an_unknown_route_and_a_wrong_method_say_so(anonymous: Client) -> None:
     missing = anonymous.get("/nowhere")
-    assert (missing.status, missing.codes, missing.errors[0]["path"]) == (404, ["ROUTE_NOT_FOUND"], "/nowhere")
+    assert (missing.status, missing.codes, missing.errors[0]["path"]) == (
+        404,
+        ["ROUTE_NOT_FOUND"],
+        "/nowhere",
+    )
     wrong = anonymous.send("PUT", "/items/x")
     assert (wrong.status, wrong.codes) == (405, ["METHOD_NOT_ALLOWED"])
     assert "SEARCH" in wrong.headers["allow"]
@@ -188,10 +208,20 @@ def environ_of(client: Client, method: str, path: str) -> testing.Result:
 def test_options_lists_what_a_route_takes(anonymous: Client) -> None:
     answer = anonymous.send("OPTIONS", "/items/x")
     assert answer.status == 200
-    assert set(answer.headers["allow"].split(", ")) == {"DELETE", "GET", "HEAD", "PATCH", "POST", "QUERY", "SEARCH"}
+    assert set(answer.headers["allow"].split(", ")) == {
+        "DELETE",
+        "GET",
+        "HEAD",
+        "PATCH",
+        "POST",
+        "QUERY",
+        "SEARCH",
+    }
 
 
-@pytest.mark.parametrize("path", ["/server/ping", "/server/info", "/roles", "/users/me", "/collections"])
+@pytest.mark.parametrize(
+    "path", ["/server/ping", "/server/info", "/roles", "/users/me", "/collections"]
+)
 def test_head_is_answered_as_get_without_the_body(api: Client, path: str) -> None:
     head, get = api.send("HEAD", path), api.get(path)
     assert (head.status, head.text) == (200, "")
@@ -201,7 +231,9 @@ def test_head_is_answered_as_get_without_the_body(api: Client, path: str) -> Non
     }
 
 
-def test_the_log_names_the_method_that_the_client_named(anonymous: Client, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_method_that_the_client_named(
+    anonymous: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level("INFO", logger="cms.access"):
         anonymous.send("SEARCH", "/items/x", {})
     assert [record.getMessage() for record in caplog.records] == ["SEARCH /items/x 403"]
@@ -216,20 +248,34 @@ def test_the_driver_logs_in_the_style_of_the_service(
     assert (line["level"], line["message"]) == ("warning", "it does not answer\nat all")
 
 
-def test_the_records_of_others_stay_whole(config: Config, caplog: pytest.LogCaptureFixture, own_loggers: None) -> None:
+def test_the_records_of_others_stay_whole(
+    config: Config, caplog: pytest.LogCaptureFixture, own_loggers: None
+) -> None:
     """A server's own log may show what the service's does not: the process, the thread, the place in the code."""
     start_logging(replace(config, log_level="info"))
     logging.getLogger("somebody.else").warning("it is late")
-    shown = logging.Formatter("%(process)d %(thread)d %(processName)s %(filename)s").format(caplog.records[-1])
+    shown = logging.Formatter("%(process)d %(thread)d %(processName)s %(filename)s").format(
+        caplog.records[-1]
+    )
     assert shown == f"{os.getpid()} {threading.get_ident()} MainProcess test_server.py"
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])
 def test_the_line_of_a_request_is_the_one_that_a_record_makes(
-    config: Config, capsys: pytest.CaptureFixture[str], own_loggers: None, monkeypatch: pytest.MonkeyPatch, style: str
+    config: Config,
+    capsys: pytest.CaptureFixture[str],
+    own_loggers: None,
+    monkeypatch: pytest.MonkeyPatch,
+    style: str,
 ) -> None:
     monkeypatch.setattr(time, "time", lambda: 1_700_000_000.5)
-    facts = {"request": "id1", "method": "GET", "path": "/items/\n\u2028é", "status": 200, "ms": 1.5}
+    facts = {
+        "request": "id1",
+        "method": "GET",
+        "path": "/items/\n\u2028é",
+        "status": 200,
+        "ms": 1.5,
+    }
     start_logging(replace(config, log_level="info", log_style=style))
     log_request(facts)
     straight = capsys.readouterr().err
@@ -241,13 +287,19 @@ def test_the_line_of_a_request_is_the_one_that_a_record_makes(
     assert "1.5" in straight
 
 
-@pytest.mark.parametrize("taken", ["a handler", "a level", "a filter", "a form", "a line of its own", "the root"])
+@pytest.mark.parametrize(
+    "taken", ["a handler", "a level", "a filter", "a form", "a line of its own", "the root"]
+)
 def test_whoever_changes_where_the_log_goes_is_heeded(
     config: Config, capsys: pytest.CaptureFixture[str], own_loggers: None, taken: str
 ) -> None:
     facts = {"request": "id1", "method": "GET", "path": "/", "status": 200, "ms": 1.5}
     start_logging(replace(config, log_level="info"))
-    service, access, form = logging.getLogger("cms"), logging.getLogger("cms.access"), logging.Formatter("taken %(ms)s")
+    service, access, form = (
+        logging.getLogger("cms"),
+        logging.getLogger("cms.access"),
+        logging.Formatter("taken %(ms)s"),
+    )
     (handler,) = service.handlers
     heard = logging.StreamHandler(sys.stderr)
     heard.setFormatter(form)
@@ -304,9 +356,14 @@ def test_a_log_that_cannot_be_written_hinders_no_answer(
 
 def test_a_line_for_people_tells_the_second() -> None:
     lines = PrettyFormatter()
-    records = [logging.makeLogRecord({"created": 1_700_000_000.9 + second, "msg": "x"}) for second in (0, 1, 0)]
+    records = [
+        logging.makeLogRecord({"created": 1_700_000_000.9 + second, "msg": "x"})
+        for second in (0, 1, 0)
+    ]
     told = [lines.format(record).split()[0] for record in records]
-    assert told == [time.strftime("%H:%M:%S", time.localtime(1_700_000_000 + second)) for second in (0, 1, 0)]
+    assert told == [
+        time.strftime("%H:%M:%S", time.localtime(1_700_000_000 + second)) for second in (0, 1, 0)
+    ]
 
 
 @pytest.fixture
@@ -320,7 +377,9 @@ def own_loggers() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def test_two_applications_live_in_one_process(config: Config, make_client: Callable[..., Client]) -> None:
+def test_two_applications_live_in_one_process(
+    config: Config, make_client: Callable[..., Client]
+) -> None:
     first, second = make_client(), make_client()
     assert first.get("/server/health").status == second.get("/server/health").status == 200
     first.close()

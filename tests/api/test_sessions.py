@@ -22,17 +22,30 @@ def held(answer: Answer, name: str) -> str:
 
 
 def with_cookie(
-    client: Client, method: str, path: str, cookie: str, body: object = None, *, origin: str | None = OWN_ORIGIN
+    client: Client,
+    method: str,
+    path: str,
+    cookie: str,
+    body: object = None,
+    *,
+    origin: str | None = OWN_ORIGIN,
 ) -> Answer:
     headers = {"Cookie": cookie} | ({"Origin": origin} if origin else {})
     return client.send(method, path, body, **headers)
 
 
-def test_in_cookie_mode_the_refresh_token_lies_in_a_cookie_that_no_script_reads(stage: Stage) -> None:
+def test_in_cookie_mode_the_refresh_token_lies_in_a_cookie_that_no_script_reads(
+    stage: Stage,
+) -> None:
     answer = login(stage.anonymous, person(stage), mode="cookie")
     assert answer.data.keys() == {"access_token", "expires"}
     cookie = answer.cookies[REFRESH]
-    assert (cookie.http_only, cookie.secure, cookie.same_site, cookie.path) == (True, False, "Lax", "/auth")
+    assert (cookie.http_only, cookie.secure, cookie.same_site, cookie.path) == (
+        True,
+        False,
+        "Lax",
+        "/auth",
+    )
     assert cookie.max_age == 7 * 24 * 3600
 
 
@@ -40,7 +53,12 @@ def test_in_session_mode_one_cookie_is_everything(stage: Stage) -> None:
     answer = login(stage.anonymous, person(stage), mode="session")
     assert answer.data == {"expires": 24 * 3600 * 1000}
     cookie = answer.cookies[SESSION]
-    assert (cookie.http_only, cookie.same_site, cookie.path, cookie.max_age) == (True, "Lax", "/", 24 * 3600)
+    assert (cookie.http_only, cookie.same_site, cookie.path, cookie.max_age) == (
+        True,
+        "Lax",
+        "/",
+        24 * 3600,
+    )
     me = with_cookie(stage.anonymous, "GET", "/permissions/me", f"{SESSION}={cookie.value}")
     assert me.status == 200
 
@@ -52,7 +70,9 @@ def test_a_session_cookie_is_its_user(stage: Stage, admin_session: str) -> None:
 
 @pytest.fixture
 def admin_session(stage: Stage) -> str:
-    answer = login(stage.anonymous, "admin@example.com", "correct horse battery staple", mode="session")
+    answer = login(
+        stage.anonymous, "admin@example.com", "correct horse battery staple", mode="session"
+    )
     return f"{SESSION}={held(answer, SESSION)}"
 
 
@@ -62,39 +82,69 @@ def test_a_session_cookie_is_dead_at_once_after_logout(stage: Stage, admin_sessi
     assert gone.status == 204
     assert gone.cookies[SESSION].value == ""
     assert gone.cookies[SESSION].expires
-    assert outcome(with_cookie(stage.anonymous, "GET", "/users/me", admin_session)) == (401, ["INVALID_TOKEN"])
+    assert outcome(with_cookie(stage.anonymous, "GET", "/users/me", admin_session)) == (
+        401,
+        ["INVALID_TOKEN"],
+    )
 
 
-def test_a_page_of_another_site_cannot_write_with_the_cookie(stage: Stage, admin_session: str) -> None:
-    for origin in ("https://evil.example", "null", "http://falconframework.org:8080", "https://falconframework.org"):
-        answer = with_cookie(stage.anonymous, "POST", "/utils/cache/clear", admin_session, origin=origin)
+def test_a_page_of_another_site_cannot_write_with_the_cookie(
+    stage: Stage, admin_session: str
+) -> None:
+    for origin in (
+        "https://evil.example",
+        "null",
+        "http://falconframework.org:8080",
+        "https://falconframework.org",
+    ):
+        answer = with_cookie(
+            stage.anonymous, "POST", "/utils/cache/clear", admin_session, origin=origin
+        )
         assert outcome(answer) == (403, ["FORBIDDEN"]), origin
-        assert with_cookie(stage.anonymous, "GET", "/users/me", admin_session, origin=origin).status == 200
+        assert (
+            with_cookie(stage.anonymous, "GET", "/users/me", admin_session, origin=origin).status
+            == 200
+        )
 
 
 def test_a_write_with_a_cookie_that_does_not_say_where_it_comes_from_is_refused(
     stage: Stage, admin_session: str
 ) -> None:
     client = stage.anonymous
-    assert with_cookie(client, "POST", "/utils/cache/clear", admin_session, origin=None).status == 403
+    assert (
+        with_cookie(client, "POST", "/utils/cache/clear", admin_session, origin=None).status == 403
+    )
     from_page = {"Cookie": admin_session, "Referer": f"{OWN_ORIGIN}/admin/content?x=1"}
     assert client.send("POST", "/utils/cache/clear", **from_page).status == 204
-    from_elsewhere = {"Cookie": admin_session, "Referer": "https://evil.example/?http://falconframework.org/"}
+    from_elsewhere = {
+        "Cookie": admin_session,
+        "Referer": "https://evil.example/?http://falconframework.org/",
+    }
     assert client.send("POST", "/utils/cache/clear", **from_elsewhere).status == 403
 
 
-def test_the_address_of_the_service_is_an_origin_of_its_own(stage: Stage, admin_session: str) -> None:
-    answer = with_cookie(stage.anonymous, "POST", "/utils/cache/clear", admin_session, origin="http://127.0.0.1:8055")
+def test_the_address_of_the_service_is_an_origin_of_its_own(
+    stage: Stage, admin_session: str
+) -> None:
+    answer = with_cookie(
+        stage.anonymous, "POST", "/utils/cache/clear", admin_session, origin="http://127.0.0.1:8055"
+    )
     assert answer.status == 204
 
 
-def test_a_token_in_the_header_wins_over_a_cookie_and_needs_no_origin(stage: Stage, admin_session: str) -> None:
-    assert stage.admin.send("POST", "/utils/cache/clear", Cookie=f"{SESSION}=nonsense").status == 204
+def test_a_token_in_the_header_wins_over_a_cookie_and_needs_no_origin(
+    stage: Stage, admin_session: str
+) -> None:
+    assert (
+        stage.admin.send("POST", "/utils/cache/clear", Cookie=f"{SESSION}=nonsense").status == 204
+    )
     answer = stage.anonymous.bearing("a.b.c").send("GET", "/users/me", Cookie=admin_session)
     assert outcome(answer) == (401, ["INVALID_TOKEN"])
 
 
-@pytest.mark.parametrize("cookie", ["nonsense", "a.b.c", "0b9b1dc6-7ae1-4d4b-a6ef-0c1e76a5a5d3.x.y"])
+@pytest.mark.parametrize(
+    "cookie", ["nonsense", "a.b.c", "0b9b1dc6-7ae1-4d4b-a6ef-0c1e76a5a5d3.x.y"]
+)
 def test_a_cookie_that_names_no_session_is_refused(stage: Stage, cookie: str) -> None:
     answer = with_cookie(stage.anonymous, "GET", "/users/me", f"{SESSION}={cookie}")
     assert outcome(answer) == (401, ["INVALID_TOKEN"])
@@ -127,17 +177,25 @@ def test_a_refresh_keeps_the_mode(stage: Stage) -> None:
 def test_a_refresh_of_a_session_cookie_prolongs_it(stage: Stage) -> None:
     token = held(login(stage.anonymous, person(stage), mode="session"), SESSION)
     stage.execute("UPDATE system_sessions SET expires = now() + interval '1 minute'")
-    answer = with_cookie(stage.anonymous, "POST", "/auth/refresh", f"{SESSION}={token}", {"mode": "session"})
+    answer = with_cookie(
+        stage.anonymous, "POST", "/auth/refresh", f"{SESSION}={token}", {"mode": "session"}
+    )
     assert answer.data == {"expires": 24 * 3600 * 1000}
     assert held(answer, SESSION) == token
     session = token.partition(".")[0]
-    assert stage.value(f"SELECT expires > now() + interval '23 hours' FROM system_sessions WHERE id = '{session}'")
+    assert stage.value(
+        f"SELECT expires > now() + interval '23 hours' FROM system_sessions WHERE id = '{session}'"
+    )
 
 
 def test_two_pages_may_refresh_one_session_cookie_at_once(stage: Stage) -> None:
     cookie = f"{SESSION}={held(login(stage.anonymous, person(stage), mode='session'), SESSION)}"
     with ThreadPoolExecutor(4) as threads:
-        answers = list(threads.map(lambda _: with_cookie(stage.anonymous, "POST", "/auth/refresh", cookie), range(4)))
+        answers = list(
+            threads.map(
+                lambda _: with_cookie(stage.anonymous, "POST", "/auth/refresh", cookie), range(4)
+            )
+        )
     assert [answer.status for answer in answers] == [200] * 4
     assert with_cookie(stage.anonymous, "GET", "/permissions/me", cookie).status == 200
 
@@ -157,7 +215,9 @@ def test_another_sites_page_can_neither_refresh_nor_log_out(stage: Stage) -> Non
     client = stage.anonymous
     cookie = f"{REFRESH}={held(login(client, person(stage), mode='cookie'), REFRESH)}"
     for path in ("/auth/refresh", "/auth/logout"):
-        assert with_cookie(client, "POST", path, cookie, origin="https://evil.example").status == 403
+        assert (
+            with_cookie(client, "POST", path, cookie, origin="https://evil.example").status == 403
+        )
     assert with_cookie(client, "POST", "/auth/refresh", cookie).status == 200
 
 
@@ -165,11 +225,15 @@ def test_a_token_that_is_long_used_up_ends_the_whole_family(stage: Stage) -> Non
     client = stage.anonymous
     tokens = [login(client, person(stage)).data]
     for _ in range(3):
-        tokens.append(client.post("/auth/refresh", {"refresh_token": tokens[-1]["refresh_token"]}).data)
+        tokens.append(
+            client.post("/auth/refresh", {"refresh_token": tokens[-1]["refresh_token"]}).data
+        )
     newest = client.bearing(tokens[-1]["access_token"])
     assert newest.get("/permissions/me").status == 200
     assert client.post("/auth/refresh", {"refresh_token": tokens[0]["refresh_token"]}).status == 401
-    assert client.post("/auth/refresh", {"refresh_token": tokens[-1]["refresh_token"]}).status == 401
+    assert (
+        client.post("/auth/refresh", {"refresh_token": tokens[-1]["refresh_token"]}).status == 401
+    )
     assert outcome(newest.get("/permissions/me")) == (401, ["INVALID_TOKEN"])
 
 
@@ -177,8 +241,16 @@ def test_a_forged_token_of_a_session_ends_nothing(stage: Stage) -> None:
     client = stage.anonymous
     token = login(client, person(stage)).data["refresh_token"]
     session, secret, signature = token.split(".")
-    for forged in (f"{session}.x.{signature}", f"{session}.{secret}.x", f"{session}.x.", f"{session}..", session):
-        assert client.post("/auth/refresh", {"refresh_token": forged}).codes == ["INVALID_CREDENTIALS"]
+    for forged in (
+        f"{session}.x.{signature}",
+        f"{session}.{secret}.x",
+        f"{session}.x.",
+        f"{session}..",
+        session,
+    ):
+        assert client.post("/auth/refresh", {"refresh_token": forged}).codes == [
+            "INVALID_CREDENTIALS"
+        ]
     assert client.post("/auth/refresh", {"refresh_token": token}).status == 200
 
 
@@ -186,7 +258,9 @@ def test_of_two_refreshes_at_once_at_most_one_succeeds_and_the_session_ends(stag
     client = stage.anonymous
     token = login(client, person(stage)).data["refresh_token"]
     with ThreadPoolExecutor(2) as threads:
-        answers = list(threads.map(lambda _: client.post("/auth/refresh", {"refresh_token": token}), range(2)))
+        answers = list(
+            threads.map(lambda _: client.post("/auth/refresh", {"refresh_token": token}), range(2))
+        )
     assert sorted(answer.status for answer in answers) == [200, 401]
     renewed = next(answer for answer in answers if answer.status == 200).data["refresh_token"]
     assert client.post("/auth/refresh", {"refresh_token": renewed}).status == 401
@@ -196,21 +270,35 @@ def test_an_access_token_lives_on_after_the_logout_in_every_process_alike(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
     seen, unseen, admin = make_client(), make_client(), make_client().bearing(admin_token)
-    assert admin.post("/users", {"email": "ann@example.com", "password": PASSWORD, "status": "active"}).status == 200
+    assert (
+        admin.post(
+            "/users", {"email": "ann@example.com", "password": PASSWORD, "status": "active"}
+        ).status
+        == 200
+    )
     tokens = login(seen, "ann@example.com").data
     assert seen.bearing(tokens["access_token"]).get("/users/me").status == 200
     assert seen.post("/auth/logout", {"refresh_token": tokens["refresh_token"]}).status == 204
     for _ in range(2):
         for client in (seen, unseen):
             assert client.bearing(tokens["access_token"]).get("/users/me").status == 200
-            assert outcome(client.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]})) == REFUSED
-            assert outcome(client.post("/auth/logout", {"refresh_token": tokens["refresh_token"]})) == REFUSED
+            assert (
+                outcome(client.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}))
+                == REFUSED
+            )
+            assert (
+                outcome(client.post("/auth/logout", {"refresh_token": tokens["refresh_token"]}))
+                == REFUSED
+            )
         login(unseen, "ann@example.com")  # what it sweeps away is older
         admin.patch("/settings", {"project_name": "so that all processes look again"})
     key = admin.get("/users", **{"filter[email]": "ann@example.com"}).data[0]["id"]
     assert admin.patch(f"/users/{key}", {"password": "another one than before"}).status == 200
     for client in (seen, unseen):
-        assert outcome(client.bearing(tokens["access_token"]).get("/users/me")) == (401, ["INVALID_TOKEN"])
+        assert outcome(client.bearing(tokens["access_token"]).get("/users/me")) == (
+            401,
+            ["INVALID_TOKEN"],
+        )
 
 
 def test_logout_everywhere_ends_all_sessions_of_the_user_and_of_nobody_else(stage: Stage) -> None:
@@ -220,7 +308,10 @@ def test_logout_everywhere_ends_all_sessions_of_the_user_and_of_nobody_else(stag
     other = login(client, person(stage)).data
     bearing = client.bearing(second["access_token"])
     assert bearing.get("/permissions/me").status == 200
-    assert client.post("/auth/logout?all=true", {"refresh_token": first["refresh_token"]}).status == 204
+    assert (
+        client.post("/auth/logout?all=true", {"refresh_token": first["refresh_token"]}).status
+        == 204
+    )
     assert client.post("/auth/refresh", {"refresh_token": second["refresh_token"]}).status == 401
     assert bearing.get("/permissions/me").status == 401
     assert with_cookie(client, "GET", "/permissions/me", cookie).status == 401
@@ -228,10 +319,18 @@ def test_logout_everywhere_ends_all_sessions_of_the_user_and_of_nobody_else(stag
 
 
 @pytest.mark.parametrize("status", ["suspended", "archived", "draft", "invited"])
-def test_sessions_do_not_come_back_with_who_was_not_active_meanwhile(stage: Stage, status: str) -> None:
+def test_sessions_do_not_come_back_with_who_was_not_active_meanwhile(
+    stage: Stage, status: str
+) -> None:
     email = person(stage)
-    tokens, cookie = login(stage.anonymous, email).data, login(stage.anonymous, email, mode="session")
-    bearing, path = stage.anonymous.bearing(tokens["access_token"]), f"/users/{of_user(stage, email, 'id')}"
+    tokens, cookie = (
+        login(stage.anonymous, email).data,
+        login(stage.anonymous, email, mode="session"),
+    )
+    bearing, path = (
+        stage.anonymous.bearing(tokens["access_token"]),
+        f"/users/{of_user(stage, email, 'id')}",
+    )
     held = {"Cookie": f"cms_session_token={cookie.cookies['cms_session_token'].value}"}
     for kept in ({"status": "active"}, {"password": "**********"}):
         assert stage.admin.patch(path, kept).status == bearing.get("/users/me").status == 200
@@ -239,14 +338,19 @@ def test_sessions_do_not_come_back_with_who_was_not_active_meanwhile(stage: Stag
     assert stage.admin.patch(path, {"status": "active"}).status == 200
     assert bearing.get("/users/me").codes == ["INVALID_TOKEN"]
     assert stage.anonymous.send("GET", "/users/me", **held).codes == ["INVALID_TOKEN"]
-    assert stage.anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status == 401
+    assert (
+        stage.anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status
+        == 401
+    )
     assert login(stage.anonymous, email).status == 200
 
 
 def test_a_logout_without_any_token_says_what_is_missing(stage: Stage) -> None:
     answer = stage.anonymous.post("/auth/logout")
     assert (answer.status, answer.errors[0]["field"]) == (400, "refresh_token")
-    assert stage.anonymous.post("/auth/logout?all=perhaps", {"refresh_token": "x"}).codes == ["INVALID_QUERY"]
+    assert stage.anonymous.post("/auth/logout?all=perhaps", {"refresh_token": "x"}).codes == [
+        "INVALID_QUERY"
+    ]
 
 
 def test_an_unknown_mode_is_refused(stage: Stage) -> None:
@@ -263,13 +367,20 @@ def test_behind_tls_cookies_are_for_tls_only_and_for_the_services_own_folder(
     answer = login(client, "admin@example.com", "correct horse battery staple", mode="session")
     assert (answer.cookies[SESSION].secure, answer.cookies[SESSION].path) == (True, "/cms")
     cookie = f"{SESSION}={held(answer, SESSION)}"
-    assert with_cookie(client, "POST", "/utils/cache/clear", cookie, origin="https://example.com").status == 204
+    assert (
+        with_cookie(
+            client, "POST", "/utils/cache/clear", cookie, origin="https://example.com"
+        ).status
+        == 204
+    )
 
 
 def test_login_and_logout_are_written_down(stage: Stage) -> None:
     email = person(stage)
     said = {"User-Agent": "tests", "Origin": "https://app.example"}
-    answer = stage.anonymous.send("POST", "/auth/login", {"email": email, "password": PASSWORD}, **said)
+    answer = stage.anonymous.send(
+        "POST", "/auth/login", {"email": email, "password": PASSWORD}, **said
+    )
     stage.anonymous.post("/auth/logout", {"refresh_token": answer.data["refresh_token"]})
     login(stage.anonymous, email, "wrong")
     user = of_user(stage, email, "id")
@@ -278,7 +389,10 @@ def test_login_and_logout_are_written_down(stage: Stage) -> None:
         ("login", "system_users", str(user)),
         ("logout", "system_users", str(user)),
     ]
-    assert (found[0]["ip"], found[0]["user_agent"], found[0]["origin"]) == ("127.0.0.1", *said.values())
+    assert (found[0]["ip"], found[0]["user_agent"], found[0]["origin"]) == (
+        "127.0.0.1",
+        *said.values(),
+    )
 
 
 def test_there_are_no_other_ways_to_log_in_yet(stage: Stage) -> None:

@@ -30,7 +30,8 @@ def order(things: Table) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "places", [[1, 2, 3, 4, 5], [10, 20, 30, 40, 50], [None] * 5, [7] * 5, [-3, 0, None, None, None]]
+    "places",
+    [[1, 2, 3, 4, 5], [10, 20, 30, 40, 50], [None] * 5, [7] * 5, [-3, 0, None, None, None]],
 )
 @pytest.mark.parametrize(
     ("item", "to", "expected"),
@@ -58,12 +59,18 @@ def test_only_what_lies_between_is_written(stage: Stage, admin: Client) -> None:
     before = stage.value(f"SELECT array_agg(xmin::text ORDER BY id) FROM {things.name}")
     assert move(things, 2, 3) == 204
     after = stage.value(f"SELECT array_agg(xmin::text ORDER BY id) FROM {things.name}")
-    assert [number for number, (old, new) in enumerate(zip(before, after, strict=True), 1) if old != new] == [2, 3]
+    assert [
+        number for number, (old, new) in enumerate(zip(before, after, strict=True), 1) if old != new
+    ] == [2, 3]
 
 
 def history(things: Table) -> list[Json]:
     """Return what has been changed of items, after they were made."""
-    asked = {"filter[collection]": things.name, "filter[activity][action]": "update", "sort": "item"}
+    asked = {
+        "filter[collection]": things.name,
+        "filter[activity][action]": "update",
+        "sort": "item",
+    }
     found: list[Json] = things.api.get("/revisions", **asked, fields="*,activity.*").data
     return found
 
@@ -90,7 +97,9 @@ def test_items_that_are_numbered_first_are_in_the_history(admin: Client) -> None
 
 
 @pytest.mark.parametrize(("accountability", "told"), [("activity", 2), (None, 0)])
-def test_a_collection_says_whether_moves_are_told(admin: Client, accountability: str | None, told: int) -> None:
+def test_a_collection_says_whether_moves_are_told(
+    admin: Client, accountability: str | None, told: int
+) -> None:
     fields = field("sort", "integer"), field("title", "string")
     things = table(admin, *fields, sort_field="sort", accountability=accountability)
     things.add({"sort": 1}, {"sort": 2})
@@ -147,16 +156,25 @@ def test_what_cannot_be_sorted_is_told(stage: Stage, admin: Client) -> None:
     unsorted = table(admin, field("title", "string"))
     unsorted.add({}, {})
     answer = admin.post(f"/utils/sort/{unsorted.name}", {"item": 1, "to": 2})
-    assert (answer.status, answer.codes, answer.errors[0]["collection"]) == (400, ["INVALID_PAYLOAD"], unsorted.name)
+    assert (answer.status, answer.codes, answer.errors[0]["collection"]) == (
+        400,
+        ["INVALID_PAYLOAD"],
+        unsorted.name,
+    )
     assert move(make(admin, [None], kind="decimal"), 1, 1) == 400
 
 
 def test_the_sort_field_gets_an_index_once(stage: Stage, admin: Client) -> None:
     things = table(admin, field("place", "integer"), field("name", "string"))
     for _ in range(2):
-        assert admin.patch(f"/collections/{things.name}", {"meta": {"sort_field": "place"}}).status == 200
+        assert (
+            admin.patch(f"/collections/{things.name}", {"meta": {"sort_field": "place"}}).status
+            == 200
+        )
     assert admin.patch(f"/fields/{things.name}/name", {"meta": {"note": "x"}}).status == 200
-    indexes = stage.value(f"SELECT count(*) FROM pg_index WHERE indrelid = '{things.name}'::regclass")
+    indexes = stage.value(
+        f"SELECT count(*) FROM pg_index WHERE indrelid = '{things.name}'::regclass"
+    )
     assert indexes == 2
     assert admin.get(f"/fields/{things.name}/place").data["schema"]["is_indexed"] is True
 
@@ -166,7 +184,9 @@ def test_who_sorts_may_change_the_place_of_both_items(stage: Stage, admin: Clien
     things.add({"owner": "me"}, {"owner": "me"}, {"owner": "you"})
     path = f"/utils/sort/{things.name}"
     mine = {"owner": {"_eq": "me"}}
-    caller = member(stage, may(things.name), may(things.name, "place", action="update", permissions=mine))
+    caller = member(
+        stage, may(things.name), may(things.name, "place", action="update", permissions=mine)
+    )
     assert caller.post(path, {"item": 1, "to": 2}).status == 204
     assert things.column("id") == [2, 1, 3]
     assert caller.post(path, {"item": 1, "to": 3}).status == 403

@@ -39,21 +39,46 @@ def things(api: Client) -> Client:
     ("method", "path", "body", "place"),
     [
         ("POST", "/collections", {**NEW, "feilds": []}, "feilds"),
-        ("POST", "/collections", {**NEW, "fields": [{"field": "a", "type": "text", "x": 1}]}, "fields[0].x"),
+        (
+            "POST",
+            "/collections",
+            {**NEW, "fields": [{"field": "a", "type": "text", "x": 1}]},
+            "fields[0].x",
+        ),
         ("PATCH", "/collections/articles", {"hidden": True}, "hidden"),
         ("PATCH", "/collections/articles", {"fields": []}, "fields"),
         ("PATCH", "/collections/articles", {"collection": "texts"}, "collection"),
         ("PATCH", "/collections", [{"collection": "articles", "hidden": True}], "hidden"),
-        ("POST", "/fields/articles", {"field": "a", "type": "text", "is_unique": True}, "is_unique"),
-        ("POST", "/fields/articles", {"field": "a", "type": "text", "collection": "authors"}, "collection"),
+        (
+            "POST",
+            "/fields/articles",
+            {"field": "a", "type": "text", "is_unique": True},
+            "is_unique",
+        ),
+        (
+            "POST",
+            "/fields/articles",
+            {"field": "a", "type": "text", "collection": "authors"},
+            "collection",
+        ),
         ("PATCH", "/fields/articles/title", {"is_unique": True}, "is_unique"),
         ("PATCH", "/fields/articles/title", {"collection": "authors"}, "collection"),
         ("PATCH", "/fields/articles", [{"field": "title", "note": "x"}], "note"),
-        ("POST", "/relations", {"collection": "articles", "field": "title", "on_delete": "CASCADE"}, "on_delete"),
+        (
+            "POST",
+            "/relations",
+            {"collection": "articles", "field": "title", "on_delete": "CASCADE"},
+            "on_delete",
+        ),
         ("PATCH", "/relations/articles/author", {"on_delete": "CASCADE"}, "on_delete"),
         ("PATCH", "/relations/articles/author", {"collection": "authors"}, "collection"),
         ("PATCH", "/relations/articles/author", {"field": "title"}, "field"),
-        ("PATCH", "/relations/articles/author", {"related_collection": "articles"}, "related_collection"),
+        (
+            "PATCH",
+            "/relations/articles/author",
+            {"related_collection": "articles"},
+            "related_collection",
+        ),
     ],
 )
 def test_a_key_that_would_do_nothing_is_refused(
@@ -70,7 +95,12 @@ def test_the_record_of_a_relation_may_be_sent_back_to_either_side(things: Client
     record = things.get("/relations/articles/author").data
     for path in ("/relations/articles/author", "/relations/authors/articles"):
         assert things.patch(path, record).data == record
-    assert things.patch("/relations/authors/articles", {"collection": "authors", "field": "articles"}).data == record
+    assert (
+        things.patch(
+            "/relations/authors/articles", {"collection": "authors", "field": "articles"}
+        ).data
+        == record
+    )
 
 
 @pytest.mark.parametrize("setting", ["is_unique", "is_primary_key"])
@@ -79,15 +109,19 @@ def test_the_index_of_a_unique_column_is_not_taken_away_alone(api: Client, setti
     path = f"/fields/{things.name}/code"
     record = api.get(path).data
     answer = api.patch(path, {"schema": {"is_indexed": False}})
-    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], "schema.is_indexed")
+    assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
+        400,
+        ["INVALID_PAYLOAD"],
+        "schema.is_indexed",
+    )
     assert api.patch(path, record).data == record
 
 
 def test_a_column_may_lose_its_uniqueness_and_its_index_together(api: Client) -> None:
     things = table(api, field("code", "string", is_unique=True))
-    schema = api.patch(f"/fields/{things.name}/code", {"schema": {"is_unique": False, "is_indexed": False}}).data[
-        "schema"
-    ]
+    schema = api.patch(
+        f"/fields/{things.name}/code", {"schema": {"is_unique": False, "is_indexed": False}}
+    ).data["schema"]
     assert (schema["is_unique"], schema["is_indexed"]) == (False, False)
 
 
@@ -107,12 +141,18 @@ MISFITS = [
 
 
 @pytest.mark.parametrize(("type_name", "special"), MISFITS)
-def test_a_marker_that_does_not_fit_the_type_is_refused(admin: Client, type_name: str, special: str) -> None:
+def test_a_marker_that_does_not_fit_the_type_is_refused(
+    admin: Client, type_name: str, special: str
+) -> None:
     things = table(admin, field("a", type_name))
     made = admin.post(f"/fields/{things.name}", field("b", type_name, special=special))
     changed = admin.patch(f"/fields/{things.name}/a", {"meta": {"special": [special]}})
     for answer in (made, changed):
-        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], "meta.special")
+        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
+            400,
+            ["INVALID_PAYLOAD"],
+            "meta.special",
+        )
     assert [record["field"] for record in admin.get(f"/fields/{things.name}").data] == ["id", "a"]
 
 
@@ -129,10 +169,16 @@ def test_a_marker_that_does_not_fit_the_type_is_refused(admin: Client, type_name
 )
 def test_a_marker_that_there_is_not_is_refused(admin: Client, special: object, reason: str) -> None:
     things = table(admin, field("a", "string"))
-    made = admin.post(f"/fields/{things.name}", {"field": "b", "type": "string", "meta": {"special": special}})
+    made = admin.post(
+        f"/fields/{things.name}", {"field": "b", "type": "string", "meta": {"special": special}}
+    )
     changed = admin.patch(f"/fields/{things.name}/a", {"meta": {"special": special}})
     for answer in (made, changed):
-        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (400, ["INVALID_PAYLOAD"], "meta.special")
+        assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
+            400,
+            ["INVALID_PAYLOAD"],
+            "meta.special",
+        )
         assert reason in answer.errors[0]["message"]
 
 
@@ -157,7 +203,9 @@ GERMAN = {"language": "de-DE", "translation": "Artikel", "singular": "Artikel", 
         ([{**GERMAN, "plurals": "x"}], 'entry 0: it does not take "plurals"'),
     ],
 )
-def test_translations_of_another_shape_are_refused(admin: Client, translations: object, reason: str) -> None:
+def test_translations_of_another_shape_are_refused(
+    admin: Client, translations: object, reason: str
+) -> None:
     things = table(admin, field("a", "string"))
     meta = {"meta": {"translations": translations}}
     for answer in (
@@ -175,10 +223,15 @@ def test_translations_are_kept(admin: Client) -> None:
     things = table(admin, field("a", "string"))
     for given in ([GERMAN], [], None):
         for path in (f"/collections/{things.name}", f"/fields/{things.name}/a"):
-            assert admin.patch(path, {"meta": {"translations": given}}).data["meta"]["translations"] == given
+            assert (
+                admin.patch(path, {"meta": {"translations": given}}).data["meta"]["translations"]
+                == given
+            )
 
 
-@pytest.mark.parametrize("address", [5, "", "articles", "javascript:alert(1)", "https://x/a b", "/a\nb", ["/a"]])
+@pytest.mark.parametrize(
+    "address", [5, "", "articles", "javascript:alert(1)", "https://x/a b", "/a\nb", ["/a"]]
+)
 def test_a_preview_address_that_is_none_is_refused(admin: Client, address: object) -> None:
     things = table(admin, field("a", "string"))
     meta = {"meta": {"preview_url": address}}
@@ -191,7 +244,8 @@ def test_a_preview_address_that_is_none_is_refused(admin: Client, address: objec
 
 
 @pytest.mark.parametrize(
-    "address", ["https://example.com/{{ slug }}?draft=1", "/articles/{{id}}", "{{site.url}}/{{id}}", None]
+    "address",
+    ["https://example.com/{{ slug }}?draft=1", "/articles/{{id}}", "{{site.url}}/{{id}}", None],
 )
 def test_a_preview_address_is_kept(admin: Client, address: str | None) -> None:
     things = table(admin, field("a", "string"))
@@ -200,10 +254,19 @@ def test_a_preview_address_is_kept(admin: Client, address: str | None) -> None:
 
 
 def test_a_type_changes_only_into_one_that_its_markers_fit(api: Client) -> None:
-    things = table(api, field("made", "timestamp", special="date-created"), field("done", "boolean"))
-    assert api.patch(f"/fields/{things.name}/made", {"type": "string"}).errors[0]["field"] == "meta.special"
-    assert api.patch(f"/fields/{things.name}/made", {"type": "datetime"}).data["meta"]["special"] == ["date-created"]
-    assert api.patch(f"/fields/{things.name}/done", {"type": "string"}).data["meta"]["special"] is None
+    things = table(
+        api, field("made", "timestamp", special="date-created"), field("done", "boolean")
+    )
+    assert (
+        api.patch(f"/fields/{things.name}/made", {"type": "string"}).errors[0]["field"]
+        == "meta.special"
+    )
+    assert api.patch(f"/fields/{things.name}/made", {"type": "datetime"}).data["meta"][
+        "special"
+    ] == ["date-created"]
+    assert (
+        api.patch(f"/fields/{things.name}/done", {"type": "string"}).data["meta"]["special"] is None
+    )
 
 
 def test_a_marker_from_before_may_be_sent_back_with_its_record(api: Client, dsn: str) -> None:

@@ -46,10 +46,16 @@ def statuses(answers: list[Answer]) -> list[int]:
 
 def test_of_those_who_make_the_same_collection_at_once_one_wins(processes: Processes) -> None:
     for name in ("one", "two", "three"):
-        body: dict[str, object] = {"collection": name, "schema": {}, "fields": [{"field": "a", "type": "string"}]}
+        body: dict[str, object] = {
+            "collection": name,
+            "schema": {},
+            "fields": [{"field": "a", "type": "string"}],
+        }
         answers = posts(processes, "/collections", body)
         assert statuses(answers) == [200, 400, 400, 400]
-        assert {code for answer in answers if answer.status == 400 for code in answer.codes} == {"INVALID_PAYLOAD"}
+        assert {code for answer in answers if answer.status == 400 for code in answer.codes} == {
+            "INVALID_PAYLOAD"
+        }
         assert processes[0].post(f"/items/{name}", {"a": "x"}).data == {"id": 1, "a": "x"}
 
 
@@ -73,7 +79,10 @@ def test_different_changes_at_once_all_happen(processes: Processes) -> None:
 def test_a_collection_dropped_while_items_are_written_leaves_no_fault(processes: Processes) -> None:
     one, two, three, four = processes
     for _ in range(5):
-        one.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
+        one.post(
+            "/collections",
+            {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]},
+        )
         answers = at_once(
             lambda: one.delete("/collections/a"),
             lambda: two.post("/items/a", [{"x": n} for n in range(50)]),
@@ -81,14 +90,22 @@ def test_a_collection_dropped_while_items_are_written_leaves_no_fault(processes:
             lambda: four.post("/fields/a", {"field": "y", "type": "string"}),
         )
         assert answers[0].status == 204
-        assert all(answer.status in (200, 404) for answer in answers[1:]), [answer.text for answer in answers]
+        assert all(answer.status in (200, 404) for answer in answers[1:]), [
+            answer.text for answer in answers
+        ]
 
 
 def test_a_definition_that_fails_half_way_changes_nothing(api: Client, dsn: str) -> None:
-    api.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "string"}]})
+    api.post(
+        "/collections",
+        {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "string"}]},
+    )
     api.post("/items/a", [{"x": "1"}, {"x": None}])
     before = everything(api)
-    wrong_last = [{"field": "b", "type": "string"}, {"field": "j", "type": "json", "schema": {"is_indexed": True}}]
+    wrong_last = [
+        {"field": "b", "type": "string"},
+        {"field": "j", "type": "json", "schema": {"is_indexed": True}},
+    ]
     for answer in (
         api.post("/collections", {"collection": "new", "schema": {}, "fields": wrong_last}),
         api.patch(
@@ -101,9 +118,16 @@ def test_a_definition_that_fails_half_way_changes_nothing(api: Client, dsn: str)
             },
         ),
         api.patch(
-            "/fields/a", [{"field": "x", "schema": {"max_length": 5}}, {"field": "id", "schema": {"is_unique": False}}]
+            "/fields/a",
+            [
+                {"field": "x", "schema": {"max_length": 5}},
+                {"field": "id", "schema": {"is_unique": False}},
+            ],
         ),
-        api.patch("/collections", [{"collection": "a", "meta": {"sort": 1}}, {"collection": "a2", "meta": {}}]),
+        api.patch(
+            "/collections",
+            [{"collection": "a", "meta": {"sort": 1}}, {"collection": "a2", "meta": {}}],
+        ),
     ):
         assert answer.status in (400, 404), answer.text
         assert everything(api) == before
@@ -125,7 +149,9 @@ def test_every_process_sees_a_change_with_its_next_request(processes: Processes)
         changer.post("/collections", {"collection": name, "schema": {}})
         for client in others:
             assert client.get(f"/items/{name}").data == []
-        changer.post(f"/fields/{name}", {"field": "a", "type": "string", "schema": {"default_value": "x"}})
+        changer.post(
+            f"/fields/{name}", {"field": "a", "type": "string", "schema": {"default_value": "x"}}
+        )
         assert [client.post(f"/items/{name}", {}).data["a"] for client in others] == ["x"] * 3
         changer.patch(f"/fields/{name}/a", {"field": "b"})
         for client in others:
@@ -139,11 +165,17 @@ def test_every_process_sees_a_change_with_its_next_request(processes: Processes)
 
 def test_a_stale_process_never_refuses_from_its_old_structure(processes: Processes) -> None:
     changer, stale, *_ = processes
-    changer.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
+    changer.post(
+        "/collections",
+        {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]},
+    )
     for path in ("/items/a", "/fields/a", "/collections", "/relations"):
         assert stale.get(path).status == 200
     assert stale.post("/items/a", {"new": 1}).status == 400
-    changer.post("/fields/a", {"field": "new", "type": "string", "schema": {"is_nullable": False, "default_value": ""}})
+    changer.post(
+        "/fields/a",
+        {"field": "new", "type": "string", "schema": {"is_nullable": False, "default_value": ""}},
+    )
     assert stale.post("/items/a", {"new": "1"}).data["new"] == "1"
     changer.patch("/fields/a/x", {"type": "string"})
     assert stale.patch("/items/a/1", {"x": "no number"}).data["x"] == "no number"
@@ -166,8 +198,13 @@ def test_a_changed_type_is_no_fault_for_those_who_had_prepared_their_statements(
     make_client: Callable[..., Client], admin_token: str, connections: int
 ) -> None:
     """PostgreSQL refuses a prepared statement whose columns have other types now, on each connection that has one."""
-    changer, other = (make_client(database_pool_size=connections).bearing(admin_token) for _ in range(2))
-    changer.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
+    changer, other = (
+        make_client(database_pool_size=connections).bearing(admin_token) for _ in range(2)
+    )
+    changer.post(
+        "/collections",
+        {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]},
+    )
     other.post("/items/a", {"x": 1})
     for type_name in ("bigInteger", "integer", "decimal"):
         for work in (partial(other.get, "/items/a"), partial(other.patch, "/items/a/1", {"x": 1})):
@@ -175,23 +212,33 @@ def test_a_changed_type_is_no_fault_for_those_who_had_prepared_their_statements(
         changer.patch("/fields/a/x", {"type": type_name})
         assert other.get("/items/a").data == [{"id": 1, "x": 1}]
         assert other.patch("/items/a/1", {"x": 1}).data == {"id": 1, "x": 1}
-        assert statuses(at_once(*[partial(other.get, "/items/a")] * connections)) == [200] * connections
+        assert (
+            statuses(at_once(*[partial(other.get, "/items/a")] * connections))
+            == [200] * connections
+        )
 
 
 def test_an_index_of_a_large_table_holds_up_no_writer_and_is_seen_by_every_process(
     processes: Processes, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changer, other, *_ = processes
-    changer.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
+    changer.post(
+        "/collections",
+        {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]},
+    )
     monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
     with (
         ThreadPoolExecutor(1) as pool,
         psycopg.connect(dsn) as writer,
         psycopg.connect(dsn, autocommit=True) as watcher,
     ):
-        writer.execute("INSERT INTO a (x) VALUES (1)")  # the build waits for writes that began before it
+        writer.execute(
+            "INSERT INTO a (x) VALUES (1)"
+        )  # the build waits for writes that began before it
         answer = pool.submit(changer.patch, "/fields/a/x", {"schema": {"is_indexed": True}})
-        while watcher.execute("SELECT count(*) FROM pg_stat_progress_create_index").fetchone() == (0,):
+        while watcher.execute("SELECT count(*) FROM pg_stat_progress_create_index").fetchone() == (
+            0,
+        ):
             assert not answer.done(), answer.result().text
         assert other.post("/items/a", {"x": 2}).status == 200
         assert not other.get("/fields/a/x").data["schema"]["is_indexed"]
@@ -203,7 +250,9 @@ def test_an_index_of_a_large_table_holds_up_no_writer_and_is_seen_by_every_proce
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
-def test_a_change_of_structure_that_is_given_up_for_a_deadlock_is_made_again(api: Client, dsn: str) -> None:
+def test_a_change_of_structure_that_is_given_up_for_a_deadlock_is_made_again(
+    api: Client, dsn: str
+) -> None:
     """The other side asks for what the service holds, and waits longer than the service before it looks for a cycle."""
     api.post("/collections", {"collection": "a", "schema": {}})
     with (
@@ -235,8 +284,13 @@ def restless(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Snapshots, "current", moved)
 
 
-def test_a_write_comes_through_a_run_of_changes_of_structure(api: Client, request: pytest.FixtureRequest) -> None:
-    api.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]})
+def test_a_write_comes_through_a_run_of_changes_of_structure(
+    api: Client, request: pytest.FixtureRequest
+) -> None:
+    api.post(
+        "/collections",
+        {"collection": "a", "schema": {}, "fields": [{"field": "x", "type": "integer"}]},
+    )
     request.getfixturevalue("restless")
     assert api.post("/items/a", {"x": 1}).data == {"id": 1, "x": 1}
     assert api.patch("/items/a/1", {"x": 2}).data == {"id": 1, "x": 2}

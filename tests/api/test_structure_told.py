@@ -54,7 +54,12 @@ TITLE_META: Json = {
     "validation": {"_and": [{"title": {"_nempty": True}}, RULE]},
     "validation_message": "hush: it depends on the price",
     "conditions": [
-        {"name": "kept", "rule": SEEN_RULE, "required": True, "options": {"slug": "hush_code", "trim": True}},
+        {
+            "name": "kept",
+            "rule": SEEN_RULE,
+            "required": True,
+            "options": {"slug": "hush_code", "trim": True},
+        },
         {"name": "hush_gone", "rule": {"_or": [SEEN_RULE, RULE]}, "readonly": True},
         {"name": "hush_path", "rule": {"author": {"hush_salary": {"_gt": 1}}}},
     ],
@@ -76,11 +81,19 @@ TITLE_META: Json = {
 
 def furnish(admin: Client) -> None:
     for name, (meta, fields) in COLLECTIONS.items():
-        answer = admin.post("/collections", {"collection": name, "schema": {}, "meta": meta, "fields": fields})
+        answer = admin.post(
+            "/collections", {"collection": name, "schema": {}, "meta": meta, "fields": fields}
+        )
         assert answer.status == 200, answer.text
-    assert admin.post("/collections", {"collection": "hush_folder", "meta": {"note": "x"}}).status == 200
+    assert (
+        admin.post("/collections", {"collection": "hush_folder", "meta": {"note": "x"}}).status
+        == 200
+    )
     assert admin.patch("/collections/books", {"meta": {"group": "hush_vault"}}).status == 200
-    for name, target, one_field in (("author", "people", "hush_books"), ("vault", "hush_vault", "books")):
+    for name, target, one_field in (
+        ("author", "people", "hush_books"),
+        ("vault", "hush_vault", "books"),
+    ):
         relation = {
             "collection": "books",
             "field": name,
@@ -91,7 +104,10 @@ def furnish(admin: Client) -> None:
     sorted_by = {"sort_field": "hush_rank", "junction_field": "hush_key"}
     assert admin.patch("/relations/books/author", {"meta": sorted_by}).status == 200
     copied = ["title", "hush_code", "author.name", "author.hush_salary"]
-    assert admin.patch("/collections/books", {"meta": {"item_duplication_fields": copied}}).status == 200
+    assert (
+        admin.patch("/collections/books", {"meta": {"item_duplication_fields": copied}}).status
+        == 200
+    )
     answer = admin.patch("/fields/books/title", {"meta": TITLE_META})
     assert answer.status == 200, answer.text
 
@@ -114,7 +130,13 @@ def caller(stage: Stage) -> Client:
 def test_no_hidden_name_is_told_anywhere(stage: Stage, caller: Client) -> None:
     paths = (
         *("/collections", "/collections/books"),
-        *("/fields", "/fields/books", "/fields/people", "/fields/books/title", "/fields/books/vault"),
+        *(
+            "/fields",
+            "/fields/books",
+            "/fields/people",
+            "/fields/books/title",
+            "/fields/books/vault",
+        ),
         *("/relations", "/relations/books", "/relations/people", "/relations/books/author"),
     )
     for path in paths:
@@ -128,12 +150,21 @@ def test_what_may_be_told_is_told(stage: Stage, caller: Client) -> None:
     books = caller.get("/collections/books").data["meta"]
     assert books["display_template"] == "{{title}} by {{author.name}} "
     assert books["item_duplication_fields"] == ["title", "author.name"]
-    for name in ("archive_field", "archive_value", "unarchive_value", "sort_field", "preview_url", "group"):
+    for name in (
+        "archive_field",
+        "archive_value",
+        "unarchive_value",
+        "sort_field",
+        "preview_url",
+        "group",
+    ):
         assert books[name] is None
     title = caller.get("/fields/books/title").data["meta"]
     assert (title["group"], title["validation"], title["validation_message"]) == (None, None, None)
     options = {"trim": True}
-    assert title["conditions"] == [{"name": "kept", "rule": SEEN_RULE, "required": True, "options": options}]
+    assert title["conditions"] == [
+        {"name": "kept", "rule": SEEN_RULE, "required": True, "options": options}
+    ]
     assert title["options"] == {
         "placeholder": "A title",
         "template": "{{title}}-",
@@ -154,7 +185,9 @@ def test_what_may_be_told_is_told(stage: Stage, caller: Client) -> None:
 
 @pytest.mark.parametrize("action", ["read", "create", "update", "delete", "share"])
 def test_a_permission_for_any_action_names_fields(stage: Stage, action: str) -> None:
-    caller = member_of(stage, new_role(stage, may("shelves", "id", "state", action=action), app_access=True))
+    caller = member_of(
+        stage, new_role(stage, may("shelves", "id", "state", action=action), app_access=True)
+    )
     assert [row["field"] for row in caller.get("/fields/shelves").data] == ["id", "state"]
     meta = caller.get("/collections/shelves").data["meta"]
     assert (meta["archive_field"], meta["archive_value"]) == ("state", "old")
@@ -166,7 +199,9 @@ def test_a_star_names_all_fields_and_parents_add_theirs(stage: Stage) -> None:
     child = member_of(stage, new_role(stage, *SEEN, parent=parent, app_access=True))
     assert [row["field"] for row in child.get("/fields/shelves").data] == ["id", "state", "more"]
     assert HIDDEN not in child.get("/fields").text
-    whole = member_of(stage, new_role(stage, may("books"), may("people"), may("hush_vault"), app_access=True))
+    whole = member_of(
+        stage, new_role(stage, may("books"), may("people"), may("hush_vault"), app_access=True)
+    )
     told, all_there_is = (client.get("/collections/books").data for client in (whole, stage.admin))
     assert told == all_there_is
     assert whole.get("/fields/books").data == stage.admin.get("/fields/books").data
@@ -174,7 +209,9 @@ def test_a_star_names_all_fields_and_parents_add_theirs(stage: Stage) -> None:
 
 
 def test_a_permission_that_cannot_be_applied_names_nothing(stage: Stage) -> None:
-    role = new_role(stage, may("shelves", permissions={"nothing": {"_nonsense": 1}}), *SEEN, app_access=True)
+    role = new_role(
+        stage, may("shelves", permissions={"nothing": {"_nonsense": 1}}), *SEEN, app_access=True
+    )
     caller = member_of(stage, role)
     assert caller.get("/fields/shelves").status == 403
     assert "shelves" not in caller.get("/collections").text
@@ -184,7 +221,10 @@ def test_rows_of_the_structure_show_no_more_behind_a_relation(stage: Stage) -> N
     """Also where a collection of one's own leads to them."""
     admin = stage.admin
     fields = [field("of", "string"), field("one", "integer"), field("relation", "integer")]
-    assert admin.post("/collections", {"collection": "looks", "schema": {}, "fields": fields}).status == 200
+    assert (
+        admin.post("/collections", {"collection": "looks", "schema": {}, "fields": fields}).status
+        == 200
+    )
     targets = {"of": "system_collections", "one": "system_fields", "relation": "system_relations"}
     for name, target in targets.items():
         relation = {"collection": "looks", "field": name, "related_collection": target}

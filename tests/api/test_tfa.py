@@ -33,7 +33,11 @@ def test_a_second_factor_is_set_up_in_two_steps_and_then_asked_for(stage: Stage)
     offer = user.post(f"{TFA}/generate", {"password": PASSWORD}).data
     assert of_user(stage, email, "tfa_secret") is None
     url = urlsplit(offer["otpauth_url"])
-    assert (url.scheme, url.netloc, parse_qs(url.query)["secret"]) == ("otpauth", "totp", [offer["secret"]])
+    assert (url.scheme, url.netloc, parse_qs(url.query)["secret"]) == (
+        "otpauth",
+        "totp",
+        [offer["secret"]],
+    )
     wrong = user.post(f"{TFA}/enable", {"secret": offer["secret"], "otp": "000000"})
     assert outcome(wrong) == (401, ["INVALID_OTP"])
     done = user.post(f"{TFA}/enable", {"secret": offer["secret"], "otp": code(offer["secret"])})
@@ -44,7 +48,10 @@ def test_a_second_factor_is_set_up_in_two_steps_and_then_asked_for(stage: Stage)
 
 def test_the_password_is_asked_for_again_before_there_is_a_secret(stage: Stage) -> None:
     user = logged_in(stage, person(stage))
-    assert outcome(user.post(f"{TFA}/generate", {"password": "guess"})) == (401, ["INVALID_CREDENTIALS"])
+    assert outcome(user.post(f"{TFA}/generate", {"password": "guess"})) == (
+        401,
+        ["INVALID_CREDENTIALS"],
+    )
     assert outcome(user.post(f"{TFA}/generate", {})) == (400, ["INVALID_PAYLOAD"])
 
 
@@ -54,17 +61,23 @@ def test_without_credentials_there_is_nothing_to_protect(stage: Stage, call: str
     assert outcome(stage.anonymous.post(f"{TFA}/{call}", body)) == (401, ["INVALID_CREDENTIALS"])
 
 
-@pytest.mark.parametrize("secret", ["short", "1" * 32, "A" * 15, "A" * 129, SECRET.lower(), "A" * 17])
+@pytest.mark.parametrize(
+    "secret", ["short", "1" * 32, "A" * 15, "A" * 129, SECRET.lower(), "A" * 17]
+)
 def test_a_secret_that_is_none_is_refused(stage: Stage, secret: str) -> None:
     user = logged_in(stage, person(stage))
-    assert user.post(f"{TFA}/enable", {"secret": secret, "otp": "000000"}).codes == ["INVALID_PAYLOAD"]
+    assert user.post(f"{TFA}/enable", {"secret": secret, "otp": "000000"}).codes == [
+        "INVALID_PAYLOAD"
+    ]
 
 
 def test_a_second_one_cannot_take_the_first_ones_place(stage: Stage) -> None:
     user = logged_in(stage, person(stage, tfa_secret=SECRET), otp=code())
     assert user.post(f"{TFA}/generate", {"password": PASSWORD}).codes == ["INVALID_PAYLOAD"]
     other = pyotp.random_base32()
-    assert user.post(f"{TFA}/enable", {"secret": other, "otp": code(other)}).codes == ["INVALID_PAYLOAD"]
+    assert user.post(f"{TFA}/enable", {"secret": other, "otp": code(other)}).codes == [
+        "INVALID_PAYLOAD"
+    ]
 
 
 def test_a_code_is_good_once_and_none_before_it_afterwards(stage: Stage) -> None:
@@ -77,25 +90,35 @@ def test_a_code_is_good_once_and_none_before_it_afterwards(stage: Stage) -> None
 
 def test_the_code_that_enabled_the_factor_does_not_log_in(stage: Stage) -> None:
     email, now = person(stage), code()
-    assert logged_in(stage, email).post(f"{TFA}/enable", {"secret": SECRET, "otp": now}).status == 204
+    assert (
+        logged_in(stage, email).post(f"{TFA}/enable", {"secret": SECRET, "otp": now}).status == 204
+    )
     assert outcome(login(stage.anonymous, email, otp=now)) == (401, ["INVALID_OTP"])
 
 
 def test_of_many_logins_with_one_code_one_succeeds(stage: Stage) -> None:
     email, now = person(stage, tfa_secret=SECRET), code()
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda _: login(stage.anonymous, email, otp=now).status, range(8)))
+        answers = list(
+            threads.map(lambda _: login(stage.anonymous, email, otp=now).status, range(8))
+        )
     assert sorted(answers) == [200] + [401] * 7
 
 
 @pytest.mark.parametrize("otp", ["12345", "1234567", "abcdef", "٠٠٠٠٠٠", "-00001", "0" * 100_000])
 def test_what_is_no_code_is_a_wrong_one(stage: Stage, otp: str) -> None:
-    assert outcome(login(stage.anonymous, person(stage, tfa_secret=SECRET), otp=otp)) == (401, ["INVALID_OTP"])
+    assert outcome(login(stage.anonymous, person(stage, tfa_secret=SECRET), otp=otp)) == (
+        401,
+        ["INVALID_OTP"],
+    )
 
 
 def test_nothing_is_said_of_the_factor_before_the_password_is_right(stage: Stage) -> None:
     email = person(stage, tfa_secret=SECRET)
-    assert outcome(login(stage.anonymous, email, "wrong", otp=code())) == (401, ["INVALID_CREDENTIALS"])
+    assert outcome(login(stage.anonymous, email, "wrong", otp=code())) == (
+        401,
+        ["INVALID_CREDENTIALS"],
+    )
 
 
 def test_wrong_codes_count_for_the_lockout_and_a_missing_one_does_not(stage: Stage) -> None:
@@ -131,12 +154,16 @@ def test_new_recovery_codes_replace_the_old_ones_and_none_is_stored_as_it_is(sta
     assert not any(code in stored or code.replace("-", "") in stored for code in new)
 
 
-def test_recovery_codes_asked_for_twice_with_one_key_are_the_same_and_stored_nowhere(stage: Stage) -> None:
+def test_recovery_codes_asked_for_twice_with_one_key_are_the_same_and_stored_nowhere(
+    stage: Stage,
+) -> None:
     email = person(stage, tfa_secret=SECRET)
     user = logged_in(stage, email, otp=code())
 
     def ask(key: str) -> Answer:
-        return user.send("POST", f"{TFA}/recovery-codes", {"password": PASSWORD}, **{"Idempotency-Key": key})
+        return user.send(
+            "POST", f"{TFA}/recovery-codes", {"password": PASSWORD}, **{"Idempotency-Key": key}
+        )
 
     with ThreadPoolExecutor(4) as threads:
         answers = [call.result() for call in [threads.submit(ask, "once") for _ in range(4)]]
@@ -151,14 +178,18 @@ def test_recovery_codes_asked_for_twice_with_one_key_are_the_same_and_stored_now
     assert not set(ask("another").data) & set(codes)
 
 
-def test_a_repeat_answers_the_first_recovery_codes_also_when_the_factor_is_gone(stage: Stage) -> None:
+def test_a_repeat_answers_the_first_recovery_codes_also_when_the_factor_is_gone(
+    stage: Stage,
+) -> None:
     email = person(stage, tfa_secret=SECRET)
     user = logged_in(stage, email, otp=code())
     key = {"Idempotency-Key": "once"}
     codes = user.send("POST", f"{TFA}/recovery-codes", {"password": PASSWORD}, **key).data
     assert user.post(f"{TFA}/disable", {"otp": codes[0]}).status == 204
     assert user.send("POST", f"{TFA}/recovery-codes", {"password": PASSWORD}, **key).data == codes
-    assert outcome(user.send("POST", f"{TFA}/recovery-codes", {"password": "guess"}, **key))[0] == 401
+    assert (
+        outcome(user.send("POST", f"{TFA}/recovery-codes", {"password": "guess"}, **key))[0] == 401
+    )
 
 
 def test_recovery_codes_of_one_key_differ_from_user_to_user(stage: Stage) -> None:
@@ -171,13 +202,18 @@ def test_recovery_codes_of_one_key_differ_from_user_to_user(stage: Stage) -> Non
 def test_a_code_of_somebody_else_is_none(stage: Stage) -> None:
     other = logged_in(stage, person(stage, tfa_secret=SECRET), otp=code())
     codes = other.post(f"{TFA}/recovery-codes", {"password": PASSWORD}).data
-    assert outcome(login(stage.anonymous, person(stage, tfa_secret=SECRET), otp=codes[0])) == (401, ["INVALID_OTP"])
+    assert outcome(login(stage.anonymous, person(stage, tfa_secret=SECRET), otp=codes[0])) == (
+        401,
+        ["INVALID_OTP"],
+    )
 
 
 def test_recovery_codes_need_a_factor_and_the_password(stage: Stage) -> None:
     user = logged_in(stage, person(stage))
     assert user.post(f"{TFA}/recovery-codes", {"password": PASSWORD}).codes == ["INVALID_PAYLOAD"]
-    assert user.post(f"{TFA}/recovery-codes", {"password": "guess"}).codes == ["INVALID_CREDENTIALS"]
+    assert user.post(f"{TFA}/recovery-codes", {"password": "guess"}).codes == [
+        "INVALID_CREDENTIALS"
+    ]
 
 
 def test_the_factor_goes_with_a_code_of_it_and_takes_its_recovery_codes_along(stage: Stage) -> None:
@@ -188,7 +224,10 @@ def test_the_factor_goes_with_a_code_of_it_and_takes_its_recovery_codes_along(st
     assert user.post(f"{TFA}/disable", {"otp": codes[0]}).status == 204
     assert login(stage.anonymous, email).status == 200
     assert (
-        stage.value(f"SELECT count(*) FROM system_recovery_codes WHERE \"user\" = '{of_user(stage, email, 'id')}'") == 0
+        stage.value(
+            f"SELECT count(*) FROM system_recovery_codes WHERE \"user\" = '{of_user(stage, email, 'id')}'"
+        )
+        == 0
     )
     assert user.post(f"{TFA}/disable", {"otp": code()}).codes == ["INVALID_PAYLOAD"]
 
@@ -199,7 +238,9 @@ def test_disabled_many_times_at_once_with_one_key_it_is_done_once(stage: Stage) 
         user, now = logged_in(stage, email, otp=code(steps=-1)), code()
         with ThreadPoolExecutor(8) as threads:
             calls = [
-                threads.submit(user.send, "POST", f"{TFA}/disable", {"otp": now}, **{"Idempotency-Key": email})
+                threads.submit(
+                    user.send, "POST", f"{TFA}/disable", {"otp": now}, **{"Idempotency-Key": email}
+                )
                 for _ in range(8)
             ]
         assert [outcome(call.result()) for call in calls] == [(204, [])] * 8
@@ -213,7 +254,9 @@ def test_the_secret_is_shown_to_nobody(stage: Stage) -> None:
     assert {"tfa_step", "failed_logins", "login_after", "unverified"} & found[0].keys() == set()
 
 
-def test_a_role_that_asks_for_a_second_factor_lets_its_users_do_nothing_but_set_it_up(stage: Stage) -> None:
+def test_a_role_that_asks_for_a_second_factor_lets_its_users_do_nothing_but_set_it_up(
+    stage: Stage,
+) -> None:
     role = new_role(stage, may("system_users"), enforce_tfa=True)
     email = person(stage, role=role)
     user = logged_in(stage, email)
@@ -232,6 +275,8 @@ def test_a_parent_role_may_ask_for_it_too(stage: Stage) -> None:
 
 
 def test_an_administrator_without_it_cannot_change_the_structure(stage: Stage) -> None:
-    user = logged_in(stage, person(stage, role=new_role(stage, admin_access=True, enforce_tfa=True)))
+    user = logged_in(
+        stage, person(stage, role=new_role(stage, admin_access=True, enforce_tfa=True))
+    )
     answer = user.post("/collections", {"collection": "forbidden_things", "schema": {}})
     assert outcome(answer) == (403, ["FORBIDDEN"])

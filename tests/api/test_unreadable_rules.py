@@ -19,11 +19,15 @@ def stored(value: object) -> str:
 
 @pytest.mark.parametrize("rule", UNREADABLE, ids=str)
 @pytest.mark.parametrize("part", ["permissions", "validation"])
-def test_a_permission_that_cannot_be_read_gives_nothing(stage: Stage, rule: object, part: str) -> None:
+def test_a_permission_that_cannot_be_read_gives_nothing(
+    stage: Stage, rule: object, part: str
+) -> None:
     things = table(stage.admin, field("size", "integer"))
     (item,) = things.add({"size": 1})
     actions = ("read", "create", "update", "delete")
-    caller = member(stage, *(may(things.name, action=action, **{part: stored(rule)}) for action in actions))
+    caller = member(
+        stage, *(may(things.name, action=action, **{part: stored(rule)}) for action in actions)
+    )
     for answer in (
         caller.get(things.path),
         caller.get(f"{things.path}/{item['id']}"),
@@ -33,7 +37,10 @@ def test_a_permission_that_cannot_be_read_gives_nothing(stage: Stage, rule: obje
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
     (told,) = stage.admin.get(
-        "/permissions/explain", user=caller.get("/users/me").data["id"], collection=things.name, action="read"
+        "/permissions/explain",
+        user=caller.get("/users/me").data["id"],
+        collection=things.name,
+        action="read",
     ).data
     assert told["fault"]
     assert things.column("size") == [1]
@@ -51,7 +58,10 @@ def test_a_field_whose_validation_cannot_be_read_is_not_written(stage: Stage, ru
 
 @pytest.mark.parametrize(
     ("part", "rule"),
-    [("validation", {"size": {"_nonsense": 1}}), ("conditions", [{"rule": {"size": {"_nonsense": 1}}}])],
+    [
+        ("validation", {"size": {"_nonsense": 1}}),
+        ("conditions", [{"rule": {"size": {"_nonsense": 1}}}]),
+    ],
 )
 def test_only_administrators_are_told_which_rule_of_a_field_cannot_be_read(
     stage: Stage, part: str, rule: object
@@ -64,11 +74,19 @@ def test_only_administrators_are_told_which_rule_of_a_field_cannot_be_read(
     )
     (told,) = stage.admin.post(things.path, {"title": "b"}).errors
     assert (told["collection"], told["field"], told["parameter"]) == (things.name, "title", part)
-    caller = member(stage, *(may(things.name, "title", action=action) for action in ("read", "create", "update")))
+    caller = member(
+        stage,
+        *(may(things.name, "title", action=action) for action in ("read", "create", "update")),
+    )
     for answer in (
         caller.post(things.path, {"title": "b"}),
         caller.patch(path, {"title": "b"}),
-        caller.send("POST", f"/utils/import/{things.name}", raw=b"title\nb\n", **{"Content-Type": "text/csv"}),
+        caller.send(
+            "POST",
+            f"/utils/import/{things.name}",
+            raw=b"title\nb\n",
+            **{"Content-Type": "text/csv"},
+        ),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
         assert "size" not in answer.text
@@ -88,7 +106,9 @@ def test_rules_that_cannot_be_read_are_not_saved(stage: Stage, admin: Client, ru
 
 
 @pytest.mark.parametrize("rule", ["", [], 0, {"email": {"_nonsense": 1}}], ids=str)
-def test_a_filter_of_addresses_that_cannot_be_read_lets_nobody_register(stage: Stage, rule: object) -> None:
+def test_a_filter_of_addresses_that_cannot_be_read_lets_nobody_register(
+    stage: Stage, rule: object
+) -> None:
     stage.execute(
         f"UPDATE system_settings SET public_registration = TRUE, public_registration_email_filter = '{stored(rule)}'"
     )

@@ -21,7 +21,11 @@ def test_users_and_roles_that_are_nowhere(admin: Client) -> None:
     admin.post("/users", {"email": "taken@example.com"})
     policy = "/^.{12,}$/"
     admin.patch("/settings", {"auth_password_policy": policy})
-    people = [{"email": "Taken@Example.com", "password": "short"}, {"email": "none"}, {"status": "up", "role": nowhere}]
+    people = [
+        {"email": "Taken@Example.com", "password": "short"},
+        {"email": "none"},
+        {"status": "up", "role": nowhere},
+    ]
     errors = admin.post("/users", people).errors
     assert [(error["code"], error["field"], error["index"]) for error in errors] == [
         ("FAILED_VALIDATION", "password", 0),
@@ -37,7 +41,10 @@ def test_users_and_roles_that_are_nowhere(admin: Client) -> None:
     admin.patch("/settings", {"auth_password_policy": None})
     assert admin.post("/users", {"email": "short@example.com", "password": "short"}).status == 200
     role = admin.post("/roles", {"name": None, "parent": nowhere}).errors
-    assert [(error["field"], error.get("value")) for error in role] == [("name", None), ("parent", nowhere)]
+    assert [(error["field"], error.get("value")) for error in role] == [
+        ("name", None),
+        ("parent", nowhere),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -50,11 +57,21 @@ def test_users_and_roles_that_are_nowhere(admin: Client) -> None:
             "y",
         ),
         ("/files", {"data": "aGk=", "filename_download": 7}, "filename_download", 7),
-        ("/files", {"data": "aGk=", "filename_download": "x", "storage": "moon"}, "storage", "moon"),
+        (
+            "/files",
+            {"data": "aGk=", "filename_download": "x", "storage": "moon"},
+            "storage",
+            "moon",
+        ),
         ("/files/import", {"url": "ftp://example.com/x"}, "url", "ftp://example.com/x"),
         ("/folders", {"name": ""}, "name", ""),
         ("/users/invite", {"email": "x@example.com", "role": "boss"}, "role", "boss"),
-        ("/auth/login", {"email": "x@example.com", "password": "y", "mode": "secret in the wrong place"}, "mode", None),
+        (
+            "/auth/login",
+            {"email": "x@example.com", "password": "y", "mode": "secret in the wrong place"},
+            "mode",
+            None,
+        ),
         ("/utils/sort/{}", {"item": [], "to": 1}, "item", []),
         ("/comments", {"collection": "x", "item": 1, "comment": 7}, "comment", 7),
     ],

@@ -53,7 +53,10 @@ def _make_bucket(address: str, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture(scope="module")
 def files(
-    settings: Config, tmp_path_factory: pytest.TempPathFactory, make_database: Callable[..., str], template: str
+    settings: Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_database: Callable[..., str],
+    template: str,
 ) -> Iterator[House]:
     """One application for all tests of a module."""
     with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:

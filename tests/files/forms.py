@@ -27,7 +27,9 @@ def form(*parts: Part, end: bytes = b"--\r\n") -> bytes:
     )
 
 
-def _part(name: str, value: str | bytes, filename: str | None = None, declared: str | None = None) -> bytes:
+def _part(
+    name: str, value: str | bytes, filename: str | None = None, declared: str | None = None
+) -> bytes:
     raw = value.encode() if isinstance(value, str) else value
     head = f'Content-Disposition: form-data; name="{name}"'
     head += f'; filename="{filename}"' if filename is not None else ""

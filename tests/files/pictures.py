@@ -36,7 +36,9 @@ def pixel(picture: Image.Image, place: tuple[int, int]) -> tuple[int, ...]:
 
 
 def _nearest(found: tuple[int, ...]) -> str:
-    return min(COLOURS, key=lambda name: sum(abs(a - b) for a, b in zip(COLOURS[name], found, strict=True)))
+    return min(
+        COLOURS, key=lambda name: sum(abs(a - b) for a, b in zip(COLOURS[name], found, strict=True))
+    )
 
 
 def encoded(picture: Image.Image, form: str, **options: Any) -> bytes:

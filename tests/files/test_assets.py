@@ -26,7 +26,9 @@ def text(files: House) -> str:
 
 
 def get(files: House, path: str, **headers: str) -> Answer:
-    return files.admin.send("GET", path, **{name.replace("_", "-"): value for name, value in headers.items()})
+    return files.admin.send(
+        "GET", path, **{name.replace("_", "-"): value for name, value in headers.items()}
+    )
 
 
 def test_a_file_is_sent_as_it_was_uploaded(files: House, text: str) -> None:
@@ -53,7 +55,9 @@ def test_a_name_behind_the_id_changes_nothing_of_the_content(files: House, text:
 @pytest.mark.parametrize(
     ("query", "kind"), [("", "inline"), ("?download", "attachment"), ("?download=false", "inline")]
 )
-def test_a_file_is_saved_when_that_is_asked_for(files: House, text: str, query: str, kind: str) -> None:
+def test_a_file_is_saved_when_that_is_asked_for(
+    files: House, text: str, query: str, kind: str
+) -> None:
     assert get(files, text + query).headers["content-disposition"].startswith(kind)
 
 
@@ -70,14 +74,20 @@ def test_a_file_is_saved_when_that_is_asked_for(files: House, text: str, query: 
     ],
 )
 def test_the_name_behind_the_id_names_the_download(files: House, path: str, said: str) -> None:
-    assert get(files, f"/assets/{files.add(b'x', 'a.txt')['id']}{path}").headers["content-disposition"] == said
+    assert (
+        get(files, f"/assets/{files.add(b'x', 'a.txt')['id']}{path}").headers["content-disposition"]
+        == said
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
     [
         ("a.html", b"<!doctype html><html><script>alert(1)</script></html>"),
-        ("a.svg", b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'),
+        (
+            "a.svg",
+            b'<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>',
+        ),
         ("a.xml", b'<?xml version="1.0"?><a/>'),
         ("a.xhtml", b'<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml"/>'),
     ],
@@ -91,7 +101,10 @@ def test_what_a_browser_would_run_is_only_saved(files: House, name: str, content
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("Grüße 100%.txt", "filename=\"Grue 100_.txt\"; filename*=UTF-8''Gr%C3%BC%C3%9Fe%20100%25.txt"),
+        (
+            "Grüße 100%.txt",
+            "filename=\"Grue 100_.txt\"; filename*=UTF-8''Gr%C3%BC%C3%9Fe%20100%25.txt",
+        ),
         ("日本.txt", "filename=\".txt\"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.txt"),
     ],
 )
@@ -112,15 +125,21 @@ def test_every_name_is_written_out(files: House, name: str, said: str) -> None:
         ("Bytes = 0 - 0", TEXT[:1], "bytes 0-0/100"),
     ],
 )
-def test_a_range_is_sent_alone(files: House, text: str, said: str, content: bytes, place: str) -> None:
+def test_a_range_is_sent_alone(
+    files: House, text: str, said: str, content: bytes, place: str
+) -> None:
     found = get(files, text, Range=said)
     assert (found.status, found.content) == (206, content)
     assert found.headers["content-range"] == place
     assert found.headers["content-length"] == str(len(content))
 
 
-@pytest.mark.parametrize("said", ["bytes=0-1,5-6", "bytes=5-1", "bytes=-", "bytes=a-b", "lines=1-2", "bytes", ""])
-def test_a_range_that_is_not_understood_is_as_if_it_were_not_there(files: House, text: str, said: str) -> None:
+@pytest.mark.parametrize(
+    "said", ["bytes=0-1,5-6", "bytes=5-1", "bytes=-", "bytes=a-b", "lines=1-2", "bytes", ""]
+)
+def test_a_range_that_is_not_understood_is_as_if_it_were_not_there(
+    files: House, text: str, said: str
+) -> None:
     found = get(files, text, Range=said)
     assert (found.status, found.content) == (200, TEXT)
 
@@ -137,7 +156,12 @@ def test_a_range_of_an_older_content_is_all_of_the_new_one(files: House, text: s
     first = get(files, text)
     for said in (first.headers["etag"], first.headers["last-modified"]):
         assert get(files, text, Range="bytes=0-1", If_Range=said).status == 206
-    for said in ('"other"', f"W/{first.headers['etag']}", "Mon, 01 Jan 2001 00:00:00 GMT", "nonsense"):
+    for said in (
+        '"other"',
+        f"W/{first.headers['etag']}",
+        "Mon, 01 Jan 2001 00:00:00 GMT",
+        "nonsense",
+    ):
         assert get(files, text, Range="bytes=0-1", If_Range=said).status == 200
 
 
@@ -198,7 +222,9 @@ def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
     def late(self: Assets, asset: Asset) -> Delivery:
         seen.append(asset.tag)
         if len(seen) == 1:
-            assert files.send("PATCH", f"/files/{key}", ("file", b"new text", "a.txt")).status == 200
+            assert (
+                files.send("PATCH", f"/files/{key}", ("file", b"new text", "a.txt")).status == 200
+            )
         return delivery(self, asset)
 
     monkeypatch.setattr(Assets, "delivery", late)
@@ -220,7 +246,8 @@ def test_large_contents_are_sent_in_pieces(files: House) -> None:
 
 def test_a_name_with_marks_of_its_own_stays_one_name() -> None:
     assert (
-        disposition("inline", 'a"; x="b\\') == "inline; filename=\"a_; x=_b_\"; filename*=UTF-8''a%22%3B%20x%3D%22b%5C"
+        disposition("inline", 'a"; x="b\\')
+        == "inline; filename=\"a_; x=_b_\"; filename*=UTF-8''a%22%3B%20x%3D%22b%5C"
     )
 
 
@@ -281,8 +308,12 @@ def test_public_files_of_the_settings_are_for_everybody(files: House, logo: str)
     assert rights(f"/assets/{logo}", files.stage.anonymous) == (403, ["FORBIDDEN"])
 
 
-@pytest.mark.parametrize("field", ["project_logo", "public_favicon", "public_foreground", "public_background"])
-def test_each_public_field_of_the_settings_shows_its_content_and_not_its_row(files: House, field: str) -> None:
+@pytest.mark.parametrize(
+    "field", ["project_logo", "public_favicon", "public_foreground", "public_background"]
+)
+def test_each_public_field_of_the_settings_shows_its_content_and_not_its_row(
+    files: House, field: str
+) -> None:
     image = files.add(picture("PNG"), "face.png")["id"]
     assert files.admin.patch("/settings", {field: image}).status == 200
     assert rights(f"/assets/{image}?width=5", files.stage.anonymous) == (200, [])
@@ -300,13 +331,18 @@ def test_an_old_token_is_refused(files: House, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "header", "start"),
-    [("x-sendfile", "X-Sendfile", "{0}/local/"), ("/protected", "X-Accel-Redirect", "/protected/local/")],
+    [
+        ("x-sendfile", "X-Sendfile", "{0}/local/"),
+        ("/protected", "X-Accel-Redirect", "/protected/local/"),
+    ],
 )
 def test_a_proxy_is_told_which_file_to_send(
     files: House, another: Callable[..., Client], setting: str, header: str, start: str
 ) -> None:
     file = files.add()
-    answer = another(assets_sendfile=setting).send("GET", f"/assets/{file['id']}", Range="bytes=0-1")
+    answer = another(assets_sendfile=setting).send(
+        "GET", f"/assets/{file['id']}", Range="bytes=0-1"
+    )
     assert (answer.status, answer.content) == (200, b"")
     assert answer.headers[header.lower()] == start.format(files.folder) + file["filename_disk"]
     assert answer.headers["content-type"].startswith("text/plain")

@@ -22,7 +22,10 @@ CLOUDS = {
 @pytest.mark.parametrize("driver", CLOUDS)
 def test_a_location_in_a_cloud_opens_by_its_settings(driver: str, tmp_path: Path) -> None:
     environ = {"STORAGE_LOCATIONS": "cloud", "STORAGE_CLOUD_DRIVER": driver, **CLOUDS[driver]}
-    config = load({"DATABASE_URL": "postgresql:///nowhere", "DATA_DIR": str(tmp_path), **environ}, folder=tmp_path)
+    config = load(
+        {"DATABASE_URL": "postgresql:///nowhere", "DATA_DIR": str(tmp_path), **environ},
+        folder=tmp_path,
+    )
     storages = storage.open(config)
     assert storages.default is storages.requested("cloud")
     assert storages.default.folder is None  # nothing of it lies on this machine

@@ -55,7 +55,9 @@ def kept(files: House, file: dict[str, Any]) -> list[str]:
     return sorted(path.suffix for path in folder.glob("*"))
 
 
-def test_an_image_is_transformed_and_named_for_its_format(files: House, photo: dict[str, Any]) -> None:
+def test_an_image_is_transformed_and_named_for_its_format(
+    files: House, photo: dict[str, Any]
+) -> None:
     found = ask(files.admin, photo, "width=40&format=webp")
     assert (found.status, found.headers["content-type"]) == (200, "image/webp")
     assert found.headers["content-disposition"] == 'inline; filename="photo.webp"'
@@ -64,12 +66,17 @@ def test_an_image_is_transformed_and_named_for_its_format(files: House, photo: d
     assert (part.status, part.content) == (206, b"RIFF")
 
 
-def test_a_derivative_is_made_once_and_then_served(files: House, photo: dict[str, Any], renders: list[str]) -> None:
+def test_a_derivative_is_made_once_and_then_served(
+    files: House, photo: dict[str, Any], renders: list[str]
+) -> None:
     first = ask(files.admin, photo, "width=41")
     again = ask(files.admin, photo, "fit=inside&width=41&quality=80")
     assert (first.content, first.headers["etag"]) == (again.content, again.headers["etag"])
     assert renders == ["jpg"]
-    assert ask(files.admin, photo, "width=41", **{"If-None-Match": first.headers["etag"]}).status == 304
+    assert (
+        ask(files.admin, photo, "width=41", **{"If-None-Match": first.headers["etag"]}).status
+        == 304
+    )
     assert ask(files.admin, photo).headers["etag"] != first.headers["etag"]
 
 
@@ -96,9 +103,15 @@ def test_many_who_ask_at_once_have_it_made_once(
 
 
 def test_the_best_format_is_the_clients(files: House, photo: dict[str, Any]) -> None:
-    for accept, media_type in (("image/avif,image/webp", "image/avif"), ("image/webp,*/*", "image/webp")):
+    for accept, media_type in (
+        ("image/avif,image/webp", "image/avif"),
+        ("image/webp,*/*", "image/webp"),
+    ):
         found = ask(files.admin, photo, "format=auto&width=20", Accept=accept)
-        assert (found.headers["content-type"], found.headers["vary"]) == (media_type, "Accept, Origin")
+        assert (found.headers["content-type"], found.headers["vary"]) == (
+            media_type,
+            "Accept, Origin",
+        )
     found = ask(files.admin, photo, "format=auto&width=20", Accept="*/*")
     assert found.headers["content-type"] == "image/jpeg"
     clear = files.add(encoded(Image.new("RGBA", (30, 30), (1, 2, 3, 4)), "WEBP"), "clear.webp")
@@ -109,7 +122,10 @@ def test_the_best_format_is_the_clients(files: House, photo: dict[str, Any]) -> 
 def test_the_files_focal_point_is_what_a_crop_shows(files: House) -> None:
     file = files.add(JPEG, "photo.jpg")
     files.admin.patch(f"/files/{file['id']}", {"focal_point_x": 1, "focal_point_y": 0})
-    assert set(corners(decoded(ask(files.admin, file, "width=20&height=20").content))) == {"green", "white"}
+    assert set(corners(decoded(ask(files.admin, file, "width=20&height=20").content))) == {
+        "green",
+        "white",
+    }
     left = ask(files.admin, file, "width=20&height=20&focal_point_x=0&focal_point_y=0")
     assert set(corners(decoded(left.content))) == {"red", "blue"}
 
@@ -128,9 +144,16 @@ def test_other_files_come_untouched(files: House) -> None:
 
 @pytest.mark.parametrize(
     ("query", "parameter"),
-    [("width=6001", "width"), ("width=1&width=2", "width"), ("format=bmp", "format"), ("key=nothing", "key")],
+    [
+        ("width=6001", "width"),
+        ("width=1&width=2", "width"),
+        ("format=bmp", "format"),
+        ("key=nothing", "key"),
+    ],
 )
-def test_a_wrong_parameter_is_told(files: House, photo: dict[str, Any], query: str, parameter: str) -> None:
+def test_a_wrong_parameter_is_told(
+    files: House, photo: dict[str, Any], query: str, parameter: str
+) -> None:
     found = ask(files.admin, photo, query)
     assert (found.status, found.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
     assert found.errors[0]["parameter"] == parameter
@@ -199,7 +222,14 @@ def allow(files: House) -> Iterator[Callable[..., None]]:
 def test_the_settings_say_what_may_be_transformed(
     files: House, photo: dict[str, Any], allow: Callable[..., None]
 ) -> None:
-    tiny = {"key": "tiny", "width": 12, "height": 12, "fit": "cover", "quality": 50, "format": "webp"}
+    tiny = {
+        "key": "tiny",
+        "width": 12,
+        "height": 12,
+        "fit": "cover",
+        "quality": 50,
+        "format": "webp",
+    }
     allow("presets", tiny, {"key": "blurred", "transforms": [["blur", 2.5]]})
     assert decoded(ask(files.admin, photo, "key=tiny").content).size == (12, 12)
     assert ask(files.admin, photo, "key=blurred").status == 200
@@ -222,7 +252,14 @@ def test_originals_in_a_bucket_are_transformed_beside_it(
     s3_server: str,
 ) -> None:
     bucket = Location(
-        "s3", "s3", "assets", bucket="files", endpoint=s3_server, key="key", secret="secret", force_path_style=True
+        "s3",
+        "s3",
+        "assets",
+        bucket="files",
+        endpoint=s3_server,
+        key="key",
+        secret="secret",
+        force_path_style=True,
     )
     folder = tmp_path_factory.mktemp("bucket")
     with house(settings, folder, make_database, template, locations=(bucket,)) as found:
@@ -232,7 +269,9 @@ def test_originals_in_a_bucket_are_transformed_beside_it(
         whole = ask(found.admin, file)
         assert whole.content == JPEG
         assert ask(found.admin, file, Range="bytes=2-5").content == JPEG[2:6]
-        assert found.admin.send("HEAD", f"/assets/{file['id']}").headers["content-length"] == str(len(JPEG))
+        assert found.admin.send("HEAD", f"/assets/{file['id']}").headers["content-length"] == str(
+            len(JPEG)
+        )
         found.admin.delete(f"/files/{file['id']}")
         storage = Storage(bucket)
         assert list(storage.list()) == []

@@ -37,7 +37,9 @@ def test_the_size_is_that_of_the_image_as_it_is_seen(orientation: int) -> None:
 
 def test_what_cameras_and_editors_wrote_is_kept_by_group(files: House) -> None:
     written = exif(Make="Maker\0", Model="Model")
-    written.get_ifd(ExifTags.IFD.Exif).update({ExifTags.Base.ISOSpeedRatings: 200, ExifTags.Base.FNumber: 2.8})
+    written.get_ifd(ExifTags.IFD.Exif).update(
+        {ExifTags.Base.ISOSpeedRatings: 200, ExifTags.Base.FNumber: 2.8}
+    )
     written.get_ifd(ExifTags.IFD.GPSInfo).update(
         {ExifTags.GPS.GPSLatitudeRef: "N", ExifTags.GPS.GPSLatitude: (1.0, 2.0, 3.5)}
     )
@@ -53,8 +55,15 @@ def test_the_words_of_an_editor_are_kept() -> None:
     def field(number: int, value: bytes) -> bytes:
         return b"\x1c\x02" + bytes([number]) + struct.pack(">H", len(value)) + value
 
-    data = field(120, "Käse".encode()) + field(25, b"red") + field(25, b"green") + field(105, b"\xff")
-    block = b"Photoshop 3.0\x008BIM\x04\x04\0\0" + struct.pack(">I", len(data)) + data + b"\0" * (len(data) % 2)
+    data = (
+        field(120, "Käse".encode()) + field(25, b"red") + field(25, b"green") + field(105, b"\xff")
+    )
+    block = (
+        b"Photoshop 3.0\x008BIM\x04\x04\0\0"
+        + struct.pack(">I", len(data))
+        + data
+        + b"\0" * (len(data) % 2)
+    )
     whole = picture()
     content = whole[:2] + b"\xff\xed" + struct.pack(">H", len(block) + 2) + block + whole[2:]
     found = image_info_of(BytesIO(content), kind="image/jpeg", size=len(content)).metadata["iptc"]
@@ -66,15 +75,27 @@ def bomb() -> bytes:
     """A PNG of 10 gigapixels in a few bytes, with a text that would take 20 MB."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0))
     text = chunk(b"zTXt", b"a\0\0" + zlib.compress(b"\0" * 20_000_000, 9))
-    return b"\x89PNG\r\n\x1a\n" + head + text + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + text
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )
 
 
 def test_an_image_that_cannot_be_read_is_a_file_all_the_same(files: House) -> None:
-    for content in (picture()[:30], picture("PNG")[:20] + b"\0" * 50, b"\xff\xd8\xff" + b"\xe1\xff\xff" * 30):
+    for content in (
+        picture()[:30],
+        picture("PNG")[:20] + b"\0" * 50,
+        b"\xff\xd8\xff" + b"\xe1\xff\xff" * 30,
+    ):
         found = files.add(content, "a.jpg")
         assert found["type"].startswith("image/")
         assert found["filesize"] == len(content)

@@ -18,10 +18,14 @@ def test_files_are_read_with_the_whole_query_language(files: House) -> None:
         files.add(b"1", name, folder=folder)
     query = "filter[folder][name][_eq]=queried&sort=filename_download&fields=filename_download,folder.name"
     found = files.admin.get(f"/files?{query}&filter[type][_eq]=text/plain").data
-    assert found == [{"filename_download": name, "folder": {"name": "queried"}} for name in ("a.txt", "b.txt")]
+    assert found == [
+        {"filename_download": name, "folder": {"name": "queried"}} for name in ("a.txt", "b.txt")
+    ]
     asked = {"filter": {"folder": {"_eq": folder}}, "aggregate": {"count": "*"}}
     assert files.admin.search("/files", asked).data == [{"count": 3}]
-    assert files.admin.get(f"/files?filter[folder]={folder}&meta=filter_count").body["meta"] == {"filter_count": 3}
+    assert files.admin.get(f"/files?filter[folder]={folder}&meta=filter_count").body["meta"] == {
+        "filter_count": 3
+    }
     assert "c.csv" in files.admin.get("/files?search=c.csv&export=csv").text
 
 
@@ -42,17 +46,24 @@ def test_what_is_said_of_a_file_can_be_changed(files: House) -> None:
     assert {name: found[name] for name in said} == said
     assert found["modified_by"] == found["uploaded_by"]
     assert found["modified_on"] > found["uploaded_on"]
-    assert files.admin.patch(f"/files/{key}?fields=title", {"folder": None}).data == {"title": "New"}
+    assert files.admin.patch(f"/files/{key}?fields=title", {"folder": None}).data == {
+        "title": "New"
+    }
 
 
 def test_many_files_are_changed_at_once(files: House) -> None:
     one, two, three = (files.add()["id"] for _ in range(3))
     found = files.admin.patch("/files", {"keys": [two, one], "data": {"title": "T"}}).data
     assert [(row["id"], row["title"]) for row in found] == [(two, "T"), (one, "T")]
-    found = files.admin.patch("/files", [{"id": one, "title": "1"}, {"id": three, "description": "3"}]).data
+    found = files.admin.patch(
+        "/files", [{"id": one, "title": "1"}, {"id": three, "description": "3"}]
+    ).data
     assert [(row["title"], row["description"]) for row in found] == [("1", None), ("A", "3")]
     query = {"query": {"filter": {"id": {"_in": [one, two]}}}, "data": {"description": "both"}}
-    assert [row["description"] for row in files.admin.patch("/files", query).data] == ["both", "both"]
+    assert [row["description"] for row in files.admin.patch("/files", query).data] == [
+        "both",
+        "both",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -100,7 +111,9 @@ def test_one_unknown_file_refuses_all(files: House) -> None:
     key = files.add()["id"]
     for keys in ([key, str(uuid4())], [key, "nonsense"]):
         with files.nothing_stays():
-            assert files.admin.patch("/files", {"keys": keys, "data": {"title": "no"}}).status == 404
+            assert (
+                files.admin.patch("/files", {"keys": keys, "data": {"title": "no"}}).status == 404
+            )
             assert files.admin.delete("/files", keys).status == 404
     assert files.admin.get(f"/files/{key}").data["title"] == "A"
 
@@ -111,7 +124,10 @@ def test_a_file_goes_with_its_content(files: House) -> None:
     assert path in files.contents()
     assert files.admin.delete(f"/files/{found['id']}").status == 204
     assert path not in files.contents()
-    for answer in (files.admin.get(f"/files/{found['id']}"), files.admin.delete(f"/files/{found['id']}")):
+    for answer in (
+        files.admin.get(f"/files/{found['id']}"),
+        files.admin.delete(f"/files/{found['id']}"),
+    ):
         assert answer.status == 404
 
 
@@ -141,27 +157,49 @@ def covered(files: House, key: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["one", "array", "keys", "query", "folder"])
-def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says_so(files: House, way: str) -> None:
+def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says_so(
+    files: House, way: str
+) -> None:
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     key = files.add(folder=folder)["id"]
     covered(files, key, f"covers_{way}")
     paths = {"one": f"/files/{key}", "folder": f"/folders/{folder}"}
-    bodies: dict[str, Any] = {"array": [key], "keys": {"keys": [key]}, "query": {"query": {"filter": {"id": key}}}}
-    rights = [may(f"system_{name}", action=action) for name in ("files", "folders") for action in ("read", "delete")]
+    bodies: dict[str, Any] = {
+        "array": [key],
+        "keys": {"keys": [key]},
+        "query": {"query": {"filter": {"id": key}}},
+    }
+    rights = [
+        may(f"system_{name}", action=action)
+        for name in ("files", "folders")
+        for action in ("read", "delete")
+    ]
     caller = member(files.stage, *rights)
     assert caller.delete(paths.get(way, "/files"), bodies.get(way)).status == 204
     assert files.admin.get(f"/items/covers_{way}").data == [{"id": 1, "cover": None}]
-    asked = {"fields": "delta,parent,activity.action,activity.user,activity.ip", "sort": "-id", "limit": 1}
+    asked = {
+        "fields": "delta,parent,activity.action,activity.user,activity.ip",
+        "sort": "-id",
+        "limit": 1,
+    }
     (update,) = files.admin.get(f"/items/covers_{way}/1/revisions", **asked).data
-    (gone,) = files.admin.get("/revisions", **{"filter[item]": key, **asked, "fields": "id,activity.user"}).data
+    (gone,) = files.admin.get(
+        "/revisions", **{"filter[item]": key, **asked, "fields": "id,activity.user"}
+    ).data
     assert (update["delta"], update["parent"]) == ({"cover": None}, gone["id"])
-    assert update["activity"] == {"action": "update", "user": caller.get("/users/me").data["id"], "ip": "127.0.0.1"}
+    assert update["activity"] == {
+        "action": "update",
+        "user": caller.get("/users/me").data["id"],
+        "ip": "127.0.0.1",
+    }
     assert gone["activity"]["user"] == update["activity"]["user"]
 
 
 def test_a_file_that_is_in_use_stays_with_its_content(files: House) -> None:
     found = files.add()
-    files.stage.execute("CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))")
+    files.stage.execute(
+        "CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))"
+    )
     files.stage.execute(f"INSERT INTO uses VALUES (1, '{found['id']}')")
     with files.nothing_stays():
         answer = files.admin.delete(f"/files/{found['id']}")

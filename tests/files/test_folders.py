@@ -26,7 +26,9 @@ def test_folders_are_made_read_renamed_and_moved(files: House) -> None:
     changed = files.admin.patch(f"/folders/{found['id']}", {"name": "inner", "parent": other}).data
     assert changed == {"id": found["id"], "name": "inner", "parent": other}
     assert files.admin.patch(f"/folders/{found['id']}", {"parent": None}).data["parent"] is None
-    names = files.admin.search("/folders", {"filter": {"id": {"_in": [top, other]}}, "sort": ["name"]}).data
+    names = files.admin.search(
+        "/folders", {"filter": {"id": {"_in": [top, other]}}, "sort": ["name"]}
+    ).data
     assert [row["name"] for row in names] == ["other", "top"]
 
 
@@ -35,7 +37,10 @@ def test_several_folders_at_once(files: House) -> None:
     keys = [row["id"] for row in made]
     assert [row["name"] for row in made] == ["a", "b"]
     top = make(files, "top")
-    assert [row["parent"] for row in files.admin.patch("/folders", {"keys": keys, "data": {"parent": top}}).data] == [
+    assert [
+        row["parent"]
+        for row in files.admin.patch("/folders", {"keys": keys, "data": {"parent": top}}).data
+    ] == [
         top,
         top,
     ]
@@ -70,7 +75,9 @@ def test_no_folder_comes_to_lie_in_itself(files: House) -> None:
         answer = files.admin.patch(f"/folders/{top}", {"parent": parent})
         assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
     crossed = [{"id": top, "parent": bottom}, {"id": middle, "parent": None}]
-    assert files.admin.patch("/folders", crossed).status == 200  # a tree all the same: middle, bottom, top
+    assert (
+        files.admin.patch("/folders", crossed).status == 200
+    )  # a tree all the same: middle, bottom, top
     one, two = str(uuid4()), str(uuid4())
     circle = [{"id": one, "name": "1", "parent": two}, {"id": two, "name": "2", "parent": one}]
     assert files.admin.post("/folders", circle).status == 422
@@ -91,8 +98,16 @@ def test_two_that_move_into_each_other_make_no_circle(files: House) -> None:
     files.stage.execute(SLOW)
     try:
         with ThreadPoolExecutor(2) as pool:
-            moves = [(one, below_two), (two, below_one)]  # four rows, so that no lock of a row keeps them apart
-            answers = list(pool.map(lambda move: files.admin.patch(f"/folders/{move[0]}", {"parent": move[1]}), moves))
+            moves = [
+                (one, below_two),
+                (two, below_one),
+            ]  # four rows, so that no lock of a row keeps them apart
+            answers = list(
+                pool.map(
+                    lambda move: files.admin.patch(f"/folders/{move[0]}", {"parent": move[1]}),
+                    moves,
+                )
+            )
     finally:
         files.stage.execute("DROP TRIGGER slow ON system_folders")
     assert sorted(answer.status for answer in answers) == [200, 422]
@@ -127,16 +142,23 @@ def test_what_goes_with_a_folder_is_in_its_history(files: House) -> None:
     gone = {item: last(item) for item in (top, bottom, upper, lower)}
     assert {found["activity"]["action"] for found in gone.values()} == {"delete"}
     above = {bottom: top, upper: top, lower: bottom}
-    assert {item: gone[item]["parent"] for item in above} == {item: gone[over]["id"] for item, over in above.items()}
+    assert {item: gone[item]["parent"] for item in above} == {
+        item: gone[over]["id"] for item, over in above.items()
+    }
     assert gone[top]["parent"] is None
     setting = last("1")
-    assert (setting["delta"], setting["parent"]) == ({"storage_default_folder": None}, gone[bottom]["id"])
+    assert (setting["delta"], setting["parent"]) == (
+        {"storage_default_folder": None},
+        gone[bottom]["id"],
+    )
 
 
 def test_a_folder_whose_file_is_in_use_stays_with_everything_in_it(files: House) -> None:
     top = make(files, "top")
     free, used = files.add(folder=top), files.add(folder=make(files, "in", top))
-    files.stage.execute("CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))")
+    files.stage.execute(
+        "CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))"
+    )
     files.stage.execute(f"INSERT INTO uses VALUES (1, '{used['id']}')")
     with files.nothing_stays():
         assert files.admin.delete(f"/folders/{top}").status == 400
@@ -150,7 +172,11 @@ def test_unknown_folders_are_404_and_strangers_get_403(files: House) -> None:
     assert files.admin.patch(f"/folders/{uuid4()}", {"name": "x"}).status == 404
     assert files.admin.patch(f"/folders/{key}", {"id": str(uuid4())}).status == 400
     stranger = files.stage.anonymous
-    answers = (stranger.get("/folders"), stranger.post("/folders", {"name": "x"}), stranger.delete(f"/folders/{key}"))
+    answers = (
+        stranger.get("/folders"),
+        stranger.post("/folders", {"name": "x"}),
+        stranger.delete(f"/folders/{key}"),
+    )
     assert [answer.status for answer in answers] == [403, 403, 403]
     assert files.admin.get(f"/folders/{key}").status == 200
 
@@ -162,12 +188,16 @@ def test_uploads_into_a_folder_that_goes_leave_no_stray(files: House) -> None:
             files.add(folder=folder)
         with ThreadPoolExecutor(4) as pool:
             uploads = [
-                pool.submit(files.send, "POST", "/files", ("folder", folder), ("file", b"late", "late.txt"))
+                pool.submit(
+                    files.send, "POST", "/files", ("folder", folder), ("file", b"late", "late.txt")
+                )
                 for _ in range(6)
             ]
             going = pool.submit(files.admin.delete, f"/folders/{folder}")
             assert going.result().status == 204
             assert {one.result().status for one in uploads} <= {200, 400}
-        assert files.stage.value(f"SELECT count(*) FROM system_files WHERE folder = '{folder}'") == 0
+        assert (
+            files.stage.value(f"SELECT count(*) FROM system_files WHERE folder = '{folder}'") == 0
+        )
     rows = files.stage.value("SELECT json_agg(storage || '/' || filename_disk) FROM system_files")
     assert sorted(files.contents()) == sorted(rows)

@@ -12,7 +12,13 @@ import pytest
 from PIL import Image, ImageCms
 
 from cms.files.imaging import ImageError, render
-from cms.transforms.transform import ImageLimits, Transform, TransformRules, parse_transform, resolve_transform
+from cms.transforms.transform import (
+    ImageLimits,
+    Transform,
+    TransformRules,
+    parse_transform,
+    resolve_transform,
+)
 from tests.files.pictures import CORNERS, corners, decoded, encoded, pixel, quarters
 
 LIMITS = ImageLimits(1_000_000, 500, 5.0)
@@ -39,7 +45,9 @@ def change(tmp_path: Path) -> Change:
     def change(content: bytes, media_type: str = "image/png", **said: object) -> Image.Image:
         source, target = tmp_path / "in", tmp_path / "out"
         source.write_bytes(content)
-        wanted = resolve_transform(parse_transform(said, TransformRules()), media_type, focus=None, accept="")
+        wanted = resolve_transform(
+            parse_transform(said, TransformRules()), media_type, focus=None, accept=""
+        )
         render(source, target, wanted.transform, LIMITS)
         return decoded(target.read_bytes())
 
@@ -66,7 +74,9 @@ PNG = encoded(quarters(), "PNG")
         ({"width": 1}, (1, 1)),
     ],
 )
-def test_each_fit_gives_its_size(change: Change, said: dict[str, Any], size: tuple[int, int]) -> None:
+def test_each_fit_gives_its_size(
+    change: Change, said: dict[str, Any], size: tuple[int, int]
+) -> None:
     assert change(PNG, **said).size == size
 
 
@@ -104,7 +114,9 @@ def test_the_size_of_a_draft_is_that_of_the_whole_image(change: Change) -> None:
     assert change(content, "image/jpeg", height=37).size == (49, 37)
 
 
-@pytest.mark.parametrize(("form", "made"), [("jpg", "JPEG"), ("webp", "WEBP"), ("tiff", "TIFF"), ("avif", "AVIF")])
+@pytest.mark.parametrize(
+    ("form", "made"), [("jpg", "JPEG"), ("webp", "WEBP"), ("tiff", "TIFF"), ("avif", "AVIF")]
+)
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1"])
 def test_every_mode_goes_into_every_format(change: Change, form: str, made: str, mode: str) -> None:
     found = change(encoded(quarters(mode=mode), "PNG"), format=form, width=60)
@@ -132,7 +144,11 @@ def test_what_is_transparent_stays_so_where_the_format_can(change: Change) -> No
 def test_a_contained_image_stands_on_nothing(change: Change) -> None:
     found = change(PNG, width=40, height=40, fit="contain").convert("RGBA")
     assert pixel(found, (20, 2)) == (255, 255, 255, 0)
-    assert pixel(change(PNG, width=40, height=40, fit="contain", format="jpg"), (20, 2)) >= (240, 240, 240)
+    assert pixel(change(PNG, width=40, height=40, fit="contain", format="jpg"), (20, 2)) >= (
+        240,
+        240,
+        240,
+    )
 
 
 @pytest.mark.parametrize("form", ["png", "jpg", "webp"])
@@ -199,7 +215,9 @@ def test_of_an_animation_comes_the_first_frame(change: Change, form: str) -> Non
         (["sharpen", 1], CORNERS),
     ],
 )
-def test_an_operation_does_what_it_says(change: Change, operation: list[object], seen: tuple[str, ...]) -> None:
+def test_an_operation_does_what_it_says(
+    change: Change, operation: list[object], seen: tuple[str, ...]
+) -> None:
     assert corners(change(PNG, transforms=[operation])) == seen
 
 
@@ -234,7 +252,12 @@ def chunk(kind: bytes, data: bytes) -> bytes:
 def bomb(side: int) -> bytes:
     """A PNG of a few bytes that says it is as large as that."""
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + head
+        + chunk(b"IDAT", zlib.compress(b"\0" * 1000))
+        + chunk(b"IEND", b"")
+    )
 
 
 @pytest.mark.parametrize(

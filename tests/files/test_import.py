@@ -17,7 +17,10 @@ from tests.files.sources import Source, raw_source, source
 
 @pytest.fixture(scope="module")
 def files(
-    settings: Config, tmp_path_factory: pytest.TempPathFactory, make_database: Callable[..., str], template: str
+    settings: Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_database: Callable[..., str],
+    template: str,
 ) -> Iterator[House]:
     """An application that may ask loopback, and may take images and texts only."""
     changes = {
@@ -25,7 +28,9 @@ def files(
         "import_timeout": timedelta(seconds=1),
         "files_mime_type_allow_list": ("image/*", "text/plain"),
     }
-    with house(settings, tmp_path_factory.mktemp("files"), make_database, template, **changes) as found:
+    with house(
+        settings, tmp_path_factory.mktemp("files"), make_database, template, **changes
+    ) as found:
         yield found
 
 
@@ -41,10 +46,16 @@ def test_a_file_is_imported_with_what_is_said_of_it(files: House, server: Source
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     body = {"url": url + "?x=1", "data": {"title": "T", "folder": folder, "storage": "other"}}
     found = files.admin.post("/files/import?fields=*", body).data
-    assert (found["filename_download"], found["type"], found["width"]) == ("my photo.jpg", "image/jpeg", 40)
+    assert (found["filename_download"], found["type"], found["width"]) == (
+        "my photo.jpg",
+        "image/jpeg",
+        40,
+    )
     assert (found["title"], found["folder"], found["filesize"]) == ("T", folder, len(content))
     assert files.contents()[f"other/{found['filename_disk']}"] == content
-    assert files.admin.post("/files/import?fields=title", {"url": url}).data == {"title": "My photo"}
+    assert files.admin.post("/files/import?fields=title", {"url": url}).data == {
+        "title": "My photo"
+    }
 
 
 @pytest.mark.parametrize(
@@ -56,14 +67,19 @@ def test_a_file_is_imported_with_what_is_said_of_it(files: House, server: Source
         ("attachment", "path"),
     ],
 )
-def test_the_source_may_name_the_file(files: House, server: Source, disposition: str, name: str) -> None:
+def test_the_source_may_name_the_file(
+    files: House, server: Source, disposition: str, name: str
+) -> None:
     url = server.page("/path/", b"text", Content_Disposition=disposition)
     assert files.admin.post("/files/import", {"url": url}).data["filename_download"] == name
 
 
 def test_a_source_without_a_path_is_named_by_its_host(files: House, server: Source) -> None:
     assert (
-        files.admin.post("/files/import", {"url": server.page("/", b"text")}).data["filename_download"] == "127.0.0.1"
+        files.admin.post("/files/import", {"url": server.page("/", b"text")}).data[
+            "filename_download"
+        ]
+        == "127.0.0.1"
     )
 
 
@@ -82,15 +98,29 @@ def test_an_address_that_may_not_be_asked_is_refused(files: House, body: Any) ->
 
 
 def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: House) -> None:
-    urls = "http://127.0.0.2/", f"http://{'x' * 64}.example/"  # the second name is too long to be looked up
+    urls = (
+        "http://127.0.0.2/",
+        f"http://{'x' * 64}.example/",
+    )  # the second name is too long to be looked up
     inner, missing = (files.admin.post("/files/import", {"url": url}) for url in urls)
-    assert (inner.status, inner.text) == (missing.status, missing.text.replace(urls[1], urls[0])) == (400, inner.text)
+    assert (
+        (inner.status, inner.text)
+        == (missing.status, missing.text.replace(urls[1], urls[0]))
+        == (400, inner.text)
+    )
 
 
 def test_what_is_said_of_it_is_checked_and_nothing_stays(files: House, server: Source) -> None:
     url = server.page("/a.txt", b"text")
     with files.nothing_stays():
-        for said in ({"filesize": 1}, {"storage": "no"}, {"storage": 5}, {"folder": "x"}, "x", {"nonsense": 1}):
+        for said in (
+            {"filesize": 1},
+            {"storage": "no"},
+            {"storage": 5},
+            {"folder": "x"},
+            "x",
+            {"nonsense": 1},
+        ):
             assert files.admin.post("/files/import", {"url": url, "data": said}).status == 400
 
 
@@ -110,12 +140,18 @@ def test_a_source_with_too_much_is_413_and_nothing_stays(files: House, server: S
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
 
 
-def test_only_the_types_of_the_settings_come_in_whatever_they_say_they_are(files: House, server: Source) -> None:
+def test_only_the_types_of_the_settings_come_in_whatever_they_say_they_are(
+    files: House, server: Source
+) -> None:
     with files.nothing_stays():
         url = server.page(
-            "/x.png", b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>", Content_Type="image/png"
+            "/x.png",
+            b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>",
+            Content_Type="image/png",
         )
-        assert files.admin.post("/files/import", {"url": url}).status == 200  # image/* has image/svg+xml in it
+        assert (
+            files.admin.post("/files/import", {"url": url}).status == 200
+        )  # image/* has image/svg+xml in it
         files.admin.delete("/files", {"query": {"filter": {"type": "image/svg+xml"}}})
         for name, content in (("a.png", b"<html>"), ("a.txt", b"%PDF-1.7"), ("a.png", b"\0\1\2")):
             answer = files.send("POST", "/files", ("file", content, name, "image/png"))

@@ -148,16 +148,26 @@ def test_the_lists_of_the_settings_add_and_take_away() -> None:
 
 
 def test_what_is_denied_is_not_reached_through_a_network_that_translates() -> None:
-    allowed = [ipaddress.ip_network(text) for text in ("64:ff9b::/96", "2002::/16", "2001::/32", "::/96")]
+    allowed = [
+        ipaddress.ip_network(text) for text in ("64:ff9b::/96", "2002::/16", "2001::/32", "::/96")
+    ]
     reach = AddressFilter(allowed=allowed, denied=[ipaddress.ip_network("10.0.0.0/8")])
-    inner = ("64:ff9b::10.0.0.1", "2002:a00:1::1", "2001:0:a00:1::", "2001:0:808:808::f5ff:fffe", "::10.0.0.1")
+    inner = (
+        "64:ff9b::10.0.0.1",
+        "2002:a00:1::1",
+        "2001:0:a00:1::",
+        "2001:0:808:808::f5ff:fffe",
+        "::10.0.0.1",
+    )
     outer = ("64:ff9b::8.8.8.8", "2002:808:808::1", "2001:0:808:808::f7f7:f7f7", "::8.8.8.8")
     assert [reach.allows(ipaddress.ip_address(text)) for text in inner] == [False] * len(inner)
     assert [reach.allows(ipaddress.ip_address(text)) for text in outer] == [True] * len(outer)
 
 
 def test_an_answer_comes_with_its_status_and_headers(server: Source) -> None:
-    answer, body = get(server.page("/a%20b", b"hello", 201, Content_Type="text/x") + "?q=ü&r=%2F#part")
+    answer, body = get(
+        server.page("/a%20b", b"hello", 201, Content_Type="text/x") + "?q=ü&r=%2F#part"
+    )
     assert (answer.status, answer.headers["content-type"], body) == (201, "text/x", b"hello")
     method, path, headers = server.seen[-1]
     assert (method, path) == ("GET", "/a%20b?q=%C3%BC&r=%2F")
@@ -169,7 +179,11 @@ def test_a_name_is_resolved_once_and_the_connection_goes_there(server: Source) -
 
     def resolve(host: str, port: int) -> list[Address]:
         asked.append(host)
-        return [ipaddress.ip_address("127.0.0.1")] if len(asked) == 1 else [ipaddress.ip_address("127.0.0.2")]
+        return (
+            [ipaddress.ip_address("127.0.0.1")]
+            if len(asked) == 1
+            else [ipaddress.ip_address("127.0.0.2")]
+        )
 
     server.page("/pinned", b"here")
     _, body = get(server.url("/pinned", "files.example.com"), resolve=resolve)
@@ -198,7 +212,13 @@ def test_redirects_are_followed_five_times(server: Source) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["http://127.0.0.2/", "http://localhost@10.0.0.1/", "//[::1]/", "file:///etc/passwd", "http://2130706434/"],
+    [
+        "http://127.0.0.2/",
+        "http://localhost@10.0.0.1/",
+        "//[::1]/",
+        "file:///etc/passwd",
+        "http://2130706434/",
+    ],
 )
 def test_every_redirect_is_checked_as_the_first_address_was(server: Source, target: str) -> None:
     server.page("/away", status=302, Location=target)
@@ -212,14 +232,23 @@ def test_what_is_secret_stays_with_its_server_and_a_body_with_its_method(server:
         server.page("/end", b"end")
         server.page("/there", status=302, Location=other.url("/end"))
         server.page("/same", status=307, Location="/end")
-        headers = {"Authorization": "Bearer x", "Cookie": "a=b", "X-Other": "kept", "Content-Type": "text/plain"}
+        headers = {
+            "Authorization": "Bearer x",
+            "Cookie": "a=b",
+            "X-Other": "kept",
+            "Content-Type": "text/plain",
+        }
         for path, last in (("/there", other), ("/same", server)):
-            with fetch(OutgoingRequest(server.url(path), "POST", headers, b"body"), LOOPBACK, limits=LIMITS) as answer:
+            with fetch(
+                OutgoingRequest(server.url(path), "POST", headers, b"body"), LOOPBACK, limits=LIMITS
+            ) as answer:
                 assert b"".join(answer.chunks) == b"end"
             method, _, seen = last.seen[-1]
             assert ("Authorization" in seen, "Cookie" in seen) == ((last is server,) * 2)
             assert seen["X-Other"] == "kept"
-            assert (method, seen.get("Content-Length")) == (("POST", "4") if last is server else ("GET", None))
+            assert (method, seen.get("Content-Length")) == (
+                ("POST", "4") if last is server else ("GET", None)
+            )
 
 
 def test_an_answer_may_have_so_many_bytes_and_no_more(server: Source) -> None:
@@ -262,7 +291,9 @@ def test_an_answer_that_is_none_or_breaks_off_has_failed(raw: bytes) -> None:
         get(url)
 
 
-@pytest.mark.parametrize("start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"], ids=["head", "body"])
+@pytest.mark.parametrize(
+    "start", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"], ids=["head", "body"]
+)
 def test_an_answer_that_drips_ends_at_the_deadline(start: bytes) -> None:
     with raw_source(start or b"H", *[b"x"] * 100, pause=0.05) as url:
         began = time.monotonic()
@@ -278,10 +309,15 @@ def test_nobody_there_has_failed() -> None:
 
 def certificate(folder: Path, name: str) -> Path:
     """Make a certificate for a name, and return the file that holds it with its key."""
-    key, subject = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    key, subject = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]),
+    )
     now = datetime.now(UTC)
     made = (
-        x509.CertificateBuilder(subject, subject, key.public_key(), 1, now - timedelta(1), now + timedelta(1))
+        x509.CertificateBuilder(
+            subject, subject, key.public_key(), 1, now - timedelta(1), now + timedelta(1)
+        )
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
@@ -293,7 +329,9 @@ def certificate(folder: Path, name: str) -> Path:
     return path
 
 
-def test_a_certificate_is_checked_by_the_name_though_the_connection_goes_to_the_address(tmp_path: Path) -> None:
+def test_a_certificate_is_checked_by_the_name_though_the_connection_goes_to_the_address(
+    tmp_path: Path,
+) -> None:
     path = certificate(tmp_path, "files.example.com")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
@@ -306,6 +344,9 @@ def test_a_certificate_is_checked_by_the_name_though_the_connection_goes_to_the_
         server.page("/x", b"secret")
         there = f"https://files.example.com:{server.port}/x"
         assert get(there, resolve=resolve, ssl_context=ssl_context)[1] == b"secret"
-        for url, believed in ((f"https://other.example.com:{server.port}/x", ssl_context), (there, None)):
+        for url, believed in (
+            (f"https://other.example.com:{server.port}/x", ssl_context),
+            (there, None),
+        ):
             with pytest.raises(FetchError, match="certificate"):
                 get(url, resolve=resolve, ssl_context=believed)

@@ -20,13 +20,18 @@ EVERYTHING = [
 
 def test_who_may_create_files_uploads_them_with_the_fields_of_the_permission(files: House) -> None:
     writer = member(files.stage, may("system_files", "title", action="create"), may("system_files"))
-    found = files.send("POST", "/files", ("title", "T"), ("file", b"x", "x.txt"), client=writer).data
+    found = files.send(
+        "POST", "/files", ("title", "T"), ("file", b"x", "x.txt"), client=writer
+    ).data
     assert (found["title"], found["filename_download"], found["filesize"]) == ("T", "x.txt", 1)
     assert found["uploaded_by"] not in (None, files.admin.get("/users/me").data["id"])
     assert writer.post("/files", {"filename_download": "a", "data": "eA=="}).status == 403
     with files.nothing_stays():
         for name in ("description", "nonsense", "filename_download"):
-            assert files.send("POST", "/files", (name, "x"), ("file", b"x", "x"), client=writer).status == 403
+            assert (
+                files.send("POST", "/files", (name, "x"), ("file", b"x", "x"), client=writer).status
+                == 403
+            )
 
 
 def test_who_may_not_read_files_gets_no_answer_to_an_upload(files: House) -> None:
@@ -37,29 +42,44 @@ def test_who_may_not_read_files_gets_no_answer_to_an_upload(files: House) -> Non
 
 def test_presets_and_rules_of_permissions_hold_for_uploads(files: House) -> None:
     folder = files.admin.post("/folders", {"name": "theirs"}).data["id"]
-    said = {"presets": {"folder": folder, "description": "preset"}, "permissions": {"folder": {"_eq": folder}}}
+    said = {
+        "presets": {"folder": folder, "description": "preset"},
+        "permissions": {"folder": {"_eq": folder}},
+    }
     writer = member(files.stage, may("system_files", action="create", **said), may("system_files"))
     found = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
     assert (found["folder"], found["description"], found["title"]) == (folder, "preset", "X")
     with files.nothing_stays():
-        elsewhere = files.send("POST", "/files", ("folder", ""), ("file", b"x", "x.txt"), client=writer)
+        elsewhere = files.send(
+            "POST", "/files", ("folder", ""), ("file", b"x", "x.txt"), client=writer
+        )
         assert (elsewhere.status, elsewhere.codes) == (403, ["FORBIDDEN"])
 
 
 def test_nothing_that_a_permission_presets_takes_the_place_of_the_content(files: House) -> None:
-    said = {"presets": {"filename_disk": "../../x", "storage": "no", "filesize": 5, "type": "text/x"}}
+    said = {
+        "presets": {"filename_disk": "../../x", "storage": "no", "filesize": 5, "type": "text/x"}
+    }
     writer = member(files.stage, may("system_files", action="create", **said), may("system_files"))
     found = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
     assert (found["storage"], found["filesize"], found["type"]) == ("local", 1, "text/plain")
     assert f"local/{found['filename_disk']}" in files.contents()
 
 
-def test_a_hidden_folder_with_something_in_it_is_deleted_like_one_that_is_not_there(files: House) -> None:
-    keys = [files.admin.post("/folders", {"name": name}).data["id"] for name in ("empty", "full", "nested")]
+def test_a_hidden_folder_with_something_in_it_is_deleted_like_one_that_is_not_there(
+    files: House,
+) -> None:
+    keys = [
+        files.admin.post("/folders", {"name": name}).data["id"]
+        for name in ("empty", "full", "nested")
+    ]
     files.add(folder=keys[1])
     files.admin.post("/folders", {"name": "below", "parent": keys[2]})
     rule = {"name": {"_eq": "seen"}}
-    clerk = member(files.stage, *(may("system_folders", action=one, permissions=rule) for one in ("read", "delete")))
+    clerk = member(
+        files.stage,
+        *(may("system_folders", action=one, permissions=rule) for one in ("read", "delete")),
+    )
     with files.nothing_stays():
         missing, *hidden = [clerk.delete(f"/folders/{key}") for key in (str(uuid4()), *keys)]
         assert (missing.status, missing.codes) == (404, ["NOT_FOUND"])
@@ -77,12 +97,19 @@ def test_changes_and_deletions_keep_to_the_rows_of_the_rule(files: House) -> Non
         may("system_files", action="delete", permissions=rule),
     )
     assert writer.patch(f"/files/{mine['id']}", {"description": "d"}).data["description"] == "d"
-    assert files.send("PATCH", f"/files/{mine['id']}", ("file", b"new", "n.txt"), client=writer).data["filesize"] == 3
+    assert (
+        files.send("PATCH", f"/files/{mine['id']}", ("file", b"new", "n.txt"), client=writer).data[
+            "filesize"
+        ]
+        == 3
+    )
     with files.nothing_stays():
         for answer in (
             writer.patch(f"/files/{mine['id']}", {"title": "x"}),
             writer.patch(f"/files/{other['id']}", {"description": "d"}),
-            writer.patch("/files", {"keys": [mine["id"], other["id"]], "data": {"description": "d"}}),
+            writer.patch(
+                "/files", {"keys": [mine["id"], other["id"]], "data": {"description": "d"}}
+            ),
             files.send("PATCH", f"/files/{other['id']}", ("file", b"new", "n.txt"), client=writer),
             writer.delete(f"/files/{other['id']}"),
             writer.delete("/files", [mine["id"], other["id"]]),
@@ -95,7 +122,9 @@ def test_a_folder_goes_only_by_who_may_delete_all_that_is_in_it(files: House) ->
     top = files.admin.post("/folders", {"name": "top"}).data["id"]
     files.admin.post("/folders", {"name": "in", "parent": top})
     kept = files.add(folder=top)
-    folders_only = member(files.stage, *[right for right in EVERYTHING if right["collection"] == "system_folders"])
+    folders_only = member(
+        files.stage, *[right for right in EVERYTHING if right["collection"] == "system_folders"]
+    )
     not_that_one = member(
         files.stage,
         *[right for right in EVERYTHING if right["collection"] == "system_folders"],
@@ -123,13 +152,19 @@ def test_everything_done_to_a_file_is_in_its_history(files: House) -> None:
     assert acts == ["upload", "update", "update", "delete"]
     created, renamed, replaced, gone = files.admin.get(f"/revisions?{query}").data
     assert (created["data"]["title"], renamed["delta"]["title"]) == ("one", "two")
-    assert (replaced["delta"]["type"], gone["data"]["filename_download"]) == ("application/pdf", "b.pdf")
+    assert (replaced["delta"]["type"], gone["data"]["filename_download"]) == (
+        "application/pdf",
+        "b.pdf",
+    )
 
 
 def test_items_that_lose_a_deleted_file_have_it_in_their_history(files: House) -> None:
     api, key = files.admin, files.add()["id"]
     cover = {"field": "cover", "type": "uuid", "meta": {"special": ["file"]}}
-    assert api.post("/collections", {"collection": "books", "schema": {}, "fields": [cover]}).status == 200
+    assert (
+        api.post("/collections", {"collection": "books", "schema": {}, "fields": [cover]}).status
+        == 200
+    )
     relation = {"collection": "books", "field": "cover", "related_collection": "system_files"}
     assert api.post("/relations", relation).status == 200
     api.post("/items/books", {"cover": key})
@@ -148,7 +183,9 @@ def test_of_two_who_change_one_version_one_is_let_through(files: House) -> None:
         said = {"If-Match": tag}
         if number % 2:
             raw = form(("file", str(number).encode(), "x.txt"))
-            return files.admin.send("PATCH", f"/files/{key}", raw=raw, **{**said, "Content-Type": FORM}).status
+            return files.admin.send(
+                "PATCH", f"/files/{key}", raw=raw, **{**said, "Content-Type": FORM}
+            ).status
         return files.admin.send("PATCH", f"/files/{key}", {"title": str(number)}, **said).status
 
     with ThreadPoolExecutor(4) as pool:
@@ -162,7 +199,9 @@ def test_of_two_who_change_one_version_one_is_let_through(files: House) -> None:
 def test_an_upload_that_is_sent_twice_under_one_key_makes_one_file(files: House) -> None:
     def send(content: bytes, key: str = "k") -> Any:
         said = {"Content-Type": FORM, "Idempotency-Key": key}
-        return files.admin.send("POST", "/files", raw=form(("title", "T"), ("file", content, "x.txt")), **said)
+        return files.admin.send(
+            "POST", "/files", raw=form(("title", "T"), ("file", content, "x.txt")), **said
+        )
 
     first = send(b"same")
     with files.nothing_stays():
@@ -173,7 +212,10 @@ def test_an_upload_that_is_sent_twice_under_one_key_makes_one_file(files: House)
 
 
 def test_a_json_upload_and_a_folder_are_made_once_under_one_key(files: House) -> None:
-    for path, body in (("/files", {"filename_download": "a", "data": "eA=="}), ("/folders", {"name": "f"})):
+    for path, body in (
+        ("/files", {"filename_download": "a", "data": "eA=="}),
+        ("/folders", {"name": "f"}),
+    ):
         said = {"Idempotency-Key": path}
         first = files.admin.send("POST", path, body, **said)
         with files.nothing_stays():
@@ -193,7 +235,11 @@ CALLS = [
     ("POST", "/folders"),
     ("PATCH", "/folders"),
     ("DELETE", "/folders"),
-    *((method, path) for path in ("/files/{file}", "/folders/{folder}") for method in ("GET", "PATCH", "DELETE")),
+    *(
+        (method, path)
+        for path in ("/files/{file}", "/folders/{folder}")
+        for method in ("GET", "PATCH", "DELETE")
+    ),
 ]
 
 
@@ -204,11 +250,25 @@ def test_every_call_needs_a_right_of_its_own(files: House) -> None:
     with files.nothing_stays():
         for client in (files.stage.anonymous, others):
             for method, path in CALLS:
-                body = {"keys": [file], "data": {}, "filename_download": "a", "name": "x", "url": "http://127.0.0.1/"}
-                answer = client.send(method, path.format(file=file, folder=folder), {} if method == "SEARCH" else body)
-                assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), f"{method} {path}: {answer.text}"
+                body = {
+                    "keys": [file],
+                    "data": {},
+                    "filename_download": "a",
+                    "name": "x",
+                    "url": "http://127.0.0.1/",
+                }
+                answer = client.send(
+                    method,
+                    path.format(file=file, folder=folder),
+                    {} if method == "SEARCH" else body,
+                )
+                assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), (
+                    f"{method} {path}: {answer.text}"
+                )
             for method, path in (("POST", "/files"), ("PATCH", f"/files/{file}")):
-                assert files.send(method, path, ("file", b"x", "x.txt"), client=client).status == 403
+                assert (
+                    files.send(method, path, ("file", b"x", "x.txt"), client=client).status == 403
+                )
 
 
 def test_the_row_of_a_file_is_written_by_the_calls_on_files_alone(files: House) -> None:

@@ -19,7 +19,14 @@ BIG = os.urandom(PART) * 2 + b"end"
 
 
 def bucket(address: str, **changes: str) -> Location:
-    said = {"bucket": "files", "endpoint": address, "key": "me", "secret": "hunter2", "root": "some/root", **changes}
+    said = {
+        "bucket": "files",
+        "endpoint": address,
+        "key": "me",
+        "secret": "hunter2",
+        "root": "some/root",
+        **changes,
+    }
     return Location("s3", "s3", **said)  # type: ignore[arg-type]
 
 
@@ -77,7 +84,9 @@ def test_an_upload_that_breaks_off_leaves_no_parts_in_the_bucket(s3_server: str)
     assert "<Upload>" not in requests.get(f"{s3_server}/files?uploads", timeout=10).text
 
 
-def test_contents_are_listed_by_folder_and_deleted_whether_they_are_there_or_not(storage: Storage) -> None:
+def test_contents_are_listed_by_folder_and_deleted_whether_they_are_there_or_not(
+    storage: Storage,
+) -> None:
     for path in ("a", "a/1", "a/2", "ab") if storage.name == "s3" else ("b", "a/1", "a/2", "ab"):
         storage.put(path, [b"x"])
     assert sorted((one.path, one.size) for one in storage.list("a")) == [("a/1", 1), ("a/2", 1)]
@@ -101,7 +110,10 @@ def test_no_path_leads_out_of_the_location(storage: Storage) -> None:
 
 def test_a_location_that_does_not_answer_is_503_and_tells_no_address(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    for location in (bucket("http://127.0.0.1:1"), Location("local", "local", str(tmp_path / "file" / "below"))):
+    for location in (
+        bucket("http://127.0.0.1:1"),
+        Location("local", "local", str(tmp_path / "file" / "below")),
+    ):
         with pytest.raises(Refused) as refused:
             Storage(location).put("a", [b"x"])
         assert refused.value.status == 503

@@ -66,7 +66,10 @@ def test_contents_without_a_file_go_once_they_are_old(files: House) -> None:
 
 def test_what_was_derived_goes_with_its_content_and_not_with_its_file(files: House) -> None:
     first = files.add(picture("PNG"), "a.png")
-    assert files.send("PATCH", f"/files/{first['id']}", ("file", picture("JPEG"), "a.jpg")).status == 200
+    assert (
+        files.send("PATCH", f"/files/{first['id']}", ("file", picture("JPEG"), "a.jpg")).status
+        == 200
+    )
     assert files.admin.get(f"/assets/{first['id']}", width=5).status == 200
     age(files)
     old = lay(files, f"local/{first['id']}__/abc.webp")

@@ -49,11 +49,15 @@ def refused(rules: TransformRules = ANY, /, **said: object) -> dict[str, Any]:
     return dict(problem.extensions)
 
 
-def best(transform: Transform, media_type: str = "image/jpeg", accept: str = "", **focus: Any) -> Transform:
+def best(
+    transform: Transform, media_type: str = "image/jpeg", accept: str = "", **focus: Any
+) -> Transform:
     return wanted(transform, media_type, accept, **focus).transform
 
 
-def wanted(transform: Transform, media_type: str = "image/jpeg", accept: str = "", **focus: Any) -> ResolvedTransform:
+def wanted(
+    transform: Transform, media_type: str = "image/jpeg", accept: str = "", **focus: Any
+) -> ResolvedTransform:
     return resolve_transform(transform, media_type, focus=focus.get("focus"), accept=accept)
 
 
@@ -179,7 +183,9 @@ def test_operations_come_before_the_resize_of_the_parameters() -> None:
 
 
 PRESETS = transform_rules(
-    "presets", [{"key": "tiny", "width": 5, "format": "webp", "height": None}, {"width": 1}], maximum=6000
+    "presets",
+    [{"key": "tiny", "width": 5, "format": "webp", "height": None}, {"width": 1}],
+    maximum=6000,
 )
 
 
@@ -207,7 +213,9 @@ def test_the_settings_say_what_is_allowed() -> None:
 
 def test_a_preset_that_is_wrong_is_refused_when_it_is_asked_for() -> None:
     assert (
-        refused(transform_rules("all", [{"key": "big", "width": 9000}], maximum=6000), key="big")["parameter"]
+        refused(transform_rules("all", [{"key": "big", "width": 9000}], maximum=6000), key="big")[
+            "parameter"
+        ]
         == "width"
     )
 
@@ -218,7 +226,10 @@ def test_the_same_result_has_the_same_key() -> None:
         {"width": 300, "height": 200, "fit": "cover"},
         {"width": "300", "height": "200", "quality": "80", "format": "jpg"},
         {"width": "300", "height": "200", "focal_point_x": "0.5", "focal_point_y": "0.5"},
-        {"transforms": [["rotate", 0], ["resize", {"width": 300, "height": 200}]], "withoutEnlargement": "false"},
+        {
+            "transforms": [["rotate", 0], ["resize", {"width": 300, "height": 200}]],
+            "withoutEnlargement": "false",
+        },
     ]
     assert len({wanted(parse_transform(said, ANY)).key for said in same}) == 1
     assert wanted(parsed(width="300")).key != wanted(parsed(height="300")).key
@@ -227,7 +238,13 @@ def test_the_same_result_has_the_same_key() -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [{"format": "jpg"}, {"fit": "inside"}, {"focal_point_x": "0"}, {"withoutEnlargement": "true"}, {"format": "auto"}],
+    [
+        {"format": "jpg"},
+        {"fit": "inside"},
+        {"focal_point_x": "0"},
+        {"withoutEnlargement": "true"},
+        {"format": "auto"},
+    ],
 )
 def test_what_changes_nothing_leaves_the_original(said: dict[str, str]) -> None:
     assert best(parse_transform(said, ANY)) == NO_TRANSFORM
@@ -251,7 +268,9 @@ def test_the_files_focal_point_is_the_usual_one_of_a_crop() -> None:
         ("", "image/png", FALLBACK_FORMAT),
     ],
 )
-def test_auto_is_the_smallest_format_that_the_client_names(accept: str, media_type: str, form: str) -> None:
+def test_auto_is_the_smallest_format_that_the_client_names(
+    accept: str, media_type: str, form: str
+) -> None:
     assert best(parsed(format="auto"), media_type, accept).format == form
 
 

@@ -22,7 +22,11 @@ from tests.members import may, member
 def test_a_form_makes_a_file_with_its_content_in_the_storage(files: House) -> None:
     found = files.upload(("title", "A title"), ("file", b"hello", "My file.txt", "text/plain"))
     assert found["title"] == "A title"
-    assert (found["filename_download"], found["type"], found["filesize"]) == ("My file.txt", "text/plain", 5)
+    assert (found["filename_download"], found["type"], found["filesize"]) == (
+        "My file.txt",
+        "text/plain",
+        5,
+    )
     assert (found["storage"], found["folder"], found["modified_by"]) == ("local", None, None)
     assert found["uploaded_by"] == files.admin.get("/users/me").data["id"]
     assert files.contents()[f"local/{found['filename_disk']}"] == b"hello"
@@ -31,17 +35,29 @@ def test_a_form_makes_a_file_with_its_content_in_the_storage(files: House) -> No
 
 def test_fields_may_stand_before_or_behind_the_file(files: House) -> None:
     folder = files.admin.post("/folders", {"name": "in"}).data["id"]
-    parts: list[Any] = [("title", "T"), ("folder", folder), ("tags", '["a","b"]'), ("file", b"x", "x.txt")]
+    parts: list[Any] = [
+        ("title", "T"),
+        ("folder", folder),
+        ("tags", '["a","b"]'),
+        ("file", b"x", "x.txt"),
+    ]
     for order in (parts, parts[::-1], [parts[3], *parts[:3]], [parts[0], parts[3], *parts[1:3]]):
         found = files.upload(*order)
         assert (found["title"], found["folder"], found["tags"]) == ("T", folder, ["a", "b"])
 
 
 def test_several_files_give_an_array_each_with_its_own_fields(files: House) -> None:
-    before = files.upload(("title", "1"), ("file", b"a", "a.txt"), ("title", "2"), ("file", b"b", "b.txt"))
-    behind = files.upload(("file", b"a", "a.txt"), ("title", "1"), ("file", b"b", "b.txt"), ("title", "2"))
+    before = files.upload(
+        ("title", "1"), ("file", b"a", "a.txt"), ("title", "2"), ("file", b"b", "b.txt")
+    )
+    behind = files.upload(
+        ("file", b"a", "a.txt"), ("title", "1"), ("file", b"b", "b.txt"), ("title", "2")
+    )
     for found in (before, behind):
-        assert [(one["title"], one["filename_download"]) for one in found] == [("1", "a.txt"), ("2", "b.txt")]
+        assert [(one["title"], one["filename_download"]) for one in found] == [
+            ("1", "a.txt"),
+            ("2", "b.txt"),
+        ]
 
 
 def test_a_file_without_a_title_gets_one_from_its_name(files: House) -> None:
@@ -64,7 +80,10 @@ def test_a_location_may_be_named_before_or_behind_the_file(files: House) -> None
 
 
 def test_a_location_that_is_not_set_up_is_refused(files: House) -> None:
-    for parts in ([("storage", "no"), ("file", b"1", "a")], [("file", b"1", "a"), ("storage", "no")]):
+    for parts in (
+        [("storage", "no"), ("file", b"1", "a")],
+        [("file", b"1", "a"), ("storage", "no")],
+    ):
         with files.nothing_stays():
             answer = files.send("POST", "/files", *parts)  # type: ignore[arg-type]
             assert (answer.status, answer.errors[0]["field"]) == (400, "storage")
@@ -121,7 +140,16 @@ def test_a_json_body_that_is_wrong_is_refused(files: House, body: Any) -> None:
         assert answer.status == 400, answer.text
 
 
-OWNED = ["filename_disk", "filesize", "type", "uploaded_by", "uploaded_on", "modified_on", "width", "metadata"]
+OWNED = [
+    "filename_disk",
+    "filesize",
+    "type",
+    "uploaded_by",
+    "uploaded_on",
+    "modified_on",
+    "width",
+    "metadata",
+]
 
 
 def test_what_belongs_to_the_service_is_refused_all_at_once(files: House) -> None:
@@ -145,13 +173,18 @@ def test_what_belongs_to_the_service_is_refused_all_at_once(files: House) -> Non
 def test_a_file_over_the_limit_is_refused_and_nothing_of_it_stays(files: House) -> None:
     assert files.add(b"x" * 100_000)["filesize"] == 100_000
     with files.nothing_stays():
-        answer = files.send("POST", "/files", ("file", b"first", "a.txt"), ("file", b"x" * 100_001, "b.txt"))
+        answer = files.send(
+            "POST", "/files", ("file", b"first", "a.txt"), ("file", b"x" * 100_001, "b.txt")
+        )
         assert (answer.status, answer.codes) == (413, ["CONTENT_TOO_LARGE"])
 
 
 def test_a_form_that_tells_its_size_is_refused_unread(files: House) -> None:
     with files.nothing_stays():
-        said = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"', "Content-Length": "9000000"}
+        said = {
+            "Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"',
+            "Content-Length": "9000000",
+        }
         answer = files.admin.send("POST", "/files", raw=form(("file", b"x", "x")), **said)
         assert answer.status == 413
 
@@ -166,13 +199,24 @@ def test_a_form_that_tells_its_size_is_refused_unread(files: House) -> None:
         (form(("file", b"x", "x")), "multipart/form-data; boundary=another"),
         (form(("file", b"x", "x")), f"multipart/form-data; boundary={'b' * 71}"),
         (b"", f'multipart/form-data; boundary="{BOUNDARY}"'),
-        (form(("title", b"\xff\xfe"), ("file", b"x", "x")), f'multipart/form-data; boundary="{BOUNDARY}"'),
-        (form(("title", "x" * 2_000_000), ("file", b"x", "x")), f'multipart/form-data; boundary="{BOUNDARY}"'),
-        (form(("title", "a\0b"), ("file", b"x", "x")), f'multipart/form-data; boundary="{BOUNDARY}"'),
+        (
+            form(("title", b"\xff\xfe"), ("file", b"x", "x")),
+            f'multipart/form-data; boundary="{BOUNDARY}"',
+        ),
+        (
+            form(("title", "x" * 2_000_000), ("file", b"x", "x")),
+            f'multipart/form-data; boundary="{BOUNDARY}"',
+        ),
+        (
+            form(("title", "a\0b"), ("file", b"x", "x")),
+            f'multipart/form-data; boundary="{BOUNDARY}"',
+        ),
         (form(("", "x"), ("file", b"x", "x")), f'multipart/form-data; boundary="{BOUNDARY}"'),
     ],
 )
-def test_a_form_that_is_none_is_refused_and_nothing_of_it_stays(files: House, raw: bytes, content_type: str) -> None:
+def test_a_form_that_is_none_is_refused_and_nothing_of_it_stays(
+    files: House, raw: bytes, content_type: str
+) -> None:
     with files.nothing_stays():
         answer = files.admin.send("POST", "/files", raw=raw, **{"Content-Type": content_type})
         assert answer.status in (400, 413), answer.text
@@ -182,7 +226,10 @@ def test_a_form_that_breaks_off_leaves_nothing(files: House) -> None:
     whole = form(("file", b"x" * 50_000, "x.txt"))
     with files.nothing_stays():
         for length in (len(whole) // 2, len(whole) - 3):
-            said = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"', "Content-Length": str(len(whole))}
+            said = {
+                "Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"',
+                "Content-Length": str(len(whole)),
+            }
             assert files.admin.send("POST", "/files", raw=whole[:length], **said).status == 400
 
 
@@ -207,7 +254,10 @@ def test_no_name_breaks_a_header_or_leaves_its_folder(files: House) -> None:
     found = files.admin.post("/files", body).data
     assert found["filename_download"] == "b.txt"
     assert (
-        files.admin.patch(f"/files/{found['id']}", {"filename_download": "x/\n.."}).data["filename_download"] == "file"
+        files.admin.patch(f"/files/{found['id']}", {"filename_download": "x/\n.."}).data[
+            "filename_download"
+        ]
+        == "file"
     )
 
 
@@ -223,9 +273,15 @@ def test_an_empty_file_is_a_file(files: House) -> None:
 
 def test_a_form_replaces_the_content_and_the_old_one_goes(files: House) -> None:
     before = files.add(b"before", "before.txt", title="T")
-    found = files.send("PATCH", f"/files/{before['id']}", ("file", b"%PDF-1.7", "after.pdf"), ("tags", "x")).data
+    found = files.send(
+        "PATCH", f"/files/{before['id']}", ("file", b"%PDF-1.7", "after.pdf"), ("tags", "x")
+    ).data
     assert (found["id"], found["title"], found["tags"]) == (before["id"], "T", ["x"])
-    assert (found["filename_download"], found["type"], found["filesize"]) == ("after.pdf", "application/pdf", 8)
+    assert (found["filename_download"], found["type"], found["filesize"]) == (
+        "after.pdf",
+        "application/pdf",
+        8,
+    )
     assert found["modified_by"] == found["uploaded_by"]
     contents = files.contents()
     assert contents[f"local/{found['filename_disk']}"] == b"%PDF-1.7"
@@ -326,10 +382,22 @@ def test_many_uploads_at_once_are_all_there(files: House) -> None:
     with ThreadPoolExecutor(6) as pool:
         made = list(pool.map(one, range(24)))
     contents = files.contents()
-    assert all(hashlib.sha256(contents[f"local/{path}"]).hexdigest() == digest for path, digest in made)
+    assert all(
+        hashlib.sha256(contents[f"local/{path}"]).hexdigest() == digest for path, digest in made
+    )
 
 
-SPLINTERS = [b"\r\n", b"--", b"\0", b"\xff", b'"', b";", b"filename*=utf-8''%ff", BOUNDARY.encode(), b"a: b\r\n\r\n"]
+SPLINTERS = [
+    b"\r\n",
+    b"--",
+    b"\0",
+    b"\xff",
+    b'"',
+    b";",
+    b"filename*=utf-8''%ff",
+    BOUNDARY.encode(),
+    b"a: b\r\n\r\n",
+]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -337,7 +405,12 @@ def test_a_form_that_is_spoilt_anywhere_is_answered_and_leaves_no_content_withou
     files: House, seed: int
 ) -> None:
     random, strays = Random(seed), len(files.contents()) - files.rows()
-    whole = form(("title", "T"), ("tags", "[1]"), ("file", b"x" * 200, "a.txt", "text/plain"), ("description", "d"))
+    whole = form(
+        ("title", "T"),
+        ("tags", "[1]"),
+        ("file", b"x" * 200, "a.txt", "text/plain"),
+        ("description", "d"),
+    )
     said = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"'}
     for _ in range(40):
         place = random.randrange(len(whole))

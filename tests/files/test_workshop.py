@@ -63,7 +63,9 @@ def reason(found: pytest.ExceptionInfo[Refused]) -> str:
     return str(found.value.problems[0].extensions["reason"])
 
 
-def test_one_child_does_one_job_after_another_and_ends_with_its_workshop(make: Make, source: Path) -> None:
+def test_one_child_does_one_job_after_another_and_ends_with_its_workshop(
+    make: Make, source: Path
+) -> None:
     workshop, before = make(), len(children())
     for name in ("a", "b", "c"):
         assert do(workshop, source, name) == "webp"
@@ -89,7 +91,9 @@ def test_what_takes_too_long_is_stopped_and_the_next_one_works(make: Make, sourc
     assert do(workshop, source, "c") == "webp"
 
 
-def test_what_needs_too_much_memory_is_refused(make: Make, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_needs_too_much_memory_is_refused(
+    make: Make, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workshops, "MEMORY", 160 * 2**20)
     workshop = make()
     with pytest.raises(Refused) as found:
@@ -107,7 +111,9 @@ def test_a_child_that_was_killed_while_it_waited_is_replaced(make: Make, source:
     assert do(workshop, source, "b") == "webp"
 
 
-def test_a_child_has_no_secret_in_its_environment(make: Make, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_has_no_secret_in_its_environment(
+    make: Make, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SECRET", "hunter2")
     do(make(), source, "a")
     assert "hunter2" not in str(children()[-1].environ())
@@ -118,10 +124,17 @@ def test_of_too_many_failures_the_oldest_is_tried_again(monkeypatch: pytest.Monk
     failures = workshops._RecentFailures()
     for name in ("a", "b", "c", "b", "d"):
         failures.put(name, "too large")
-    assert [failures.get(name) for name in ("a", "b", "c", "d")] == [None, "too large", None, "too large"]
+    assert [failures.get(name) for name in ("a", "b", "c", "d")] == [
+        None,
+        "too large",
+        None,
+        "too large",
+    ]
 
 
-def test_a_machine_works_on_so_many_at_a_time(make: Make, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_works_on_so_many_at_a_time(
+    make: Make, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = [make(assets_transform_max_concurrent=2) for _ in range(2)]
     working: list[int] = []
     seen: list[int] = []
@@ -143,9 +156,13 @@ def test_a_machine_works_on_so_many_at_a_time(make: Make, source: Path, monkeypa
     assert max(seen) == 2
 
 
-def test_when_all_places_stay_taken_the_client_is_told_to_come_back(make: Make, source: Path) -> None:
+def test_when_all_places_stay_taken_the_client_is_told_to_come_back(
+    make: Make, source: Path
+) -> None:
     busy = make(assets_transform_max_concurrent=1, assets_transform_timeout=timedelta(seconds=2))
-    other = make(assets_transform_max_concurrent=1, assets_transform_timeout=timedelta(milliseconds=100))
+    other = make(
+        assets_transform_max_concurrent=1, assets_transform_timeout=timedelta(milliseconds=100)
+    )
     slow = Transform((Resize(6000, 6000), *[Blur(100.0)] * 5), "png")
     with ThreadPoolExecutor(1) as threads:
         first = threads.submit(do, busy, source, "a", slow)
@@ -173,7 +190,10 @@ time.sleep(60)
 
 def test_a_child_ends_when_its_parent_is_killed(source: Path) -> None:
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT, str(source.parent)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PARENT, str(source.parent)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert parent.stdout
     assert parent.stdout.readline() == "ready\n"

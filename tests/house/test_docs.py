@@ -62,6 +62,8 @@ def test_every_link_of_the_documentation_leads_somewhere() -> None:
 def test_what_is_told_as_missing_is_not_there(settings: Config) -> None:
     app = create_app(replace(settings, database_url="postgresql://nowhere"))
     routes = {route.path for route in inspect_routes(app)}
-    missing = re.findall(r"`(/[a-z/]+)`", page("directus.md").split("## Not here")[1].split("## Answers")[0])
+    missing = re.findall(
+        r"`(/[a-z/]+)`", page("directus.md").split("## Not here")[1].split("## Answers")[0]
+    )
     assert "/flows" in missing
     assert routes.isdisjoint(missing)

@@ -56,7 +56,10 @@ def layer(module: str) -> str:
 
 
 def modules() -> list[tuple[str, Path]]:
-    return [(".".join(("cms", *path.relative_to(ROOT).with_suffix("").parts)), path) for path in ROOT.rglob("*.py")]
+    return [
+        (".".join(("cms", *path.relative_to(ROOT).with_suffix("").parts)), path)
+        for path in ROOT.rglob("*.py")
+    ]
 
 
 def test_imports_run_downwards_only() -> None:

@@ -10,10 +10,11 @@ ROOT = Path(__file__).parent.parent.parent
 FOLDERS = ("cms", "tests", "bench")
 MOST_LINES_OF_A_FUNCTION = 60
 MOST_LINES_OF_A_MODULE = 400
+MOST_LINES_OF_A_TEST_MODULE = 500
 MOST_PARAMETERS = 6
 
 LONG_FUNCTIONS: dict[str, str] = {}
-LONG_MODULES: dict[str, str] = {}
+LONG_MODULES: dict[str, str] = {"cms/settings.py": "one table, a setting in each entry"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -22,6 +23,10 @@ def sources(*folders: str) -> Iterator[tuple[str, str]]:
     for folder in folders:
         for path in (ROOT / folder).rglob("*.py"):
             yield str(path.relative_to(ROOT)), path.read_text()
+
+
+def longest_module(name: str) -> int:
+    return MOST_LINES_OF_A_TEST_MODULE if name.startswith("tests/") else MOST_LINES_OF_A_MODULE
 
 
 def functions(*folders: str) -> Iterator[tuple[str, Function]]:
@@ -35,7 +40,8 @@ def test_functions_are_short() -> None:
     long = [
         name
         for name, node in functions(*FOLDERS)
-        if (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION and name not in LONG_FUNCTIONS
+        if (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION
+        and name not in LONG_FUNCTIONS
     ]
     assert long == []
 
@@ -44,7 +50,7 @@ def test_modules_are_short() -> None:
     long = [
         name
         for name, source in sources(*FOLDERS)
-        if source.count("\n") > MOST_LINES_OF_A_MODULE and name not in LONG_MODULES
+        if source.count("\n") > longest_module(name) and name not in LONG_MODULES
     ]
     assert long == []
 
@@ -58,6 +64,7 @@ def test_functions_take_few_parameters_and_no_flag_by_position() -> None:
     many = [
         name
         for name, node in functions("cms")
-        if len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]) > MOST_PARAMETERS + 1
+        if len([*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs])
+        > MOST_PARAMETERS + 1
     ]
     assert many == []

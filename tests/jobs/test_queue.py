@@ -31,7 +31,11 @@ def failing(fault: Exception, *, attempts: int = 3) -> Task:
 
 def test_a_job_brings_its_payload_and_is_gone_when_it_is_done(desk: Desk) -> None:
     done: list[Job] = []
-    payload = {"text": "é \"quoted\" 'too' $1 %s", "list": [1, 2.5, None], "deep": {"a": {"b": True}}}
+    payload = {
+        "text": "é \"quoted\" 'too' $1 %s",
+        "list": [1, 2.5, None],
+        "deep": {"a": {"b": True}},
+    }
     desk.put("note", payload)
     desk.drain(noting(done))
     assert [(job.payload, job.attempt) for job in done] == [(payload, 1)]
@@ -49,7 +53,9 @@ def test_a_write_that_is_rolled_back_leaves_no_job(desk: Desk) -> None:
     assert desk.jobs() == []
 
 
-def test_many_jobs_are_put_in_the_queue_with_one_statement_and_run_in_their_order(desk: Desk) -> None:
+def test_many_jobs_are_put_in_the_queue_with_one_statement_and_run_in_their_order(
+    desk: Desk,
+) -> None:
     done: list[Job] = []
     with desk.database.transaction() as transaction:
         defer_all(transaction, "note", [{"number": number} for number in range(100)])
@@ -78,13 +84,17 @@ def test_each_job_runs_once_with_many_workers(desk: Desk) -> None:
 # What fails
 
 
-def test_a_job_that_fails_is_tried_again_after_growing_pauses_until_it_is_given_up(desk: Desk) -> None:
+def test_a_job_that_fails_is_tried_again_after_growing_pauses_until_it_is_given_up(
+    desk: Desk,
+) -> None:
     task = failing(JobError("not now"))
     desk.put("fail")
     pauses = []
     for _ in range(3):
         desk.drain(task)
-        pauses += desk.execute("SELECT round(extract(epoch FROM scheduled_at - now()) / 10) FROM procrastinate_jobs")
+        pauses += desk.execute(
+            "SELECT round(extract(epoch FROM scheduled_at - now()) / 10) FROM procrastinate_jobs"
+        )
         desk.drain(task)  # it is not due yet
         desk.make_due()
     assert desk.jobs() == [("fail", "failed", 3)]
@@ -139,10 +149,13 @@ def test_the_log_tells_why_a_job_failed_and_nothing_of_its_payload(
     caplog.set_level(logging.DEBUG)
     desk.put("fail", {"token": "s3cret"})
     desk.drain(failing(fault, attempts=1))
-    assert f"of fail failed at attempt 1, it is given up: {fault if isinstance(fault, JobError) else repr(fault)}" in (
-        caplog.text
+    assert (
+        f"of fail failed at attempt 1, it is given up: {fault if isinstance(fault, JobError) else repr(fault)}"
+        in (caplog.text)
     )
-    assert "s3cret" not in "".join(f"{record.getMessage()} {record.__dict__}" for record in caplog.records)
+    assert "s3cret" not in "".join(
+        f"{record.getMessage()} {record.__dict__}" for record in caplog.records
+    )
 
 
 # What is lost
@@ -227,7 +240,9 @@ def test_the_queue_tells_how_it_stands(desk: Desk) -> None:
     lose(desk, "note")
     desk.put("later")
     desk.put("note")
-    desk.execute("UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' WHERE task_name = 'later'")
+    desk.execute(
+        "UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' WHERE task_name = 'later'"
+    )
     with standalone_transaction(desk.dsn) as transaction:
         queue = queue_state(transaction)
     assert (queue.due, queue.failed, queue.workers) == (1, 1, 0)
@@ -237,7 +252,9 @@ def test_a_periodic_task_is_put_in_the_queue_once_by_many_workers(desk: Desk) ->
     done: list[Job] = []
     every_minute = Task("tick", done.append, cron="* * * * *")
     for _ in range(50):
-        desk.put("note")  # a worker that finds nothing to do may be gone before it has looked at the clock
+        desk.put(
+            "note"
+        )  # a worker that finds nothing to do may be gone before it has looked at the clock
         desk.drain(every_minute, noting([]))
         if len(done) + len(desk.jobs()) > 0:
             break
@@ -248,7 +265,9 @@ def test_a_periodic_task_is_put_in_the_queue_once_by_many_workers(desk: Desk) ->
     assert done[0].payload == {}
 
 
-def test_the_queue_is_no_part_of_the_structure(make_client: Callable[..., Client], admin_token: str) -> None:
+def test_the_queue_is_no_part_of_the_structure(
+    make_client: Callable[..., Client], admin_token: str
+) -> None:
     admin = make_client().bearing(admin_token)
     whole = "".join(admin.get(path).text for path in ("/collections", "/fields", "/relations"))
     assert "procrastinate" not in whole

@@ -11,7 +11,9 @@ from tests.queues import Desk, desk_of
 
 
 @pytest.fixture(scope="module")
-def shared_desk(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Desk]:
+def shared_desk(
+    settings: Config, make_database: Callable[..., str], template: str
+) -> Iterator[Desk]:
     with desk_of(settings, make_database, template) as found:
         yield found
 

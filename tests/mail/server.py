@@ -58,7 +58,9 @@ class Inbox:
         (letter,) = self.letters
         return letter
 
-    async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
+    async def handle_RCPT(
+        self, server: Any, session: Any, envelope: Any, address: str, options: Any
+    ) -> str:
         if address in self.refuse:
             return self.refuse[address]
         envelope.rcpt_tos.append(address)
@@ -73,26 +75,35 @@ class Inbox:
         self.letters.append(Letter(envelope.mail_from, envelope.rcpt_tos, envelope.content))
         return "250 OK"
 
-    def authenticate(self, server: Any, session: Any, envelope: Any, mechanism: str, given: Any) -> AuthResult:
+    def authenticate(
+        self, server: Any, session: Any, envelope: Any, mechanism: str, given: Any
+    ) -> AuthResult:
         assert isinstance(given, LoginPassword)
         self.logins.append((given.login, given.password))
         return AuthResult(success=given.password == b"right", handled=False)
 
 
 @contextmanager
-def mail_server(*, port: int = 0, tls: ssl.SSLContext | None = None, implicit: bool = False) -> Iterator[Inbox]:
+def mail_server(
+    *, port: int = 0, tls: ssl.SSLContext | None = None, implicit: bool = False
+) -> Iterator[Inbox]:
     """Run a server; with `tls` it wants STARTTLS, or TLS from the first byte, and a login with the password `right`."""
     inbox = Inbox(port or free_port())
     secured: dict[str, Any] = {"auth_required": True, "authenticator": inbox.authenticate}
     if tls and implicit:
-        secured |= {"ssl_context": tls, "auth_require_tls": False}  # it knows of no TLS that it has not begun itself
+        secured |= {
+            "ssl_context": tls,
+            "auth_require_tls": False,
+        }  # it knows of no TLS that it has not begun itself
     elif tls:
         secured |= {"tls_context": tls, "require_starttls": True}
     else:
         secured = {"enable_SMTPUTF8": True}
     controller = Controller(inbox, hostname="127.0.0.1", port=inbox.port, **secured)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of logins without the TLS that it does not see
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # of logins without the TLS that it does not see
         controller.start()
         try:
             yield inbox

@@ -83,11 +83,18 @@ LETTER = Mail(["ann@example.com"], subject="Hello", body="Dear **Ann**")
 
 
 def test_a_letter_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -> None:
-    office.send(replace(LETTER, cc=["bob@example.com"], bcc=["eve@example.com"], reply_to=["desk@example.com"]))
+    office.send(
+        replace(
+            LETTER, cc=["bob@example.com"], bcc=["eve@example.com"], reply_to=["desk@example.com"]
+        )
+    )
     letter, message = inbox.only(), inbox.only().message
     assert letter.sender == "cms@example.com"
     assert letter.recipients == ["ann@example.com", "bob@example.com", "eve@example.com"]
-    told = {name: message[name] for name in ("From", "To", "Cc", "Bcc", "Reply-To", "Subject", "Auto-Submitted")}
+    told = {
+        name: message[name]
+        for name in ("From", "To", "Cc", "Bcc", "Reply-To", "Subject", "Auto-Submitted")
+    }
     assert told == {
         "From": "CMS <cms@example.com>",
         "To": "ann@example.com",
@@ -102,7 +109,9 @@ def test_a_letter_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -
     assert "eve@example.com" not in letter.raw.decode()
 
 
-def test_a_letter_of_a_write_that_is_rolled_back_is_never_sent(office: Office, inbox: Inbox) -> None:
+def test_a_letter_of_a_write_that_is_rolled_back_is_never_sent(
+    office: Office, inbox: Inbox
+) -> None:
     def write() -> None:
         with office.desk.database.transaction() as transaction:
             post(transaction, LETTER)
@@ -198,7 +207,12 @@ def test_tls_from_the_first_byte(office: Office, trusted: trustme.CA) -> None:
 @pytest.mark.parametrize("implicit", [False, True])
 @pytest.mark.parametrize("name", ["127.0.0.1", "another.example"])
 def test_a_server_whose_certificate_does_not_hold_gets_neither_password_nor_letter(
-    office: Office, authority: trustme.CA, name: str, *, implicit: bool, monkeypatch: pytest.MonkeyPatch
+    office: Office,
+    authority: trustme.CA,
+    name: str,
+    *,
+    implicit: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if name == "another.example":
         with authority.cert_pem.tempfile() as path:
@@ -215,7 +229,9 @@ def _refused_by_us(office: Office, authority: trustme.CA, name: str, *, implicit
     assert office.desk.jobs() == [("mail", "todo", 1)]
 
 
-def test_a_server_without_tls_gets_nothing_unless_the_operator_says_so(office: Office, inbox: Inbox) -> None:
+def test_a_server_without_tls_gets_nothing_unless_the_operator_says_so(
+    office: Office, inbox: Inbox
+) -> None:
     office.send(LETTER, email_smtp_ignore_tls=False)
     assert inbox.letters == []
     assert office.desk.jobs() == [("mail", "todo", 1)]
@@ -228,7 +244,9 @@ def test_a_wrong_password_is_told_without_it(
     office: Office, trusted: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
     with mail_server(tls=server_context(trusted, "127.0.0.1")) as inbox:
-        office.send(LETTER, **(SECURED | {"email_smtp_password": "s3cret"}), email_smtp_port=inbox.port)
+        office.send(
+            LETTER, **(SECURED | {"email_smtp_password": "s3cret"}), email_smtp_port=inbox.port
+        )
     assert "takes neither EMAIL_SMTP_USER nor its password" in caplog.text
     assert "s3cret" not in caplog.text
     assert office.desk.jobs() == [("mail", "todo", 1)]
@@ -257,9 +275,16 @@ def test_each_attempt_has_the_same_message_id(office: Office, inbox: Inbox) -> N
 
 
 @pytest.mark.parametrize("place", ["ann@example.com", "data"])
-@pytest.mark.parametrize(("answer", "left"), [("550 5.1.1 nobody here", "failed"), ("451 4.3.2 not now", "todo")])
+@pytest.mark.parametrize(
+    ("answer", "left"), [("550 5.1.1 nobody here", "failed"), ("451 4.3.2 not now", "todo")]
+)
 def test_a_refusal_for_good_ends_it_and_one_for_now_does_not(
-    office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture, place: str, answer: str, left: str
+    office: Office,
+    inbox: Inbox,
+    caplog: pytest.LogCaptureFixture,
+    place: str,
+    answer: str,
+    left: str,
 ) -> None:
     inbox.refuse[place] = answer
     office.send(LETTER)
@@ -284,7 +309,9 @@ def test_without_a_mail_server_the_log_has_the_letter_with_its_link(
     office: Office, inbox: Inbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "cms")
-    mail = Mail(["ann@example.com"], "password-reset", {"url": "http://localhost/reset?token=t0ken"})
+    mail = Mail(
+        ["ann@example.com"], "password-reset", {"url": "http://localhost/reset?token=t0ken"}
+    )
     office.send(mail, email_transport="log")
     assert "mail to ann@example.com: Your password for CMS" in caplog.text
     assert " | http://localhost/reset?token=t0ken | " in caplog.text
@@ -296,13 +323,19 @@ def test_with_a_mail_server_no_link_comes_into_the_log(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     inbox.refuse["ann@example.com"] = "451 4.3.2 not now"
-    mail = Mail(["ann@example.com"], "password-reset", {"url": "http://localhost/reset?token=t0ken"})
+    mail = Mail(
+        ["ann@example.com"], "password-reset", {"url": "http://localhost/reset?token=t0ken"}
+    )
     office.send(mail)
     inbox.refuse.clear()
     office.desk.make_due()
     office.work()
     assert "t0ken" in inbox.only().part("plain")
-    ours = [record for record in caplog.records if record.name.startswith(("cms", "procrastinate", "psycopg"))]
+    ours = [
+        record
+        for record in caplog.records
+        if record.name.startswith(("cms", "procrastinate", "psycopg"))
+    ]
     assert "t0ken" not in "".join(f"{record.getMessage()} {record.__dict__}" for record in ours)
 
 
@@ -310,11 +343,17 @@ def test_with_a_mail_server_no_link_comes_into_the_log(
 
 
 @pytest.mark.parametrize("name", ["password-reset", "user-invitation", "user-registration"])
-def test_a_template_of_the_service_shows_link_name_and_colour(office: Office, inbox: Inbox, name: str) -> None:
-    office.desk.execute("UPDATE system_settings SET project_name = 'Ann & <Bob>', project_color = '#AA1122'")
+def test_a_template_of_the_service_shows_link_name_and_colour(
+    office: Office, inbox: Inbox, name: str
+) -> None:
+    office.desk.execute(
+        "UPDATE system_settings SET project_name = 'Ann & <Bob>', project_color = '#AA1122'"
+    )
     url = "https://cms.example/x?a=1&b=<2>"
     office.send(Mail(["ann@example.com"], name, {"url": url}))
-    office.desk.execute("UPDATE system_settings SET project_name = DEFAULT, project_color = DEFAULT")
+    office.desk.execute(
+        "UPDATE system_settings SET project_name = DEFAULT, project_color = DEFAULT"
+    )
     letter = inbox.only()
     assert "Ann & <Bob>" in letter.message["Subject"]
     assert letter.message["From"].addresses[0].display_name == "Ann & <Bob>"
@@ -325,7 +364,9 @@ def test_a_template_of_the_service_shows_link_name_and_colour(office: Office, in
     assert "<Bob>" not in letter.part("html")
 
 
-def test_files_of_the_operator_go_before_those_of_the_service(office: Office, inbox: Inbox, tmp_path: Path) -> None:
+def test_files_of_the_operator_go_before_those_of_the_service(
+    office: Office, inbox: Inbox, tmp_path: Path
+) -> None:
     folder = tmp_path / "templates"
     folder.mkdir()
     (folder / "password-reset.subject.txt").write_text("{{ project_name }}: neues Passwort\n")
@@ -340,9 +381,13 @@ def test_files_of_the_operator_go_before_those_of_the_service(office: Office, in
     assert "Somebody asked for a new password" in letter.part("plain")
 
 
-def test_a_template_of_the_operator_alone_needs_one_file(office: Office, inbox: Inbox, tmp_path: Path) -> None:
+def test_a_template_of_the_operator_alone_needs_one_file(
+    office: Office, inbox: Inbox, tmp_path: Path
+) -> None:
     (tmp_path / "templates").mkdir()
-    (tmp_path / "templates" / "order.html").write_text('<p>Thanks, {{ name }}.</p><p><a href="{{ url }}">Track</a></p>')
+    (tmp_path / "templates" / "order.html").write_text(
+        '<p>Thanks, {{ name }}.</p><p><a href="{{ url }}">Track</a></p>'
+    )
     data = {"name": "Ann", "url": "https://shop.example/1"}
     office.send(Mail(["ann@example.com"], "order", data, subject="Your order"), data_dir=tmp_path)
     assert inbox.only().message["Subject"] == "Your order"
@@ -358,7 +403,12 @@ def test_a_template_of_the_operator_alone_needs_one_file(office: Office, inbox: 
     ],
 )
 def test_a_template_that_is_wrong_is_told_and_waits_to_be_mended(
-    office: Office, inbox: Inbox, tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, told: str
+    office: Office,
+    inbox: Inbox,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    told: str,
 ) -> None:
     (tmp_path / "templates").mkdir()
     broken = tmp_path / "templates" / "order.txt"
@@ -380,11 +430,16 @@ def test_an_unknown_template_is_given_up(office: Office, caplog: pytest.LogCaptu
 # Bodies
 
 
-def test_a_body_in_markdown_becomes_html_and_brings_none_of_its_own(office: Office, inbox: Inbox) -> None:
+def test_a_body_in_markdown_becomes_html_and_brings_none_of_its_own(
+    office: Office, inbox: Inbox
+) -> None:
     body = "[a](https://x.example) [b](javascript:alert(1)) <script>"
     office.send(replace(LETTER, body=body))
     assert inbox.only().part("plain") == body
-    assert '<a href="https://x.example">a</a> [b](javascript:alert(1)) &lt;script&gt;' in inbox.only().part("html")
+    assert (
+        '<a href="https://x.example">a</a> [b](javascript:alert(1)) &lt;script&gt;'
+        in inbox.only().part("html")
+    )
 
 
 def test_a_body_in_html_is_read_as_text_too(office: Office, inbox: Inbox) -> None:
@@ -395,6 +450,8 @@ def test_a_body_in_html_is_read_as_text_too(office: Office, inbox: Inbox) -> Non
 
 
 def test_a_body_is_no_template(office: Office, inbox: Inbox) -> None:
-    office.send(replace(LETTER, body="{{ 7 * 7 }} {% include 'base.html' %}", subject="{{ 7 * 7 }}"))
+    office.send(
+        replace(LETTER, body="{{ 7 * 7 }} {% include 'base.html' %}", subject="{{ 7 * 7 }}")
+    )
     assert "{{ 7 * 7 }}" in inbox.only().part("plain")
     assert inbox.only().message["Subject"] == "{{ 7 * 7 }}"

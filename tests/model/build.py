@@ -33,7 +33,10 @@ class Draft:
 
 def make_shape(api: Client, prefix: str, random: Random) -> Shape:
     """Make two to four collections with relations of every kind between them, and a junction."""
-    drafts = [_make_collection(api, f"{prefix}_{letter}", random) for letter in "abcd"[: random.randint(2, 4)]]
+    drafts = [
+        _make_collection(api, f"{prefix}_{letter}", random)
+        for letter in "abcd"[: random.randint(2, 4)]
+    ]
     for number in range(len(drafts) + random.randint(1, 3)):
         many = drafts[number % len(drafts)]
         _relate(api, many, random.choice(drafts), f"to_{number}", listed=random.random() < 0.8)
@@ -45,7 +48,11 @@ def make_shape(api: Client, prefix: str, random: Random) -> Shape:
 def _make_collection(api: Client, name: str, random: Random) -> Draft:
     names = [(name, kind) for kind in ROWS for name in NAMES[kind]]
     columns = dict(random.sample(names, random.randint(5, len(names))))
-    columns = {KEY: random.choice(("integer", "integer", "integer", "uuid", "string")), "title": "string", **columns}
+    columns = {
+        KEY: random.choice(("integer", "integer", "integer", "uuid", "string")),
+        "title": "string",
+        **columns,
+    }
     sort_field = random.choice(("title", None, None))
     _create(api, name, columns, sort_field)
     return Draft(name, columns, sort_field=sort_field)
@@ -55,14 +62,21 @@ def _create(api: Client, name: str, columns: Mapping[str, str], sort_field: str 
     fields = [{"field": column, "type": kind} for column, kind in columns.items() if column != KEY]
     key = {"field": KEY, "type": columns[KEY], "schema": {"is_primary_key": True}}
     meta = {"sort_field": sort_field}
-    answer = api.post("/collections", {"collection": name, "schema": {}, "meta": meta, "fields": [key, *fields]})
+    answer = api.post(
+        "/collections", {"collection": name, "schema": {}, "meta": meta, "fields": [key, *fields]}
+    )
     assert answer.status == 200, answer.text
 
 
 def _relate(api: Client, many: Draft, one: Draft, column: str, *, listed: bool) -> None:
     kind, list_field = one.columns[KEY], f"{many.name}_{column}" if listed else None
     assert api.post(f"/fields/{many.name}", {"field": column, "type": kind}).status == 200
-    relation = {"collection": many.name, "field": column, "related_collection": one.name, "schema": {}}
+    relation = {
+        "collection": many.name,
+        "field": column,
+        "related_collection": one.name,
+        "schema": {},
+    }
     answer = api.post("/relations", relation | {"meta": {"one_field": list_field}})
     assert answer.status == 200, answer.text
     _link(many, one, column, list_field)
@@ -85,14 +99,21 @@ def _relate_to_any(api: Client, many: Draft, arms: list[Draft]) -> None:
     answer = api.post("/relations", body)
     assert answer.status == 200, answer.text
     for arm in arms:
-        many.links[f"any:{arm.name}"] = Link(arm.name, near="any", far=KEY, many=False, told_by="kind")
+        many.links[f"any:{arm.name}"] = Link(
+            arm.name, near="any", far=KEY, many=False, told_by="kind"
+        )
 
 
 def _make_junction(api: Client, name: str, near: Draft, far: Draft) -> Draft:
     """Make a many-to-many relation in one call; from the far side it is listed too."""
     junction = Draft(name, {KEY: "integer"})
     meta = {"junction_collection": name, "junction_field": "far_id", "one_field": "linked_by"}
-    body = {"collection": near.name, "field": "linked", "related_collection": far.name, "meta": meta}
+    body = {
+        "collection": near.name,
+        "field": "linked",
+        "related_collection": far.name,
+        "meta": meta,
+    }
     answer = api.post("/relations", body)
     assert answer.status == 200, answer.text
     _link(junction, near, f"{near.name}_id", "linked")
@@ -115,7 +136,11 @@ def load(connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[R
 
 
 def world_of(
-    connection: psycopg.Connection, shape: Shape, rows: Mapping[str, list[Row]], *, former: Iterable[Row] = ()
+    connection: psycopg.Connection,
+    shape: Shape,
+    rows: Mapping[str, list[Row]],
+    *,
+    former: Iterable[Row] = (),
 ) -> World:
     """Return the model's view of rows in the form of JSON; keys of `former` rows may stand in other rows still."""
     present = (row for items in rows.values() for row in items)
@@ -125,7 +150,9 @@ def world_of(
 
 def peopled(world: World, rows: Mapping[str, list[Row]]) -> World:
     """Return a world with these rows instead of its own, in the order of their keys."""
-    found = {name: [_typed(world.shape[name], row) for row in items] for name, items in rows.items()}
+    found = {
+        name: [_typed(world.shape[name], row) for row in items] for name, items in rows.items()
+    }
     for name, items in found.items():
         items.sort(key=lambda row, kind=world.shape[name].columns[KEY]: rank(world, kind, row[KEY]))  # type: ignore[misc]
     return replace(world, rows=found)

@@ -25,7 +25,9 @@ def query_string(query: Mapping[str, Any], *, brackets: bool) -> str:
 
 def _sayable(value: Any) -> bool:
     if isinstance(value, dict | list):
-        return bool(value) and all(map(_sayable, value.values() if isinstance(value, dict) else value))
+        return bool(value) and all(
+            map(_sayable, value.values() if isinstance(value, dict) else value)
+        )
     return value is not None
 
 

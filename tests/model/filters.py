@@ -29,14 +29,21 @@ def _entry(world: World, collection: Collection, row: Row, entry: tuple[str, Any
     if link and link.many:
         return _to_many(world, row, link, inner)
     if link:
-        return _to_one(world, (collection.columns[link.near], row[link.near]), world.related(row, link), (link, inner))
+        return _to_one(
+            world,
+            (collection.columns[link.near], row[link.near]),
+            world.related(row, link),
+            (link, inner),
+        )
     return _own(world, value_of(world, collection, row, name), inner)
 
 
 def _to_many(world: World, row: Row, link: Link, inner: Said) -> bool:
     """At least one item (`_some`, or when nothing is said), or not one (`_none`)."""
     said: Said = inner["_some"] if "_some" in inner else inner.get("_none") or inner
-    found = any(holds(world, world.shape[link.target], item, said) for item in world.related(row, link))
+    found = any(
+        holds(world, world.shape[link.target], item, said) for item in world.related(row, link)
+    )
     return not found if "_none" in inner else found
 
 
@@ -146,7 +153,11 @@ def _hit(world: World, typed: Typed, word: str) -> bool:
 
 def _folded(world: World, text: str) -> str:
     if not world.accents:
-        text = "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+        text = "".join(
+            letter
+            for letter in unicodedata.normalize("NFD", text)
+            if not unicodedata.combining(letter)
+        )
     return text.lower()
 
 

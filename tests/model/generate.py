@@ -24,7 +24,11 @@ NULL = ("_null", "_nnull")
 EMPTY = (*NULL, "_empty", "_nempty")
 EQUAL = ("_eq", "_neq", "_in", "_nin")
 ORDER = ("_lt", "_lte", "_gt", "_gte", "_between", "_nbetween")
-PARTIAL = tuple(f"_{mode}{name}" for mode in ("", "n", "i", "ni") for name in ("contains", "starts_with", "ends_with"))
+PARTIAL = tuple(
+    f"_{mode}{name}"
+    for mode in ("", "n", "i", "ni")
+    for name in ("contains", "starts_with", "ends_with")
+)
 OPERATORS = {
     "string": (*EQUAL, *ORDER, *EMPTY, *PARTIAL, "_ieq", "_nieq"),
     **dict.fromkeys(("integer", "decimal", "date", "timestamp"), (*EQUAL, *ORDER, *NULL)),
@@ -81,7 +85,10 @@ def _row(collection: Collection, keys: dict[str, list[Any]]) -> st.SearchStrateg
     del values[KEY]
 
     def fill(drawn: bytes) -> Row:
-        return {name: some[byte % len(some)] for (name, some), byte in zip(values.items(), drawn, strict=True)}
+        return {
+            name: some[byte % len(some)]
+            for (name, some), byte in zip(values.items(), drawn, strict=True)
+        }
 
     return _drawn(len(values)).map(fill)
 
@@ -106,16 +113,33 @@ def queries(draw: st.DrawFn, shape: Shape, collection: Collection) -> Json:
 
 
 @st.composite
-def _items(draw: st.DrawFn, shape: Shape, collection: Collection, depth: int) -> tuple[list[str], Json, Json]:
+def _items(
+    draw: st.DrawFn, shape: Shape, collection: Collection, depth: int
+) -> tuple[list[str], Json, Json]:
     """Draw what is shown of one level, its parameters, and the parameters of the levels below it."""
-    params = {**draw(_which(shape, collection, depth)), **draw(_window()), **draw(_sorting(shape, collection))}
+    params = {
+        **draw(_which(shape, collection, depth)),
+        **draw(_window()),
+        **draw(_sorting(shape, collection)),
+    }
     names = _shown_names(collection)
-    aliases = {f"alias{n}": name for n, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=2)))}
+    aliases = {
+        f"alias{n}": name
+        for n, name in enumerate(draw(st.lists(st.sampled_from(names), max_size=2)))
+    }
     paths: list[str] = []
     deep: Json = {}
-    heads = [*draw(st.lists(st.sampled_from(["*", *names, *collection.links]), unique=True, max_size=4)), *aliases]
+    heads = [
+        *draw(st.lists(st.sampled_from(["*", *names, *collection.links]), unique=True, max_size=4)),
+        *aliases,
+    ]
     for head in heads:
-        if head == "*" and depth and draw(st.booleans()) and (STARS_MEET_NAMES or not collection.links.keys() & heads):
+        if (
+            head == "*"
+            and depth
+            and draw(st.booleans())
+            and (STARS_MEET_NAMES or not collection.links.keys() & heads)
+        ):
             paths.append("*.*")
             continue
         found, below = draw(_path(shape, collection, (head, aliases.get(head, head)), depth))
@@ -123,7 +147,9 @@ def _items(draw: st.DrawFn, shape: Shape, collection: Collection, depth: int) ->
         deep |= {head: below} if below else {}
     if "*" in paths or (STARS_MEET_NAMES and "*.*" in paths):
         lists = [name for name, link in collection.links.items() if link.many and name not in deep]
-        deep |= {name: {f"_{key}": value for key, value in draw(_window()).items()} for name in lists}
+        deep |= {
+            name: {f"_{key}": value for key, value in draw(_window()).items()} for name in lists
+        }
     return paths or ["*"], {**params, **({"alias": aliases} if aliases else {})}, deep
 
 
@@ -134,7 +160,9 @@ def _shown_names(collection: Collection) -> list[str]:
 
 def _functions(collection: Collection) -> list[str]:
     of_columns = [
-        f"{function}({name})" for name, kind in collection.columns.items() for function in FUNCTIONS.get(kind, ())
+        f"{function}({name})"
+        for name, kind in collection.columns.items()
+        for function in FUNCTIONS.get(kind, ())
     ]
     return of_columns + [f"count({name})" for name, link in collection.links.items() if link.many]
 
@@ -148,7 +176,9 @@ def _path(
     link = collection.links.get(name)
     if link and link.told_by:
         names = st.sampled_from(["*", *_shown_names(shape[link.target])])
-        return [f"{head}.{path}" for path in draw(st.lists(names, unique=True, min_size=1, max_size=3))], {}
+        return [
+            f"{head}.{path}" for path in draw(st.lists(names, unique=True, min_size=1, max_size=3))
+        ], {}
     if link is None or depth == 0:
         return [head], {}
     target = shape[link.target]
@@ -157,10 +187,17 @@ def _path(
         return [head], {f"_{key}": value for key, value in params.items()}
     paths, params, deep = draw(_items(shape, target, depth - 1))
     if draw(st.integers(0, 2)) == 0:
-        return [head], {f"_{key}": value for key, value in params.items() if link.many and key != "alias"}
+        return [head], {
+            f"_{key}": value for key, value in params.items() if link.many and key != "alias"
+        }
     if not link.many:
-        params = {key: value for key, value in params.items() if key in ("filter", "search", "alias")}
-    return [f"{head}.{path}" for path in paths], {**{f"_{key}": value for key, value in params.items()}, **deep}
+        params = {
+            key: value for key, value in params.items() if key in ("filter", "search", "alias")
+        }
+    return [f"{head}.{path}" for path in paths], {
+        **{f"_{key}": value for key, value in params.items()},
+        **deep,
+    }
 
 
 @st.composite
@@ -176,7 +213,11 @@ def _which(draw: st.DrawFn, shape: Shape, collection: Collection, depth: int) ->
 @st.composite
 def _window(draw: st.DrawFn) -> Json:
     limit = draw(st.sampled_from((None, None, -1, 0, 1, 2, 3, 4, 9)))
-    start = draw(st.sampled_from(({}, {}, {"offset": 0}, {"offset": 1}, {"offset": 3}, {"page": 1}, {"page": 2})))
+    start = draw(
+        st.sampled_from(
+            ({}, {}, {"offset": 0}, {"offset": 1}, {"offset": 3}, {"page": 1}, {"page": 2})
+        )
+    )
     return {**({} if limit is None else {"limit": limit}), **start}
 
 
@@ -204,13 +245,23 @@ def _grouping(draw: st.DrawFn, collection: Collection) -> Json:
     """Draw groups, aggregates or both, in an order that they have."""
     names = (*_of_kinds(collection, GROUPED), *_functions(collection))
     choices = [name for name in names if name not in AGGREGATED]
-    groups = draw(st.lists(st.sampled_from(choices), unique=True, max_size=draw(st.sampled_from((0, 1, 2)))))
+    groups = draw(
+        st.lists(st.sampled_from(choices), unique=True, max_size=draw(st.sampled_from((0, 1, 2))))
+    )
     aggregate = draw(_aggregates(collection))
     if not groups and not aggregate:
         return {"aggregate": {"count": ["*"]}}
-    terms = groups + [f"{name}.{field}" if field != "*" else name for name in aggregate for field in aggregate[name]]
+    terms = groups + [
+        f"{name}.{field}" if field != "*" else name
+        for name in aggregate
+        for field in aggregate[name]
+    ]
     sort = draw(st.lists(st.sampled_from(terms), unique=True, max_size=2)) if groups else []
-    said = {"groupBy": groups, "aggregate": aggregate, "sort": [draw(st.sampled_from(("", "-"))) + t for t in sort]}
+    said = {
+        "groupBy": groups,
+        "aggregate": aggregate,
+        "sort": [draw(st.sampled_from(("", "-"))) + t for t in sort],
+    }
     return {**draw(_window()), **{name: value for name, value in said.items() if value}}
 
 
@@ -218,7 +269,11 @@ def _grouping(draw: st.DrawFn, collection: Collection) -> Json:
 def _aggregates(draw: st.DrawFn, collection: Collection) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     least = draw(st.integers(0, 1))
-    for function in draw(st.lists(st.sampled_from(("countAll", *AGGREGATED)), unique=True, min_size=least, max_size=6)):
+    for function in draw(
+        st.lists(
+            st.sampled_from(("countAll", *AGGREGATED)), unique=True, min_size=least, max_size=6
+        )
+    ):
         fields = _of_kinds(collection, AGGREGATED.get(function, ()))
         stars = ["*"] if function.startswith("count") and function != "countDistinct" else []
         choices = st.sampled_from([*stars, *fields]) if stars or fields else st.nothing()
@@ -231,7 +286,9 @@ def _aggregates(draw: st.DrawFn, collection: Collection) -> dict[str, list[str]]
 
 
 @st.composite
-def filters(draw: st.DrawFn, shape: Shape, collection: Collection, depth: int, *, least: int = 0) -> Json:
+def filters(
+    draw: st.DrawFn, shape: Shape, collection: Collection, depth: int, *, least: int = 0
+) -> Json:
     """Draw a filter that fits: of one field, of several, or a group of `least` or more, through relations too."""
     kind = draw(st.sampled_from(("leaf", "leaf", "leaf", "both", "_and", "_or")))
     if kind == "both":
@@ -260,9 +317,16 @@ def _beyond(draw: st.DrawFn, shape: Shape, collection: Collection, name: str, de
     target = shape[link.target]
     inner: Json = draw(_leaf(shape, target, depth - 1))
     if draw(st.integers(0, 2)) == 0:
-        inner = {draw(st.sampled_from(("_and", "_or"))): [inner, draw(filters(shape, target, depth - 1, least=1))]}
+        inner = {
+            draw(st.sampled_from(("_and", "_or"))): [
+                inner,
+                draw(filters(shape, target, depth - 1, least=1)),
+            ]
+        }
     if link.many:
-        return {"": inner, "_some": {"_some": inner}, "_none": {"_none": inner}}[draw(st.sampled_from(QUANTIFIED))]
+        return {"": inner, "_some": {"_some": inner}, "_none": {"_none": inner}}[
+            draw(st.sampled_from(QUANTIFIED))
+        ]
     if not link.told_by and draw(st.integers(0, 3)) == 0:
         return {draw(st.sampled_from(("_and", "_or"))): [inner, draw(_tests(collection, name))]}
     return inner
@@ -298,4 +362,8 @@ def _test(draw: st.DrawFn, kind: str, operands: tuple[Any, ...]) -> Json:
         return {operator: draw(st.lists(value, max_size=3))}
     if operator in ("_between", "_nbetween"):
         return {operator: [draw(value), draw(value)]}
-    return {operator: None if operator in ("_eq", "_neq") and draw(st.integers(0, 9)) == 0 else draw(value)}
+    return {
+        operator: None
+        if operator in ("_eq", "_neq") and draw(st.integers(0, 9)) == 0
+        else draw(value)
+    }

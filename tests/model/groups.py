@@ -20,20 +20,28 @@ class About:
     exact: Decimal
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Decimal) and abs(other - self.exact) <= abs(self.exact) * Decimal("1e-15")
+        return isinstance(other, Decimal) and abs(other - self.exact) <= abs(self.exact) * Decimal(
+            "1e-15"
+        )
 
 
-def summed(world: World, collection: Collection, rows: list[Row], params: Params) -> list[dict[str, Any]]:
+def summed(
+    world: World, collection: Collection, rows: list[Row], params: Params
+) -> list[dict[str, Any]]:
     """Return one entry for each group, or the only one for all rows, in order."""
     names = params.get("groupBy", [])
     groups = _groups(world, collection, rows, names)
     for term in reversed([*params.get("sort", []), *names]):
         name = term.removeprefix("-")
-        groups = sorted(groups, key=_sorted_by(world, collection, name, names), reverse=term.startswith("-"))
+        groups = sorted(
+            groups, key=_sorted_by(world, collection, name, names), reverse=term.startswith("-")
+        )
     return [_entry(world, collection, group, params) for group in groups]
 
 
-def _groups(world: World, collection: Collection, rows: list[Row], names: Sequence[str]) -> list[list[Row]]:
+def _groups(
+    world: World, collection: Collection, rows: list[Row], names: Sequence[str]
+) -> list[list[Row]]:
     if not names:
         return [rows]
     found: dict[Any, list[Row]] = {}
@@ -43,7 +51,9 @@ def _groups(world: World, collection: Collection, rows: list[Row], names: Sequen
     return list(found.values())
 
 
-def _sorted_by(world: World, collection: Collection, name: str, names: Sequence[str]) -> Callable[[list[Row]], Any]:
+def _sorted_by(
+    world: World, collection: Collection, name: str, names: Sequence[str]
+) -> Callable[[list[Row]], Any]:
     def key(group: list[Row]) -> Any:
         if name in names:
             return rank(world, *value_of(world, collection, group[0], name))
@@ -54,9 +64,12 @@ def _sorted_by(world: World, collection: Collection, name: str, names: Sequence[
     return key
 
 
-def _entry(world: World, collection: Collection, group: list[Row], params: Params) -> dict[str, Any]:
+def _entry(
+    world: World, collection: Collection, group: list[Row], params: Params
+) -> dict[str, Any]:
     entry: dict[str, Any] = {
-        key_of(name): shown(*value_of(world, collection, group[0], name)) for name in params.get("groupBy", [])
+        key_of(name): shown(*value_of(world, collection, group[0], name))
+        for name in params.get("groupBy", [])
     }
     for function, fields in params.get("aggregate", {}).items():
         totals = {field: _shown(world, collection, group, (function, field)) for field in fields}
@@ -64,7 +77,9 @@ def _entry(world: World, collection: Collection, group: list[Row], params: Param
     return entry
 
 
-def _shown(world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]) -> Any:
+def _shown(
+    world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]
+) -> Any:
     function, field = aggregate
     total = _total(world, collection, group, aggregate)
     if function.startswith("avg") and total is not None:
@@ -72,7 +87,9 @@ def _shown(world: World, collection: Collection, group: list[Row], aggregate: tu
     return shown(collection.columns[field], total) if function in ("min", "max") else total
 
 
-def _total(world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]) -> Any:
+def _total(
+    world: World, collection: Collection, group: list[Row], aggregate: tuple[str, str]
+) -> Any:
     """Return an aggregate of what is not null; the sum of nothing is null."""
     function, field = aggregate
     if field == "*":

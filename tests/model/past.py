@@ -33,7 +33,12 @@ def _shown(world: World, role: Role, record: Record) -> Iterator[Record]:
 
     if there(KEY):
         names = [name for name in collection.columns if there(name)]
-        yield {**record, **{part: _narrowed(record[part], names) for part in ("data", "delta") if part in record}}
+        yield {
+            **record,
+            **{
+                part: _narrowed(record[part], names) for part in ("data", "delta") if part in record
+            },
+        }
 
 
 def _narrowed(held: Record | None, names: list[str]) -> Record | None:
@@ -45,7 +50,9 @@ def _tests(world: World, collection: Collection, record: Record) -> list[Callabl
     rows = [row for row in world.rows[collection.name] if str(row[KEY]) == record["item"]]
 
     def now(grant: Grant) -> bool:
-        return is_everything(grant.rule) or any(holds(world, collection, row, grant.rule) for row in rows)
+        return is_everything(grant.rule) or any(
+            holds(world, collection, row, grant.rule) for row in rows
+        )
 
     def then(grant: Grant) -> bool:
         held = _row(collection, record["data"])
@@ -80,7 +87,9 @@ def _entry(world: World, collection: Collection, row: Row, name: str, said: Any)
             return any(_held(world, collection, row, item) for item in said)
         case _:
             kinds = {collection.columns[column] for column in _columns(collection, name)}
-            return kinds.isdisjoint(CHANGED_IN_HISTORY) and holds(world, collection, row, {name: said})
+            return kinds.isdisjoint(CHANGED_IN_HISTORY) and holds(
+                world, collection, row, {name: said}
+            )
 
 
 def _columns(collection: Collection, name: str) -> list[str]:

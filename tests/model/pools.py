@@ -7,11 +7,30 @@ from typing import Any
 
 TEXTS = (
     *("", " ", "a", "A", "b", "ab", "AB", "Abba", "e", "é", "É", "naïve", "Naive", "Ångström"),
-    *("%", "_", "\\", "a%b", "a_b", "a\\b", "100%", "%s", "$1", "'", '"', "null", "true", "1", "1.5", "7"),
+    *(
+        "%",
+        "_",
+        "\\",
+        "a%b",
+        "a_b",
+        "a\\b",
+        "100%",
+        "%s",
+        "$1",
+        "'",
+        '"',
+        "null",
+        "true",
+        "1",
+        "1.5",
+        "7",
+    ),
 )
 CSVS = ("", "a", "a,b", "A,b%", "é,_", "1")
 KEYS = ("a", "A", "b", "é", "a%", "a_", "\\", "x y")
-UUIDS = tuple(f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}" for digit in "0129abcf")
+UUIDS = tuple(
+    f"{digit * 8}-{digit * 4}-4{digit * 3}-8{digit * 3}-{digit * 12}" for digit in "0129abcf"
+)
 
 ROWS: Mapping[str, tuple[Any, ...]] = {
     "string": TEXTS,
@@ -43,4 +62,21 @@ NOWHERE = "99"
 PARTS = (0, 1, 2, 3, 6, 12, 29, 30, 52, 59, 1999, 2000, 2024)
 """What a function may be compared with."""
 
-WORDS = ("a", "A", "AB", "e", "É", "naive", "Å", "%", "_", "\\", "1", "1.5", "1.50", "7", "'", UUIDS[1].upper())
+WORDS = (
+    "a",
+    "A",
+    "AB",
+    "e",
+    "É",
+    "naive",
+    "Å",
+    "%",
+    "_",
+    "\\",
+    "1",
+    "1.5",
+    "1.50",
+    "7",
+    "'",
+    UUIDS[1].upper(),
+)

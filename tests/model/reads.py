@@ -27,7 +27,13 @@ def answer(world: World, collection: Collection, query: Params) -> dict[str, Any
 
 
 def level(
-    world: World, collection: Collection, rows: list[Row], *, params: Params, paths: list[Path], deep: Params
+    world: World,
+    collection: Collection,
+    rows: list[Row],
+    *,
+    params: Params,
+    paths: list[Path],
+    deep: Params,
 ) -> list[Any]:
     """Return the items of one level; without paths their keys."""
     found = chosen(world, collection, rows, params)
@@ -36,7 +42,10 @@ def level(
     items = paged(ordered(world, collection, found, params.get("sort", [])), params)
     if not paths:
         return [row[KEY] for row in items]
-    return [item(world, collection, row, paths=paths, aliases=params.get("alias", {}), deep=deep) for row in items]
+    return [
+        item(world, collection, row, paths=paths, aliases=params.get("alias", {}), deep=deep)
+        for row in items
+    ]
 
 
 def chosen(world: World, collection: Collection, rows: list[Row], params: Params) -> list[Row]:
@@ -45,7 +54,8 @@ def chosen(world: World, collection: Collection, rows: list[Row], params: Params
     return [
         row
         for row in rows
-        if holds(world, collection, row, params.get("filter", {})) and (not word or hit(world, collection, row, word))
+        if holds(world, collection, row, params.get("filter", {}))
+        and (not word or hit(world, collection, row, word))
     ]
 
 
@@ -56,12 +66,18 @@ def paged(items: list[Any], params: Params) -> list[Any]:
     return items[start : start + size]
 
 
-def ordered(world: World, collection: Collection, rows: list[Row], sort: Sequence[str]) -> list[Row]:
+def ordered(
+    world: World, collection: Collection, rows: list[Row], sort: Sequence[str]
+) -> list[Row]:
     """Sort by each term, the last one first: a stable sort leaves ties as they were, in the order of their keys."""
     usual = [collection.sort_field] if collection.sort_field else []
     for term in reversed(sort or usual):
         path = term.removeprefix("-").split(".")
-        rows = sorted(rows, key=lambda row: _sorted_by(world, collection, row, path), reverse=term.startswith("-"))
+        rows = sorted(
+            rows,
+            key=lambda row: _sorted_by(world, collection, row, path),
+            reverse=term.startswith("-"),
+        )
     return rows
 
 
@@ -81,7 +97,13 @@ def _sorted_by(world: World, collection: Collection, row: Row, path: Path) -> An
 
 
 def item(
-    world: World, collection: Collection, row: Row, *, paths: list[Path], aliases: Params, deep: Params
+    world: World,
+    collection: Collection,
+    row: Row,
+    *,
+    paths: list[Path],
+    aliases: Params,
+    deep: Params,
 ) -> dict[str, Any]:
     """Return one item with what its paths ask for."""
     shows: dict[str, Any] = {}
@@ -90,7 +112,9 @@ def item(
         key = name if name in aliases else key_of(name)
         link = collection.links.get(meant)
         if link and link.told_by:
-            shows[link.near] = shows.get(link.near) or _opened(world, row, link, paths=rests, deep={})
+            shows[link.near] = shows.get(link.near) or _opened(
+                world, row, link, paths=rests, deep={}
+            )
         elif link is None or not (link.many or rests):  # a to-one that is not opened shows its key
             shows[key] = shown(*value_of(world, collection, row, meant))
         else:
@@ -102,7 +126,9 @@ def asked(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
     """Return what is asked of each field; `*` is every column and every list, `*.*` all that either may lead to."""
     found: dict[str, list[Path]] = {}
     for head, *rest in paths:
-        lists = (name for name, link in collection.links.items() if link.many and (rest or link.listed))
+        lists = (
+            name for name, link in collection.links.items() if link.many and (rest or link.listed)
+        )
         every = [*collection.columns, *lists]
         for name in every if head == "*" else [head]:
             for meant in (collection.arms(name) if rest else []) or [name]:

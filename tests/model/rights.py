@@ -39,11 +39,15 @@ def granted(role: Role, name: str) -> list[Grant]:
 
 def visible_shape(shape: Shape, role: Role) -> Shape:
     """Return the collections, columns and links that are there for a role in at least some rows."""
-    return {name: _visible(shape, role, found) for name, found in shape.items() if granted(role, name)}
+    return {
+        name: _visible(shape, role, found) for name, found in shape.items() if granted(role, name)
+    }
 
 
 def _visible(shape: Shape, role: Role, collection: Collection) -> Collection:
-    columns = {name: kind for name, kind in collection.columns.items() if sees(role, collection.name, name)}
+    columns = {
+        name: kind for name, kind in collection.columns.items() if sees(role, collection.name, name)
+    }
     links = {
         name: _raw(role, name, link)
         for name, link in collection.links.items()
@@ -79,7 +83,11 @@ def _raw(role: Role, name: str, link: Link) -> Link:
 def visible_world(world: World, role: Role) -> World:
     """Return the rows that a grant allows, each with the fields of those that allow it; others are null."""
     shape = visible_shape(world.shape, role)
-    return replace(world, shape=shape, rows={name: list(_rows(world, role, found)) for name, found in shape.items()})
+    return replace(
+        world,
+        shape=shape,
+        rows={name: list(_rows(world, role, found)) for name, found in shape.items()},
+    )
 
 
 def _rows(world: World, role: Role, visible: Collection) -> list[Row]:
@@ -96,7 +104,11 @@ def _shown(visible: Collection, row: Row, allowing: list[Grant]) -> Row:
         return any(grant.covers(name) for grant in allowing)
 
     columns = {name: row[name] if there(name) else None for name in visible.columns}
-    lists = {RAW + name: row[KEY] if there(name) else None for name, link in visible.links.items() if link.many}
+    lists = {
+        RAW + name: row[KEY] if there(name) else None
+        for name, link in visible.links.items()
+        if link.many
+    }
     return {**columns, **lists, RAW: row[KEY]}
 
 
@@ -111,7 +123,9 @@ def lists_unkeyed(shape: Shape, collection: Collection, query: Params) -> bool:
     return _unkeyed(shape, collection, paths, query)
 
 
-def _unkeyed(shape: Shape, collection: Collection, paths: list[Path], params: Mapping[str, Any]) -> bool:
+def _unkeyed(
+    shape: Shape, collection: Collection, paths: list[Path], params: Mapping[str, Any]
+) -> bool:
     aliases, deep = params.get("alias", {}), params.get("deep", {})
     return any(
         _opens_unkeyed(shape, link, rests, deep.get(name, {}))
@@ -125,5 +139,8 @@ def _opens_unkeyed(shape: Shape, link: Link, paths: list[Path], deep: Mapping[st
         return False
     if not paths:
         return link.many and not link.listed
-    params = {"alias": deep.get("_alias", {}), "deep": {key: value for key, value in deep.items() if key[0] != "_"}}
+    params = {
+        "alias": deep.get("_alias", {}),
+        "deep": {key: value for key, value in deep.items() if key[0] != "_"},
+    }
     return _unkeyed(shape, shape[link.target], paths, params)

@@ -28,13 +28,18 @@ def roles(draw: st.DrawFn, shape: Shape) -> Role:
     found: list[Grant] = []
     for collection in shape.values():
         if draw(st.integers(0, 6)):
-            found += [draw(_grant(shape, collection, first=not n)) for n in range(draw(st.integers(1, 3)))]
+            found += [
+                draw(_grant(shape, collection, first=not n)) for n in range(draw(st.integers(1, 3)))
+            ]
     return found or [Grant(next(iter(shape)), ("*",), {})]
 
 
 @st.composite
 def _grant(draw: st.DrawFn, shape: Shape, collection: Collection, *, first: bool) -> Grant:
-    names = [*collection.columns, *dict.fromkeys(link.partition(":")[0] for link in collection.links)]
+    names = [
+        *collection.columns,
+        *dict.fromkeys(link.partition(":")[0] for link in collection.links),
+    ]
     some = draw(st.sets(st.sampled_from(names)))
     if first:
         some |= {"title" if "title" in names else KEY, *([KEY] if draw(st.integers(0, 4)) else [])}
@@ -85,7 +90,9 @@ def without_variables(said: Any) -> Any:
 
 def without_paths(said: Any) -> Any:
     """Take back the variables that read what a member of these roles may not."""
-    return _replaced(said, {variable: value for value, variable in VARIABLES.items() if "." in variable})
+    return _replaced(
+        said, {variable: value for value, variable in VARIABLES.items() if "." in variable}
+    )
 
 
 def _replaced(said: Any, literals: Mapping[str, str]) -> Any:
@@ -121,15 +128,27 @@ def _hidden(collection: Collection, visible: Collection, role: Role) -> list[str
     """Return names that are not there for a caller: of no field, of columns, of lists, of what lies beyond a field."""
     columns = [name for name in collection.columns if name not in visible.columns]
     links = [name for name in collection.links if name not in visible.links]
-    return [MISSING, *columns, *(f"{name}.title" if sees(role, collection.name, name) else name for name in links)]
+    return [
+        MISSING,
+        *columns,
+        *(f"{name}.title" if sees(role, collection.name, name) else name for name in links),
+    ]
 
 
 def _in_filter(query: Json, steps: list[str], name: str) -> Json:
-    return {**query, "filter": {"_and": [query.get("filter", {}), _at(steps, {name: {"_null": True}})]}}
+    return {
+        **query,
+        "filter": {"_and": [query.get("filter", {}), _at(steps, {name: {"_null": True}})]},
+    }
 
 
 def _in_or(query: Json, steps: list[str], name: str) -> Json:
-    return {**query, "filter": {"_or": [_at(steps, {"_or": [{name: {"_nnull": True}}]}), {KEY: {"_null": True}}]}}
+    return {
+        **query,
+        "filter": {
+            "_or": [_at(steps, {"_or": [{name: {"_nnull": True}}]}), {KEY: {"_null": True}}]
+        },
+    }
 
 
 def _in_none(query: Json, steps: list[str], name: str) -> Json:
@@ -149,7 +168,11 @@ def _in_sort(query: Json, steps: list[str], name: str) -> Json:
 def _in_fields(query: Json, steps: list[str], name: str) -> Json:
     """Aggregates would stand in the place of what is asked of the items."""
     deep = {step: said for step, said in query.get("deep", {}).items() if step not in steps}
-    return {**query, "deep": deep, "fields": [*query.get("fields", ["*"]), ".".join([*steps, name])]}
+    return {
+        **query,
+        "deep": deep,
+        "fields": [*query.get("fields", ["*"]), ".".join([*steps, name])],
+    }
 
 
 def _in_function(query: Json, steps: list[str], name: str) -> Json:
@@ -196,7 +219,9 @@ Change = tuple[str, int, str | None, Any]
 def changes(draw: st.DrawFn, shape: Shape, rows: Mapping[str, list[Row]]) -> list[Change]:
     """Draw changes of any rows."""
     found: list[Change] = []
-    for name in draw(st.lists(st.sampled_from([name for name in rows if rows[name]] or [""]), max_size=12)):
+    for name in draw(
+        st.lists(st.sampled_from([name for name in rows if rows[name]] or [""]), max_size=12)
+    ):
         if not name:
             break
         place = draw(st.integers(0, len(rows[name]) - 1))
@@ -207,7 +232,9 @@ def changes(draw: st.DrawFn, shape: Shape, rows: Mapping[str, list[Row]]) -> lis
     return found
 
 
-def _values(shape: Shape, collection: Collection, column: str, rows: Mapping[str, list[Row]]) -> list[Any]:
+def _values(
+    shape: Shape, collection: Collection, column: str, rows: Mapping[str, list[Row]]
+) -> list[Any]:
     link = collection.links.get(column)
     if link:
         return [None, *(row[KEY] for row in rows[link.target])]
@@ -216,9 +243,14 @@ def _values(shape: Shape, collection: Collection, column: str, rows: Mapping[str
     return [None, *ROWS[collection.columns[column]]]
 
 
-def unseen(world: World, role: Role, rows: Mapping[str, list[Row]], said: list[Change]) -> dict[str, list[Row]]:
+def unseen(
+    world: World, role: Role, rows: Mapping[str, list[Row]], said: list[Change]
+) -> dict[str, list[Row]]:
     """Return the rows after those of the changes that a role cannot see."""
-    now, before = {name: list(items) for name, items in rows.items()}, visible_world(world, role).rows
+    now, before = (
+        {name: list(items) for name, items in rows.items()},
+        visible_world(world, role).rows,
+    )
     for name, place, column, value in said:
         if place >= len(now[name]):
             continue

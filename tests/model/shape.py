@@ -58,7 +58,11 @@ class World:
         near = row[link.near]
         if near is None or (link.told_by and row[link.told_by] != link.target):
             return []
-        return [other for other in self.rows[link.target] if _same(other[link.far], near, told=bool(link.told_by))]
+        return [
+            other
+            for other in self.rows[link.target]
+            if _same(other[link.far], near, told=bool(link.told_by))
+        ]
 
 
 def _same(far: Any, near: Any, *, told: bool) -> bool:

@@ -35,7 +35,9 @@ from tests.things import Stage, staged
 SCHEMAS = 4
 WRITES_FOR_EACH = 6
 ROLES_FOR_EACH = 3
-writes_for_each = settings(reads.cases_for_each, max_examples=WRITES_FOR_EACH, phases=[Phase.generate])
+writes_for_each = settings(
+    reads.cases_for_each, max_examples=WRITES_FOR_EACH, phases=[Phase.generate]
+)
 
 HISTORY = [Grant(name, ("*",), {}) for name in ("system_activity", "system_revisions")]
 
@@ -55,9 +57,16 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn, shape: Shape) -> Case:
     rows = draw(all_rows(shape))
-    made = {name: [_without_links(shape[name], row) for row in items] for name, items in rows.items()}
-    changed = {name: [draw(_change(shape[name], row)) for row in items] for name, items in rows.items()}
-    gone = {name: [row[KEY] for row in items if draw(st.integers(0, 5)) == 0] for name, items in rows.items()}
+    made = {
+        name: [_without_links(shape[name], row) for row in items] for name, items in rows.items()
+    }
+    changed = {
+        name: [draw(_change(shape[name], row)) for row in items] for name, items in rows.items()
+    }
+    gone = {
+        name: [row[KEY] for row in items if draw(st.integers(0, 5)) == 0]
+        for name, items in rows.items()
+    }
     return Case(made, changed, gone, [draw(roles(shape)) for _ in range(ROLES_FOR_EACH)])
 
 
@@ -77,10 +86,19 @@ def _without_links(collection: Collection, row: Row) -> Row:
 def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
     """Draw a change that links an item, and gives some of its columns other values."""
     links = {link.near for link in collection.links.values() if not link.many}
-    kinds = {link.told_by for link in collection.links.values()}  # names of collections: no other text may stand there
-    plain = [name for name, kind in collection.columns.items() if name not in {*links, *kinds, KEY} and kind != "hash"]
+    kinds = {
+        link.told_by for link in collection.links.values()
+    }  # names of collections: no other text may stand there
+    plain = [
+        name
+        for name, kind in collection.columns.items()
+        if name not in {*links, *kinds, KEY} and kind != "hash"
+    ]
     others = draw(st.sets(st.sampled_from(plain), max_size=4)) if plain else set()
-    values = {name: draw(st.none() | st.sampled_from(ROWS[collection.columns[name]])) for name in sorted(others)}
+    values = {
+        name: draw(st.none() | st.sampled_from(ROWS[collection.columns[name]]))
+        for name in sorted(others)
+    }
     return {KEY: row[KEY], **{name: row[name] for name in sorted(links - {KEY})}, **values}
 
 
@@ -124,10 +142,14 @@ def test_the_history_shows_what_the_rights_on_its_items_show(
             shown = {path: seen(world, role, found) for path, found in whole.items()}
             listed = {revision["id"] for revision in shown["/revisions"]}
             shown["/activity"] = [
-                {**act, "revisions": [key for key in act["revisions"] if key in listed]} for act in shown["/activity"]
+                {**act, "revisions": [key for key in act["revisions"] if key in listed]}
+                for act in shown["/activity"]
             ]
             for path, expected in shown.items():
-                assert reads.comparable(records(caller, path)) == reads.comparable(expected), (path, role)
+                assert reads.comparable(records(caller, path)) == reads.comparable(expected), (
+                    path,
+                    role,
+                )
 
     compare()
 
@@ -154,7 +176,9 @@ def stored(connection: psycopg.Connection, shape: Shape) -> Rows:
     """Return the rows as they are now, in the form in which they are drawn."""
     found: Rows = {}
     for name in shape:
-        rows = connection.execute(f'SELECT row_to_json(t)::text FROM "{name}" AS t'.encode()).fetchall()
+        rows = connection.execute(
+            f'SELECT row_to_json(t)::text FROM "{name}" AS t'.encode()
+        ).fetchall()
         found[name] = [json.loads(text, parse_float=Decimal) for (text,) in rows]
     return found
 

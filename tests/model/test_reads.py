@@ -30,7 +30,9 @@ from tests.things import Stage, staged
 
 SCHEMAS = 5
 CASES_FOR_EACH = 100
-SEED = os.environ.get("CMS_MODEL_SEED") or ("ci" if "CI" in os.environ else str(SystemRandom().randrange(10**6)))
+SEED = os.environ.get("CMS_MODEL_SEED") or (
+    "ci" if "CI" in os.environ else str(SystemRandom().randrange(10**6))
+)
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +76,9 @@ def connection(stage: Stage) -> Iterator[psycopg.Connection]:
 
 
 @pytest.mark.parametrize("number", range(SCHEMAS))
-def test_a_read_answers_what_the_model_answers(stage: Stage, connection: psycopg.Connection, number: int) -> None:
+def test_a_read_answers_what_the_model_answers(
+    stage: Stage, connection: psycopg.Connection, number: int
+) -> None:
     shape = make_shape(stage.admin, f"s{number}", Random(f"{SEED}-{number}"))
 
     @cases_for_each
@@ -84,7 +88,9 @@ def test_a_read_answers_what_the_model_answers(stage: Stage, connection: psycopg
         note(f"CMS_MODEL_SEED={SEED}")
         found = ask(stage.admin, case)
         assert found.status == 200, found.text
-        expected = answer(world_of(connection, shape, case.rows), shape[case.collection], case.query)
+        expected = answer(
+            world_of(connection, shape, case.rows), shape[case.collection], case.query
+        )
         assert comparable(json.loads(found.text, parse_float=Decimal)) == comparable(expected)
 
     compare()

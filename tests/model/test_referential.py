@@ -48,7 +48,10 @@ class World:
 
     def lies_in(self, collection: str) -> set[str]:
         """Return the tables whose rows are items of a collection."""
-        return {collection, *(name for name, parent in self.parents.items() if parent == collection)}
+        return {
+            collection,
+            *(name for name, parent in self.parents.items() if parent == collection),
+        }
 
 
 @pytest.fixture(scope="module")
@@ -81,19 +84,24 @@ def make_world(random: Random, prefix: str) -> World:
 def definition(world: World) -> str:
     """Return the SQL of all tables; ids are unique everywhere, and those of keyless tables are no primary keys."""
     columns = (
-        "id integer NOT NULL, twin integer NOT NULL DEFAULT 0, up0 integer DEFAULT 3, up1 integer, a integer, b integer"
+        "id integer NOT NULL, twin integer NOT NULL DEFAULT 0, "
+        "up0 integer DEFAULT 3, up1 integer, a integer, b integer"
     )
     statements = []
     for name, kind in world.kinds.items():
         if kind == "heir":
             inherits = f"INHERITS ({world.parents[name]})"
-            statements.append(f"CREATE TABLE {name} (own text, PRIMARY KEY (id), UNIQUE (id, twin)) {inherits}")
+            statements.append(
+                f"CREATE TABLE {name} (own text, PRIMARY KEY (id), UNIQUE (id, twin)) {inherits}"
+            )
         else:
             unique = "id, twin), UNIQUE (id" if kind == "keyless" else "id), UNIQUE (id, twin"
             parts = "PARTITION BY HASH (id)" if kind == "partitioned" else ""
             statements.append(f"CREATE TABLE {name} ({columns}, PRIMARY KEY ({unique})) {parts}")
         if kind == "partitioned":
-            shape = "CREATE TABLE {0}_{1} PARTITION OF {0} FOR VALUES WITH (MODULUS 2, REMAINDER {1})"
+            shape = (
+                "CREATE TABLE {0}_{1} PARTITION OF {0} FOR VALUES WITH (MODULUS 2, REMAINDER {1})"
+            )
             statements += [shape.format(name, number) for number in (0, 1)]
     for key in world.keys:
         near, far = ", ".join(key.columns), ", ".join(key.foreign_columns)
@@ -111,18 +119,25 @@ def ids(world: World, table: str) -> list[int]:
 
 def fill(world: World, random: Random) -> str:
     statements = [
-        f"INSERT INTO {table} (id, up0) VALUES ({key}, NULL)" for table in world.kinds for key in ids(world, table)
+        f"INSERT INTO {table} (id, up0) VALUES ({key}, NULL)"
+        for table in world.kinds
+        for key in ids(world, table)
     ]
     for key in world.keys:
         for row in ids(world, key.table):
             if random.random() < 0.45:
                 values = (str(random.choice(ids(world, key.target))), "0")
-                sets = ", ".join(f"{column} = {value}" for column, value in zip(key.columns, values, strict=False))
+                sets = ", ".join(
+                    f"{column} = {value}"
+                    for column, value in zip(key.columns, values, strict=False)
+                )
                 statements.append(f"UPDATE ONLY {key.table} SET {sets} WHERE id = {row}")
     return ";".join(statements)
 
 
-def all_rows(stage: Stage, world: World, *, without: tuple[str, list[int]] | None = None) -> Rows | None:
+def all_rows(
+    stage: Stage, world: World, *, without: tuple[str, list[int]] | None = None
+) -> Rows | None:
     """Return all rows: as they are, or as PostgreSQL by itself leaves them `without` some; None if it refuses that."""
     rows: Rows = {}
     with psycopg.connect(stage.dsn) as connection:
@@ -134,7 +149,9 @@ def all_rows(stage: Stage, world: World, *, without: tuple[str, list[int]] | Non
                 return None
         for table, kind in world.kinds.items():
             only = "" if kind == "partitioned" else "ONLY"
-            for (row,) in connection.execute(f"SELECT to_json(t) FROM {only} {table} AS t".encode()).fetchall():
+            for (row,) in connection.execute(
+                f"SELECT to_json(t) FROM {only} {table} AS t".encode()
+            ).fetchall():
                 rows[table, str(row["id"])] = row
         connection.rollback()
     return rows
@@ -167,7 +184,9 @@ def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: in
         after, acts = all_rows(stage, world), history(stage, since)
         assert before is not None
         assert after is not None
-        repeated = json.dumps({"shape": definition(world), "root": root, "sent": sent, "acts": acts}, indent=1)
+        repeated = json.dumps(
+            {"shape": definition(world), "root": root, "sent": sent, "acts": acts}, indent=1
+        )
         if expected is None:
             assert (status, acts, after) == (400, [], before), repeated
         else:
@@ -176,15 +195,24 @@ def test_the_history_of_a_deletion_is_what_has_happened(stage: Stage, number: in
 
 
 def compare(
-    world: World, states: tuple[Rows, Rows], acts: list[Json], root: tuple[str, set[str]], repeated: str
+    world: World,
+    states: tuple[Rows, Rows],
+    acts: list[Json],
+    root: tuple[str, set[str]],
+    repeated: str,
 ) -> None:
     before, after = states
     items = {spot: item_of(world, spot, root) for spot in before}
     keyed = {spot for spot in before if world.kinds[spot[0]] != "keyless"}
     gone = Counter(items[spot] for spot in keyed if spot not in after)
-    assert Counter((act["collection"], act["item"]) for act in acts if act["action"] == "delete") == gone, repeated
+    assert (
+        Counter((act["collection"], act["item"]) for act in acts if act["action"] == "delete")
+        == gone
+    ), repeated
     changed = {items[spot] for spot in keyed if spot in after and after[spot] != before[spot]}
-    assert {(act["collection"], act["item"]) for act in acts if act["action"] == "update"} == changed, repeated
+    assert {
+        (act["collection"], act["item"]) for act in acts if act["action"] == "update"
+    } == changed, repeated
     deleted = {act["id"]: act for act in acts if act["action"] == "delete"}
     for spot in keyed:
         own = [act for act in acts if (act["collection"], act["item"]) == items[spot]]
@@ -196,9 +224,13 @@ def compare(
             assert own[-1]["data"] == after[spot], repeated
             delta = {name: value for act in own for name, value in act["delta"].items()}
             assert delta == {name: after[spot][name] for name in delta}, repeated
-            assert set(delta) == {name for name in after[spot] if after[spot][name] != before[spot][name]}, repeated
+            assert set(delta) == {
+                name for name in after[spot] if after[spot][name] != before[spot][name]
+            }, repeated
         for act in own:
-            assert act["parent"] is None or causes(world, before[spot], spot, deleted[act["parent"]]), repeated
+            assert act["parent"] is None or causes(
+                world, before[spot], spot, deleted[act["parent"]]
+            ), repeated
 
 
 def item_of(world: World, spot: tuple[str, str], root: tuple[str, set[str]]) -> tuple[str, str]:

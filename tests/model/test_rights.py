@@ -47,7 +47,9 @@ from tests.things import Stage, staged
 
 ROLES_FOR_EACH = 25
 QUERIES_FOR_EACH = 4
-roles_for_each = settings(reads.cases_for_each, max_examples=ROLES_FOR_EACH, phases=[Phase.generate])
+roles_for_each = settings(
+    reads.cases_for_each, max_examples=ROLES_FOR_EACH, phases=[Phase.generate]
+)
 """To shrink a failure takes minutes; the assertion tells which of the queries it is."""
 
 REFUSED = '{"errors":[{"message":"You don\'t have permission to access this.","extensions":{"code":"FORBIDDEN"}}]}'
@@ -146,13 +148,20 @@ def check(visible: World, one: Asked, got: Answer) -> None:
         return
     assert got.status == 200, (one, got.text)
     expected = answer(visible, visible.shape[one.collection], without_variables(one.query))
-    assert reads.comparable(json.loads(got.text, parse_float=Decimal)) == reads.comparable(expected), one
+    assert reads.comparable(json.loads(got.text, parse_float=Decimal)) == reads.comparable(
+        expected
+    ), one
 
 
 def give(connection: psycopg.Connection, role: Role) -> None:
     """Let the role and its parent hold these grants and no others."""
     rows = [
-        (PARENT if grant.inherited else ROLE, grant.collection, json.dumps(grant.fields), _rule(grant.rule))
+        (
+            PARENT if grant.inherited else ROLE,
+            grant.collection,
+            json.dumps(grant.fields),
+            _rule(grant.rule),
+        )
         for grant in role
     ]
     with connection.transaction(), connection.cursor() as cursor:

@@ -25,24 +25,34 @@ CALLS = 2
 cases = settings_of(cases_for_each, max_examples=CASES, phases=[Phase.generate, Phase.shrink])
 
 STATES = ("draft", "live")
-COLUMNS = {"parents": ("size", "state", "things"), "things": ("id", "size", "state", "note", "parent")}
+COLUMNS = {
+    "parents": ("size", "state", "things"),
+    "things": ("id", "size", "state", "note", "parent"),
+}
 
 sizes = st.none() | st.integers(0, 3)
 states = st.sampled_from((*STATES, None))
 compared = st.sampled_from(("_eq", "_gt", "_lt"))
 tests_of_size = st.builds(lambda operator, size: {operator: size}, compared, st.integers(0, 3))
-tests_of_state = st.sampled_from([{"_eq": state} for state in STATES] + [{"_null": True}, {"_null": False}])
+tests_of_state = st.sampled_from(
+    [{"_eq": state} for state in STATES] + [{"_null": True}, {"_null": False}]
+)
 own_rules = st.fixed_dictionaries({}, optional={"size": tests_of_size, "state": tests_of_state})
 rules_of_things = own_rules | st.builds(lambda rule: {"parent": rule} if rule else {}, own_rules)
 
 
 @st.composite
 def grants(draw: st.DrawFn, collection: str, action: str) -> Grant:
-    names = draw(st.just(("*",)) | st.lists(st.sampled_from(COLUMNS[collection]), unique=True, min_size=1).map(tuple))
+    names = draw(
+        st.just(("*",))
+        | st.lists(st.sampled_from(COLUMNS[collection]), unique=True, min_size=1).map(tuple)
+    )
     rule = draw(st.just({}) | (own_rules if collection == "parents" else rules_of_things))
     validated = collection == "things" and action in ("create", "update")
     validation = draw(st.just({}) | own_rules) if validated else {}
-    presets = draw(st.just({}) | st.fixed_dictionaries({}, optional={"state": states, "note": st.just("p")}))
+    presets = draw(
+        st.just({}) | st.fixed_dictionaries({}, optional={"state": states, "note": st.just("p")})
+    )
     return Grant(collection, action, names, rule, validation, presets if validated else {})
 
 
@@ -50,7 +60,11 @@ def grants(draw: st.DrawFn, collection: str, action: str) -> Grant:
 def roles(draw: st.DrawFn) -> list[Grant]:
     actions = [("things", action) for action in ("read", "create", "update", "delete")]
     places = [*actions, ("parents", "read"), ("parents", "update")]
-    return [draw(grants(*place)) for place in places for _ in range(draw(st.sampled_from((0, 1, 1, 2, 3))))]
+    return [
+        draw(grants(*place))
+        for place in places
+        for _ in range(draw(st.sampled_from((0, 1, 1, 2, 3))))
+    ]
 
 
 @st.composite
@@ -73,18 +87,33 @@ def values(*, whole: bool = False) -> st.SearchStrategy[Row]:
 keys = st.integers(1, 6)
 data = values().filter(bool)
 calls = st.one_of(
-    st.builds(lambda items: {"kind": "create", "items": items}, st.lists(values(), min_size=1, max_size=3)),
-    st.builds(lambda key, said: {"kind": "change", "keys": [key], "data": said, "single": True}, keys, data),
+    st.builds(
+        lambda items: {"kind": "create", "items": items}, st.lists(values(), min_size=1, max_size=3)
+    ),
+    st.builds(
+        lambda key, said: {"kind": "change", "keys": [key], "data": said, "single": True},
+        keys,
+        data,
+    ),
     st.builds(
         lambda found, said: {"kind": "change", "keys": found, "data": said, "single": False},
         st.lists(keys, unique=True, min_size=1, max_size=3),
         data,
     ),
     st.builds(
-        lambda state, said: {"kind": "change_found", "state": state, "data": said}, st.sampled_from(STATES), data
+        lambda state, said: {"kind": "change_found", "state": state, "data": said},
+        st.sampled_from(STATES),
+        data,
     ),
-    st.builds(lambda found: {"kind": "delete", "keys": found}, st.lists(keys, unique=True, min_size=1, max_size=2)),
-    st.builds(lambda parent, key: {"kind": "unlink", "parent": parent, "key": key}, st.integers(1, 2), keys),
+    st.builds(
+        lambda found: {"kind": "delete", "keys": found},
+        st.lists(keys, unique=True, min_size=1, max_size=2),
+    ),
+    st.builds(
+        lambda parent, key: {"kind": "unlink", "parent": parent, "key": key},
+        st.integers(1, 2),
+        keys,
+    ),
 )
 
 
@@ -92,11 +121,22 @@ calls = st.one_of(
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
     with staged(settings, make_database, template) as found:
         own = [field("size", "integer"), field("state", "string")]
-        fields = {"parents": own, "things": [*own, field("note", "string"), field("parent", "integer")]}
+        fields = {
+            "parents": own,
+            "things": [*own, field("note", "string"), field("parent", "integer")],
+        }
         for name, said in fields.items():
-            assert found.admin.post("/collections", {"collection": name, "schema": {}, "fields": said}).status == 200
+            assert (
+                found.admin.post(
+                    "/collections", {"collection": name, "schema": {}, "fields": said}
+                ).status
+                == 200
+            )
         relation = {"collection": "things", "field": "parent", "related_collection": "parents"}
-        assert found.admin.post("/relations", {**relation, "meta": {"one_field": "things"}}).status == 200
+        assert (
+            found.admin.post("/relations", {**relation, "meta": {"one_field": "things"}}).status
+            == 200
+        )
         yield found
 
 
@@ -107,13 +147,19 @@ def test_a_write_does_what_the_rights_allow_and_no_more(stage: Stage) -> None:
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
 
         @cases
-        @given(world=worlds(), role_grants=roles(), asked=st.lists(calls, min_size=CALLS, max_size=CALLS))
+        @given(
+            world=worlds(),
+            role_grants=roles(),
+            asked=st.lists(calls, min_size=CALLS, max_size=CALLS),
+        )
         def compare(world: World, role_grants: list[Grant], asked: list[dict[str, Any]]) -> None:
             give(connection, role, role_grants)
             for call in asked:
                 load(connection, world)
                 before = traces(connection)
-                status, after = Model({name: dict(rows) for name, rows in world.items()}, role_grants).do(call)
+                status, after = Model(
+                    {name: dict(rows) for name, rows in world.items()}, role_grants
+                ).do(call)
                 answer = send(caller, call)
                 note(f"{call} {answer.status} {answer.text}")
                 assert (OK if answer.status == 204 else answer.status) == status, call
@@ -141,7 +187,9 @@ def send(caller: Client, call: Mapping[str, Any]) -> Answer:
         case "delete":
             return caller.delete("/items/things", call["keys"])
         case _:
-            return caller.patch(f"/items/parents/{call['parent']}", {"things": {"delete": [call["key"]]}})
+            return caller.patch(
+                f"/items/parents/{call['parent']}", {"things": {"delete": [call["key"]]}}
+            )
 
 
 def give(connection: psycopg.Connection, role: str, said: list[Grant]) -> None:
@@ -179,18 +227,24 @@ def stored(connection: psycopg.Connection) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in ("parents", "things"):
         rows = connection.execute(f"SELECT to_jsonb(t) FROM {name} AS t".encode()).fetchall()
-        found[name] = sorted(json.dumps({**row, "id": min(row["id"], 1000)}, sort_keys=True) for (row,) in rows)
+        found[name] = sorted(
+            json.dumps({**row, "id": min(row["id"], 1000)}, sort_keys=True) for (row,) in rows
+        )
     return found
 
 
 def comparable(world: World) -> dict[str, list[str]]:
     """Return rows as `stored` does: the keys of new ones are the database's to choose."""
     return {
-        name: sorted(json.dumps({**row, "id": min(key, 1000)}, sort_keys=True) for key, row in rows.items())
+        name: sorted(
+            json.dumps({**row, "id": min(key, 1000)}, sort_keys=True) for key, row in rows.items()
+        )
         for name, rows in world.items()
     }
 
 
 def traces(connection: psycopg.Connection) -> object:
-    history = "SELECT (SELECT count(*) FROM system_activity), (SELECT count(*) FROM system_revisions)"
+    history = (
+        "SELECT (SELECT count(*) FROM system_activity), (SELECT count(*) FROM system_revisions)"
+    )
     return connection.execute(history.encode()).fetchone()

@@ -44,7 +44,9 @@ class Model:
         """Return the status of a call (200 for whatever succeeds) and the rows after it."""
         before = deepcopy(self.world)
         try:
-            getattr(self, call["kind"])(**{name: said for name, said in call.items() if name not in ("kind", "single")})
+            getattr(self, call["kind"])(
+                **{name: said for name, said in call.items() if name not in ("kind", "single")}
+            )
         except Refusal as refusal:
             self.world = before
             return refusal.args[0], before
@@ -53,7 +55,9 @@ class Model:
     # What there is
 
     def grants(self, collection: str, action: str) -> list[Grant]:
-        found = [grant for grant in self.role if (grant.collection, grant.action) == (collection, action)]
+        found = [
+            grant for grant in self.role if (grant.collection, grant.action) == (collection, action)
+        ]
         if not found:
             raise Refusal(403)
         return found
@@ -80,7 +84,10 @@ class Model:
     def held(self, collection: str, keys: Sequence[int], action: str) -> list[list[Grant]]:
         """Return the permissions that hold for each row; one that cannot be read is not there."""
         grants, rows = self.grants(collection, action), self.world[collection]
-        found = [[grant for grant in grants if key in rows and self.holds(grant.rule, rows[key])] for key in keys]
+        found = [
+            [grant for grant in grants if key in rows and self.holds(grant.rule, rows[key])]
+            for key in keys
+        ]
         lost = [key for key, holding in zip(keys, found, strict=True) if not holding]
         if any(key not in rows or not self.seen(collection, rows[key]) for key in lost):
             raise Refusal(404)
@@ -102,13 +109,24 @@ class Model:
         written, failed = [], []
         self.may_name("things", "create", [name for item in items for name in item])
         for item in items:
-            covering = [grant for grant in self.grants("things", "create") if all(map(grant.covers, item))]
+            covering = [
+                grant for grant in self.grants("things", "create") if all(map(grant.covers, item))
+            ]
             if not covering:
                 raise Refusal(403)
             whole = {"size": None, "state": None}
-            passing = [grant for grant in covering if _valid(grant, {**whole, **grant.presets, **item})]
+            passing = [
+                grant for grant in covering if _valid(grant, {**whole, **grant.presets, **item})
+            ]
             if passing:
-                row = {"size": None, "state": None, "note": None, "parent": None, **passing[0].presets, **item}
+                row = {
+                    "size": None,
+                    "state": None,
+                    "note": None,
+                    "parent": None,
+                    **passing[0].presets,
+                    **item,
+                }
                 written.append((passing, row))
             else:
                 failed += _broken(covering[0], {**whole, **covering[0].presets, **item})
@@ -123,7 +141,9 @@ class Model:
         held = self.held("things", keys, "update")
         for key, passing in zip(keys, self.permitted("things", data, held), strict=True):
             for grant in reversed(passing):
-                self.world["things"][key] |= {name: said for name, said in grant.presets.items() if name not in data}
+                self.world["things"][key] |= {
+                    name: said for name, said in grant.presets.items() if name not in data
+                }
             self.world["things"][key] |= data
         self.fulfil("things", keys, list(data))
 
@@ -131,7 +151,9 @@ class Model:
         self.may_name("things", "update", list(data))
         self.may_name("things", "read", ["state"])
         rows = self.world["things"].items()
-        keys = [key for key, row in rows if row["state"] == state and self.seen("things", row, "state")]
+        keys = [
+            key for key, row in rows if row["state"] == state and self.seen("things", row, "state")
+        ]
         if keys:
             self.change(keys, data)
 
@@ -146,12 +168,16 @@ class Model:
         self.may_name("things", "read", ["id", "parent"])
         row = self.world["things"].get(key)
         there = (
-            row is not None and row["parent"] == parent and all(self.seen("things", row, n) for n in ("id", "parent"))
+            row is not None
+            and row["parent"] == parent
+            and all(self.seen("things", row, n) for n in ("id", "parent"))
         )
         self.permitted("parents", {"things": 0}, self.held("parents", [parent], "update"))
         if row is None or not there:
             raise Refusal(400)
-        (passing,) = self.permitted("things", {"parent": None}, self.held("things", [key], "update"))
+        (passing,) = self.permitted(
+            "things", {"parent": None}, self.held("things", [key], "update")
+        )
         for grant in reversed(passing):
             row |= grant.presets
         row["parent"] = None
@@ -160,7 +186,9 @@ class Model:
 
     # Rules of changes
 
-    def permitted(self, collection: str, data: Said, held: Sequence[list[Grant]]) -> list[list[Grant]]:
+    def permitted(
+        self, collection: str, data: Said, held: Sequence[list[Grant]]
+    ) -> list[list[Grant]]:
         """Return the permissions of each row whose validation passes: they have to speak of all that changes."""
         found, failed = [], []
         for holding in held:
@@ -178,7 +206,9 @@ class Model:
         """Every field that has changed needs a permission that holds for the row as it is now."""
         for key in keys:
             row = self.world[collection][key]
-            holding = [grant for grant in self.grants(collection, "update") if self.holds(grant.rule, row)]
+            holding = [
+                grant for grant in self.grants(collection, "update") if self.holds(grant.rule, row)
+            ]
             if not _speak_of(holding, names):
                 raise Refusal(403)
 
@@ -196,7 +226,11 @@ def _valid(grant: Grant, values: Said) -> bool:
 
 
 def _broken(grant: Grant, values: Said) -> list[str]:
-    return [name for name, test in grant.validation.items() if name in values and not _passes(test, values[name])]
+    return [
+        name
+        for name, test in grant.validation.items()
+        if name in values and not _passes(test, values[name])
+    ]
 
 
 def _passes(test: Said, value: Any) -> bool:

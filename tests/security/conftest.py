@@ -35,7 +35,12 @@ COLLECTIONS: dict[str, list[Json]] = {
 RELATIONS: list[tuple[str, str, str | None, Json]] = [
     ("books", "author", "authors", {"one_field": "books"}),
     ("reviews", "book", "books", {"one_field": "reviews"}),
-    ("books", "item", None, {"one_collection_field": "kind", "one_allowed_collections": ["authors", "reviews"]}),
+    (
+        "books",
+        "item",
+        None,
+        {"one_collection_field": "kind", "one_allowed_collections": ["authors", "reviews"]},
+    ),
 ]
 ROWS: dict[str, list[Json]] = {
     "authors": [{"name": "Ann", "country": "AT"}, {"name": "Ben", "country": "BE"}],
@@ -62,7 +67,19 @@ ROWS: dict[str, list[Json]] = {
     "reviews": [{"text": "Good", "book": 1}, {"text": "Bad", "book": 2}],
 }
 
-BOOKS = ("id", "title", "price", "weight", "published", "code", "token", "author", "reviews", "item", "kind")
+BOOKS = (
+    "id",
+    "title",
+    "price",
+    "weight",
+    "published",
+    "code",
+    "token",
+    "author",
+    "reviews",
+    "item",
+    "kind",
+)
 PERMISSIONS = [
     may("books", *BOOKS, permissions={"status": {"_eq": "published"}}),
     may("authors", "id", "name", "books", permissions={"country": {"_eq": "AT"}}),
@@ -84,9 +101,19 @@ class Shop:
 def shop(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Shop]:
     with staged(settings, make_database, template) as stage:
         for name, fields in COLLECTIONS.items():
-            assert stage.admin.post("/collections", {"collection": name, "schema": {}, "fields": fields}).status == 200
+            assert (
+                stage.admin.post(
+                    "/collections", {"collection": name, "schema": {}, "fields": fields}
+                ).status
+                == 200
+            )
         for collection, column, related, meta in RELATIONS:
-            body = {"collection": collection, "field": column, "related_collection": related, "meta": meta}
+            body = {
+                "collection": collection,
+                "field": column,
+                "related_collection": related,
+                "meta": meta,
+            }
             assert stage.admin.post("/relations", body).status == 200
         for name, rows in ROWS.items():
             assert stage.admin.post(f"/items/{name}", rows).status == 200

@@ -15,7 +15,14 @@ from tests.things import Stage, Table, field, staged, table
 
 Json = dict[str, Any]
 ACTIONS = ("read", "create", "update", "delete", "share")
-POWERS = ("system_users", "system_roles", "system_permissions", "system_settings", "system_shares", "system_presets")
+POWERS = (
+    "system_users",
+    "system_roles",
+    "system_permissions",
+    "system_settings",
+    "system_shares",
+    "system_presets",
+)
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +34,14 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
 @pytest.fixture(scope="module")
 def links(stage: Stage) -> Table:
     """Items that point to a user, a role and a permission."""
-    found = table(stage.admin, field("user", "uuid"), field("role", "uuid"), field("permission", "integer"))
-    for name, target in (("user", "system_users"), ("role", "system_roles"), ("permission", "system_permissions")):
+    found = table(
+        stage.admin, field("user", "uuid"), field("role", "uuid"), field("permission", "integer")
+    )
+    for name, target in (
+        ("user", "system_users"),
+        ("role", "system_roles"),
+        ("permission", "system_permissions"),
+    ):
         relation = {"collection": found.name, "field": name, "related_collection": target}
         assert stage.admin.post("/relations", relation).status == 200
     return found
@@ -36,13 +49,17 @@ def links(stage: Stage) -> Table:
 
 def mighty(stage: Stage, links: Table) -> tuple[Client, str, str]:
     """Return a member who has every permission there can be and is no administrator, its id and role."""
-    role = new_role(stage, *(may(name, action=action) for name in (*POWERS, links.name) for action in ACTIONS))
+    role = new_role(
+        stage, *(may(name, action=action) for name in (*POWERS, links.name) for action in ACTIONS)
+    )
     caller = member_of(stage, role)
     return caller, caller.get("/users/me").data["id"], role
 
 
 def batch(caller: Client, method: str, collection: str, **said: Any) -> Answer:
-    return caller.post("/batch", {"operations": [{"method": method, "collection": collection, **said}]})
+    return caller.post(
+        "/batch", {"operations": [{"method": method, "collection": collection, **said}]}
+    )
 
 
 def test_no_permission_lets_a_member_write_rights(stage: Stage, links: Table) -> None:
@@ -52,7 +69,9 @@ def test_no_permission_lets_a_member_write_rights(stage: Stage, links: Table) ->
     (link,) = links.add({"user": me, "role": role})
     path, mine = f"{links.path}/{link['id']}", {"id": me}
     permission = {"role": role, "collection": links.name, "action": "read", "fields": ["*"]}
-    (own,) = [row["id"] for row in stage.admin.get("/permissions", limit=1, **{"filter[role]": role}).data]
+    (own,) = [
+        row["id"] for row in stage.admin.get("/permissions", limit=1, **{"filter[role]": role}).data
+    ]
     changes: list[Json] = [
         {"admin_access": True},
         {"parent": admin_role},
@@ -69,7 +88,11 @@ def test_no_permission_lets_a_member_write_rights(stage: Stage, links: Table) ->
     for answer in (
         caller.post("/roles", {"name": "x"}),
         caller.post("/roles", {"name": "x", "admin_access": True, "users": [me]}),
-        *(caller.patch(f"/roles/{key}", said) for key in (role, other, admin_role) for said in changes),
+        *(
+            caller.patch(f"/roles/{key}", said)
+            for key in (role, other, admin_role)
+            for said in changes
+        ),
         *(caller.delete(f"/roles/{key}") for key in (role, other, admin_role)),
         caller.delete("/roles", {"query": {}}),
         caller.patch("/roles", {"query": {}, "data": {"admin_access": True}}),
@@ -89,16 +112,22 @@ def test_no_permission_lets_a_member_write_rights(stage: Stage, links: Table) ->
         batch(caller, "update", "system_users", key=me, data={"role": admin_role}),
         batch(caller, "create", "system_roles", data={"name": "x", "users": [me]}),
         batch(caller, "update", "system_settings", data={"public_registration_role": admin_role}),
-        caller.patch("/settings", {"public_registration": True, "public_registration_role": admin_role}),
+        caller.patch(
+            "/settings", {"public_registration": True, "public_registration_role": admin_role}
+        ),
         caller.post("/users/invite", {"email": "x@example.com", "role": admin_role}),
-        caller.post("/items/system_shares", {"collection": links.name, "item": 1, "role": admin_role}),
+        caller.post(
+            "/items/system_shares", {"collection": links.name, "item": 1, "role": admin_role}
+        ),
         caller.post("/utils/cache/clear"),
         caller.get(f"/permissions/explain?user={me}&collection={links.name}&action=read"),
     ):
         assert (answer.status, set(answer.codes)) == (403, {"FORBIDDEN"}), answer.text
     after = footprint(stage.dsn)
     assert {name for name in before if before[name] != after[name]} == set()
-    assert caller.patch(path, {"role": role, "user": {"id": me}}).status == 200  # a key alone changes nothing of it
+    assert (
+        caller.patch(path, {"role": role, "user": {"id": me}}).status == 200
+    )  # a key alone changes nothing of it
 
 
 def test_nobody_becomes_an_administrator_by_registering(stage: Stage) -> None:
@@ -131,7 +160,12 @@ def test_what_an_administrator_logs_in_with_is_out_of_reach_in_any_state(
             "/users", {"email": f"{status}-{role}@example.com", "role": role, "status": status}
         ).data["id"]
         (link,) = links.add({"user": key})
-        for said in ({"email": "mine@example.com"}, {"password": "mine"}, {"token": None}, {"tfa_secret": None}):
+        for said in (
+            {"email": "mine@example.com"},
+            {"password": "mine"},
+            {"token": None},
+            {"tfa_secret": None},
+        ):
             for answer in (
                 caller.patch(f"/users/{key}", said),
                 caller.patch("/users", {"keys": [key], "data": said}),
@@ -140,21 +174,39 @@ def test_what_an_administrator_logs_in_with_is_out_of_reach_in_any_state(
                 caller.patch("/users", [{"id": key, **said}]),
             ):
                 assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
-        for answer in (caller.delete(f"/users/{key}"), caller.delete("/users", {"query": {"filter": {"id": key}}})):
+        for answer in (
+            caller.delete(f"/users/{key}"),
+            caller.delete("/users", {"query": {"filter": {"id": key}}}),
+        ):
             assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
         assert caller.patch(f"/users/{key}", {"title": "Dr"}).status == 200
 
 
 def test_somebody_elses_items_are_theirs(stage: Stage) -> None:
     """Of users who each may change what is theirs, none reaches another's, by key, batch, query or list."""
-    things = table(stage.admin, field("title", "string"), field("owner", "uuid", special="user-created"))
-    notes = table(stage.admin, field("text", "string"), field("thing", "integer"), field("owner", "uuid"))
+    things = table(
+        stage.admin, field("title", "string"), field("owner", "uuid", special="user-created")
+    )
+    notes = table(
+        stage.admin, field("text", "string"), field("thing", "integer"), field("owner", "uuid")
+    )
     meta = {"one_field": "notes"}
-    relation = {"collection": notes.name, "field": "thing", "related_collection": things.name, "meta": meta}
+    relation = {
+        "collection": notes.name,
+        "field": "thing",
+        "related_collection": things.name,
+        "meta": meta,
+    }
     assert stage.admin.post("/relations", relation).status == 200
     mine = {"owner": {"_eq": "$CURRENT_USER"}}
-    own = [may(name, action=act, permissions=mine) for name in (things.name, notes.name) for act in ACTIONS]
-    role = new_role(stage, *own, may("system_users", "id", permissions={"id": {"_eq": "$CURRENT_USER"}}))
+    own = [
+        may(name, action=act, permissions=mine)
+        for name in (things.name, notes.name)
+        for act in ACTIONS
+    ]
+    role = new_role(
+        stage, *own, may("system_users", "id", permissions={"id": {"_eq": "$CURRENT_USER"}})
+    )
     one, other = member_of(stage, role), member_of(stage, role)
     me = other.get("/users/me").data["id"]
     key = one.post(things.path, {"title": "theirs"}).data["id"]
@@ -180,7 +232,10 @@ def test_somebody_elses_items_are_theirs(stage: Stage) -> None:
     assert other.patch(things.path, {"query": {}, "data": {"title": "x"}}).data == []
     after = footprint(stage.dsn)
     assert {name for name in before if before[name] != after[name]} == set()
-    assert other.post(notes.path, {"thing": {"id": key, "title": "x"}, "owner": me}).status in (400, 403)
+    assert other.post(notes.path, {"thing": {"id": key, "title": "x"}, "owner": me}).status in (
+        400,
+        403,
+    )
     assert other.post(things.path, {"notes": [note]}).status == 400
     assert other.post(things.path, {"notes": [{"id": note, "text": "x"}]}).status == 400
     assert stage.value(f"SELECT text FROM {notes.name} WHERE id = {note}") == "theirs"
@@ -195,7 +250,11 @@ def test_comments_of_others_are_theirs(stage: Stage) -> None:
     key = one.post("/comments", said).data["id"]
     for path in (f"/comments/{key}", f"/activity/comment/{key}"):
         assert other.patch(path, {"comment": "mine"}).status == other.delete(path).status == 403
-        assert stage.anonymous.patch(path, {"comment": "mine"}).status == stage.anonymous.delete(path).status == 401
+        assert (
+            stage.anonymous.patch(path, {"comment": "mine"}).status
+            == stage.anonymous.delete(path).status
+            == 401
+        )
     for body in ({"comment": "x", "user": None}, {"comment": "x", "item": "2"}):
         assert one.patch(f"/comments/{key}", body).status == 400
     login = stage.value(

@@ -40,7 +40,9 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
 def clerk(stage: Stage) -> Client:
     """Somebody who may do everything with users of one title, and sees no others."""
     actions = ("read", "update", "delete")
-    role = new_role(stage, *(may("system_users", action=action, permissions=SEEN) for action in actions))
+    role = new_role(
+        stage, *(may("system_users", action=action, permissions=SEEN) for action in actions)
+    )
     return member_of(stage, role)
 
 
@@ -48,7 +50,10 @@ def clerk(stage: Stage) -> Client:
 def hidden(stage: Stage) -> list[str]:
     """An administrator and somebody else whom the clerk does not see."""
     admin_role = stage.admin.get("/users/me").data["role"]
-    people = [{"email": f"{uuid4()}@example.com", "role": role, "title": "hidden"} for role in (admin_role, None)]
+    people = [
+        {"email": f"{uuid4()}@example.com", "role": role, "title": "hidden"}
+        for role in (admin_role, None)
+    ]
     return [row["id"] for row in stage.admin.post("/users", people).data]
 
 
@@ -74,7 +79,9 @@ def test_users_who_are_hidden_are_changed_like_nobody(
     assert [changed(key) for key in hidden] == [missing, missing]
 
 
-def test_users_who_are_hidden_are_deleted_like_nobody(stage: Stage, clerk: Client, hidden: list[str]) -> None:
+def test_users_who_are_hidden_are_deleted_like_nobody(
+    stage: Stage, clerk: Client, hidden: list[str]
+) -> None:
     def deleted(key: str) -> list[tuple[int, bytes]]:
         answers = (
             clerk.delete(f"/users/{key}"),
@@ -92,8 +99,13 @@ def test_users_who_are_hidden_are_deleted_like_nobody(stage: Stage, clerk: Clien
 
 def test_an_administrator_who_is_seen_is_still_out_of_reach(stage: Stage, clerk: Client) -> None:
     admin_role = stage.admin.get("/users/me").data["role"]
-    key = stage.admin.post("/users", {"email": "top@example.com", "role": admin_role, "title": "seen"}).data["id"]
-    for answer in (clerk.patch(f"/users/{key}", {"email": "x@example.com"}), clerk.delete(f"/users/{key}")):
+    key = stage.admin.post(
+        "/users", {"email": "top@example.com", "role": admin_role, "title": "seen"}
+    ).data["id"]
+    for answer in (
+        clerk.patch(f"/users/{key}", {"email": "x@example.com"}),
+        clerk.delete(f"/users/{key}"),
+    ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
 
 
@@ -102,17 +114,24 @@ def test_lists_of_a_hidden_item_are_not_looked_at(stage: Stage) -> None:
     owners = table(stage.admin, field("title", "string"))
     parts = table(stage.admin, field("owner", "integer", is_nullable=False))
     relation = {"collection": parts.name, "field": "owner", "related_collection": owners.name}
-    assert stage.admin.post("/relations", {**relation, "meta": {"one_field": "parts"}}).status == 200
+    assert (
+        stage.admin.post("/relations", {**relation, "meta": {"one_field": "parts"}}).status == 200
+    )
     (item,) = owners.add({"title": "hidden", "parts": [{}, {}]})
     names = [may(owners.name, action=action, permissions=SEEN) for action in ("read", "update")]
     caller = member_of(
-        stage, new_role(stage, *names, *(may(parts.name, action=one) for one in ("read", "create", "update")))
+        stage,
+        new_role(
+            stage, *names, *(may(parts.name, action=one) for one in ("read", "create", "update"))
+        ),
     )
     with psycopg.connect(stage.dsn) as connection:
         connection.execute(f"SELECT FROM {parts.name} FOR UPDATE".encode())
         lists: list[object] = [[], [{}], {"create": [{}]}]
         for value in lists:
             change = {"parts": value}
-            answers = [shown(caller.patch(f"{owners.path}/{key}", change)) for key in (item["id"], 999)]
+            answers = [
+                shown(caller.patch(f"{owners.path}/{key}", change)) for key in (item["id"], 999)
+            ]
             assert answers[0] == answers[1]
             assert answers[0][0] == 404

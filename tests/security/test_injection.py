@@ -11,9 +11,47 @@ from tests.members import may, member
 from tests.security.conftest import Shop
 
 NASTY = (
-    *("'", '"', "''", '""', "\\", "\\'", ";", "--", "/*", "*/", "$1", "$2::text", "%s", "%(x)s", "%", "{0}", "{", "}"),
-    *("id; DROP TABLE books", "id' OR '1'='1", 'id" OR "1"="1', "id) OR (TRUE", "id\n--", 'x"; DELETE FROM books; --'),
-    *("(SELECT 1)", "pg_sleep(1)", "version()", "count(*)", "id::text", "t0.id", "t1.note", "r.c0", "n.*", "*", "**"),
+    *(
+        "'",
+        '"',
+        "''",
+        '""',
+        "\\",
+        "\\'",
+        ";",
+        "--",
+        "/*",
+        "*/",
+        "$1",
+        "$2::text",
+        "%s",
+        "%(x)s",
+        "%",
+        "{0}",
+        "{",
+        "}",
+    ),
+    *(
+        "id; DROP TABLE books",
+        "id' OR '1'='1",
+        'id" OR "1"="1',
+        "id) OR (TRUE",
+        "id\n--",
+        'x"; DELETE FROM books; --',
+    ),
+    *(
+        "(SELECT 1)",
+        "pg_sleep(1)",
+        "version()",
+        "count(*)",
+        "id::text",
+        "t0.id",
+        "t1.note",
+        "r.c0",
+        "n.*",
+        "*",
+        "**",
+    ),
     *(
         ".",
         "..",
@@ -31,8 +69,34 @@ NASTY = (
         "$NOW",
         "$NOW(",
     ),
-    *("$CURRENT_USER.", "ctid", "xmin", "tableoid", "oid", "é", "😀", "\u202e", "\ud7ff", "I\u0307", "ﬀ", " ", "\t"),
-    *("x" * 63, "x" * 64, "x" * 5000, "NULL", "true", "-1", "1e999", "[]", "{}", "[object Object]", "__proto__"),
+    *(
+        "$CURRENT_USER.",
+        "ctid",
+        "xmin",
+        "tableoid",
+        "oid",
+        "é",
+        "😀",
+        "\u202e",
+        "\ud7ff",
+        "I\u0307",
+        "ﬀ",
+        " ",
+        "\t",
+    ),
+    *(
+        "x" * 63,
+        "x" * 64,
+        "x" * 5000,
+        "NULL",
+        "true",
+        "-1",
+        "1e999",
+        "[]",
+        "{}",
+        "[object Object]",
+        "__proto__",
+    ),
     *("\x01", "\x7f", "0", "00", "١"),
 )
 AS_A_NAME = (
@@ -62,7 +126,10 @@ AS_A_NAME = (
     "export={}",
 )
 AS_A_VALUE = (
-    *(f"filter[title][_{name}]={{}}" for name in ("eq", "neq", "in", "nin", "contains", "icontains", "starts_with")),
+    *(
+        f"filter[title][_{name}]={{}}"
+        for name in ("eq", "neq", "in", "nin", "contains", "icontains", "starts_with")
+    ),
     *(f"filter[{name}][_gt]={{}}" for name in ("id", "weight", "published", "author")),
     "filter[title][_between]={}&filter[title][_between]=a",
     "search={}",
@@ -83,7 +150,9 @@ def caller(request: pytest.FixtureRequest, shop: Shop) -> Client:
 
 
 @pytest.mark.parametrize("operand", [*AS_A_NAME, *AS_A_VALUE])
-def test_a_nasty_name_or_value_is_no_part_of_the_statement(shop: Shop, caller: Client, operand: str) -> None:
+def test_a_nasty_name_or_value_is_no_part_of_the_statement(
+    shop: Shop, caller: Client, operand: str
+) -> None:
     for text in NASTY:
         answer = caller.get(f"/items/books?{operand.replace('{}', quote(text, safe=''))}")
         assert answer.status in (200, 400, 403), (text, answer.text)
@@ -102,7 +171,9 @@ def test_a_nasty_collection_or_key_is_not_there(shop: Shop, caller: Client) -> N
     assert shop.stage.value("SELECT count(*) FROM books") == 3
 
 
-def test_a_nasty_text_in_a_search_body_is_refused_or_found_nowhere(shop: Shop, caller: Client) -> None:
+def test_a_nasty_text_in_a_search_body_is_refused_or_found_nowhere(
+    shop: Shop, caller: Client
+) -> None:
     for text in (*NASTY, "\x00", "a\x00b", "\ud800"):
         for query in (
             {"filter": {text: {"_eq": text}}},
@@ -149,7 +220,11 @@ def test_tables_and_columns_of_any_name_are_read_like_all_others(shop: Shop) -> 
         f"CREATE TABLE {quoted(WEIRD)} (id integer PRIMARY KEY, {columns}, hidden text);"
         f"INSERT INTO {quoted(WEIRD)} VALUES (1, {values}, 'x')"
     )
-    caller = member(shop.stage, may(WEIRD, "id"), may(WEIRD, *COLUMNS, permissions={COLUMNS[0]: {"_eq": COLUMNS[0]}}))
+    caller = member(
+        shop.stage,
+        may(WEIRD, "id"),
+        may(WEIRD, *COLUMNS, permissions={COLUMNS[0]: {"_eq": COLUMNS[0]}}),
+    )
     path = f"/items/{quote(WEIRD, safe='')}"
     assert caller.get(path).data == [{"id": 1, **{name: name for name in COLUMNS}}]
     for name in COLUMNS:

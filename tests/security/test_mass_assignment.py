@@ -23,7 +23,10 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 
 @pytest.fixture(scope="module")
 def files(
-    settings: Config, tmp_path_factory: pytest.TempPathFactory, make_database: Callable[..., str], template: str
+    settings: Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_database: Callable[..., str],
+    template: str,
 ) -> Iterator[House]:
     with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:
         yield found
@@ -53,12 +56,19 @@ def stamped(stage: Stage) -> Table:
 def notes(stage: Stage, stamped: Table) -> Table:
     found = table(stage.admin, field("thing", "integer"))
     meta = {"one_field": "notes"}
-    relation = {"collection": found.name, "field": "thing", "related_collection": stamped.name, "meta": meta}
+    relation = {
+        "collection": found.name,
+        "field": "thing",
+        "related_collection": stamped.name,
+        "meta": meta,
+    }
     assert stage.admin.post("/relations", relation).status == 200
     return found
 
 
-def ways(caller: Client, things: Table, notes: Table, key: int, note: int, said: Json) -> list[Answer]:
+def ways(
+    caller: Client, things: Table, notes: Table, key: int, note: int, said: Json
+) -> list[Answer]:
     """Send what is said of a thing in every way that there is."""
     named = {"id": key, **said}
     operations: list[Json] = [
@@ -91,7 +101,9 @@ def test_a_hidden_field_is_set_by_nobody_and_looks_like_one_that_is_not_there(
     before = stage.value(f"SELECT count(*) FROM {stamped.name}")
     for name in ("hidden", "maker", "made", "__proto__", "constructor", "title "):
         answers = ways(caller, stamped, notes, thing["id"], note["id"], {"title": "y", name: "z"})
-        missing = ways(caller, stamped, notes, thing["id"], note["id"], {"title": "y", "nowhere": "z"})
+        missing = ways(
+            caller, stamped, notes, thing["id"], note["id"], {"title": "y", "nowhere": "z"}
+        )
         assert [answer.status for answer in answers] == [403] * len(answers), name
         assert [answer.text for answer in answers] == [answer.text for answer in missing]
     assert stage.value(f"SELECT count(*) FROM {stamped.name}") == before
@@ -100,13 +112,25 @@ def test_a_hidden_field_is_set_by_nobody_and_looks_like_one_that_is_not_there(
     ]
 
 
-def test_what_the_service_stamps_is_its_own_whatever_is_sent(stage: Stage, stamped: Table, notes: Table) -> None:
+def test_what_the_service_stamps_is_its_own_whatever_is_sent(
+    stage: Stage, stamped: Table, notes: Table
+) -> None:
     (thing,) = stamped.add({"title": "x"})
     (note,) = notes.add({"thing": thing["id"]})
-    permissions = [may(name, action=action) for name in (stamped.name, notes.name) for action in ACTIONS]
+    permissions = [
+        may(name, action=action) for name in (stamped.name, notes.name) for action in ACTIONS
+    ]
     long_ago = "2001-01-01T00:00:00Z"
-    said = {"maker": ANYBODY, "maker_role": ANYBODY, "made": long_ago, "changed": long_ago, "changer": ANYBODY}
-    caller = member(stage, *permissions, may("system_users", "id", permissions={"id": "$CURRENT_USER"}))
+    said = {
+        "maker": ANYBODY,
+        "maker_role": ANYBODY,
+        "made": long_ago,
+        "changed": long_ago,
+        "changer": ANYBODY,
+    }
+    caller = member(
+        stage, *permissions, may("system_users", "id", permissions={"id": "$CURRENT_USER"})
+    )
     me = caller.get("/users/me").data["id"]
     for body in (said, {"title": "y", **said}):
         for answer in ways(caller, stamped, notes, thing["id"], note["id"], body):
@@ -119,9 +143,14 @@ def test_what_the_service_stamps_is_its_own_whatever_is_sent(stage: Stage, stamp
     assert stamped.column("changed", f"filter[id][_gt]={thing['id']}") == [None] * (len(rows) - 1)
 
 
-def test_a_preset_stands_under_the_payload_and_cannot_be_asked_to_be_more(stage: Stage, stamped: Table) -> None:
+def test_a_preset_stands_under_the_payload_and_cannot_be_asked_to_be_more(
+    stage: Stage, stamped: Table
+) -> None:
     creating = may(
-        stamped.name, "title", action="create", presets={"hidden": "preset", "maker": ANYBODY, "id": 999_999}
+        stamped.name,
+        "title",
+        action="create",
+        presets={"hidden": "preset", "maker": ANYBODY, "id": 999_999},
     )
     caller = member(stage, creating, may(stamped.name, "title", "hidden", "maker"))
     made = caller.post(stamped.path, {"title": "x"}).data
@@ -136,7 +165,9 @@ def test_a_singleton_takes_no_field_that_is_hidden(stage: Stage) -> None:
     caller = member(stage, *(may("about", "title", action=action) for action in ACTIONS))
     for _ in range(2):  # while it is not there, and when it is
         for name in ("hidden", "nowhere", "id"):
-            assert caller.patch("/items/about", {"title": "x", name: 7}).codes == ["FORBIDDEN"], name
+            assert caller.patch("/items/about", {"title": "x", name: 7}).codes == ["FORBIDDEN"], (
+                name
+            )
             operation = {"method": "update", "collection": "about", "data": {name: 7}}
             assert caller.post("/batch", {"operations": [operation]}).codes == ["FORBIDDEN"]
         assert caller.patch("/items/about", {"title": "x"}).data == {"title": "x"}
@@ -169,7 +200,9 @@ def imported(caller: Client, collection: str, *items: Json) -> Iterator[Answer]:
             "text/csv": f"{','.join(item)}\n{row}\n",
         }
         for kind, body in bodies.items():
-            yield caller.send("POST", f"/utils/import/{collection}", raw=body, **{"Content-Type": kind})
+            yield caller.send(
+                "POST", f"/utils/import/{collection}", raw=body, **{"Content-Type": kind}
+            )
 
 
 @pytest.mark.parametrize("said", USER_FIELDS, ids=lambda said: next(iter(said)))
@@ -177,7 +210,9 @@ def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, said: Json) -
     posts = table(stage.admin, field("author", "uuid"))
     relation = {"collection": posts.name, "field": "author", "related_collection": "system_users"}
     assert stage.admin.post("/relations", relation).status == 200
-    permissions = [may(name, action=action) for name in ("system_users", posts.name) for action in ACTIONS]
+    permissions = [
+        may(name, action=action) for name in ("system_users", posts.name) for action in ACTIONS
+    ]
     caller = member(stage, *permissions)
     me = caller.get("/users/me").data["id"]
     (post,) = posts.add({"author": me})
@@ -193,11 +228,23 @@ def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, said: Json) -
         caller.post(posts.path, {"author": {"email": "x@example.com", **said}}),
         caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me, **said}}),
         *(
-            caller.post("/batch", {"operations": [{"method": "update", "collection": "system_users", **named}]})
-            for named in ({"key": me, "data": said}, {"keys": [me], "data": said}, {"data": [{"id": me, **said}]})
+            caller.post(
+                "/batch",
+                {"operations": [{"method": "update", "collection": "system_users", **named}]},
+            )
+            for named in (
+                {"key": me, "data": said},
+                {"keys": [me], "data": said},
+                {"data": [{"id": me, **said}]},
+            )
         ),
         *imported(caller, "system_users", {"email": "x@example.com", **said}, {"id": me, **said}),
-        *imported(caller, posts.name, {"author": {"email": "x@example.com", **said}}, {"author": {"id": me, **said}}),
+        *imported(
+            caller,
+            posts.name,
+            {"author": {"email": "x@example.com", **said}},
+            {"author": {"id": me, **said}},
+        ),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
     assert stage.value(whole) == before
@@ -217,11 +264,20 @@ UNSET: list[Json] = [
 def test_no_preset_sets_what_a_user_is_or_logs_in_with(stage: Stage, presets: Json) -> None:
     """Refused with the permission, and by each write where the permission is there all the same."""
     role = new_role(stage, may("system_users"))
-    permission = {"role": role, "collection": "system_users", "fields": ["title"], "presets": presets}
+    permission = {
+        "role": role,
+        "collection": "system_users",
+        "fields": ["title"],
+        "presets": presets,
+    }
     for action in ("create", "update"):
         answer = stage.admin.post("/permissions", {**permission, "action": action})
         assert (answer.status, answer.codes) == (422, ["UNPROCESSABLE_CONTENT"])
-    grant(stage, role, [may("system_users", "title", action=act, presets=presets) for act in ("create", "update")])
+    grant(
+        stage,
+        role,
+        [may("system_users", "title", action=act, presets=presets) for act in ("create", "update")],
+    )
     caller, administrator = member_of(stage, role), stage.admin.get("/users/me").data["id"]
     whole = "SELECT string_agg(t::text, '|' ORDER BY id) FROM system_users AS t"
     before = stage.value(whole)
@@ -255,7 +311,9 @@ def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, said: Js
     posts = table(stage.admin, field("cover", "uuid"))
     relation = {"collection": posts.name, "field": "cover", "related_collection": "system_files"}
     assert stage.admin.post("/relations", relation).status == 200
-    permissions = [may(name, action=action) for name in ("system_files", posts.name) for action in ACTIONS]
+    permissions = [
+        may(name, action=action) for name in ("system_files", posts.name) for action in ACTIONS
+    ]
     found = files.add(b"content", "a.txt")
     (post,) = posts.add({"cover": found["id"]})
     ((name, value),) = said.items()
@@ -263,8 +321,16 @@ def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, said: Js
         with files.nothing_stays():
             for answer in (
                 caller.post("/files", {"filename_download": "x.png", "data": PNG, **said}),
-                files.send("POST", "/files", (name, str(value)), ("file", b"x", "x.txt"), client=caller),
-                files.send("PATCH", f"/files/{found['id']}", (name, str(value)), ("file", b"x", "x"), client=caller),
+                files.send(
+                    "POST", "/files", (name, str(value)), ("file", b"x", "x.txt"), client=caller
+                ),
+                files.send(
+                    "PATCH",
+                    f"/files/{found['id']}",
+                    (name, str(value)),
+                    ("file", b"x", "x"),
+                    client=caller,
+                ),
                 caller.patch(f"/files/{found['id']}", said),
                 caller.patch("/files", [{"id": found["id"], **said}]),
                 caller.patch("/files", {"keys": [found["id"]], "data": said}),
@@ -276,7 +342,12 @@ def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, said: Js
                     "/batch",
                     {
                         "operations": [
-                            {"method": "update", "collection": "system_files", "key": found["id"], "data": said}
+                            {
+                                "method": "update",
+                                "collection": "system_files",
+                                "key": found["id"],
+                                "data": said,
+                            }
                         ]
                     },
                 ),
@@ -287,9 +358,15 @@ def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, said: Js
 
 def test_a_content_is_replaced_by_who_may_change_the_name_of_the_file(files: House) -> None:
     found = files.add(b"content", "a.txt")
-    caller = member(files.stage, may("system_files"), may("system_files", "title", "description", action="update"))
+    caller = member(
+        files.stage,
+        may("system_files"),
+        may("system_files", "title", "description", action="update"),
+    )
     with files.nothing_stays():
-        answer = files.send("PATCH", f"/files/{found['id']}", ("file", b"evil", "b.html"), client=caller)
+        answer = files.send(
+            "PATCH", f"/files/{found['id']}", ("file", b"evil", "b.html"), client=caller
+        )
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
         assert files.admin.get(f"/files/{found['id']}").data == found
 
@@ -297,20 +374,30 @@ def test_a_content_is_replaced_by_who_may_change_the_name_of_the_file(files: Hou
 def test_system_collections_are_written_by_their_own_calls_only(stage: Stage) -> None:
     """Neither items, nor batches, nor what is nested reaches history, sessions, structure or the queue."""
     with psycopg.connect(stage.dsn) as connection:
-        rows = connection.execute("SELECT relname FROM pg_class WHERE relname ~ '^system_|^procrastinate_'").fetchall()
+        rows = connection.execute(
+            "SELECT relname FROM pg_class WHERE relname ~ '^system_|^procrastinate_'"
+        ).fetchall()
     open_to = {"system_users", "system_roles", "system_permissions", "system_settings"}
     names = {name for (name,) in rows} - open_to
     everything = [may(name, action=action) for name in sorted(names) for action in ACTIONS]
     caller = member(stage, *everything)
     before = stage.value("SELECT count(*) FROM system_activity")
-    for name in ("system_activity", "system_revisions", "system_collections", "system_fields", "system_sessions"):
+    for name in (
+        "system_activity",
+        "system_revisions",
+        "system_collections",
+        "system_fields",
+        "system_sessions",
+    ):
         for answer in (
             caller.post(f"/items/{name}", {"action": "login"}),
             caller.patch(f"/items/{name}/1", {"action": "login"}),
             caller.patch(f"/items/{name}", {"query": {}, "data": {"action": "x"}}),
             caller.delete(f"/items/{name}/1"),
             caller.delete(f"/items/{name}", {"query": {}}),
-            caller.post("/batch", {"operations": [{"method": "delete", "collection": name, "query": {}}]}),
+            caller.post(
+                "/batch", {"operations": [{"method": "delete", "collection": name, "query": {}}]}
+            ),
         ):
             assert answer.status in (403, 404), (name, answer.text)
     assert stage.value("SELECT count(*) FROM system_activity") == before
@@ -318,8 +405,19 @@ def test_system_collections_are_written_by_their_own_calls_only(stage: Stage) ->
 
 def test_nobody_registers_or_is_invited_into_more_than_the_settings_say(stage: Stage) -> None:
     role = new_role(stage)
-    assert stage.admin.patch("/settings", {"public_registration": True, "public_registration_role": role}).status == 200
-    said = {"role": ANYBODY, "status": "active", "admin_access": True, "id": ANYBODY, "token": "x" * 20}
+    assert (
+        stage.admin.patch(
+            "/settings", {"public_registration": True, "public_registration_role": role}
+        ).status
+        == 200
+    )
+    said = {
+        "role": ANYBODY,
+        "status": "active",
+        "admin_access": True,
+        "id": ANYBODY,
+        "token": "x" * 20,
+    }
     body = {"email": "me@example.com", "password": "a long password", **said}
     assert stage.anonymous.post("/users/register", body).status == 204
     row = "SELECT role::text || status || (token IS NULL) || (id <> '{}') FROM system_users WHERE email = '{}'"

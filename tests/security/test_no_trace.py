@@ -22,7 +22,10 @@ ANYBODY = "5f6f9b1a-0000-4000-8000-000000000000"
 
 @pytest.fixture(scope="module")
 def files(
-    settings: Config, tmp_path_factory: pytest.TempPathFactory, make_database: Callable[..., str], template: str
+    settings: Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    make_database: Callable[..., str],
+    template: str,
 ) -> Iterator[House]:
     with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:
         yield found
@@ -40,9 +43,18 @@ def things(files: House) -> Table:
         sort_field="place",
     )
     meta = {"one_field": "children"}
-    relation = {"collection": found.name, "field": "parent", "related_collection": found.name, "meta": meta}
+    relation = {
+        "collection": found.name,
+        "field": "parent",
+        "related_collection": found.name,
+        "meta": meta,
+    }
     assert files.admin.post("/relations", relation).status == 200
-    found.add({"title": "a", "state": "draft"}, {"title": "b", "state": "live"}, {"title": "c", "parent": 1})
+    found.add(
+        {"title": "a", "state": "draft"},
+        {"title": "b", "state": "live"},
+        {"title": "c", "parent": 1},
+    )
     return found
 
 
@@ -59,7 +71,9 @@ def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def denied(caller: Client, things: Table, files: House, file: str, folder: str) -> list[Callable[[], Answer]]:
+def denied(
+    caller: Client, things: Table, files: House, file: str, folder: str
+) -> list[Callable[[], Answer]]:
     """Return every kind of write, each of which the caller may not do."""
     name, path = things.name, things.path
     batch = {"operations": [{"method": "create", "collection": name, "data": {"code": "x"}}]}
@@ -79,21 +93,29 @@ def denied(caller: Client, things: Table, files: House, file: str, folder: str) 
         lambda: caller.send("POST", "/batch", batch, **{"Idempotency-Key": "denied"}),
         lambda: caller.post(f"/utils/sort/{name}", {"item": 1, "to": 2}),
         lambda: caller.post(f"/utils/revert/{revision}"),
-        lambda: caller.post("/comments", {"collection": "system_roles", "item": ANYBODY, "comment": "x"}),
-        lambda: caller.post("/activity/comment", {"collection": "nowhere", "item": 1, "comment": "x"}),
+        lambda: caller.post(
+            "/comments", {"collection": "system_roles", "item": ANYBODY, "comment": "x"}
+        ),
+        lambda: caller.post(
+            "/activity/comment", {"collection": "nowhere", "item": 1, "comment": "x"}
+        ),
         lambda: caller.post("/users", {"email": "x@example.com", "password": "secret"}),
         lambda: caller.patch(f"/users/{ANYBODY}", {"password": "secret"}),
         lambda: caller.post("/users/invite", {"email": "x@example.com", "role": ANYBODY}),
         lambda: caller.post("/users/register", {"email": "x@example.com", "password": "secret"}),
         lambda: caller.post("/roles", {"name": "x", "admin_access": True}),
-        lambda: caller.post("/permissions", {"collection": name, "action": "read", "fields": ["*"]}),
+        lambda: caller.post(
+            "/permissions", {"collection": name, "action": "read", "fields": ["*"]}
+        ),
         lambda: caller.patch("/settings", {"project_name": "x"}),
         lambda: caller.post("/collections", {"collection": "x", "schema": {}}),
         lambda: caller.delete(f"/collections/{name}"),
         lambda: caller.post(f"/fields/{name}", {"field": "x", "type": "string"}),
         lambda: caller.patch(f"/fields/{name}/title", {"schema": {"is_unique": True}}),
         lambda: caller.delete(f"/fields/{name}/title"),
-        lambda: caller.post("/relations", {"collection": name, "field": "place", "related_collection": name}),
+        lambda: caller.post(
+            "/relations", {"collection": name, "field": "place", "related_collection": name}
+        ),
         lambda: caller.delete(f"/relations/{name}/parent"),
         lambda: caller.post("/utils/cache/clear"),
         lambda: files.send("POST", "/files", ("file", b"x" * 1000, "x.txt"), client=caller),
@@ -114,7 +136,14 @@ def test_who_may_not_write_leaves_no_trace(
 ) -> None:
     file, folder = files.add()["id"], files.admin.post("/folders", {"name": "f"}).data["id"]
     reading = [
-        may(name) for name in (things.name, "system_files", "system_folders", "system_revisions", "system_users")
+        may(name)
+        for name in (
+            things.name,
+            "system_files",
+            "system_folders",
+            "system_revisions",
+            "system_users",
+        )
     ]
     caller = {
         "anonymous": lambda: files.stage.anonymous,
@@ -122,7 +151,9 @@ def test_who_may_not_write_leaves_no_trace(
         "reads only": lambda: member(files.stage, *reading),
     }[who]()
     before, contents = footprint(files.stage.dsn), files.contents()
-    monkeypatch.setattr(Contents, "put", None)  # a content that arrives is a fault, even if it went again
+    monkeypatch.setattr(
+        Contents, "put", None
+    )  # a content that arrives is a fault, even if it went again
     for number, call in enumerate(denied(caller, things, files, file, folder)):
         answer = call()
         assert answer.status in (401, 403), (number, answer.status, answer.text)
@@ -142,7 +173,10 @@ def test_a_payload_that_names_what_is_forbidden_is_refused_before_any_work(
     caller = member(
         files.stage,
         may(name),
-        *(may(name, "title", "state", "parent", "children", action=action, permissions=drafts) for action in actions),
+        *(
+            may(name, "title", "state", "parent", "children", action=action, permissions=drafts)
+            for action in actions
+        ),
         *(may("system_users", "email", "first_name", action=action) for action in actions),
     )
     before = footprint(files.stage.dsn)
@@ -174,7 +208,9 @@ def test_a_call_that_fails_after_it_has_written_leaves_numbers_drawn_and_nothing
     name, path = things.name, things.path
     drafts = {"state": {"_eq": "draft"}}
     caller = member(
-        files.stage, may(name), *(may(name, action=act, permissions=drafts) for act in ("create", "update"))
+        files.stage,
+        may(name),
+        *(may(name, action=act, permissions=drafts) for act in ("create", "update")),
     )
     before, contents = footprint(files.stage.dsn), files.contents()
     live = {"method": "create", "collection": name, "data": {"state": "live"}}
@@ -189,5 +225,7 @@ def test_a_call_that_fails_after_it_has_written_leaves_numbers_drawn_and_nothing
     ):
         assert answer.status == 403, answer.text
     after = footprint(files.stage.dsn)
-    assert {place for place in before if before[place] != after[place] and not place.endswith("_seq")} == set()
+    assert {
+        place for place in before if before[place] != after[place] and not place.endswith("_seq")
+    } == set()
     assert files.contents() == contents

@@ -29,11 +29,18 @@ def test_an_invalid_geometry_breaks_no_filter_whether_it_is_hidden_or_not(stage:
         "CREATE TABLE spots (id integer PRIMARY KEY, town integer REFERENCES towns, place geometry(Geometry, 4326));"
         "INSERT INTO towns VALUES (1)"
     )
-    relation = {"collection": "spots", "field": "town", "related_collection": "towns", "meta": {"one_field": "spots"}}
+    relation = {
+        "collection": "spots",
+        "field": "town",
+        "related_collection": "towns",
+        "meta": {"one_field": "spots"},
+    }
     assert stage.admin.post("/relations", relation).status == 200
     spots = [{"id": 1, "town": 1, "place": {"type": "Point", "coordinates": [1, 1]}}]
     assert stage.admin.post("/items/spots", spots).status == 200
-    caller = member(stage, may("spots", permissions={"town": {"spots": {"_some": {"id": 1}}}}), may("towns"))
+    caller = member(
+        stage, may("spots", permissions={"town": {"spots": {"_some": {"id": 1}}}}), may("towns")
+    )
     before = found(caller)
     for number, shape in enumerate((BOW_TIE, OVERLAPPING, BOTH)):
         assert stage.admin.post("/items/spots", {"id": number + 2, "place": shape}).status == 200
@@ -42,7 +49,11 @@ def test_an_invalid_geometry_breaks_no_filter_whether_it_is_hidden_or_not(stage:
 
 
 def found(caller: Client) -> list[tuple[int, str]]:
-    asked = [{"fields": ["id"], "filter": {"place": {name: shape}}} for name in OPERATORS for shape in SHAPES]
+    asked = [
+        {"fields": ["id"], "filter": {"place": {name: shape}}}
+        for name in OPERATORS
+        for shape in SHAPES
+    ]
     answers = [caller.search("/items/spots", query) for query in asked]
     return [(answer.status, answer.text) for answer in answers]
 
@@ -51,4 +62,7 @@ def test_a_collection_of_collections_is_refused(stage: Stage) -> None:
     stage.execute("CREATE TABLE nests (id integer PRIMARY KEY, place geometry(Geometry, 4326))")
     nested = {"type": "GeometryCollection", "geometries": [BOTH]}
     assert stage.admin.post("/items/nests", {"id": 1, "place": nested}).status == 400
-    assert stage.admin.search("/items/nests", {"filter": {"place": {"_intersects": nested}}}).status == 400
+    assert (
+        stage.admin.search("/items/nests", {"filter": {"place": {"_intersects": nested}}}).status
+        == 400
+    )

@@ -174,15 +174,28 @@ def test_a_scope_of_a_hidden_collection_is_as_good_as_missing(shop: Shop, operan
 )
 def test_a_hidden_collection_is_as_good_as_missing(shop: Shop, path: str) -> None:
     for name in ("reviews", "nowhere", "system_roles", "system_sessions", "system_presets"):
-        for method in ("GET", "SEARCH", "PATCH", "POST", "DELETE") if "/1" not in path else ("GET", "PATCH", "DELETE"):
-            body: object = None if method == "GET" else {"query": {}} if method == "SEARCH" else [{"id": 1}]
+        for method in (
+            ("GET", "SEARCH", "PATCH", "POST", "DELETE")
+            if "/1" not in path
+            else ("GET", "PATCH", "DELETE")
+        ):
+            body: object = (
+                None if method == "GET" else {"query": {}} if method == "SEARCH" else [{"id": 1}]
+            )
             answer = shop.member.send(method, f"/items/{path.replace('{}', name)}", body)
             assert (answer.status, answer.text) == (403, REFUSED), method
 
 
-def test_a_field_that_leads_to_a_hidden_collection_looks_like_one_that_leads_nowhere(shop: Shop) -> None:
+def test_a_field_that_leads_to_a_hidden_collection_looks_like_one_that_leads_nowhere(
+    shop: Shop,
+) -> None:
     caller = member(shop.stage, may("books", "title", "author"))
-    for operand in ("fields={}.id", "filter[{}][id]=1", "filter[_or][0][{}][id][_null]=true", "sort={}.id"):
+    for operand in (
+        "fields={}.id",
+        "filter[{}][id]=1",
+        "filter[_or][0][{}][id][_null]=true",
+        "sort={}.id",
+    ):
         for name in ("title", "author"):
             answer = caller.get(f"/items/books?{operand.replace('{}', name)}")
             assert (answer.status, answer.text) == (403, REFUSED), operand
@@ -190,8 +203,16 @@ def test_a_field_that_leads_to_a_hidden_collection_looks_like_one_that_leads_now
 
 def test_an_administrator_may_ask_all_of_it(shop: Shop) -> None:
     """Otherwise the questions above could be refused for something else."""
-    answers = [shop.admin.get(f"/items/books?{operand.replace('{}', 'note')}") for operand in AT_A_FIELD]
-    answers += [shop.admin.get(f"/items/books?{operand.replace('{}', 'reviews')}") for operand in BEHIND_A_LIST]
-    answers += [shop.admin.get(f"/items/books?{operand.replace('{}', 'country')}") for operand in BEHIND_AN_AUTHOR]
+    answers = [
+        shop.admin.get(f"/items/books?{operand.replace('{}', 'note')}") for operand in AT_A_FIELD
+    ]
+    answers += [
+        shop.admin.get(f"/items/books?{operand.replace('{}', 'reviews')}")
+        for operand in BEHIND_A_LIST
+    ]
+    answers += [
+        shop.admin.get(f"/items/books?{operand.replace('{}', 'country')}")
+        for operand in BEHIND_AN_AUTHOR
+    ]
     assert {answer.status for answer in answers} <= {200, 400}
     assert sum(answer.status == 200 for answer in answers) > 60

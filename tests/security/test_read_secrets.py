@@ -20,7 +20,10 @@ GUESSES = [
             for mode in ("", "n", "i", "ni")
             for name in ("contains", "starts_with", "ends_with")
         ),
-        *((operator, "secret") for operator in ("_eq", "_neq", "_ieq", "_nieq", "_lt", "_lte", "_gt", "_gte")),
+        *(
+            (operator, "secret")
+            for operator in ("_eq", "_neq", "_ieq", "_nieq", "_lt", "_lte", "_gt", "_gte")
+        ),
         *((operator, "secret,swordfish") for operator in ("_in", "_nin", "_between", "_nbetween")),
     )
 ]
@@ -47,7 +50,9 @@ def test_no_operator_guesses_at_a_secret(shop: Shop, who: str, name: str) -> Non
         "fields=count({})",
         "alias[a]=count({})&fields=a",
     ):
-        assert caller.get(f"/items/books?{operand.replace('{}', name)}").status in (400, 403), operand
+        assert caller.get(f"/items/books?{operand.replace('{}', name)}").status in (400, 403), (
+            operand
+        )
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -58,10 +63,16 @@ def test_a_secret_is_masked_under_every_name_and_found_by_no_search(shop: Shop, 
         f"fields=title&alias[title]={name}",
         f"fields=author.books.{name}",
     )
-    for operand in (*said, *(f"{one}&export=csv" for one in said), *(f"{one}&export=xml" for one in said)):
+    for operand in (
+        *said,
+        *(f"{one}&export=csv" for one in said),
+        *(f"{one}&export=xml" for one in said),
+    ):
         answer = shop.member.get(f"/items/books?{operand}")
         assert "**********" in answer.text, operand
-        assert not [word for word in ("secret", "swordfish", "argon2") if word in answer.text], operand
+        assert not [word for word in ("secret", "swordfish", "argon2") if word in answer.text], (
+            operand
+        )
     for word in ("swordfish", "sword", "argon2", "**********"):
         assert shop.member.get("/items/books", search=word).data == []
 
@@ -70,14 +81,21 @@ def test_a_filter_counts_only_what_is_there_for_its_caller(shop: Shop) -> None:
     """One of Ann's two books is published."""
     for operator in ("_eq", "_gt", "_in", "_between"):
         operand = "2,9" if operator == "_between" else 2 if operator != "_gt" else 1
-        assert shop.member.get("/items/authors", **{f"filter[count(books)][{operator}]": operand}).data == []
+        assert (
+            shop.member.get("/items/authors", **{f"filter[count(books)][{operator}]": operand}).data
+            == []
+        )
     assert len(shop.member.get("/items/authors", **{"filter[count(books)]": 1}).data) == 1
     without_books = member(shop.stage, may("authors"))
     assert without_books.get("/items/authors", **{"filter[count(books)][_gte]": 0}).status == 403
 
 
 def test_an_empty_singleton_shows_no_default_of_another_field(shop: Shop) -> None:
-    fields = [field("title", "string"), field("note", "string", default_value="hidden"), field("day", "date")]
+    fields = [
+        field("title", "string"),
+        field("note", "string", default_value="hidden"),
+        field("day", "date"),
+    ]
     fields.append(field("day_year", "integer", default_value=42))
     body = {"collection": "about", "schema": {}, "meta": {"singleton": True}, "fields": fields}
     assert shop.admin.post("/collections", body).status == 200
@@ -85,17 +103,30 @@ def test_an_empty_singleton_shows_no_default_of_another_field(shop: Shop) -> Non
     assert caller.get("/items/about").data == {"title": None, "day": None}
     assert caller.get("/items/about?alias[note]=title&fields=note").data == {"note": None}
     assert caller.get("/items/about?fields=year(day)").data == {"day_year": None}
-    assert shop.admin.get("/items/about?fields=note,day_year").data == {"note": "hidden", "day_year": 42}
+    assert shop.admin.get("/items/about?fields=note,day_year").data == {
+        "note": "hidden",
+        "day_year": 42,
+    }
 
 
 @pytest.mark.parametrize("alias", ["note", "status", "nowhere"])
-def test_an_alias_may_be_called_like_a_hidden_field_and_stays_what_it_stands_for(shop: Shop, alias: str) -> None:
+def test_an_alias_may_be_called_like_a_hidden_field_and_stays_what_it_stands_for(
+    shop: Shop, alias: str
+) -> None:
     assert shop.member.get(f"/items/books?alias[{alias}]=title&fields={alias}").data == [
         {alias: "One"},
         {alias: "Three"},
     ]
-    assert shop.member.get(f"/items/books?alias[{alias}]=title&fields={alias}&filter[{alias}]=One").status == 403
-    assert shop.member.get(f"/items/books?alias[{alias}]=title&fields={alias}&sort={alias}").status == 403
+    assert (
+        shop.member.get(
+            f"/items/books?alias[{alias}]=title&fields={alias}&filter[{alias}]=One"
+        ).status
+        == 403
+    )
+    assert (
+        shop.member.get(f"/items/books?alias[{alias}]=title&fields={alias}&sort={alias}").status
+        == 403
+    )
     nested = f"/items/books?deep[author][_alias][{alias}]=name&fields=author.{alias}&limit=1"
     assert shop.member.get(nested).data == [{"author": {alias: "Ann"}}]
 
@@ -108,7 +139,11 @@ def test_a_row_that_is_not_there_cannot_be_told_from_one_that_never_was(shop: Sh
             missing.text,
             {**missing.headers, "x-request-id": hidden.headers["x-request-id"]},
         ), query
-    assert shop.member.get("/items/authors/2").status == shop.member.get("/items/authors/x").status == 404
+    assert (
+        shop.member.get("/items/authors/2").status
+        == shop.member.get("/items/authors/x").status
+        == 404
+    )
     for query in (
         "filter[id]=2",
         "filter[id][_in]=2,99",
@@ -120,7 +155,10 @@ def test_a_row_that_is_not_there_cannot_be_told_from_one_that_never_was(shop: Sh
 
 
 def test_users_see_no_more_of_users_than_they_may(shop: Shop) -> None:
-    role = new_role(shop.stage, may("system_users", "id", "first_name", permissions={"id": {"_eq": "$CURRENT_USER"}}))
+    role = new_role(
+        shop.stage,
+        may("system_users", "id", "first_name", permissions={"id": {"_eq": "$CURRENT_USER"}}),
+    )
     one, other = (member_of(shop.stage, role, first_name=name) for name in ("One", "Other"))
     ids = [caller.get("/users/me", fields="id").data["id"] for caller in (one, other)]
     assert one.get("/users/me").data == {"id": ids[0], "first_name": "One"}
@@ -152,7 +190,8 @@ def test_a_path_from_the_caller_reads_what_the_caller_may_read(shop: Shop) -> No
             for operator in ("_eq", "_in", "_gte")
         ]
         found[name] = [
-            [book["id"] for book in answer.data] if answer.status == 200 else answer.status for answer in answers
+            [book["id"] for book in answer.data] if answer.status == 200 else answer.status
+            for answer in answers
         ]
     assert found == {
         "hidden field": [403, 403, 403],
@@ -170,7 +209,9 @@ def test_a_path_from_the_caller_passes_hidden_rows_nowhere(shop: Shop) -> None:
     caller = member_of(shop.stage, role, first_name="Three")
     answer = caller.get("/items/books", **{"filter[title][_in]": "$CURRENT_ROLE.users.first_name"})
     assert [book["id"] for book in answer.data] == [3]
-    answer = caller.get("/items/books", **{"filter[title][_in]": "$CURRENT_USER.role.users.first_name"})
+    answer = caller.get(
+        "/items/books", **{"filter[title][_in]": "$CURRENT_USER.role.users.first_name"}
+    )
     assert [book["id"] for book in answer.data] == [3]
 
 
@@ -191,15 +232,23 @@ def test_a_mask_is_the_same_in_a_group_however_its_rule_is_made(shop: Shop) -> N
             may("reviews", "id", "book", permissions={"text": {"_neq": "$CURRENT_USER.role.name"}}),
         )
         rows = caller.get("/items/books").data
-        groups = caller.get("/items/books?groupBy=price,year(published)&aggregate[count]=*&sort=-price").data
+        groups = caller.get(
+            "/items/books?groupBy=price,year(published)&aggregate[count]=*&sort=-price"
+        ).data
         assert sum(group["count"] for group in groups) == len(rows) == 3, rule
         assert {group["price"] for group in groups} == {row["price"] for row in rows}, rule
-        sizes = caller.get("/items/books?groupBy=count(reviews)&aggregate[count]=*&sort=-count(reviews)").data
+        sizes = caller.get(
+            "/items/books?groupBy=count(reviews)&aggregate[count]=*&sort=-count(reviews)"
+        ).data
         assert [size["reviews_count"] for size in sizes if size["reviews_count"]] == [1], rule
 
 
 def test_pages_never_overlap_where_the_key_is_there_in_some_rows_only(shop: Shop) -> None:
-    caller = member(shop.stage, may("books", "title"), may("books", "id", permissions={"title": {"_eq": "Three"}}))
+    caller = member(
+        shop.stage,
+        may("books", "title"),
+        may("books", "id", permissions={"title": {"_eq": "Three"}}),
+    )
     pages = [caller.get("/items/books", limit=1, page=page).data[0]["title"] for page in (1, 2, 3)]
     assert pages == ["One", "Two", "Three"]
 
@@ -209,7 +258,9 @@ def test_an_export_has_the_columns_and_rows_that_a_list_has(shop: Shop) -> None:
         answer = shop.member.get("/items/books", export=form)
         assert answer.status == 200
         assert not [
-            word for word in ("Two", "draft", "status", "note", "Good", "secret", "sword") if word in answer.text
+            word
+            for word in ("Two", "draft", "status", "note", "Good", "secret", "sword")
+            if word in answer.text
         ]
     head = shop.member.get("/items/books", export="csv").text.split("\r\n")[0]
     assert head.split(",") == [name for name in BOOKS if name != "reviews"]
@@ -252,7 +303,11 @@ def test_what_does_not_point_back_in_a_row_is_in_no_list(shop: Shop) -> None:
     """Ann has two books, but that the second is hers may not be read."""
     published = may("books", "author", permissions={"status": {"_eq": "published"}})
     caller = member(shop.stage, may("authors"), may("books", "id", "title"), published)
-    assert caller.get("/items/books?fields=author").data == [{"author": 1}, {"author": None}, {"author": 2}]
+    assert caller.get("/items/books?fields=author").data == [
+        {"author": 1},
+        {"author": None},
+        {"author": 2},
+    ]
     assert asked(caller, "/items/authors", *LISTS) == [
         [{"books": [1]}, {"books": [3]}],
         [{"books": [{"id": 1}]}, {"books": [{"id": 3}]}],

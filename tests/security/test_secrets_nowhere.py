@@ -67,7 +67,10 @@ class Secret:
 
 PLANTED = [
     *(Secret(value) for value in (*ENVIRONMENT.values(), DATABASE_PASSWORD, ADMIN_PASSWORD)),
-    *(Secret(value) for value in (USER_PASSWORD, NEW_PASSWORD, WRONG_PASSWORD, STATIC_TOKEN, HASHED)),
+    *(
+        Secret(value)
+        for value in (USER_PASSWORD, NEW_PASSWORD, WRONG_PASSWORD, STATIC_TOKEN, HASHED)
+    ),
     *(Secret(value) for value in (FORGED, IDEMPOTENCY_KEY, MISPLACED)),
     Secret(CONCEALED, kept_in=("safes.concealed",)),
     Secret(AUTH_DATA, kept_in=("system_users.auth_data",)),
@@ -109,7 +112,11 @@ class Recording(Client):
 def logged(config: Config) -> Iterator[io.StringIO]:
     """Catch what the log of a process at the level debug shows, in both styles, and what Python adds by itself."""
     names, text = ("cms", "psycopg", "procrastinate", "asyncio", ""), io.StringIO()
-    before = {name: (log.handlers[:], log.propagate, log.level) for name in names if (log := logging.getLogger(name))}
+    before = {
+        name: (log.handlers[:], log.propagate, log.level)
+        for name in names
+        if (log := logging.getLogger(name))
+    }
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "stderr", text)
         start_logging(config)
@@ -176,14 +183,32 @@ def drive(config: Config, dsn: str, trail: Trail) -> None:
 def plant(stage: Stage) -> str:
     """Make a user and a collection with secrets of every kind, and change them."""
     admin = stage.admin
-    fields = [column("code", "hash"), column("concealed", "string", special="conceal"), column("name", "string")]
-    assert admin.post("/collections", {"collection": "safes", "schema": {}, "fields": fields}).status == 200
+    fields = [
+        column("code", "hash"),
+        column("concealed", "string", special="conceal"),
+        column("name", "string"),
+    ]
+    assert (
+        admin.post("/collections", {"collection": "safes", "schema": {}, "fields": fields}).status
+        == 200
+    )
     said = {"code": HASHED, "concealed": CONCEALED, "name": "first"}
-    assert admin.send("POST", "/items/safes", said, **{"Idempotency-Key": IDEMPOTENCY_KEY}).status == 200
+    assert (
+        admin.send("POST", "/items/safes", said, **{"Idempotency-Key": IDEMPOTENCY_KEY}).status
+        == 200
+    )
     assert admin.patch("/items/safes/1", {**said, "name": "second"}).status == 200
-    body = {"email": EMAIL, "password": USER_PASSWORD, "token": STATIC_TOKEN, "auth_data": {"key": AUTH_DATA}}
+    body = {
+        "email": EMAIL,
+        "password": USER_PASSWORD,
+        "token": STATIC_TOKEN,
+        "auth_data": {"key": AUTH_DATA},
+    }
     user = admin.send("POST", "/users", body, **{"Idempotency-Key": f"{IDEMPOTENCY_KEY}-2"}).data
-    assert admin.patch(f"/users/{user['id']}", {"token": STATIC_TOKEN, "first_name": "x"}).status == 200
+    assert (
+        admin.patch(f"/users/{user['id']}", {"token": STATIC_TOKEN, "first_name": "x"}).status
+        == 200
+    )
     return str(user["id"])
 
 
@@ -192,7 +217,9 @@ def log_in(stage: Stage, trail: Trail) -> None:
     anonymous = stage.anonymous
     told = ("/auth/login", "/auth/refresh")
     for mode in ("json", "cookie", "session"):
-        answer = anonymous.post("/auth/login", {"email": EMAIL, "password": USER_PASSWORD, "mode": mode})
+        answer = anonymous.post(
+            "/auth/login", {"email": EMAIL, "password": USER_PASSWORD, "mode": mode}
+        )
         given = [answer.data.get("access_token"), answer.data.get("refresh_token")]
         given += [cookie.value for cookie in answer.cookies.values()]
         trail.secrets += [Secret(value, told) for value in given if value]
@@ -201,12 +228,19 @@ def log_in(stage: Stage, trail: Trail) -> None:
     own = anonymous.bearing(opened["access_token"])
     assert own.get("/users/me").status == 200
     factor = own.post("/users/me/tfa/generate", {"password": USER_PASSWORD}).data
-    trail.secrets.append(Secret(factor["secret"], ("/users/me/tfa/generate",), ("system_users.tfa_secret",)))
+    trail.secrets.append(
+        Secret(factor["secret"], ("/users/me/tfa/generate",), ("system_users.tfa_secret",))
+    )
     for code in ("000000", pyotp.TOTP(factor["secret"]).now()):
         own.post("/users/me/tfa/enable", {"secret": factor["secret"], "otp": code})
     codes = own.post("/users/me/tfa/recovery-codes", {"password": USER_PASSWORD}).data
     trail.secrets += [Secret(code, ("/users/me/tfa/recovery-codes",)) for code in codes]
-    assert anonymous.post("/auth/login", {"email": EMAIL, "password": USER_PASSWORD, "otp": codes[0]}).status == 200
+    assert (
+        anonymous.post(
+            "/auth/login", {"email": EMAIL, "password": USER_PASSWORD, "otp": codes[0]}
+        ).status
+        == 200
+    )
     again = anonymous.post("/auth/refresh", {"refresh_token": opened["refresh_token"]}).data
     trail.secrets += [Secret(again[name], told) for name in ("access_token", "refresh_token")]
     assert anonymous.post("/auth/logout", {"refresh_token": again["refresh_token"]}).status == 204
@@ -242,9 +276,16 @@ def fail(stage: Stage, config: Config, trail: Trail, user: str) -> None:
         ):
             caller.post("/users", said)
             caller.patch(f"/users/{user}", said)
-            caller.post("/batch", [{"method": "create", "collection": "system_users", "data": said}])
-        caller.post("/users/invite", {"email": MISPLACED, "role": "5f6f9b1a-0000-4000-8000-000000000000"})
-        caller.post("/items/safes", {"code": [MISPLACED], "concealed": {"x": MISPLACED}, "name": {"x": MISPLACED}})
+            caller.post(
+                "/batch", [{"method": "create", "collection": "system_users", "data": said}]
+            )
+        caller.post(
+            "/users/invite", {"email": MISPLACED, "role": "5f6f9b1a-0000-4000-8000-000000000000"}
+        )
+        caller.post(
+            "/items/safes",
+            {"code": [MISPLACED], "concealed": {"x": MISPLACED}, "name": {"x": MISPLACED}},
+        )
         caller.get("/items/safes", **{"filter[code][_eq]": MISPLACED})
         caller.get("/items/safes", **{"filter[id]": MISPLACED})
         caller.post("/files", {"filename_download": "x", "data": "eA==", "storage": "bucket"})
@@ -260,8 +301,12 @@ def break_a_table(stage: Stage) -> None:
         " RAISE EXCEPTION 'broken' USING ERRCODE = TG_ARGV[0], DETAIL = NEW::text, HINT = NEW::text; END $$"
     )
     for code in ("XX000", "22000", "23514", "23505", "0A000", "53100", "57014"):
-        stage.execute(f"CREATE TRIGGER broken BEFORE INSERT ON safes FOR EACH ROW EXECUTE FUNCTION fail('{code}')")
-        assert stage.admin.post("/items/safes", {"concealed": CONCEALED, "code": HASHED}).status >= 400
+        stage.execute(
+            f"CREATE TRIGGER broken BEFORE INSERT ON safes FOR EACH ROW EXECUTE FUNCTION fail('{code}')"
+        )
+        assert (
+            stage.admin.post("/items/safes", {"concealed": CONCEALED, "code": HASHED}).status >= 400
+        )
         assert stage.admin.post("/items/safes", {"concealed": CONCEALED, "name": "x"}).status >= 400
         stage.execute("DROP TRIGGER broken ON safes")
 
@@ -270,7 +315,10 @@ def lose_the_database(config: Config, trail: Trail) -> None:
     """Ask a process whose database does not answer, or whose address is none."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("cms.database.connections._BORROW_SECONDS", 0.2)
-        for address in (f"host=/nowhere password={DATABASE_PASSWORD}", f"postgresql://u:{DATABASE_PASSWORD}%zz@h/db"):
+        for address in (
+            f"host=/nowhere password={DATABASE_PASSWORD}",
+            f"postgresql://u:{DATABASE_PASSWORD}%zz@h/db",
+        ):
             lost = Recording.of(create_app(replace(config, database_url=address)), trail)
             for path in ("/server/health", "/items/safes", "/users/me"):
                 assert lost.get(path).status >= 401
@@ -280,7 +328,16 @@ def lose_the_database(config: Config, trail: Trail) -> None:
 def look(stage: Stage, user: str) -> None:
     """Read everything that there is to read, in every form."""
     admin = stage.admin
-    for path in ("/users", "/items/safes", "/activity", "/revisions", "/settings", "/files", "/permissions", "/roles"):
+    for path in (
+        "/users",
+        "/items/safes",
+        "/activity",
+        "/revisions",
+        "/settings",
+        "/files",
+        "/permissions",
+        "/roles",
+    ):
         admin.get(path, limit=-1, fields="*.*")
         admin.search(path, {"search": CONCEALED[:10]}) if path == "/items/safes" else None
         for form in ("csv", "json", "jsonl", "xml", "yaml"):
@@ -289,7 +346,14 @@ def look(stage: Stage, user: str) -> None:
     admin.get("/revisions", fields="data,delta", **{"filter[collection]": "system_users"})
     admin.post("/utils/revert/1")
     admin.get(f"/users/{user}", fields="*.*")
-    for path in ("/server/health", "/server/info", "/server/ping", "/collections", "/fields", "/permissions/me"):
+    for path in (
+        "/server/health",
+        "/server/info",
+        "/server/ping",
+        "/collections",
+        "/fields",
+        "/permissions/me",
+    ):
         admin.get(path)
         stage.anonymous.get(path)
     admin.get("/utils/explain?path=/users")
@@ -302,11 +366,19 @@ def write_letters(stage: Stage, config: Config, trail: Trail) -> None:
     role = stage.admin.post("/roles", {"name": "Guests"}).data["id"]
     assert stage.admin.patch("/settings", {"public_registration": True}).status == 200
     assert stage.anonymous.post("/auth/password/request", {"email": EMAIL}).status == 204
-    assert stage.admin.post("/users/invite", {"email": "guest@example.com", "role": role}).status == 204
+    assert (
+        stage.admin.post("/users/invite", {"email": "guest@example.com", "role": role}).status
+        == 204
+    )
     registered = {"email": "new@example.com", "password": NEW_PASSWORD}
     assert stage.anonymous.post("/users/register", registered).status == 204
     with psycopg.connect(stage.dsn) as connection:
-        links = [row[0] for row in connection.execute("SELECT args #>> '{payload,data,url}' FROM procrastinate_jobs")]
+        links = [
+            row[0]
+            for row in connection.execute(
+                "SELECT args #>> '{payload,data,url}' FROM procrastinate_jobs"
+            )
+        ]
     tokens = [parse_qs(urlsplit(link).query)["token"][0] for link in links]
     assert len(tokens) == 3
     trail.secrets += [Secret(token, kept_in=("procrastinate_jobs.args",)) for token in tokens]
@@ -341,10 +413,15 @@ def cells(dsn: str) -> Iterator[tuple[str, str]]:
         ).fetchall()
         for (table,) in tables:
             query = (
-                f'SELECT d.key, d.value FROM "{table}" AS t, jsonb_each_text(to_jsonb(t)) AS d WHERE d.value <> $$$$'
+                f'SELECT d.key, d.value FROM "{table}" AS t, jsonb_each_text(to_jsonb(t)) AS d '
+                "WHERE d.value <> $$$$"
             )
             for name, value in connection.execute(query.encode()).fetchall():
-                told = bytes.fromhex(value[2:]).decode(errors="replace") if value.startswith("\\x") else value
+                told = (
+                    bytes.fromhex(value[2:]).decode(errors="replace")
+                    if value.startswith("\\x")
+                    else value
+                )
                 yield f"{table}.{name}", told
 
 

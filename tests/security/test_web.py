@@ -50,13 +50,19 @@ POISONED = (
     {"Host": "cms.example@evil.example"},
     {"Host": "evil.example:443", "X-Forwarded-Host": "evil.example"},
     {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"},
-    {"Forwarded": "host=evil.example;proto=https", "X-Original-URL": "//evil.example/", "X-Rewrite-URL": "/evil"},
+    {
+        "Forwarded": "host=evil.example;proto=https",
+        "X-Original-URL": "//evil.example/",
+        "X-Rewrite-URL": "/evil",
+    },
     {"Origin": EVIL, "Referer": f"{EVIL}/reset"},
 )
 
 
 @pytest.mark.parametrize("headers", POISONED)
-def test_no_header_gets_into_a_letter(stage: Stage, letters: Outbox, role: str, headers: dict[str, str]) -> None:
+def test_no_header_gets_into_a_letter(
+    stage: Stage, letters: Outbox, role: str, headers: dict[str, str]
+) -> None:
     asked = {
         "/auth/password/request": {"email": person(stage)},
         "/users/register": {"email": f"{uuid4()}@example.com", "password": PASSWORD},
@@ -93,10 +99,16 @@ def test_no_header_gets_into_a_letter(stage: Stage, letters: Outbox, role: str, 
         "https://app.example/reset?t%6Fken=",
     ],
 )
-def test_links_lead_where_the_settings_say(stage: Stage, letters: Outbox, role: str, url: str) -> None:
+def test_links_lead_where_the_settings_say(
+    stage: Stage, letters: Outbox, role: str, url: str
+) -> None:
     calls = (
         (stage.anonymous, "/auth/password/request", {"email": ADMIN_EMAIL, "reset_url": url}),
-        (stage.anonymous, "/users/register", {"email": "a@b.example", "password": "x", "verification_url": url}),
+        (
+            stage.anonymous,
+            "/users/register",
+            {"email": "a@b.example", "password": "x", "verification_url": url},
+        ),
         (stage.admin, "/users/invite", {"email": "a@b.example", "role": role, "invite_url": url}),
     )
     for caller, path, body in calls:
@@ -125,7 +137,11 @@ def test_no_write_is_done_by_the_cookie_of_another_sites_page(stage: Stage) -> N
     things = table(stage.admin, field("title", "string"))
     things.add({"title": "x"})
     role = stage.admin.get("/users/me").data["role"]
-    cookie = login(stage.anonymous, person(stage, role=role), mode="session").cookies["cms_session_token"].value
+    cookie = (
+        login(stage.anonymous, person(stage, role=role), mode="session")
+        .cookies["cms_session_token"]
+        .value
+    )
     own = {"Cookie": f"cms_session_token={cookie}"}
     forms: tuple[dict[str, str], ...] = (
         {},
@@ -156,19 +172,35 @@ def test_no_write_is_done_by_the_cookie_of_another_sites_page(stage: Stage) -> N
     ]
     before = footprint(stage.dsn)
     for method, path, raw in calls:
-        for origin in ({"Origin": EVIL}, {"Origin": "null"}, {"Referer": f"{EVIL}/{OWN_ORIGIN}"}, {}):
+        for origin in (
+            {"Origin": EVIL},
+            {"Origin": "null"},
+            {"Referer": f"{EVIL}/{OWN_ORIGIN}"},
+            {},
+        ):
             for said in forms:
                 answer = stage.anonymous.send(method, path, raw=raw, **own, **origin, **said)
                 assert answer.status in (403, 415), (method, path, origin, answer.text)
     after = footprint(stage.dsn)
     assert {name for name in before if before[name] != after[name]} == set()
     for said in ({"X-HTTP-Method-Override": "DELETE"}, {"X-Method-Override": "DELETE"}):
-        assert stage.anonymous.send("GET", f"{things.path}/1?_method=DELETE", **own, **said).status == 200
-    assert stage.anonymous.send("POST", things.path, {"title": "y"}, **own, Origin=OWN_ORIGIN).status == 200
+        assert (
+            stage.anonymous.send("GET", f"{things.path}/1?_method=DELETE", **own, **said).status
+            == 200
+        )
+    assert (
+        stage.anonymous.send("POST", things.path, {"title": "y"}, **own, Origin=OWN_ORIGIN).status
+        == 200
+    )
 
 
-def test_no_answer_tells_whether_an_address_has_an_account(stage: Stage, letters: Outbox, role: str) -> None:
-    known = {status: person(stage, status=status) for status in ("active", "invited", "draft", "suspended", "archived")}
+def test_no_answer_tells_whether_an_address_has_an_account(
+    stage: Stage, letters: Outbox, role: str
+) -> None:
+    known = {
+        status: person(stage, status=status)
+        for status in ("active", "invited", "draft", "suspended", "archived")
+    }
     unknown = f"{uuid4()}@example.com"
     for path, body in (
         ("/auth/login", {"password": "wrong"}),
@@ -196,7 +228,9 @@ def test_a_letter_to_nobody_costs_what_a_letter_costs(stage: Stage, role: str) -
         for email in (known, unknown):
             stage.execute("DELETE FROM procrastinate_jobs")
             assert stage.anonymous.post(path, {"email": email, **body}).status == 204
-            sizes.append(stage.value("SELECT array_agg(length(args::text)) FROM procrastinate_jobs"))
+            sizes.append(
+                stage.value("SELECT array_agg(length(args::text)) FROM procrastinate_jobs")
+            )
         assert [len(found) for found in sizes] == [1, 1], path
         assert abs(sizes[0][0] - sizes[1][0]) <= len(f'"{unknown}"'), path
 
@@ -206,14 +240,18 @@ def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, loca
     """With the queue itself, which takes no letter to such an address, of accounts that have one all the same."""
     unknown, known = f"{local}@example.com", person(stage, email=f"{local}@example.org")
     for path, body in (("/auth/password/request", {}), ("/users/register", {"password": PASSWORD})):
-        answers = [stage.anonymous.post(path, {"email": email, **body}) for email in (known, unknown)]
+        answers = [
+            stage.anonymous.post(path, {"email": email, **body}) for email in (known, unknown)
+        ]
         assert answers[0].status == answers[1].status, (path, [answer.text for answer in answers])
     assert stage.admin.post("/users", {"email": unknown}).codes == ["FAILED_VALIDATION"]
     said = {"email": unknown, "role": stage.admin.get("/users/me").data["role"]}
     assert stage.admin.post("/users/invite", said).codes == ["INVALID_PAYLOAD"]
 
 
-def test_a_token_is_good_for_what_it_was_made_for(stage: Stage, letters: Outbox, settings: Config) -> None:
+def test_a_token_is_good_for_what_it_was_made_for(
+    stage: Stage, letters: Outbox, settings: Config
+) -> None:
     email = person(stage)
     given = login(stage.anonymous, email).data
     session = login(stage.anonymous, email, mode="session").cookies["cms_session_token"].value
@@ -225,13 +263,18 @@ def test_a_token_is_good_for_what_it_was_made_for(stage: Stage, letters: Outbox,
         jwt.encode(claims, "", algorithm="none"),
         jwt.encode(claims, "another key, of the length that there has to be", algorithm="HS256"),
         jwt.encode({**claims, "iss": "other"}, secret, algorithm="HS256"),
-        jwt.encode({key: said for key, said in claims.items() if key != "exp"}, secret, algorithm="HS256"),
+        jwt.encode(
+            {key: said for key, said in claims.items() if key != "exp"}, secret, algorithm="HS256"
+        ),
         jwt.encode({**claims, "exp": time.time() - 1}, secret, algorithm="HS256"),
         jwt.encode({**claims, "session": str(uuid4())}, secret, algorithm="HS256"),
         jwt.encode({**claims, "id": str(uuid4())}, secret, algorithm="HS256"),
-        jwt.encode(claims, secret, algorithm="HS256", headers={"jwk": {"kty": "oct", "k": ""}, "kid": "/dev/null"})[
-            :-2
-        ],
+        jwt.encode(
+            claims,
+            secret,
+            algorithm="HS256",
+            headers={"jwk": {"kty": "oct", "k": ""}, "kid": "/dev/null"},
+        )[:-2],
     ]
     for token in (given["refresh_token"], session, letter, *forged):
         assert outcome(stage.anonymous.bearing(token).get("/users/me")) == (401, ["INVALID_TOKEN"])
@@ -245,26 +288,41 @@ def test_a_token_is_good_for_what_it_was_made_for(stage: Stage, letters: Outbox,
         )
     for token in (given["access_token"], given["refresh_token"], session, *forged):
         reset = stage.anonymous.post("/auth/password/reset", {"token": token, "password": PASSWORD})
-        accept = stage.anonymous.post("/users/invite/accept", {"token": token, "password": PASSWORD})
+        accept = stage.anonymous.post(
+            "/users/invite/accept", {"token": token, "password": PASSWORD}
+        )
         verify = stage.anonymous.get("/users/register/verify-email", token=token)
-        assert {(answer.status, *answer.codes) for answer in (reset, accept, verify)} == {(401, "INVALID_TOKEN")}
+        assert {(answer.status, *answer.codes) for answer in (reset, accept, verify)} == {
+            (401, "INVALID_TOKEN")
+        }
     for path in ("/users/invite/accept", "/auth/password/reset?x"):
         expected = 401 if "invite" in path else 204
-        assert stage.anonymous.post(path, {"token": letter, "password": PASSWORD}).status == expected
+        assert (
+            stage.anonymous.post(path, {"token": letter, "password": PASSWORD}).status == expected
+        )
 
 
 def test_what_a_token_claims_gives_no_right(stage: Stage, settings: Config) -> None:
     """Only who it is counts: the roles are those of the database."""
     email = person(stage)
-    claims = jwt.decode(login(stage.anonymous, email).data["access_token"], options={"verify_signature": False})
-    more = {**claims, "admin_access": True, "app_access": True, "role": stage.admin.get("/users/me").data["role"]}
+    claims = jwt.decode(
+        login(stage.anonymous, email).data["access_token"], options={"verify_signature": False}
+    )
+    more = {
+        **claims,
+        "admin_access": True,
+        "app_access": True,
+        "role": stage.admin.get("/users/me").data["role"],
+    }
     forged = stage.anonymous.bearing(jwt.encode(more, secret_of(settings), algorithm="HS256"))
     assert forged.get("/users").status == forged.get("/collections").status == 403
 
 
 def test_a_token_of_another_installation_is_worth_nothing(stage: Stage, settings: Config) -> None:
     token = login(stage.anonymous, person(stage)).data["access_token"]
-    other = Client(create_app(replace(settings, database_url=stage.dsn, secret="another-installation-" * 3)))
+    other = Client(
+        create_app(replace(settings, database_url=stage.dsn, secret="another-installation-" * 3))
+    )
     try:
         assert other.bearing(token).get("/users/me").status == 401
     finally:

@@ -62,7 +62,8 @@ def desk(stage: Stage) -> Desk:
     assert stage.admin.post("/relations", relation).status == 200
     vaults.add({"name": "deep"})
     seen, hidden = notes.add(
-        {"title": "One", "secret": "alpha", "vault": 1}, {"title": "Two", "state": "hidden", "secret": "beta"}
+        {"title": "One", "secret": "alpha", "vault": 1},
+        {"title": "Two", "state": "hidden", "secret": "beta"},
     )
     return Desk(stage, notes, vaults, seen["id"], hidden["id"])
 
@@ -77,7 +78,9 @@ def same(*answers: Answer) -> bool:
 
 def test_no_write_tells_a_hidden_item_from_one_that_never_was(desk: Desk) -> None:
     name, path = desk.notes.name, desk.notes.path
-    caller = desk.reading(*(may(name, action=action, permissions=SEEN) for action in ("create", "update", "delete")))
+    caller = desk.reading(
+        *(may(name, action=action, permissions=SEEN) for action in ("create", "update", "delete"))
+    )
     asks: tuple[Callable[[int], Answer], ...] = (
         lambda key: caller.patch(f"{path}/{key}", {"title": "x"}),
         lambda key: caller.patch(f"{path}/{key}", {"nowhere": "x"}),
@@ -126,42 +129,69 @@ def test_no_query_of_a_write_looks_at_what_is_hidden(desk: Desk) -> None:
 def test_what_the_database_minds_is_told_without_hidden_names(desk: Desk) -> None:
     name, path = desk.notes.name, desk.notes.path
     blind = {"presets": {"secret": "beta", "vault": 1}}
-    taken = desk.reading(may(name, "title", action="create", **blind)).post(path, {"title": "fresh"})
+    taken = desk.reading(may(name, "title", action="create", **blind)).post(
+        path, {"title": "fresh"}
+    )
     assert taken.errors == [
-        {"message": "A value that must be unique is already there.", "collection": name, "code": "RECORD_NOT_UNIQUE"}
+        {
+            "message": "A value that must be unique is already there.",
+            "collection": name,
+            "code": "RECORD_NOT_UNIQUE",
+        }
     ]
     own = desk.reading(may(name, "title", action="create")).post(path, {"title": "Two"})
     assert own.errors[0]["field"] == "title"
-    in_use = desk.member(may(desk.vaults.name), may(desk.vaults.name, action="delete")).delete(f"{desk.vaults.path}/1")
-    assert (in_use.codes, name in in_use.text, "vault_f" in in_use.text) == (["INVALID_FOREIGN_KEY"], False, False)
+    in_use = desk.member(may(desk.vaults.name), may(desk.vaults.name, action="delete")).delete(
+        f"{desk.vaults.path}/1"
+    )
+    assert (in_use.codes, name in in_use.text, "vault_f" in in_use.text) == (
+        ["INVALID_FOREIGN_KEY"],
+        False,
+        False,
+    )
     everything = desk.stage.admin.delete(f"{desk.vaults.path}/1").errors[0]
     assert (everything["collection"], everything["constraint"]) == (name, f"{name}_vault_fkey")
 
 
 @pytest.mark.parametrize("rule", [{"secret": {"_eq": "x"}}, {"vault": {"_nnull": True}}])
-def test_validation_of_a_hidden_field_is_a_plain_refusal(desk: Desk, rule: dict[str, object]) -> None:
+def test_validation_of_a_hidden_field_is_a_plain_refusal(
+    desk: Desk, rule: dict[str, object]
+) -> None:
     for answer in (
         desk.reading(may(desk.notes.name, "title", action="create", validation=rule)).post(
             desk.notes.path, {"title": "y"}
         ),
         desk.reading(
-            may(desk.notes.name, "title", action="update", validation={**rule, "secret": {"_submitted": True}})
+            may(
+                desk.notes.name,
+                "title",
+                action="update",
+                validation={**rule, "secret": {"_submitted": True}},
+            )
         ).patch(f"{desk.notes.path}/{desk.seen}", {"title": "y"}),
     ):
         assert (answer.status, answer.text) == (403, FORBIDDEN)
 
 
 def test_a_required_field_that_is_hidden_is_not_named(stage: Stage) -> None:
-    things = table(stage.admin, field("title", "string"), field("inner", "string", is_nullable=False))
-    caller = member(stage, may(things.name, "title", action="create"), may(things.name, "id", "title"))
+    things = table(
+        stage.admin, field("title", "string"), field("inner", "string", is_nullable=False)
+    )
+    caller = member(
+        stage, may(things.name, "title", action="create"), may(things.name, "id", "title")
+    )
     assert caller.post(things.path, {"title": "x"}).text == FORBIDDEN
-    assert batch(caller, {"method": "create", "collection": things.name, "data": {}}).codes == ["FORBIDDEN"]
+    assert batch(caller, {"method": "create", "collection": things.name, "data": {}}).codes == [
+        "FORBIDDEN"
+    ]
     reader = member(stage, may(things.name, "title", action="create"), may(things.name))
     assert reader.post(things.path, {"title": "x"}).errors[0]["field"] == "inner"
 
 
 @pytest.mark.parametrize("path", ["email", "role.name", "last_name", "token"])
-def test_a_failed_validation_does_not_tell_what_a_path_from_the_caller_leads_to(desk: Desk, path: str) -> None:
+def test_a_failed_validation_does_not_tell_what_a_path_from_the_caller_leads_to(
+    desk: Desk, path: str
+) -> None:
     rule = {"title": {"_eq": f"$CURRENT_USER.{path}"}}
     caller = desk.reading(may(desk.notes.name, "title", action="create", validation=rule))
     answer = caller.post(desk.notes.path, {"title": "guess"})
@@ -201,9 +231,16 @@ def test_nested_keys_tell_nothing_of_hidden_items(desk: Desk) -> None:
 def test_a_collection_that_a_key_of_any_may_lead_to_is_not_told(desk: Desk) -> None:
     things = table(desk.stage.admin, field("item", "string"), field("kind", "string"))
     meta = {"one_collection_field": "kind", "one_allowed_collections": [desk.vaults.name]}
-    relation = {"collection": things.name, "field": "item", "related_collection": None, "meta": meta}
+    relation = {
+        "collection": things.name,
+        "field": "item",
+        "related_collection": None,
+        "meta": meta,
+    }
     assert desk.stage.admin.post("/relations", relation).status == 200
-    caller = desk.member(*(may(things.name, action=action) for action in ("read", "create", "update")))
+    caller = desk.member(
+        *(may(things.name, action=action) for action in ("read", "create", "update"))
+    )
     (row,) = things.add({"item": "1", "kind": desk.vaults.name})
     for said in ({"name": "x"}, {"id": 1}, {}):
         for send in (caller.post, lambda path, body: caller.patch(f"{path}/{row['id']}", body)):
@@ -222,12 +259,21 @@ def test_revisions_of_hidden_items_are_no_way_back_to_them(desk: Desk) -> None:
     writing = may(name, action="update", permissions=SEEN)
     blind = desk.reading(writing)
     assert same(blind.post(f"/utils/revert/{revision}"), blind.post("/utils/revert/987654"))
-    sees_its_own = desk.reading(writing, may("system_revisions", permissions={"item": {"_eq": str(desk.seen)}}))
-    assert same(sees_its_own.post(f"/utils/revert/{revision}"), sees_its_own.post("/utils/revert/987654"))
+    sees_its_own = desk.reading(
+        writing, may("system_revisions", permissions={"item": {"_eq": str(desk.seen)}})
+    )
+    assert same(
+        sees_its_own.post(f"/utils/revert/{revision}"), sees_its_own.post("/utils/revert/987654")
+    )
     sees_all = desk.reading(writing, may("system_revisions"))
     assert same(sees_all.post(f"/utils/revert/{revision}"), sees_all.post("/utils/revert/987654"))
     for query in ("", "?fields=data", "?export=csv"):
-        assert same(*(sees_all.get(f"{desk.notes.path}/{key}/revisions{query}") for key in (desk.hidden, 987654)))
+        assert same(
+            *(
+                sees_all.get(f"{desk.notes.path}/{key}/revisions{query}")
+                for key in (desk.hidden, 987654)
+            )
+        )
 
 
 def test_nobody_gets_the_kept_answer_of_another_caller(desk: Desk) -> None:
@@ -244,7 +290,12 @@ def test_nobody_gets_the_kept_answer_of_another_caller(desk: Desk) -> None:
 
 def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk) -> None:
     """Another permission, for another field, lends neither its rows nor the lack of a validation."""
-    things = table(desk.stage.admin, field("title", "string"), field("state", "string"), field("note", "string"))
+    things = table(
+        desk.stage.admin,
+        field("title", "string"),
+        field("state", "string"),
+        field("note", "string"),
+    )
     (row,) = things.add({"title": "a", "state": "draft"})
     path, name = f"{things.path}/{row['id']}", things.name
     validated = may(name, "title", action="update", validation={"title": {"_neq": "bad"}})
@@ -253,7 +304,11 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
     assert caller.patch(path, {"title": "bad", "note": "x"}).codes == ["FAILED_VALIDATION"]
     assert caller.patch(path, {"title": "good", "note": "x"}).status == 200
     drafts = may(name, "state", "title", action="update", permissions={"state": {"_eq": "draft"}})
-    caller = desk.member(drafts, may(name, "note", action="update", permissions={"state": {"_eq": "live"}}), may(name))
+    caller = desk.member(
+        drafts,
+        may(name, "note", action="update", permissions={"state": {"_eq": "live"}}),
+        may(name),
+    )
     assert caller.patch(path, {"state": "live"}).status == 403
     assert caller.patch(things.path, {"keys": [row["id"]], "data": {"state": "live"}}).status == 403
     assert caller.patch(path, {"title": "b"}).status == 200
@@ -262,10 +317,17 @@ def test_a_change_is_held_to_the_permissions_that_speak_of_its_fields(desk: Desk
     free = desk.member(drafts, may(name, "state", action="update"), may(name))
     for caller in (late, free):  # what the item becomes lends nothing to what it is
         assert caller.patch(path, {"title": "c", "state": "draft"}).status == 403
-        assert caller.patch(things.path, [{"id": row["id"], "title": "c", "state": "draft"}]).status == 403
+        assert (
+            caller.patch(things.path, [{"id": row["id"], "title": "c", "state": "draft"}]).status
+            == 403
+        )
     assert things.column("title") == ["b"]
     assert things.api.patch(path, {"state": "draft"}).status == 200
-    both = desk.member(drafts, may(name, "state", action="update", permissions={"state": {"_eq": "live"}}), may(name))
+    both = desk.member(
+        drafts,
+        may(name, "state", action="update", permissions={"state": {"_eq": "live"}}),
+        may(name),
+    )
     assert both.patch(path, {"state": "live"}).data["state"] == "live"
 
 
@@ -273,7 +335,12 @@ def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(desk: D
     admin = desk.stage.admin
     lists, rows = table(admin, field("name", "string")), table(admin, field("list", "integer"))
     meta = {"one_field": "rows"}
-    relation = {"collection": rows.name, "field": "list", "related_collection": lists.name, "meta": meta}
+    relation = {
+        "collection": rows.name,
+        "field": "list",
+        "related_collection": lists.name,
+        "meta": meta,
+    }
     assert admin.post("/relations", relation).status == 200
     (found,) = lists.add({"name": "a", "rows": [{}, {}]})
     kept = {"list": {"_nnull": True}}

@@ -82,7 +82,9 @@ class Writer:
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
         said = {"Content-Type": "application/json", **headers}
         try:
-            answer = self._session.request(method, self._url + path, data=sent, headers=said, timeout=TIMEOUT_SECONDS)
+            answer = self._session.request(
+                method, self._url + path, data=sent, headers=said, timeout=TIMEOUT_SECONDS
+            )
         except requests.Timeout as fault:
             self.ledger.wrong.append(f"{method} {path}: {fault}")
             return None
@@ -128,7 +130,12 @@ class Writer:
     def _import(self) -> None:
         name = f"import {uuid4()}"
         rows = "".join(f"{name},{size}\n" for size in range(IMPORTED))
-        if self._send("POST", "/utils/import/tags", f"name,size\n{rows}".encode(), **{"Content-Type": "text/csv"}):
+        if self._send(
+            "POST",
+            "/utils/import/tags",
+            f"name,size\n{rows}".encode(),
+            **{"Content-Type": "text/csv"},
+        ):
             self.ledger.imported.add(name)
 
     def _invite(self) -> None:
@@ -152,11 +159,28 @@ class Writer:
         name = f"whole {uuid4()}"
         body = whole(name)
         operations = [
-            {"id": "author", "method": "create", "collection": "people", "data": body.pop("author")},
-            {"id": "post", "method": "create", "collection": "posts", "data": {"author": {"$result": "author.id"}}},
-            {"method": "update", "collection": "posts", "key": {"$result": "post.id"}, "data": body},
+            {
+                "id": "author",
+                "method": "create",
+                "collection": "people",
+                "data": body.pop("author"),
+            },
+            {
+                "id": "post",
+                "method": "create",
+                "collection": "posts",
+                "data": {"author": {"$result": "author.id"}},
+            },
+            {
+                "method": "update",
+                "collection": "posts",
+                "key": {"$result": "post.id"},
+                "data": body,
+            },
         ]
-        while not self._send("POST", "/batch", {"operations": operations}, **{"Idempotency-Key": name}):
+        while not self._send(
+            "POST", "/batch", {"operations": operations}, **{"Idempotency-Key": name}
+        ):
             if ended.is_set():
                 return
             time.sleep(0.05)
@@ -276,7 +300,9 @@ def connected(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
     """Look at one moment of the database, which may still recover from what was killed after it gave its answers."""
     for _ in range(600):
         try:
-            return psycopg.connect(dsn, options="-c default_transaction_isolation=repeatable\\ read")
+            return psycopg.connect(
+                dsn, options="-c default_transaction_isolation=repeatable\\ read"
+            )
         except psycopg.OperationalError:
             time.sleep(0.05)
     raise AssertionError("the database does not come back")
@@ -285,18 +311,36 @@ def connected(dsn: str) -> psycopg.Connection[tuple[Any, ...]]:
 def check(dsn: str, writers: list[Writer]) -> None:
     """Look at one moment of the database: rows and history agree, and what the writers were told is true."""
     with connected(dsn) as moment:
-        questions = {f"{name} ({table})": sql.format(table=table) for name, sql in _AGREE.items() for table in TABLES}
+        questions = {
+            f"{name} ({table})": sql.format(table=table)
+            for name, sql in _AGREE.items()
+            for table in TABLES
+        }
         for name, sql in {**questions, **_WHOLE}.items():
             found = moment.execute(sql.encode()).fetchone()
             assert found == (0,), f"not so {found} times: {name}"
-        tags: dict[str, int | None] = dict(moment.execute("SELECT name, size FROM tags WHERE name LIKE 'tag %'"))
-        invited = {email for (email,) in moment.execute("SELECT email FROM system_users WHERE status = 'invited'")}
-        imported = {name for (name,) in moment.execute("SELECT name FROM tags WHERE name LIKE 'import %'")}
-        posts = {title for (title,) in moment.execute("SELECT title FROM posts WHERE title LIKE 'whole %'")}
+        tags: dict[str, int | None] = dict(
+            moment.execute("SELECT name, size FROM tags WHERE name LIKE 'tag %'")
+        )
+        invited = {
+            email
+            for (email,) in moment.execute(
+                "SELECT email FROM system_users WHERE status = 'invited'"
+            )
+        }
+        imported = {
+            name for (name,) in moment.execute("SELECT name FROM tags WHERE name LIKE 'import %'")
+        }
+        posts = {
+            title
+            for (title,) in moment.execute("SELECT title FROM posts WHERE title LIKE 'whole %'")
+        }
     for writer in writers:
         told = writer.ledger
         assert told.wrong == [], told.wrong
-        assert {name: tags.get(name, "gone") for name in told.tags} == {name: told.tags[name][1] for name in told.tags}
+        assert {name: tags.get(name, "gone") for name in told.tags} == {
+            name: told.tags[name][1] for name in told.tags
+        }
         assert not told.gone & tags.keys()
         assert told.whole <= posts
         assert told.imported <= imported

@@ -26,7 +26,9 @@ def knock(port: int) -> str:
         return f"not connected: {fault}"
     with client:
         try:
-            client.sendall(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            client.sendall(
+                b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            )
             answer = client.makefile("rb").read()
         except OSError as fault:
             return f"cut off: {fault}"

@@ -58,10 +58,17 @@ class Service:
 def environment(folder: Path, port: int, **more: str) -> dict[str, str]:
     """Return the environment of this process without settings of the service, with those of a test in it."""
     ours = {name: value for name, value in os.environ.items() if name not in SET_OUTSIDE}
-    return ours | {"PORT": str(port), "DATA_DIR": str(folder / "data"), "WEB_CONCURRENCY": "1", **more}
+    return ours | {
+        "PORT": str(port),
+        "DATA_DIR": str(folder / "data"),
+        "WEB_CONCURRENCY": "1",
+        **more,
+    }
 
 
-SET_OUTSIDE = frozenset({"DATABASE_URL", "DATABASE_READ_URL", "SECRET", "ADMIN_EMAIL", "ADMIN_PASSWORD", "HOST"})
+SET_OUTSIDE = frozenset(
+    {"DATABASE_URL", "DATABASE_READ_URL", "SECRET", "ADMIN_EMAIL", "ADMIN_PASSWORD", "HOST"}
+)
 
 
 def command(folder: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +81,9 @@ def command_apart(folder: Path, *words: str, **environ: str) -> subprocess.Compl
     return _run(folder, *words, errors=subprocess.PIPE, **environ)
 
 
-def command_fed(folder: Path, *words: str, fed: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def command_fed(
+    folder: Path, *words: str, fed: str, **environ: str
+) -> subprocess.CompletedProcess[str]:
     """Run `cms` with these words and something to read on standard input, as `command_apart` does."""
     return _run(folder, *words, errors=subprocess.PIPE, fed=fed, **environ)
 

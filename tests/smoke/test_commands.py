@@ -16,7 +16,14 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from cms.embedded import EmbeddedServer, start
-from tests.smoke.running import TIMEOUT_SECONDS, command, command_apart, environment, free_port, new_folder
+from tests.smoke.running import (
+    TIMEOUT_SECONDS,
+    command,
+    command_apart,
+    environment,
+    free_port,
+    new_folder,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +66,9 @@ def test_a_database_is_migrated_once(folder: Path, server: EmbeddedServer) -> No
     assert (second.returncode, second.stdout) == (0, "The database is up to date.\n")
 
 
-def test_bootstrap_makes_the_first_admin_and_no_second_one(folder: Path, server: EmbeddedServer) -> None:
+def test_bootstrap_makes_the_first_admin_and_no_second_one(
+    folder: Path, server: EmbeddedServer
+) -> None:
     address = database(server, "to_bootstrap")
     first = command(folder, "bootstrap", DATABASE_URL=address)
     assert first.returncode == 0
@@ -84,10 +93,14 @@ def test_what_is_refused_is_told_in_a_sentence(ready: Path) -> None:
 
 
 def test_a_password_is_set_without_being_shown(ready: Path, server: EmbeddedServer) -> None:
-    set_it = command(ready, "user", "password", "--email", "admin@example.com", CMS_USER_PASSWORD="a new one")
+    set_it = command(
+        ready, "user", "password", "--email", "admin@example.com", CMS_USER_PASSWORD="a new one"
+    )
     assert (set_it.returncode, set_it.stdout) == (0, "admin@example.com has a new password.\n")
     with psycopg.connect(server.dsn) as connection:
-        found = connection.execute("SELECT password FROM system_users WHERE email = 'admin@example.com'").fetchone()
+        found = connection.execute(
+            "SELECT password FROM system_users WHERE email = 'admin@example.com'"
+        ).fetchone()
     assert found
     assert found[0].startswith("$argon2id$v=19$m=65536,t=3,p=4$")
 
@@ -111,7 +124,8 @@ USER = ("--email", "admin@example.com")
 
 
 @pytest.mark.parametrize(
-    "words", [("demo",), ("user", "create", *USER), ("user", "password", *USER), ("user", "token", *USER)]
+    "words",
+    [("demo",), ("user", "create", *USER), ("user", "password", *USER), ("user", "token", *USER)],
 )
 def test_a_command_that_works_on_data_makes_no_database(words: tuple[str, ...]) -> None:
     with new_folder() as fresh:
@@ -131,14 +145,20 @@ def test_the_doctor_tells_that_there_is_no_database_yet_and_makes_none() -> None
 
 
 @pytest.mark.parametrize(
-    "words", [("demo",), ("user", "create", *USER), ("user", "password", *USER), ("user", "token", *USER)]
+    "words",
+    [("demo",), ("user", "create", *USER), ("user", "password", *USER), ("user", "token", *USER)],
 )
 def test_a_database_that_is_not_migrated_is_told_in_a_sentence(
     words: tuple[str, ...], folder: Path, unmigrated: str
 ) -> None:
-    refused = command(folder, *words, DATABASE_URL=unmigrated, CMS_USER_PASSWORD="correct horse battery")
+    refused = command(
+        folder, *words, DATABASE_URL=unmigrated, CMS_USER_PASSWORD="correct horse battery"
+    )
     assert refused.returncode == 1
-    assert refused.stdout == "Error: The database is not available. It is not migrated; run `cms migrate`.\n"
+    assert (
+        refused.stdout
+        == "Error: The database is not available. It is not migrated; run `cms migrate`.\n"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -159,12 +179,16 @@ def test_the_demo_asks_no_proxy(ready: Path) -> None:
         service.settimeout(TIMEOUT_SECONDS)
         url = f"http://127.0.0.1:{service.getsockname()[1]}"
         with ThreadPoolExecutor() as threads:
-            running = threads.submit(command, ready, "demo", "--url", url, http_proxy=proxy, no_proxy="")
+            running = threads.submit(
+                command, ready, "demo", "--url", url, http_proxy=proxy, no_proxy=""
+            )
             connection, _ = service.accept()
             service.close()  # before the answer, which brings the next connection
             with connection:
                 assert connection.recv(1000).startswith(b"GET /collections/continents ")
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
+                connection.sendall(
+                    b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}"
+                )
             assert running.result().stdout.startswith("Error: Nothing answers at ")
 
 
@@ -177,7 +201,9 @@ def test_a_password_that_is_not_given_is_asked_for(ready: Path) -> None:
 
 def test_config_prints_what_is_in_effect_and_no_secret(folder: Path) -> None:
     secret = "hunter2" * 5
-    shown = command(folder, "config", SECRET=secret, DATABASE_URL="postgresql://u:hunter2@h/d", WEB_THREADS="9")
+    shown = command(
+        folder, "config", SECRET=secret, DATABASE_URL="postgresql://u:hunter2@h/d", WEB_THREADS="9"
+    )
     assert shown.returncode == 0
     assert "WEB_THREADS=9\n" in shown.stdout
     assert "# Not built yet, and refused: REDIS, " in shown.stdout
@@ -193,8 +219,12 @@ def test_wrong_settings_are_all_told_by_every_command(folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("words", [("serve",), ("worker",), ("bootstrap",), ("user", "token", *USER)])
-def test_a_setting_that_is_not_safe_or_not_built_stops_every_command(folder: Path, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("serve",), ("worker",), ("bootstrap",), ("user", "token", *USER)]
+)
+def test_a_setting_that_is_not_safe_or_not_built_stops_every_command(
+    folder: Path, words: tuple[str, ...]
+) -> None:
     refused = command(folder, *words, SECRET="y" * 31, REDIS="redis://127.0.0.1")
     assert refused.returncode == 1
     assert refused.stdout.splitlines() == [
@@ -208,7 +238,9 @@ def test_a_gunicorn_of_your_own_tells_wrong_settings_in_sentences(folder: Path) 
     refused = subprocess.run(
         [sys.executable, "-m", "gunicorn", "-c", str(script), "cms.app:create_wsgi()"],
         cwd=folder,
-        env=environment(folder, free_port(), SECRET="short", PYTHONPATH=os.pathsep.join(filter(None, sys.path))),
+        env=environment(
+            folder, free_port(), SECRET="short", PYTHONPATH=os.pathsep.join(filter(None, sys.path))
+        ),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_SECONDS,
@@ -272,16 +304,24 @@ def test_jobs_that_nobody_runs_are_told(folder: Path, server: EmbeddedServer) ->
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
     assert "ok       jobs: 0 wait" in command(folder, "doctor", DATABASE_URL=address).stdout
     with psycopg.connect(address) as connection:
-        connection.execute("INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('mail', 'mail')")
+        connection.execute(
+            "INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('mail', 'mail')"
+        )
     told = command(folder, "doctor", DATABASE_URL=address)
     assert "warning  jobs: 1 wait and no worker runs; start `cms worker`" in told.stdout
 
 
-def test_an_extension_that_came_after_the_tables_is_told_and_taken(folder: Path, server: EmbeddedServer) -> None:
+def test_an_extension_that_came_after_the_tables_is_told_and_taken(
+    folder: Path, server: EmbeddedServer
+) -> None:
     address = database(server, "late")
     assert command(folder, "migrate", DATABASE_URL=address).returncode == 0
     with psycopg.connect(address, autocommit=True) as connection:
-        definition = str(connection.execute("SELECT pg_get_functiondef('system_fold(text)'::regprocedure)").fetchone())
+        definition = str(
+            connection.execute(
+                "SELECT pg_get_functiondef('system_fold(text)'::regprocedure)"
+            ).fetchone()
+        )
         assert "unaccent" in definition
         connection.execute(
             "CREATE OR REPLACE FUNCTION system_fold(text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE"
@@ -293,10 +333,15 @@ def test_an_extension_that_came_after_the_tables_is_told_and_taken(folder: Path,
     assert "warning  extension unaccent: younger than the tables" in told.stdout
     assert "unaccent" in command(folder, "migrate", DATABASE_URL=address).stdout
     assert "up to date" in command(folder, "migrate", DATABASE_URL=address).stdout
-    assert "ok       extension unaccent: installed" in command(folder, "doctor", DATABASE_URL=address).stdout
+    assert (
+        "ok       extension unaccent: installed"
+        in command(folder, "doctor", DATABASE_URL=address).stdout
+    )
     with psycopg.connect(address) as connection:
         connection.execute("SET enable_seqscan = off")
-        found = connection.execute("SELECT word FROM words WHERE system_fold(word) LIKE system_fold('%E%')").fetchall()
+        found = connection.execute(
+            "SELECT word FROM words WHERE system_fold(word) LIKE system_fold('%E%')"
+        ).fetchall()
         assert found == [("É",)]
 
 
@@ -316,7 +361,9 @@ def test_a_replica_that_does_not_answer_is_wrong(folder: Path, server: EmbeddedS
 
 
 def test_a_database_that_does_not_answer_is_wrong(folder: Path) -> None:
-    wrong = command(folder, "doctor", DATABASE_URL=f"postgresql://u:hunter2@127.0.0.1:{free_port()}/d")
+    wrong = command(
+        folder, "doctor", DATABASE_URL=f"postgresql://u:hunter2@127.0.0.1:{free_port()}/d"
+    )
     assert wrong.returncode == 1
     assert "wrong    database: " in wrong.stdout
     assert "hunter2" not in wrong.stdout

@@ -35,7 +35,9 @@ def token(service: Service) -> str:
     """An administrator's token, with a collection `pages` whose keys are texts."""
     login = {"email": "admin@example.com", "password": "a password"}
     return str(
-        requests.post(f"{url(service)}/auth/login", json=login, timeout=TIMEOUT_SECONDS).json()["data"]["access_token"]
+        requests.post(f"{url(service)}/auth/login", json=login, timeout=TIMEOUT_SECONDS).json()[
+            "data"
+        ]["access_token"]
     )
 
 
@@ -60,7 +62,9 @@ def test_a_slash_that_is_encoded_belongs_to_the_key(service: Service, token: str
         ("/collections", {"collection": "pages", "schema": {}, "fields": fields}),
         ("/items/pages", {"id": "a/b"}),
     ):
-        assert requests.post(url(service) + path, json=body, headers=headers, timeout=TIMEOUT_SECONDS).ok
+        assert requests.post(
+            url(service) + path, json=body, headers=headers, timeout=TIMEOUT_SECONDS
+        ).ok
     statuses = []
     for target in (
         "/items/pages/a%2Fb",
@@ -129,16 +133,28 @@ def test_who_may_not_call_is_refused_before_the_body_is_read(service: Service) -
     for credentials, status in (("", 403), ("forged", 401)):
         with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
             connection.sendall(
-                head("POST", "/utils/import/pages", credentials, Content_Type="text/csv", Content_Length=LARGE)
+                head(
+                    "POST",
+                    "/utils/import/pages",
+                    credentials,
+                    Content_Type="text/csv",
+                    Content_Length=LARGE,
+                )
             )
             assert answered(connection)[:2] == (status, "close")
             assert connection.recv(1) == b""
 
 
 def test_a_form_that_is_refused_midway_closes_the_connection(service: Service, token: str) -> None:
-    part = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + b"y" * 1000 + b"\r\n"
+    part = (
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+        + b"y" * 1000
+        + b"\r\n"
+    )
     with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
-        connection.sendall(head("POST", "/files", token, **FORM, Content_Length=2**29) + NAMELESS + part * 1000)
+        connection.sendall(
+            head("POST", "/files", token, **FORM, Content_Length=2**29) + NAMELESS + part * 1000
+        )
         assert answered(connection)[:2] == (400, "close")
 
 
@@ -156,7 +172,9 @@ def test_a_body_that_is_read_or_short_keeps_the_connection(
     service: Service, token: str, target: str, headers: dict[str, object], body: bytes, status: int
 ) -> None:
     method, path = target.split()
-    chunked = head(method, path, token, **headers, Transfer_Encoding="chunked") + b"%x\r\n%s\r\n0\r\n\r\n" % (
+    chunked = head(
+        method, path, token, **headers, Transfer_Encoding="chunked"
+    ) + b"%x\r\n%s\r\n0\r\n\r\n" % (
         len(body),
         body,
     )
@@ -190,14 +208,24 @@ def test_a_form_in_chunks_keeps_the_connection(service: Service, token: str) -> 
     ],
 )
 @pytest.mark.parametrize(
-    "chunks", [b"zz\r\n", b"5\r\nab", b"-1\r\n{}\r\n", b"2\r\n{}xx\r\n0\r\n\r\n", b"0x2\r\n{}\r\n0\r\n\r\n", b""]
+    "chunks",
+    [
+        b"zz\r\n",
+        b"5\r\nab",
+        b"-1\r\n{}\r\n",
+        b"2\r\n{}xx\r\n0\r\n\r\n",
+        b"0x2\r\n{}\r\n0\r\n\r\n",
+        b"",
+    ],
 )
 def test_malformed_chunks_are_400_and_end_the_connection(
     service: Service, token: str, path: str, kind: str, chunks: bytes
 ) -> None:
     before = service.said()
     with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
-        connection.sendall(head("POST", path, token, Content_Type=kind, Transfer_Encoding="chunked") + chunks)
+        connection.sendall(
+            head("POST", path, token, Content_Type=kind, Transfer_Encoding="chunked") + chunks
+        )
         connection.shutdown(socket.SHUT_WR)
         status, said, body = answered(connection)
         assert (status, said) == (400, "close")
@@ -208,12 +236,16 @@ def test_malformed_chunks_are_400_and_end_the_connection(
 
 def test_a_body_shorter_than_announced_is_none(service: Service, token: str) -> None:
     with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
-        connection.sendall(head("POST", "/items/pages", token, **JSON, Content_Length=100) + b'{"id": "short"}')
+        connection.sendall(
+            head("POST", "/items/pages", token, **JSON, Content_Length=100) + b'{"id": "short"}'
+        )
         connection.shutdown(socket.SHUT_WR)
         assert answered(connection)[:2] == (400, "close")
     assert (
         requests.get(
-            f"{url(service)}/items/pages/short", headers={"Authorization": f"Bearer {token}"}, timeout=9
+            f"{url(service)}/items/pages/short",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=9,
         ).status_code
         == 404
     )
@@ -230,17 +262,27 @@ SIZE = ROWS * 8_000
 @pytest.fixture(scope="module")
 def hurried() -> Iterator[tuple[Service, str]]:
     """A service with one thread and one connection to read, whose clients have a second for each piece of an answer."""
-    settings = {"SEND_TIMEOUT": "1s", "WEB_THREADS": "1", "DATABASE_POOL_SIZE": "1", "MAX_PAYLOAD_SIZE": "100mb"}
-    with new_folder() as folder, serving(folder, ADMIN_PASSWORD="a password", **settings) as running:
+    settings = {
+        "SEND_TIMEOUT": "1s",
+        "WEB_THREADS": "1",
+        "DATABASE_POOL_SIZE": "1",
+        "MAX_PAYLOAD_SIZE": "100mb",
+    }
+    with (
+        new_folder() as folder,
+        serving(folder, ADMIN_PASSWORD="a password", **settings) as running,
+    ):
         login = {"email": "admin@example.com", "password": "a password"}
-        key = requests.post(f"{url(running)}/auth/login", json=login, timeout=TIMEOUT_SECONDS).json()["data"][
-            "access_token"
-        ]
+        key = requests.post(
+            f"{url(running)}/auth/login", json=login, timeout=TIMEOUT_SECONDS
+        ).json()["data"]["access_token"]
         headers = {"Authorization": f"Bearer {key}"}
         table = {"collection": "long", "schema": {}, "fields": [{"field": "text", "type": "text"}]}
         rows = [{"text": "x" * 8_000} for _ in range(ROWS)]
         for path, body in (("/collections", table), ("/items/long", rows)):
-            assert requests.post(url(running) + path, json=body, headers=headers, timeout=TIMEOUT_SECONDS).ok
+            assert requests.post(
+                url(running) + path, json=body, headers=headers, timeout=TIMEOUT_SECONDS
+            ).ok
         yield running, key
 
 
@@ -260,7 +302,9 @@ def uploaded(hurried: tuple[Service, str]) -> str:
     service, key = hurried
     headers = {"Authorization": f"Bearer {key}"}
     files = {"file": ("long.bin", b"x" * SIZE)}
-    answer = requests.post(f"{url(service)}/files", files=files, headers=headers, timeout=TIMEOUT_SECONDS)
+    answer = requests.post(
+        f"{url(service)}/files", files=files, headers=headers, timeout=TIMEOUT_SECONDS
+    )
     return f"/assets/{answer.json()['data']['id']}"
 
 
@@ -276,7 +320,9 @@ def test_a_client_that_takes_nothing_holds_nothing(hurried: tuple[Service, str],
     with begun(hurried, target) as connection:
         # The one thread and the one connection to the database serve the next who asks.
         answer = requests.get(
-            f"{url(service)}/items/long?limit=1", headers={"Authorization": f"Bearer {key}"}, timeout=9
+            f"{url(service)}/items/long?limit=1",
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=9,
         )
         assert answer.status_code == 200
         service.await_words_after(before, "was cut off")
@@ -295,11 +341,15 @@ def taken(connection: socket.socket) -> int:
     return size
 
 
-def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(hurried: tuple[Service, str]) -> None:
+def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(
+    hurried: tuple[Service, str],
+) -> None:
     service, key = hurried
     before = service.said()
     with begun(hurried, "/items/long?limit=20") as connection:
-        connection.sendall(head("GET", "/items/long?limit=20", key) * 200)  # short answers, but many
+        connection.sendall(
+            head("GET", "/items/long?limit=20", key) * 200
+        )  # short answers, but many
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while "was cut off" not in service.said().removeprefix(before):
             assert time.monotonic() < deadline
@@ -307,7 +357,9 @@ def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(hurried: t
     assert "Traceback" not in service.said().removeprefix(before)
 
 
-def test_a_client_that_takes_next_to_nothing_is_cut_off_as_well(hurried: tuple[Service, str]) -> None:
+def test_a_client_that_takes_next_to_nothing_is_cut_off_as_well(
+    hurried: tuple[Service, str],
+) -> None:
     service, _ = hurried
     before = service.said()
     with begun(hurried, EXPORT) as connection:

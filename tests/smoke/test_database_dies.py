@@ -63,23 +63,31 @@ def test_a_request_meanwhile_waits_or_is_told_when_to_try_again(folder: Path) ->
         number = postmaster(folder / "data")
         os.kill(number, signal.SIGSTOP)  # it can neither answer nor be missed
         try:
-            answer = requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=TIMEOUT_SECONDS)
+            answer = requests.get(
+                f"http://127.0.0.1:{service.port}/server/health", timeout=TIMEOUT_SECONDS
+            )
         finally:
             kill(number)
         assert answer.status_code == 503
         assert int(answer.headers["Retry-After"]) > 0
         service.await_words("The database server answers again.")
-        assert requests.get(f"http://127.0.0.1:{service.port}/server/health", timeout=TIMEOUT_SECONDS).ok
+        assert requests.get(
+            f"http://127.0.0.1:{service.port}/server/health", timeout=TIMEOUT_SECONDS
+        ).ok
 
 
-def test_a_database_server_that_cannot_start_again_ends_the_service_with_the_reason(folder: Path) -> None:
+def test_a_database_server_that_cannot_start_again_ends_the_service_with_the_reason(
+    folder: Path,
+) -> None:
     with serving(folder) as service:
         number = postmaster(folder / "data")
         data = (folder / "data" / "postgres").rename(folder / "data" / "elsewhere")
         kill(number)
         assert service.ended() == 1
         last = service.said().splitlines()[-1]
-        assert last.startswith("Error: The database server ended by itself and cannot be started again. ")
+        assert last.startswith(
+            "Error: The database server ended by itself and cannot be started again. "
+        )
         assert "holds no database any more" in last
         assert "Traceback" not in service.said()
     assert processes_of(folder) == []

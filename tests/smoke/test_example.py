@@ -64,7 +64,9 @@ def pasted(service: Service, commands: str) -> list[str]:
 
 def test_the_example_of_the_documentation_works_as_it_stands(service: Service) -> None:
     page = list(blocks())
-    printed = pasted(service, "".join(f"{block.commands}\necho '{END_OF_BLOCK}'\n" for block in page))
+    printed = pasted(
+        service, "".join(f"{block.commands}\necho '{END_OF_BLOCK}'\n" for block in page)
+    )
     assert len(printed) == len(page) > 10
     for block, output in zip(page, printed, strict=True):
         if block.answers is None:

@@ -70,7 +70,9 @@ def scene() -> Iterator[Scene]:
 
 def furnish(dsn: str, folder: Path, token: str) -> Shared:
     """Make the collections, and what all writers share."""
-    app = create_app(load({"SECRET": SECRET, "DATABASE_URL": dsn, "LOG_LEVEL": "fatal"}, folder=folder))
+    app = create_app(
+        load({"SECRET": SECRET, "DATABASE_URL": dsn, "LOG_LEVEL": "fatal"}, folder=folder)
+    )
     admin = Client(app, token)
     make_relations(admin)
     made = [post["id"] for post in Table(admin, "posts").add({"title": "new"}, {"title": "new"})]
@@ -107,7 +109,9 @@ def test_killed_workers_leave_whole_writes_or_none(scene: Scene) -> None:
     assert sum(writer.ledger.unheard for writer in scene.writers) > 0
 
 
-def test_killed_backends_and_servers_of_the_database_leave_whole_writes_or_none(scene: Scene) -> None:
+def test_killed_backends_and_servers_of_the_database_leave_whole_writes_or_none(
+    scene: Scene,
+) -> None:
     for number in range(max(2, ROUNDS // 2)):
         with busy(scene.writers):
             await_answers(scene.writers, scene.random.randrange(1, 30))

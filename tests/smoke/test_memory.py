@@ -16,7 +16,9 @@ from tests.smoke.running import TIMEOUT_SECONDS, new_folder, serving
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory goes back with glibc only"),
+    pytest.mark.skipif(
+        not sys.platform.startswith("linux"), reason="memory goes back with glibc only"
+    ),
 ]
 
 PASSWORD = re.compile(r"The first admin is (\S+) with the password (\S+) ")
@@ -34,7 +36,9 @@ class Site:
 
     def send(self, method: str, path: str, body: object = None) -> requests.Response:
         timeout = 2 * TIMEOUT_SECONDS
-        return requests.request(method, self.url + path, json=body, headers=self.headers, timeout=timeout)
+        return requests.request(
+            method, self.url + path, json=body, headers=self.headers, timeout=timeout
+        )
 
     def memory(self) -> int:
         return int(self.worker.memory_info().rss)
@@ -51,9 +55,15 @@ def site() -> Iterator[Site]:
         ).json()
         children = psutil.Process(service.process.pid).children(recursive=True)
         servers = [child for child in children if "cms.server" in child.cmdline()]
-        site = Site(url, {"Authorization": f"Bearer {login['data']['access_token']}"}, max(servers, key=_memory))
+        site = Site(
+            url,
+            {"Authorization": f"Bearer {login['data']['access_token']}"},
+            max(servers, key=_memory),
+        )
         fields = [{"field": "text", "type": "text"}]
-        assert site.send("POST", "/collections", {"collection": "notes", "schema": {}, "fields": fields}).ok
+        assert site.send(
+            "POST", "/collections", {"collection": "notes", "schema": {}, "fields": fields}
+        ).ok
         assert site.send("POST", "/items/notes?fields=id", {"text": "x" * 900_000}).ok
         yield site
 

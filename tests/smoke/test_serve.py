@@ -55,7 +55,9 @@ def worker_of(folder: Path) -> psutil.Process:
 
 
 def ping(service: Service) -> str:
-    return requests.get(f"http://127.0.0.1:{service.port}/server/ping", timeout=TIMEOUT_SECONDS).text
+    return requests.get(
+        f"http://127.0.0.1:{service.port}/server/ping", timeout=TIMEOUT_SECONDS
+    ).text
 
 
 def test_the_first_start_tells_address_and_password_and_the_second_start_no_password() -> None:
@@ -113,7 +115,10 @@ def test_a_stop_during_the_start_stops_everything() -> None:
 
 
 def test_a_request_that_has_begun_when_ctrl_c_comes_is_answered(installed: Path) -> None:
-    with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
+    with (
+        serving(installed) as service,
+        socket.create_connection(("127.0.0.1", service.port)) as client,
+    ):
         client.sendall(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
         time.sleep(1)  # a worker has begun to read it by then
         service.signal_group(signal.SIGINT)
@@ -124,7 +129,10 @@ def test_a_request_that_has_begun_when_ctrl_c_comes_is_answered(installed: Path)
 
 
 def test_a_client_that_never_ends_its_request_does_not_hold_up_the_end(installed: Path) -> None:
-    with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
+    with (
+        serving(installed) as service,
+        socket.create_connection(("127.0.0.1", service.port)) as client,
+    ):
         client.sendall(b"GET /server/ping HTTP/1.1\r\nHost: localhost\r\n")
         service.process.terminate()
         assert service.ended() == 0

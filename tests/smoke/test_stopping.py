@@ -57,7 +57,9 @@ def require_refused_or_answered(outcomes: Counter[str]) -> None:
     assert outcomes.total() - outcomes[ANSWERED] - outcomes[REFUSED] <= CLIENTS, outcomes
 
 
-def test_connections_that_come_while_the_service_stops_are_refused_or_answered(installed: Path) -> None:
+def test_connections_that_come_while_the_service_stops_are_refused_or_answered(
+    installed: Path,
+) -> None:
     with (
         serving(installed, WEB_CONCURRENCY="2") as service,
         socket.create_connection(("127.0.0.1", service.port)) as idle,
@@ -74,7 +76,10 @@ def test_connections_that_come_while_the_service_stops_are_refused_or_answered(i
 
 
 def test_connections_that_come_while_a_gunicorn_of_your_own_stops_are_refused_or_answered() -> None:
-    with gunicorn(ROOT / "gunicorn.conf.py") as (server, port), socket.create_connection(("127.0.0.1", port)) as idle:
+    with (
+        gunicorn(ROOT / "gunicorn.conf.py") as (server, port),
+        socket.create_connection(("127.0.0.1", port)) as idle,
+    ):
         idle.sendall(PING + b"\r\n")
         idle.recv(1000)
         require_refused_or_answered(knock_until_refused(port, server.terminate))
@@ -88,11 +93,16 @@ def gunicorn(script: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Run a gunicorn with the settings of a script, over a database that is not asked for anything."""
     port = free_port()
     with new_folder() as folder:
-        settings = {"DATABASE_URL": "postgresql://127.0.0.1:1/none", "SECRET": "only-for-tests-" * 3}
+        settings = {
+            "DATABASE_URL": "postgresql://127.0.0.1:1/none",
+            "SECRET": "only-for-tests-" * 3,
+        }
         server = subprocess.Popen(
             [sys.executable, "-m", "gunicorn", "-c", str(script), "cms.app:create_wsgi()"],
             cwd=folder,
-            env=environment(folder, port, PYTHONPATH=os.pathsep.join(filter(None, sys.path)), **settings),
+            env=environment(
+                folder, port, PYTHONPATH=os.pathsep.join(filter(None, sys.path)), **settings
+            ),
         )
         try:
             deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -130,8 +140,13 @@ def test_a_web_worker_that_is_stopped_before_it_handles_signals_ends(tmp_path: P
         assert server.wait(TIMEOUT_SECONDS) == 0
 
 
-def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answered(installed: Path) -> None:
-    with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
+def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answered(
+    installed: Path,
+) -> None:
+    with (
+        serving(installed) as service,
+        socket.create_connection(("127.0.0.1", service.port)) as client,
+    ):
         client.sendall(PING)
         time.sleep(0.5)  # a worker has begun to read it by then
         web_server_of(service).kill()
@@ -144,12 +159,17 @@ def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answere
 
 
 def test_a_request_that_has_begun_when_the_terminal_closes_is_answered(installed: Path) -> None:
-    with serving(installed) as service, socket.create_connection(("127.0.0.1", service.port)) as client:
+    with (
+        serving(installed) as service,
+        socket.create_connection(("127.0.0.1", service.port)) as client,
+    ):
         client.sendall(b"GET /server/health HTTP/1.1\r\nHost: localhost\r\n")
         time.sleep(0.5)
         service.signal_group(signal.SIGHUP)
         time.sleep(1)
         client.sendall(b"\r\n")
-        assert client.makefile("rb").read().startswith(b"HTTP/1.1 200 ")  # the database is there until the end
+        assert (
+            client.makefile("rb").read().startswith(b"HTTP/1.1 200 ")
+        )  # the database is there until the end
         assert service.ended() == 0
     assert processes_of(installed) == []

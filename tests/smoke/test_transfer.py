@@ -34,7 +34,11 @@ class Shop:
     def call(self, method: str, path: str, body: object = None) -> requests.Response:
         headers = {"Authorization": f"Bearer {self.token}"}
         answer = requests.request(
-            method, f"http://127.0.0.1:{self.service.port}{path}", json=body, headers=headers, timeout=60
+            method,
+            f"http://127.0.0.1:{self.service.port}{path}",
+            json=body,
+            headers=headers,
+            timeout=60,
         )
         assert answer.ok, answer.text
         return answer
@@ -47,7 +51,10 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
-    with new_folder() as folder, serving(folder, ADMIN_PASSWORD=PASSWORD, FILES_MAX_UPLOAD_SIZE="1mb") as service:
+    with (
+        new_folder() as folder,
+        serving(folder, ADMIN_PASSWORD=PASSWORD, FILES_MAX_UPLOAD_SIZE="1mb") as service,
+    ):
         login = requests.post(
             f"http://127.0.0.1:{service.port}/auth/login",
             json={"email": "admin@example.com", "password": PASSWORD},
@@ -81,7 +88,11 @@ def test_what_the_service_refuses_is_told_line_by_line(shop: Shop) -> None:
     told = shop.run("import", "things", shop.file("bad.csv", "name,size\nc,1\nd,x\ne,y\n"))
     assert told.returncode == 1
     assert told.stdout == ""
-    assert [line.partition(":")[0] for line in told.stderr.splitlines()] == ["Error", "line 3", "line 4"]
+    assert [line.partition(":")[0] for line in told.stderr.splitlines()] == [
+        "Error",
+        "line 3",
+        "line 4",
+    ]
     assert shop.call("GET", "/items/things?aggregate[count]=*").json()["data"] == [{"count": 2}]
     hidden = shop.run("export", "things", "--token", "nobody")
     assert (hidden.returncode, hidden.stdout) == (1, "")
@@ -92,7 +103,9 @@ def test_what_cannot_be_done_is_told_before_anything_is_sent(shop: Shop) -> None
     unknown = shop.run("import", "things", shop.file("things.txt", "name\nx\n"))
     assert (unknown.returncode, "--format" in unknown.stderr) == (2, True)
     assert shop.run("import", "things", "no-such-file.csv").returncode == 2
-    silent = shop.run("import", "things", shop.file("x.csv", ""), "--url", f"http://127.0.0.1:{free_port()}")
+    silent = shop.run(
+        "import", "things", shop.file("x.csv", ""), "--url", f"http://127.0.0.1:{free_port()}"
+    )
     assert silent.returncode == 1
     assert silent.stderr.startswith("Error: Nothing answers at ")
 
@@ -102,10 +115,16 @@ def test_a_body_without_a_length_is_received_as_well_up_to_the_limit(shop: Shop)
     headers = {"Authorization": f"Bearer {shop.token}", "Content-Type": "text/csv"}
     for rows, status in ((20_000, 413), (5_000, 200)):
         lines = (b"%s,%d\n" % (b"x" * 100, n) for n in range(rows))
-        answer = requests.post(address, data=_joined(b"name,size\n", lines), headers=headers, timeout=60)
+        answer = requests.post(
+            address, data=_joined(b"name,size\n", lines), headers=headers, timeout=60
+        )
         assert answer.status_code == status, answer.text
     assert answer.json() == {"data": {"created": 5_000, "updated": 0}}
-    shop.call("DELETE", "/items/things", {"query": {"filter": {"size": {"_gte": 0}, "name": {"_starts_with": "xxx"}}}})
+    shop.call(
+        "DELETE",
+        "/items/things",
+        {"query": {"filter": {"size": {"_gte": 0}, "name": {"_starts_with": "xxx"}}}},
+    )
 
 
 def _joined(header: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -114,7 +133,9 @@ def _joined(header: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("words", [("demo",), ("export", "things")])
-def test_a_command_with_another_secret_than_the_service_says_so(shop: Shop, words: tuple[str, ...]) -> None:
+def test_a_command_with_another_secret_than_the_service_says_so(
+    shop: Shop, words: tuple[str, ...]
+) -> None:
     refused = shop.run(*words, SECRET="another-secret-" * 3)
     assert refused.returncode == 1
     assert "Its SECRET is not the one of this folder" in refused.stderr

@@ -27,14 +27,19 @@ END = b"\r\n--a-boundary--\r\n"
 
 @pytest.fixture(scope="module", params=["event", "gthread"])
 def service(request: pytest.FixtureRequest) -> Iterator[Service]:
-    with new_folder() as folder, serving(folder, ADMIN_PASSWORD="a password", WEB_WORKER=request.param) as running:
+    with (
+        new_folder() as folder,
+        serving(folder, ADMIN_PASSWORD="a password", WEB_WORKER=request.param) as running,
+    ):
         yield running
 
 
 @pytest.fixture(scope="module")
 def token(service: Service) -> str:
     body = json.dumps({"email": "admin@example.com", "password": "a password"})
-    with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=TIMEOUT_SECONDS)) as connection:
+    with closing(
+        http.client.HTTPConnection("127.0.0.1", service.port, timeout=TIMEOUT_SECONDS)
+    ) as connection:
         connection.request("POST", "/auth/login", body, {"Content-Type": "application/json"})
         return str(json.load(connection.getresponse())["data"]["access_token"])
 
@@ -43,7 +48,9 @@ def begun(service: Service, token: str, size: int) -> socket.socket:
     """Send the head of an upload that will have so many bytes, and return its connection."""
     connection = socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS)
     head = f"POST /files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: {size}\r\n"
-    connection.sendall(f"{head}Content-Type: multipart/form-data; boundary=a-boundary\r\n\r\n".encode())
+    connection.sendall(
+        f"{head}Content-Type: multipart/form-data; boundary=a-boundary\r\n\r\n".encode()
+    )
     return connection
 
 
@@ -101,7 +108,9 @@ def test_an_upload_that_is_broken_off_leaves_nothing(service: Service, token: st
 
 
 @pytest.mark.slow
-def test_an_upload_that_is_too_large_is_refused_before_it_is_sent(service: Service, token: str) -> None:
+def test_an_upload_that_is_too_large_is_refused_before_it_is_sent(
+    service: Service, token: str
+) -> None:
     before = uploads(service)
     with begun(service, token, 3 * 2**30) as connection:
         status, body = answered(connection)

@@ -16,7 +16,12 @@ pytestmark = pytest.mark.slow
 
 CONTENT = bytes(range(256)) * 8_192
 PREFIX = "/cms"
-SETTINGS = {"ADMIN_PASSWORD": "a password", "SCRIPT_NAME": PREFIX, "IP_TRUST_PROXY": "true", "LOG_LEVEL": "warn"}
+SETTINGS = {
+    "ADMIN_PASSWORD": "a password",
+    "SCRIPT_NAME": PREFIX,
+    "IP_TRUST_PROXY": "true",
+    "LOG_LEVEL": "warn",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +35,20 @@ class Site:
     def ask(self, method: str, path: str, **options: object) -> requests.Response:
         headers = self.headers | options.pop("headers", {})  # type: ignore[operator]
         address = f"http://127.0.0.1:{self.port}{PREFIX}{path}"
-        return requests.request(method, address, headers=headers, timeout=TIMEOUT_SECONDS, **options)  # type: ignore[arg-type]
+        options = {"headers": headers, "timeout": TIMEOUT_SECONDS, **options}
+        return requests.request(method, address, **options)  # type: ignore[arg-type]
 
     def connect(self) -> Wire:
         return Wire(socket.create_connection(("127.0.0.1", self.port), TIMEOUT_SECONDS))
 
     def send(self, wire: Wire, method: str, path: str, **headers: str) -> Answer:
         """Ask on a connection that is kept, and read the answer."""
-        lines = [f"{name.replace('_', '-')}: {value}" for name, value in (self.headers | headers).items()]
-        wire.send("\r\n".join([f"{method} {PREFIX}{path} HTTP/1.1", "Host: x", *lines, "", ""]).encode())
+        lines = [
+            f"{name.replace('_', '-')}: {value}" for name, value in (self.headers | headers).items()
+        ]
+        wire.send(
+            "\r\n".join([f"{method} {PREFIX}{path} HTTP/1.1", "Host: x", *lines, "", ""]).encode()
+        )
         return wire.answer(method)
 
 
@@ -53,7 +63,9 @@ def site(request: pytest.FixtureRequest) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def file(site: Site) -> str:
-    answer = site.ask("POST", "/files", files={"file": ("content.bin", CONTENT, "application/octet-stream")})
+    answer = site.ask(
+        "POST", "/files", files={"file": ("content.bin", CONTENT, "application/octet-stream")}
+    )
     return str(answer.json()["data"]["id"])
 
 
@@ -64,7 +76,9 @@ def test_the_worker_of_the_settings_serves(site: Site) -> None:
         assert wire.answer().status == (400 if site.kind == "event" else 405)
 
 
-def test_ranges_and_answers_without_a_body_leave_the_connection_in_step(site: Site, file: str) -> None:
+def test_ranges_and_answers_without_a_body_leave_the_connection_in_step(
+    site: Site, file: str
+) -> None:
     with site.connect() as wire:
         whole = site.send(wire, "GET", f"/assets/{file}")
         assert (whole.status, whole.body) == (200, CONTENT)
@@ -75,7 +89,11 @@ def test_ranges_and_answers_without_a_body_leave_the_connection_in_step(site: Si
         same = site.send(wire, "GET", f"/assets/{file}", If_None_Match=whole.headers["etag"])
         assert (same.status, same.body) == (304, b"")
         head = site.send(wire, "HEAD", f"/assets/{file}")
-        assert (head.status, head.body, head.headers["content-length"]) == (200, b"", str(len(CONTENT)))
+        assert (head.status, head.body, head.headers["content-length"]) == (
+            200,
+            b"",
+            str(len(CONTENT)),
+        )
         assert site.send(wire, "HEAD", "/users/me").status == 200
         assert site.send(wire, "GET", "/server/ping").body == b"pong"
 
@@ -85,7 +103,9 @@ def test_items_come_and_go_in_streams(site: Site) -> None:
     assert site.ask("POST", "/collections", json=table).ok
     rows = "text\n" + "".join(f"{number} {'x' * 200}\n" for number in range(3_000))
     parts = (rows[start : start + 50_000].encode() for start in range(0, len(rows), 50_000))
-    assert site.ask("POST", "/utils/import/rows", data=parts, headers={"Content-Type": "text/csv"}).ok
+    assert site.ask(
+        "POST", "/utils/import/rows", data=parts, headers={"Content-Type": "text/csv"}
+    ).ok
     with site.connect() as wire:
         exported = site.send(wire, "GET", "/items/rows?export=csv&limit=-1&fields=text&sort=id")
         assert exported.body.decode().split() == rows.split()
@@ -94,8 +114,12 @@ def test_items_come_and_go_in_streams(site: Site) -> None:
 
 def test_the_address_of_a_client_is_what_the_proxy_in_front_says(site: Site) -> None:
     login = {"email": "admin@example.com", "password": "a password"}
-    assert site.ask("POST", "/auth/login", json=login, headers={"X-Forwarded-For": "192.0.2.7, 192.0.2.8"}).ok
-    activity = site.ask("GET", "/activity?filter[action][_eq]=login&sort=-id&limit=1&fields=ip").json()["data"]
+    assert site.ask(
+        "POST", "/auth/login", json=login, headers={"X-Forwarded-For": "192.0.2.7, 192.0.2.8"}
+    ).ok
+    activity = site.ask(
+        "GET", "/activity?filter[action][_eq]=login&sort=-id&limit=1&fields=ip"
+    ).json()["data"]
     assert activity == [{"ip": "192.0.2.8"}]
 
 

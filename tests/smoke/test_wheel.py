@@ -28,7 +28,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy, target = tmp_path_factory.mktemp("sources"), tmp_path_factory.mktemp("wheel")
     for name in SOURCES:
         if (CHECKOUT / name).is_dir():
-            shutil.copytree(CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                CHECKOUT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(CHECKOUT / name, copy / name)
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", target, copy)
@@ -54,7 +56,13 @@ def run(*words: str | Path) -> str:
     """Run a program outside the checkout to its end and return what it said."""
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(
-        words, cwd="/", env=environ, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        words,
+        cwd="/",
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
@@ -64,7 +72,9 @@ def test_the_wheel_holds_every_module_and_every_statement(wheel: Path) -> None:
     expected = {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cms").rglob("*.py")}
     expected |= {"cms/py.typed"}
     expected |= {f"cms/{path.relative_to(CHECKOUT)}" for path in (CHECKOUT / "sql").rglob("*.sql")}
-    expected |= {str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cms/mail/templates").iterdir()}
+    expected |= {
+        str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "cms/mail/templates").iterdir()
+    }
     names = set(zipfile.ZipFile(wheel).namelist())
     assert expected - names == set()
     assert "cms/sql/migrations/0001_system_tables.sql" in names

@@ -61,7 +61,12 @@ class Place:
     def worker(self, **environ: str) -> Iterator[Worker]:
         """Run a worker and yield it once it hears of jobs."""
         with self.starting(**environ) as worker:
-            until(lambda: worker.registered(self.desk) and ("DATABASE_PREPARE" in environ or listens(self.desk)))
+            until(
+                lambda: (
+                    worker.registered(self.desk)
+                    and ("DATABASE_PREPARE" in environ or listens(self.desk))
+                )
+            )
             yield worker
 
     @contextmanager
@@ -93,7 +98,10 @@ class Place:
 
 def listens(desk: Desk) -> bool:
     here = "datname = current_database() AND pid <> pg_backend_pid()"
-    return desk.execute(f"SELECT pid FROM pg_stat_activity WHERE {here} AND query LIKE 'LISTEN%'") != []
+    return (
+        desk.execute(f"SELECT pid FROM pg_stat_activity WHERE {here} AND query LIKE 'LISTEN%'")
+        != []
+    )
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -105,7 +113,10 @@ def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture(scope="module")
 def shared(
-    settings: Config, make_database: Callable[..., str], template: str, tmp_path_factory: pytest.TempPathFactory
+    settings: Config,
+    make_database: Callable[..., str],
+    template: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Place]:
     with desk_of(settings, make_database, template) as desk, mail_server() as inbox:
         yield Place(desk, inbox, tmp_path_factory.mktemp("worker"))
@@ -147,7 +158,9 @@ def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(place: Pla
         killed.ended()
     place.inbox.letters.clear()  # the server had all of it but the end of the conversation
     assert place.desk.jobs() == [("mail", "doing", 0)]
-    place.desk.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'")
+    place.desk.execute(
+        "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'"
+    )
     with place.worker() as second:
         until(lambda: bool(place.inbox.letters))
         until(lambda: place.desk.jobs() == [])

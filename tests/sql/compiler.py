@@ -36,7 +36,12 @@ class Compiler:
         said = parse_query_string(query_string, PageSizes())
         page = PageSizes().default_window
         guarded = guard(
-            said.query, collection, catalogue=self.catalogue, policy=Policy(admin=True), depth=10, page=page
+            said.query,
+            collection,
+            catalogue=self.catalogue,
+            policy=Policy(admin=True),
+            depth=10,
+            page=page,
         )
         statement = finish_statement(plan(guarded, self.catalogue))
         return statement, bind_values(statement.values, Bindings(said.literals, user=USER))
@@ -66,7 +71,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return run(wire, text, values, prepare=prepare)
 
     def spy_read(
-        wire: Wire, text: str, values: Sequence[object], *, prepare: bool, chunking: Chunking | None = None
+        wire: Wire,
+        text: str,
+        values: Sequence[object],
+        *,
+        prepare: bool,
+        chunking: Chunking | None = None,
     ) -> list[Row]:
         if chunking:  # others come by `run`
             seen.append(text)

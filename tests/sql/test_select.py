@@ -50,7 +50,8 @@ def where(condition: str) -> str:
 def page(inner: str, window: str) -> str:
     """The read of a page of keys that is cut out before its rows are dressed."""
     return fresh(
-        1, f'{ID} FROM (SELECT t0.* FROM (SELECT t0.* FROM "books" AS t0 ORDER BY t0."id"{inner}) AS t0 {window}) AS t0'
+        1,
+        f'{ID} FROM (SELECT t0.* FROM (SELECT t0.* FROM "books" AS t0 ORDER BY t0."id"{inner}) AS t0 {window}) AS t0',
     )
 
 
@@ -59,7 +60,8 @@ def grouped(outputs: str, tail: str, columns: int = 1) -> str:
 
 
 SEARCH = (
-    "system_fold({column}) LIKE '%' || regexp_replace(system_fold(${n}::text), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+    "system_fold({column}) LIKE '%' || "
+    "regexp_replace(system_fold(${n}::text), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
 )
 # (query string, SQL, parameters)
 READS: list[tuple[str, str, list[object]]] = [
@@ -69,17 +71,29 @@ READS: list[tuple[str, str, list[object]]] = [
     ("fields=id&limit=-1&offset=3", page("", "LIMIT $1::bigint OFFSET $2::bigint"), [None, "3"]),
     ("fields=id&limit=25", ids(order='ORDER BY t0."id" LIMIT 25'), []),
     ("fields=id&limit=30", page(" LIMIT 50", "LIMIT $1::bigint"), ["30"]),
-    ("fields=id&limit=20&page=3", page(" LIMIT 100", "LIMIT $1::bigint OFFSET $2::bigint"), ["20", "40"]),
+    (
+        "fields=id&limit=20&page=3",
+        page(" LIMIT 100", "LIMIT $1::bigint OFFSET $2::bigint"),
+        ["20", "40"],
+    ),
     ("fields=year(out)", fresh(1, f'{YEAR} AS c0 FROM "books" AS t0 {ORDER}'), []),
     ("fields=id&filter[id]=5", where('t0."id" = $1::bigint'), ["5"]),
     ("fields=id&filter[id][_neq]=5", where('t0."id" <> $1::bigint'), ["5"]),
     ("fields=id&filter[id][_in]=1,2", where('t0."id" = ANY ($1::integer[])'), [["1", "2"]]),
     ("fields=id&filter[id][_nin]=", where('(t0."id")::bigint <> ALL ($1::bigint[])'), [[]]),
-    ("fields=id&filter[id][_between]=1,9", where('t0."id" BETWEEN $1::bigint AND $2::bigint'), ["1", "9"]),
+    (
+        "fields=id&filter[id][_between]=1,9",
+        where('t0."id" BETWEEN $1::bigint AND $2::bigint'),
+        ["1", "9"],
+    ),
     ("fields=id&filter[title]=x'y", where('t0."title" = $1::text'), ["x'y"]),
     ("fields=id&filter[title][_ieq]=É", where('lower(t0."title") = lower($1::text)'), ["É"]),
     ("fields=id&filter[title][_contains]=5%25_", where('t0."title" LIKE $1::text'), ["%5\\%\\_%"]),
-    ("fields=id&filter[title][_nistarts_with]=\\", where('t0."title" NOT ILIKE $1::text'), ["\\\\%"]),
+    (
+        "fields=id&filter[title][_nistarts_with]=\\",
+        where('t0."title" NOT ILIKE $1::text'),
+        ["\\\\%"],
+    ),
     ("fields=id&filter[title][_ends_with]=a", where('t0."title" LIKE $1::text'), ["%a"]),
     ("fields=id&filter[title][_null]=true", where('t0."title" IS NULL'), []),
     ("fields=id&filter[title][_null]=false", where('t0."title" IS NOT NULL'), []),
@@ -119,7 +133,8 @@ READS: list[tuple[str, str, list[object]]] = [
         where(
             '(TRUE AND (t0."id" = $1::bigint OR {title} OR t0."price" = $3::numeric'
             ' OR t0."weight" = $4::double precision OR {odd}))'.format(
-                title=SEARCH.format(column='t0."title"', n=2), odd=SEARCH.format(column='t0."a""b%"', n=5)
+                title=SEARCH.format(column='t0."title"', n=2),
+                odd=SEARCH.format(column='t0."a""b%"', n=5),
             )
         ),
         [None, "Emma", None, None, "Emma"],
@@ -173,7 +188,9 @@ def compiler(stage: Stage) -> Compiler:
     return compiler_of(stage)
 
 
-@pytest.mark.parametrize(("query_string", "text", "values"), READS, ids=[row[0] or "-" for row in READS])
+@pytest.mark.parametrize(
+    ("query_string", "text", "values"), READS, ids=[row[0] or "-" for row in READS]
+)
 def test_a_query_compiles_to_one_statement_and_runs(
     compiler: Compiler, query_string: str, text: str, values: list[object]
 ) -> None:
@@ -184,7 +201,9 @@ def test_a_query_compiles_to_one_statement_and_runs(
 
 
 @pytest.mark.parametrize("query_string", [row[0] for row in READS])
-def test_a_read_is_one_statement(stage: Stage, monkeypatch: pytest.MonkeyPatch, query_string: str) -> None:
+def test_a_read_is_one_statement(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, query_string: str
+) -> None:
     assert_one_statement(stage, monkeypatch, f"/items/books?{query_string}&meta=*")
 
 
@@ -196,4 +215,7 @@ def test_requests_that_differ_in_literals_only_share_their_statement(compiler: C
     ]
     for first, second in pairs:
         assert compiler.compile("books", first)[0].text == compiler.compile("books", second)[0].text
-        assert parse_query_string(first, PageSizes()).query == parse_query_string(second, PageSizes()).query
+        assert (
+            parse_query_string(first, PageSizes()).query
+            == parse_query_string(second, PageSizes()).query
+        )

@@ -31,7 +31,12 @@ RELATIONS: list[tuple[str, str, str | None, dict[str, Any]]] = [
     ("books_tags", "book", "books", {"one_field": "tags", "junction_field": "tag"}),
     ("books_tags", "tag", "tags", {"one_field": "books", "junction_field": "book"}),
     ("parts", "book", "books", {"one_field": "parts"}),
-    ("parts", "item", None, {"one_collection_field": "kind", "one_allowed_collections": ["tags", "notes"]}),
+    (
+        "parts",
+        "item",
+        None,
+        {"one_collection_field": "kind", "one_allowed_collections": ["tags", "notes"]},
+    ),
 ]
 INTEGER, UUID = KEY_PATTERNS["bigint"], KEY_PATTERNS["uuid"]
 
@@ -259,7 +264,9 @@ READS: list[tuple[str, str, str, list[object]]] = [
     (
         "people",
         "fields=id&filter[account]=$CURRENT_USER",
-        fresh('t0."id" AS c0 FROM "people" AS t0 WHERE t0."account" = $1::uuid ORDER BY t0."id" LIMIT 100'),
+        fresh(
+            't0."id" AS c0 FROM "people" AS t0 WHERE t0."account" = $1::uuid ORDER BY t0."id" LIMIT 100'
+        ),
         [USER],
     ),
     (
@@ -294,7 +301,12 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
     with staged(settings, make_database, template) as found:
         found.execute(TABLES)
         for collection, field, related, meta in RELATIONS:
-            body = {"collection": collection, "field": field, "related_collection": related, "meta": meta}
+            body = {
+                "collection": collection,
+                "field": field,
+                "related_collection": related,
+                "meta": meta,
+            }
             assert found.admin.post("/relations", body).status == 200
         yield found
 

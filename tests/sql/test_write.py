@@ -105,7 +105,9 @@ CASES: list[tuple[str, Fragment, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fragment", "sql"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("fragment", "sql"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
 def test_writes_are_printed_as_one_statement(fragment: Fragment, sql: str) -> None:
     assert fragment.numbered()[0] == sql
 

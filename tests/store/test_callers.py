@@ -20,18 +20,24 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
         }
     )
     found = store.run_read(
-        identity, lambda scene: caller_values(store, scene, store.database.fetch, caller_paths(rule))
+        identity,
+        lambda scene: caller_values(store, scene, store.database.fetch, caller_paths(rule)),
     )
     assert found == {
         CallerValue("CURRENT_USER", (FieldName("role"), FieldName("name"))): ("Administrator",),
         CallerValue("CURRENT_ROLE", (FieldName("users"), FieldName("email"))): (user["email"],),
     }
     under = RuleContext(user=user["id"], role=user["role"], known=found)
-    assert failures(rule, {"owner": "Administrator", "mail": user["email"], "by": user["id"]}, under) == []
+    assert (
+        failures(rule, {"owner": "Administrator", "mail": user["email"], "by": user["id"]}, under)
+        == []
+    )
     assert len(failures(rule, {"owner": "x", "mail": "y", "by": "z"}, under)) == 3
 
 
 def test_nobody_has_no_values(api: Client) -> None:
     store, path = api.app.store, CallerValue("CURRENT_USER", (FieldName("email"),))
-    found = store.run_read(ANONYMOUS, lambda scene: caller_values(store, scene, store.database.fetch, [path]))
+    found = store.run_read(
+        ANONYMOUS, lambda scene: caller_values(store, scene, store.database.fetch, [path])
+    )
     assert found == {path: ()}

@@ -32,24 +32,34 @@ def fields(api: Client, collection: str) -> dict[str, Any]:
     return {record["field"]: record for record in api.get(f"/fields/{quote(collection)}").data}
 
 
-def test_a_table_made_elsewhere_appears_without_meta_and_is_fully_usable(api: Client, behind: Run) -> None:
+def test_a_table_made_elsewhere_appears_without_meta_and_is_fully_usable(
+    api: Client, behind: Run
+) -> None:
     behind("CREATE TABLE notes (id serial PRIMARY KEY, body text NOT NULL DEFAULT 'empty')")
     behind("COMMENT ON TABLE notes IS 'by hand'")
     record = api.get("/collections/notes").data
-    assert record == {"collection": "notes", "meta": None, "schema": {"name": "notes", "comment": "by hand"}}
+    assert record == {
+        "collection": "notes",
+        "meta": None,
+        "schema": {"name": "notes", "comment": "by hand"},
+    }
     assert all(field["meta"] is None for field in fields(api, "notes").values())
     assert fields(api, "notes")["id"]["schema"]["has_auto_increment"]
     assert api.post("/items/notes", {}).data == {"id": 1, "body": "empty"}
     assert api.post("/fields/notes", {"field": "more", "type": "integer"}).status == 200
     assert api.patch("/items/notes/1", {"more": 1}).data == {"id": 1, "body": "empty", "more": 1}
-    assert api.patch("/collections/notes", {"meta": {"icon": "note"}}).data["meta"]["icon"] == "note"
+    assert (
+        api.patch("/collections/notes", {"meta": {"icon": "note"}}).data["meta"]["icon"] == "note"
+    )
     assert api.delete("/collections/notes").status == 204
     assert api.get("/collections/notes").status == 404
 
 
 @pytest.mark.parametrize("made", ["VIEW", "MATERIALIZED VIEW"])
 def test_a_view_is_a_collection_that_can_only_be_read(api: Client, behind: Run, made: str) -> None:
-    behind(f"CREATE {made} seen AS SELECT n AS id, 'x' || n AS word FROM generate_series(1, 3) AS n")
+    behind(
+        f"CREATE {made} seen AS SELECT n AS id, 'x' || n AS word FROM generate_series(1, 3) AS n"
+    )
     assert api.get("/items/seen?sort=-id&limit=1").data == [{"id": 3, "word": "x3"}]
     assert api.get("/items/seen/2").data == {"id": 2, "word": "x2"}
     assert api.patch("/collections/seen", {"meta": {"icon": "eye"}}).data["meta"]["icon"] == "eye"
@@ -74,7 +84,9 @@ def test_a_view_is_a_collection_that_can_only_be_read(api: Client, behind: Run, 
         assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
 
 
-def test_a_partitioned_table_is_one_collection_and_its_partitions_are_none(api: Client, behind: Run) -> None:
+def test_a_partitioned_table_is_one_collection_and_its_partitions_are_none(
+    api: Client, behind: Run
+) -> None:
     behind(
         """CREATE TABLE events (id int PRIMARY KEY, word text) PARTITION BY RANGE (id);
         CREATE TABLE events_low PARTITION OF events FOR VALUES FROM (0) TO (10);
@@ -84,10 +96,15 @@ def test_a_partitioned_table_is_one_collection_and_its_partitions_are_none(api: 
     names = {record["collection"] for record in api.get("/collections").data}
     assert "events" in names
     assert not names & {"events_low", "events_high"}
-    assert [relation["related_collection"] for relation in api.get("/relations/remarks").data] == ["events"]
+    assert [relation["related_collection"] for relation in api.get("/relations/remarks").data] == [
+        "events"
+    ]
     assert api.post("/items/events", [{"id": 1}, {"id": 11}]).data[1] == {"id": 11, "word": None}
     assert (
-        api.post("/fields/events", {"field": "size", "type": "integer", "schema": {"is_indexed": True}}).status == 200
+        api.post(
+            "/fields/events", {"field": "size", "type": "integer", "schema": {"is_indexed": True}}
+        ).status
+        == 200
     )
     assert api.get("/items/events/1").data == {"id": 1, "word": None, "size": None}
     assert api.delete("/collections/events").status == 204
@@ -95,26 +112,46 @@ def test_a_partitioned_table_is_one_collection_and_its_partitions_are_none(api: 
 
 
 @pytest.mark.parametrize(
-    "name", ["select", "Order", 'say "hi"', "100 % %s $1", "a;b--", "it's", "🦊 fox", "a.b", "x" * 63]
+    "name",
+    ["select", "Order", 'say "hi"', "100 % %s $1", "a;b--", "it's", "🦊 fox", "a.b", "x" * 63],
 )
 def test_a_table_of_any_name_appears_and_works(api: Client, behind: Run, name: str) -> None:
-    word = name[:50].replace(".", "-") + "?"  # a dot in the name of a column would be a path in a query
+    word = (
+        name[:50].replace(".", "-") + "?"
+    )  # a dot in the name of a column would be a path in a query
     table, column = sql.Identifier(name).as_string(), sql.Identifier(word).as_string()
-    behind(f"CREATE TABLE {table} (id serial PRIMARY KEY, {column} text, parent int REFERENCES {table})")
+    behind(
+        f"CREATE TABLE {table} (id serial PRIMARY KEY, {column} text, parent int REFERENCES {table})"
+    )
     path = quote(name, safe="")
     assert api.get(f"/collections/{path}").data["collection"] == name
     assert list(fields(api, name)) == ["id", word, "parent"]
     assert api.post(f"/items/{path}", {word: "%s"}).data == {"id": 1, word: "%s", "parent": None}
-    assert api.patch(f"/items/{path}/1", {word: "$1", "parent": 1}).data == {"id": 1, word: "$1", "parent": 1}
-    found = api.search(f"/items/{path}", {"filter": {word: {"_eq": "$1"}}, "sort": [word], "fields": [word, "id"]})
+    assert api.patch(f"/items/{path}/1", {word: "$1", "parent": 1}).data == {
+        "id": 1,
+        word: "$1",
+        "parent": 1,
+    }
+    found = api.search(
+        f"/items/{path}", {"filter": {word: {"_eq": "$1"}}, "sort": [word], "fields": [word, "id"]}
+    )
     assert found.data == [{word: "$1", "id": 1}]
-    assert api.patch(f"/collections/{path}", {"schema": {"comment": name}}).data["schema"]["comment"] == name
+    assert (
+        api.patch(f"/collections/{path}", {"schema": {"comment": name}}).data["schema"]["comment"]
+        == name
+    )
     at = quote(word, safe="")
     changed = api.patch(
-        f"/fields/{path}/{at}", {"type": "string", "schema": {"is_unique": True, "default_value": name}}
+        f"/fields/{path}/{at}",
+        {"type": "string", "schema": {"is_unique": True, "default_value": name}},
     )
     assert changed.data["schema"]["default_value"] == name
-    relation = {"collection": name, "field": "parent", "related_collection": name, "meta": {"one_field": "children"}}
+    relation = {
+        "collection": name,
+        "field": "parent",
+        "related_collection": name,
+        "meta": {"one_field": "children"},
+    }
     assert api.post("/relations", relation).data["related_collection"] == name
     assert api.get(f"/items/{path}/1").data["children"] == [1]
     assert api.patch(f"/fields/{path}/{at}", {"field": "plain"}).status == 200
@@ -122,13 +159,26 @@ def test_a_table_of_any_name_appears_and_works(api: Client, behind: Run, name: s
     assert api.delete(f"/collections/{path}").status == 204
 
 
-def test_columns_of_types_that_the_service_does_not_know_are_read_as_text(api: Client, behind: Run) -> None:
+def test_columns_of_types_that_the_service_does_not_know_are_read_as_text(
+    api: Client, behind: Run
+) -> None:
     behind("CREATE TYPE mood AS ENUM ('good', 'bad')")
-    behind("CREATE TABLE odd (id int PRIMARY KEY, a inet, b mood, c int[], d interval, e jsonb, f varchar, g char(3))")
+    behind(
+        "CREATE TABLE odd (id int PRIMARY KEY, a inet, b mood, c int[], d interval, e jsonb, f varchar, g char(3))"
+    )
     types = {name: field["type"] for name, field in fields(api, "odd").items()}
     assert types == {"id": "integer", "a": "unknown", "b": "string", "c": "json", "d": "unknown", "e": "json",
                      "f": "string", "g": "string"}  # fmt: skip
-    item = {"id": 1, "a": "10.0.0.1/8", "b": "good", "c": [1, 2], "d": "P1D", "e": {"x": 1}, "f": "y", "g": "z  "}
+    item = {
+        "id": 1,
+        "a": "10.0.0.1/8",
+        "b": "good",
+        "c": [1, 2],
+        "d": "P1D",
+        "e": {"x": 1},
+        "f": "y",
+        "g": "z  ",
+    }
     assert api.post("/items/odd", item).data == {**item, "g": "z"}
 
 
@@ -144,8 +194,13 @@ def test_a_table_dropped_elsewhere_is_gone_at_the_next_request(api: Client, dsn:
     assert api.get("/collections/a").status == 404
 
 
-def test_a_column_altered_elsewhere_is_found_at_the_next_request_that_fails_on_it(api: Client, dsn: str) -> None:
-    api.post("/collections", {"collection": "a", "schema": {}, "fields": [{"field": "n", "type": "integer"}]})
+def test_a_column_altered_elsewhere_is_found_at_the_next_request_that_fails_on_it(
+    api: Client, dsn: str
+) -> None:
+    api.post(
+        "/collections",
+        {"collection": "a", "schema": {}, "fields": [{"field": "n", "type": "integer"}]},
+    )
     api.post("/items/a", {"n": 1})
     with psycopg.connect(dsn) as connection:
         connection.execute("ALTER TABLE a RENAME COLUMN n TO m")
@@ -155,18 +210,24 @@ def test_a_column_altered_elsewhere_is_found_at_the_next_request_that_fails_on_i
     assert api.get("/items/a?filter[m]=1").status == 400
     assert api.patch("/items/a/1", {"k": "y"}).data == {"id": 1, "k": "y"}
     with psycopg.connect(dsn) as connection:
-        connection.execute("ALTER TABLE a ALTER COLUMN k DROP DEFAULT, ALTER COLUMN k TYPE bytea USING '\\x00'")
+        connection.execute(
+            "ALTER TABLE a ALTER COLUMN k DROP DEFAULT, ALTER COLUMN k TYPE bytea USING '\\x00'"
+        )
     assert api.get("/items/a?filter[k][_eq]=y").status == 400
     api.post("/utils/cache/clear")
     assert fields(api, "a")["k"]["type"] == "binary"
 
 
-def test_what_was_said_of_a_thing_dropped_elsewhere_does_not_come_back_with_its_name(api: Client, behind: Run) -> None:
+def test_what_was_said_of_a_thing_dropped_elsewhere_does_not_come_back_with_its_name(
+    api: Client, behind: Run
+) -> None:
     behind("CREATE TABLE a (id int PRIMARY KEY, secret text)")
     api.patch("/fields/a/secret", {"meta": {"hidden": True, "special": ["conceal"]}})
     api.post("/fields/a", {"field": "line", "type": "alias"})
     behind("ALTER TABLE a DROP COLUMN secret")
-    assert api.post("/fields/a", {"field": "secret", "type": "string"}).data["meta"]["hidden"] is False
+    assert (
+        api.post("/fields/a", {"field": "secret", "type": "string"}).data["meta"]["hidden"] is False
+    )
     api.patch("/fields/a/secret", {"meta": {"hidden": True}})
     behind("DROP TABLE a")
     assert api.get("/collections/a").status == 404
@@ -179,13 +240,17 @@ def test_what_was_said_of_a_thing_dropped_elsewhere_does_not_come_back_with_its_
 
 
 def test_a_table_with_a_key_of_two_columns_can_only_be_read(api: Client, behind: Run) -> None:
-    behind("CREATE TABLE pairs (a int, b int, word text, PRIMARY KEY (a, b)); INSERT INTO pairs VALUES (1, 2, 'x')")
+    behind(
+        "CREATE TABLE pairs (a int, b int, word text, PRIMARY KEY (a, b)); INSERT INTO pairs VALUES (1, 2, 'x')"
+    )
     assert api.get("/items/pairs?filter[b]=2").data == [{"a": 1, "b": 2, "word": "x"}]
     assert not any(field["schema"]["is_primary_key"] for field in fields(api, "pairs").values())
     assert api.get("/items/pairs/1").status == 404
     for answer in (api.post("/items/pairs", {"a": 1}), api.delete("/items/pairs", [1])):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
-    refused = api.post("/relations", {"collection": "pairs", "field": "a", "related_collection": "pairs"})
+    refused = api.post(
+        "/relations", {"collection": "pairs", "field": "a", "related_collection": "pairs"}
+    )
     assert refused.codes == ["INVALID_PAYLOAD"]
     assert api.post("/fields/pairs", {"field": "more", "type": "string"}).status == 200
     assert api.delete("/collections/pairs").status == 204
@@ -194,7 +259,11 @@ def test_a_table_with_a_key_of_two_columns_can_only_be_read(api: Client, behind:
 def test_a_table_without_a_key_may_get_one(api: Client, behind: Run) -> None:
     behind("CREATE TABLE log (word text); INSERT INTO log VALUES ('x')")
     assert api.post("/items/log", {"word": "y"}).status == 403
-    key = {"field": "id", "type": "integer", "schema": {"is_primary_key": True, "has_auto_increment": True}}
+    key = {
+        "field": "id",
+        "type": "integer",
+        "schema": {"is_primary_key": True, "has_auto_increment": True},
+    }
     assert api.post("/fields/log", key).data["schema"]["is_primary_key"]
     assert api.get("/items/log/1").data == {"id": 1, "word": "x"}
     assert api.post("/items/log", {"word": "y"}).data["id"] == 2
@@ -244,7 +313,12 @@ def test_system_collections_are_listed_and_readable_and_stay_as_they_are(api: Cl
 
 
 def test_tables_that_the_service_keeps_for_itself_are_never_seen(api: Client) -> None:
-    for name in ("system_sessions", "system_version", "system_migrations", "system_activity_default"):
+    for name in (
+        "system_sessions",
+        "system_version",
+        "system_migrations",
+        "system_activity_default",
+    ):
         assert api.get(f"/collections/{name}").status == 404
         assert api.get(f"/items/{name}").status == 403
         assert api.delete(f"/collections/{name}").status == 404
@@ -286,7 +360,9 @@ def test_a_fault_that_a_new_look_does_not_mend_is_told_as_the_database_tells_it(
         assert len(loads) == 1
 
 
-def test_a_foreign_key_from_or_to_another_schema_is_no_relation(api: Client, behind: Run, dsn: str) -> None:
+def test_a_foreign_key_from_or_to_another_schema_is_no_relation(
+    api: Client, behind: Run, dsn: str
+) -> None:
     behind(
         """CREATE SCHEMA other; CREATE TABLE other.a (id int PRIMARY KEY); CREATE TABLE a (id int PRIMARY KEY);
         CREATE TABLE b (id int PRIMARY KEY, x int CONSTRAINT same REFERENCES other.a);
@@ -298,4 +374,6 @@ def test_a_foreign_key_from_or_to_another_schema_is_no_relation(api: Client, beh
     refused = api.delete("/collections/a")
     assert (refused.status, refused.codes) == (400, ["INVALID_PAYLOAD"])
     with psycopg.connect(dsn) as connection:
-        assert connection.execute("SELECT count(*) FROM pg_constraint WHERE conname = 'same'").fetchone() == (3,)
+        assert connection.execute(
+            "SELECT count(*) FROM pg_constraint WHERE conname = 'same'"
+        ).fetchone() == (3,)

@@ -35,11 +35,15 @@ def test_a_direct_transaction_that_breaks_off_leaves_nothing(empty_dsn: str) -> 
         assert transaction.execute("SELECT count(*) FROM kept") == [(0,)]
 
 
-def test_a_session_does_not_hang_on_the_settings_of_its_server(settings: Config, empty_dsn: str) -> None:
+def test_a_session_does_not_hang_on_the_settings_of_its_server(
+    settings: Config, empty_dsn: str
+) -> None:
     told = make_conninfo(empty_dsn, options="-c jit=on -c timezone=Asia/Tokyo -c datestyle=German")
     made = pool_arguments(replace(settings, database_url=told))
     with psycopg.connect(made["conninfo"], options=made["kwargs"]["options"]) as connection:
-        found = connection.execute("SELECT current_setting('jit'), now()::text ~ '^[0-9]{4}-.*[+]00$'").fetchone()
+        found = connection.execute(
+            "SELECT current_setting('jit'), now()::text ~ '^[0-9]{4}-.*[+]00$'"
+        ).fetchone()
     assert found == ("off", True)
 
 
@@ -47,7 +51,11 @@ def test_a_server_that_comes_back_is_connected_to_at_once(
     settings: Config, empty_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pool that waits longer each time has not tried so often when whoever waits for it gives up."""
-    sockets, connect, attempts = Path(str(conninfo_to_dict(empty_dsn)["host"])), Connection.connect, itertools.count(1)
+    sockets, connect, attempts = (
+        Path(str(conninfo_to_dict(empty_dsn)["host"])),
+        Connection.connect,
+        itertools.count(1),
+    )
     away = tmp_path / "sockets"
 
     def tried(*values: Any, **named: Any) -> Any:

@@ -39,7 +39,9 @@ def write(tmp_path: Path) -> Write:
 
 def numbered(**files: str) -> dict[str, str]:
     """`one` becomes `0001_one` and so on: a Python name does not start with a digit."""
-    return {f"{number:04}_{name}": text for number, (name, text) in enumerate(files.items(), start=1)}
+    return {
+        f"{number:04}_{name}": text for number, (name, text) in enumerate(files.items(), start=1)
+    }
 
 
 def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
@@ -55,7 +57,9 @@ def tables(dsn: str, schema: str = "public") -> set[str]:
 def test_a_fresh_database_gets_every_migration_and_remembers_them(empty_dsn: str) -> None:
     assert migrate(empty_dsn) == EVERYTHING
     assert "system_users" in tables(empty_dsn)
-    remembered = rows(empty_dsn, "SELECT number, name, sha256 FROM system_migrations ORDER BY number")
+    remembered = rows(
+        empty_dsn, "SELECT number, name, sha256 FROM system_migrations ORDER BY number"
+    )
     assert remembered == [
         (
             number,
@@ -86,7 +90,9 @@ def test_a_migration_that_came_later_is_applied_alone(empty_dsn: str, write: Wri
     assert tables(empty_dsn) == {"system_migrations", "one", "two"}
 
 
-def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it(empty_dsn: str, write: Write) -> None:
+def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it(
+    empty_dsn: str, write: Write
+) -> None:
     folder = write(**numbered(one="CREATE TABLE one ()", two="CREATE TABLE two (); SELECT 1 / 0"))
     with pytest.raises(MigrationError, match="0002_two failed: division by zero"):
         migrate(empty_dsn, folder=folder)
@@ -95,8 +101,12 @@ def test_a_migration_that_fails_leaves_nothing_of_itself_and_all_before_it(empty
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "serializable"])
-def test_of_many_that_migrate_at_once_each_file_is_applied_by_one(empty_dsn: str, write: Write, isolation: str) -> None:
-    slow = {f"t{number}": f"SELECT pg_sleep(0.05); CREATE TABLE t{number} ()" for number in range(4)}
+def test_of_many_that_migrate_at_once_each_file_is_applied_by_one(
+    empty_dsn: str, write: Write, isolation: str
+) -> None:
+    slow = {
+        f"t{number}": f"SELECT pg_sleep(0.05); CREATE TABLE t{number} ()" for number in range(4)
+    }
     folder = write(**numbered(**slow))
     escaped = isolation.replace(" ", r"\ ")
     dsn = make_conninfo(empty_dsn, options=f"-c default_transaction_isolation={escaped}")
@@ -119,7 +129,9 @@ def test_the_tables_land_in_the_schema_that_is_current(empty_dsn: str) -> None:
     within = make_conninfo(empty_dsn, options="-c search_path=cms,public")
     assert migrate(within) == EVERYTHING
     assert tables(empty_dsn) == set()
-    assert {"system_users", "system_activity_default", "system_migrations"} <= tables(empty_dsn, "cms")
+    assert {"system_users", "system_activity_default", "system_migrations"} <= tables(
+        empty_dsn, "cms"
+    )
 
 
 def test_two_schemas_of_one_database_are_migrated_apart(empty_dsn: str) -> None:
@@ -132,12 +144,18 @@ def test_two_schemas_of_one_database_are_migrated_apart(empty_dsn: str) -> None:
     assert tables(empty_dsn) == tables(empty_dsn, "cms")
 
 
-def test_percent_signs_and_dollars_in_a_migration_are_plain_text(empty_dsn: str, write: Write) -> None:
-    migrate(empty_dsn, folder=write(**numbered(one="CREATE TABLE one AS SELECT '50% %s $1' AS text")))
+def test_percent_signs_and_dollars_in_a_migration_are_plain_text(
+    empty_dsn: str, write: Write
+) -> None:
+    migrate(
+        empty_dsn, folder=write(**numbered(one="CREATE TABLE one AS SELECT '50% %s $1' AS text"))
+    )
     assert rows(empty_dsn, "SELECT text FROM one") == [("50% %s $1",)]
 
 
-def test_a_time_limit_on_statements_does_not_stop_a_long_migration(empty_dsn: str, write: Write) -> None:
+def test_a_time_limit_on_statements_does_not_stop_a_long_migration(
+    empty_dsn: str, write: Write
+) -> None:
     dsn = make_conninfo(empty_dsn, options="-c statement_timeout=200")
     folder = write(**numbered(one="SELECT pg_sleep(0.4)"))
     assert migrate(dsn, folder=folder) == ["0001_one"]
@@ -176,7 +194,9 @@ def test_a_migration_that_was_left_out_is_not_made_up_for(empty_dsn: str, write:
     migrate(empty_dsn, folder=folder)
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("DELETE FROM system_migrations WHERE number = 2")
-    with pytest.raises(MigrationError, match="made with migration 0003_three, but 0002_two is here"):
+    with pytest.raises(
+        MigrationError, match="made with migration 0003_three, but 0002_two is here"
+    ):
         migrate(empty_dsn, folder=folder)
 
 
@@ -239,7 +259,9 @@ def test_what_a_newer_version_of_the_queue_added_is_applied_later(empty_dsn: str
     added = ["procrastinate 03.03.00_01_pre_priority_lock_fetch_job"]
     assert pending(empty_dsn) == added
     assert migrate(empty_dsn) == added
-    assert rows(empty_dsn, "SELECT count(*) FROM pg_proc WHERE proname = 'procrastinate_fetch_job_v2'") == [(1,)]
+    assert rows(
+        empty_dsn, "SELECT count(*) FROM pg_proc WHERE proname = 'procrastinate_fetch_job_v2'"
+    ) == [(1,)]
     assert migrate(empty_dsn) == []
 
 
@@ -247,7 +269,9 @@ def test_a_queue_of_a_newer_version_is_refused(empty_dsn: str) -> None:
     migrate(empty_dsn)
     with psycopg.connect(empty_dsn) as connection:
         connection.execute("INSERT INTO system_queue (name) VALUES ('99.00.00_01_pre_words')")
-    with pytest.raises(MigrationError, match=r"newer version of procrastinate \(99\.00\.00_01_pre_words\)"):
+    with pytest.raises(
+        MigrationError, match=r"newer version of procrastinate \(99\.00\.00_01_pre_words\)"
+    ):
         migrate(empty_dsn)
 
 
@@ -277,7 +301,9 @@ def owner(empty_dsn: str) -> Iterator[str]:
 def test_an_owner_who_may_not_create_extensions_is_told_and_served(
     empty_dsn: str, owner: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    available = rows(empty_dsn, "SELECT name FROM pg_available_extensions WHERE name IN ('pg_trgm', 'unaccent')")
+    available = rows(
+        empty_dsn, "SELECT name FROM pg_available_extensions WHERE name IN ('pg_trgm', 'unaccent')"
+    )
     assert migrate(make_conninfo(empty_dsn, options=f"-c role={owner}")) == EVERYTHING
     warnings = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert len(warnings) == len(available)

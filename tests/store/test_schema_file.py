@@ -62,7 +62,10 @@ CATALOGUES = {
 
 
 def catalogues(connection: Connection) -> dict[str, set[str]]:
-    return {name: {str(row) for row in connection.execute(query.encode())} for name, query in CATALOGUES.items()}
+    return {
+        name: {str(row) for row in connection.execute(query.encode())}
+        for name, query in CATALOGUES.items()
+    }
 
 
 def test_the_schema_file_says_what_the_migrations_make(empty_dsn: str) -> None:

@@ -65,7 +65,9 @@ def test_every_column_that_the_code_names_is_there(migrated: Connection) -> None
     assert named <= places_of(migrated)
 
 
-def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(migrated: Connection) -> None:
+def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(
+    migrated: Connection,
+) -> None:
     keys = set(
         rows(
             migrated,
@@ -77,7 +79,9 @@ def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(migr
             """,
         )
     )
-    ends = {(alias.many_collection, alias.many_field, one) for (one, _), alias in SYSTEM_ALIASES.items()}
+    ends = {
+        (alias.many_collection, alias.many_field, one) for (one, _), alias in SYSTEM_ALIASES.items()
+    }
     assert ends <= keys | {(*place, target) for place, target in REFERENCES_WITHOUT_KEY.items()}
     assert not SYSTEM_ALIASES.keys() & places_of(migrated)
 
@@ -86,13 +90,16 @@ def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Conne
     secrets = {
         place
         for place in places_of(migrated)
-        if place[0] in SYSTEM_COLLECTIONS and place[1] in {"password", "token", "tfa_secret", "auth_data"}
+        if place[0] in SYSTEM_COLLECTIONS
+        and place[1] in {"password", "token", "tfa_secret", "auth_data"}
     }
     assert secrets == {place for place, special in SYSTEM_SPECIALS.items() if "conceal" in special}
 
 
 def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) -> None:
-    filled = {place for place in places_of(migrated) if place[1] in {"date_created", "user_created"}}
+    filled = {
+        place for place in places_of(migrated) if place[1] in {"date_created", "user_created"}
+    }
     assert filled <= SYSTEM_SPECIALS.keys()
 
 

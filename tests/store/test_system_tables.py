@@ -132,7 +132,11 @@ def moved_by(connection: Connection, statement: str) -> set[str]:
         [before] = rows(connection, query)
         connection.execute(statement.encode())
         [after] = rows(connection, query)
-    return {name for name, was, now in zip(("structure", "access"), before, after, strict=True) if now > was}
+    return {
+        name
+        for name, was, now in zip(("structure", "access"), before, after, strict=True)
+        if now > was
+    }
 
 
 @pytest.mark.parametrize("counter", MOVES)
@@ -205,7 +209,8 @@ def test_what_happens_now_lands_in_the_partition_of_its_month(migrated: Connecti
     now = datetime.now(UTC)
     write_activity(migrated, now)
     migrated.execute(
-        "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', %s)", [now]
+        "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', %s)",
+        [now],
     )
     assert places(migrated) == [f"system_activity_{now:%Y_%m}"]
     assert rows(migrated, "SELECT tableoid::regclass::text FROM system_revisions") == [
@@ -216,7 +221,9 @@ def test_what_happens_now_lands_in_the_partition_of_its_month(migrated: Connecti
 def test_months_begin_in_utc_whatever_the_zone_of_the_session(migrated: Connection) -> None:
     migrated.execute("SET timezone = 'Asia/Tokyo'; SET datestyle = 'SQL, DMY'")
     migrated.execute("SELECT system_make_partitions(12)")
-    first = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0) + timedelta(days=192)
+    first = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0) + timedelta(
+        days=192
+    )
     first = first.replace(day=1)
     write_activity(migrated, first - timedelta(microseconds=1))
     write_activity(migrated, first)
@@ -242,7 +249,9 @@ def test_a_month_without_a_partition_is_still_written_and_moves_when_it_gets_one
     assert rows(migrated, "SELECT * FROM system_activity ORDER BY id") == before
 
 
-def test_partitions_are_made_once_also_by_several_at_a_time(empty_dsn: str, migrated: Connection) -> None:
+def test_partitions_are_made_once_also_by_several_at_a_time(
+    empty_dsn: str, migrated: Connection
+) -> None:
     def make(_: int) -> int:
         with psycopg.connect(empty_dsn) as connection:
             made = connection.execute("SELECT system_make_partitions(9)").fetchone()
@@ -289,7 +298,9 @@ REFUSED = {
     "system_flows_status_check": "UPDATE system_flows SET status = 'x'",
     "system_flows_trigger_check": "UPDATE system_flows SET trigger = 'x'",
     "system_settings_auth_login_attempts_check": "UPDATE system_settings SET auth_login_attempts = 0",
-    "system_settings_storage_asset_transform_check": ("UPDATE system_settings SET storage_asset_transform = 'x'"),
+    "system_settings_storage_asset_transform_check": (
+        "UPDATE system_settings SET storage_asset_transform = 'x'"
+    ),
     "system_files_focal_point_x_check": "UPDATE system_files SET focal_point_x = 1.1",
     "system_relations_one_deselect_action_check": "UPDATE system_relations SET one_deselect_action = 'x'",
     "system_collections_collapse_check": "UPDATE system_collections SET collapse = 'x'",
@@ -309,12 +320,18 @@ def refused_by(connection: Connection, statement: str) -> str | None:
     return told.value.diag.constraint_name
 
 
-def test_a_value_that_makes_no_sense_is_refused_by_a_constraint_with_a_name(peopled: Connection) -> None:
-    refused = {constraint: refused_by(peopled, statement) for constraint, statement in REFUSED.items()}
+def test_a_value_that_makes_no_sense_is_refused_by_a_constraint_with_a_name(
+    peopled: Connection,
+) -> None:
+    refused = {
+        constraint: refused_by(peopled, statement) for constraint, statement in REFUSED.items()
+    }
     assert refused == {constraint: constraint for constraint in REFUSED}
 
 
-def test_a_role_that_is_deleted_takes_its_permissions_and_leaves_its_users(peopled: Connection) -> None:
+def test_a_role_that_is_deleted_takes_its_permissions_and_leaves_its_users(
+    peopled: Connection,
+) -> None:
     peopled.execute("DELETE FROM system_roles")
     assert column(peopled, "SELECT role FROM system_users") == {None}
     assert count(peopled, "system_users") == 2
@@ -326,7 +343,9 @@ def test_a_user_who_is_deleted_leaves_files_and_history_and_takes_sessions_and_s
 ) -> None:
     peopled.execute("DELETE FROM system_users WHERE email = 'Ada@example.com'")
     assert rows(peopled, "SELECT uploaded_by FROM system_files") == [(None,)]
-    assert rows(peopled, 'SELECT "user"::text FROM system_activity') == [("00000000-0000-0000-0000-00000000000a",)]
+    assert rows(peopled, 'SELECT "user"::text FROM system_activity') == [
+        ("00000000-0000-0000-0000-00000000000a",)
+    ]
     assert count(peopled, "system_shares") == 0
     assert count(peopled, "system_sessions") == 0
 

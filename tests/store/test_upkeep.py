@@ -39,17 +39,21 @@ def make_month(connection: Connection, number: int) -> str:
     first, last = months_ago(number), months_ago(number - 1)
     for table in TABLES:
         bounds = f"FOR VALUES FROM ('{first}') TO ('{last}')"
-        connection.execute(f"CREATE TABLE {table}_{first:%Y_%m} PARTITION OF {table} {bounds}".encode())
+        connection.execute(
+            f"CREATE TABLE {table}_{first:%Y_%m} PARTITION OF {table} {bounds}".encode()
+        )
     write(connection, last - timedelta(microseconds=1))
     return f"{first:%Y_%m}"
 
 
 def write(connection: Connection, when: datetime) -> None:
     connection.execute(
-        "INSERT INTO system_activity (action, collection, item, timestamp) VALUES ('x', 'x', '1', %s)", [when]
+        "INSERT INTO system_activity (action, collection, item, timestamp) VALUES ('x', 'x', '1', %s)",
+        [when],
     )
     connection.execute(
-        "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', %s)", [when]
+        "INSERT INTO system_revisions (activity, collection, item, created) VALUES (1, 'x', '1', %s)",
+        [when],
     )
 
 
@@ -62,12 +66,16 @@ def moments(connection: Connection) -> list[datetime]:
 
 
 @pytest.mark.parametrize("retention", ["2mo", "62d", "9w"])
-def test_months_that_are_wholly_older_are_dropped(connection: Connection, dsn: str, retention: str) -> None:
+def test_months_that_are_wholly_older_are_dropped(
+    connection: Connection, dsn: str, retention: str
+) -> None:
     suffixes = [make_month(connection, number) for number in (1, 2, 5, 30)]
     write(connection, months_ago(50))
     write(connection, months_ago(1))
     done = run_maintenance(dsn, retention=retention, access_life=LIFE)
-    assert done.dropped == tuple(f"{table}_{suffix}" for table in TABLES for suffix in sorted(suffixes[2:]))
+    assert done.dropped == tuple(
+        f"{table}_{suffix}" for table in TABLES for suffix in sorted(suffixes[2:])
+    )
     assert done.deleted == 2
     assert moments(connection)[0] >= months_ago(3)
     assert len(moments(connection)) == 6
@@ -97,7 +105,9 @@ def test_what_has_expired_is_deleted(connection: Connection, dsn: str) -> None:
         "INSERT INTO system_idempotency (caller, key, request, created)"
         " VALUES ('a', 'old', 'x', now() - interval '25 hours'), ('a', 'new', 'x', now() - interval '23 hours')"
     )
-    assert run_maintenance(dsn, retention=None, access_life=LIFE) == MaintenanceReport(0, sessions=2, answers=1)
+    assert run_maintenance(dsn, retention=None, access_life=LIFE) == MaintenanceReport(
+        0, sessions=2, answers=1
+    )
     assert connection.execute("SELECT key FROM system_idempotency").fetchall() == [("new",)]
 
 
@@ -105,7 +115,9 @@ def test_several_at_once_do_it_once(connection: Connection, dsn: str) -> None:
     for number in (12, 13, 14):
         make_month(connection, number)
     with ThreadPoolExecutor(4) as threads:
-        done = list(threads.map(lambda _: run_maintenance(dsn, retention="6mo", access_life=LIFE), range(4)))
+        done = list(
+            threads.map(lambda _: run_maintenance(dsn, retention="6mo", access_life=LIFE), range(4))
+        )
     assert sorted(len(found.dropped) for found in done) == [0, 0, 0, 6]
 
 
@@ -115,6 +127,9 @@ def test_the_command_tells_what_it_did(
     suffix = make_month(connection, 24)
     kept = replace(config, activity_retention="1y")
     maintain(kept)
-    assert capsys.readouterr().out == f"Dropped system_activity_{suffix}.\nDropped system_revisions_{suffix}.\n"
+    assert (
+        capsys.readouterr().out
+        == f"Dropped system_activity_{suffix}.\nDropped system_revisions_{suffix}.\n"
+    )
     maintain(kept)
     assert capsys.readouterr().out == "There is nothing to do.\n"

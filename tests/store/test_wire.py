@@ -30,7 +30,10 @@ def database(settings: Config, make_database: Callable[..., str]) -> Iterator[Da
 def prepared(database: Database) -> list[str]:
     with database.transaction() as transaction:
         return [
-            name for (name,) in transaction.execute("SELECT name FROM pg_prepared_statements ORDER BY prepare_time")
+            name
+            for (name,) in transaction.execute(
+                "SELECT name FROM pg_prepared_statements ORDER BY prepare_time"
+            )
         ]
 
 
@@ -65,7 +68,9 @@ def end_of(transaction: Transaction) -> Callable[[], None]:
 def test_values_arrive_as_they_are(database: Database) -> None:
     values = ['a"b\\c', ["1", None, "3"], b"\x00\xff", True]
     for _ in range(3):
-        assert database.fetch_primary(ASK, values) == [('a"b\\c', [1, None, 3], b"\x00\xff", True, None)]
+        assert database.fetch_primary(ASK, values) == [
+            ('a"b\\c', [1, None, 3], b"\x00\xff", True, None)
+        ]
     nasty = ['"', "\\", "{}", ",", "NULL", "", "é\n"]
     assert database.fetch_primary("SELECT $1::text[]", [nasty]) == [(nasty,)]
 
@@ -82,7 +87,9 @@ def test_what_is_prepared_survives_what_psycopg_gives_up_after(database: Databas
     assert len(prepared(database)) == 2
 
 
-def test_no_more_is_prepared_than_is_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_prepared_than_is_kept(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(wire, "MAX_PREPARED_STATEMENTS", 5)
     for number in range(20):
         assert database.fetch_primary(f"SELECT {number}") == [(number,)]
@@ -113,7 +120,9 @@ def test_statements_of_a_structure_that_is_gone_are_given_up(database: Database)
     assert len(prepared(database)) == 2
 
 
-def test_a_statement_that_fails_stays_prepared_and_is_not_prepared_again(database: Database) -> None:
+def test_a_statement_that_fails_stays_prepared_and_is_not_prepared_again(
+    database: Database,
+) -> None:
     with database.transaction() as transaction:
         transaction.execute("CREATE TABLE things (a integer UNIQUE)")
     for _ in range(20):
@@ -158,7 +167,9 @@ def test_a_column_of_another_type_is_read_again(database: Database) -> None:
     assert database.fetch_primary("SELECT a FROM things") == [("1",)]
 
 
-def test_something_else_is_done_while_the_database_works(database: Database, settings: Config) -> None:
+def test_something_else_is_done_while_the_database_works(
+    database: Database, settings: Config
+) -> None:
     """However much is sent: a statement that came whole is under way before its answer is waited for."""
     seen: list[str] = []
     with database.transaction() as transaction:
@@ -176,7 +187,9 @@ def test_something_else_is_done_while_the_database_works(database: Database, set
                         return
 
         ask = "SELECT length($1::text), pg_sleep(1) IS NULL"
-        assert transaction.execute(ask, ["a" * 5_000_000], while_waiting=look) == [(5_000_000, False)]
+        assert transaction.execute(ask, ["a" * 5_000_000], while_waiting=look) == [
+            (5_000_000, False)
+        ]
     assert seen == [ask]
 
 
@@ -201,9 +214,14 @@ def test_a_connection_lost_meanwhile_is_told(database: Database) -> None:
 
 
 def test_other_threads_run_while_it_waits(database: Database) -> None:
-    with database.transaction() as transaction, psycopg.connect(transaction.connection.info.dsn) as other:
+    with (
+        database.transaction() as transaction,
+        psycopg.connect(transaction.connection.info.dsn) as other,
+    ):
         other.execute("SELECT pg_advisory_xact_lock(1)")
         release = threading.Timer(0.1, other.rollback)
         release.start()
-        assert transaction.execute("SELECT pg_advisory_xact_lock(1) IS NULL", while_waiting=lambda: None) == [(False,)]
+        assert transaction.execute(
+            "SELECT pg_advisory_xact_lock(1) IS NULL", while_waiting=lambda: None
+        ) == [(False,)]
         release.join()

@@ -25,7 +25,9 @@ def test_an_address_has_one_form(said: str, found: str | None) -> None:
     assert address(said) == found
 
 
-@pytest.mark.parametrize("said", ["", "192.0.2.0/33", "10.0.0.0-10.0.0.9", "*", 7, None, ["192.0.2.1"]])
+@pytest.mark.parametrize(
+    "said", ["", "192.0.2.0/33", "10.0.0.0-10.0.0.9", "*", 7, None, ["192.0.2.1"]]
+)
 def test_what_is_no_network_is_told(said: object) -> None:
     with pytest.raises(ValueError):
         network(said)

@@ -44,7 +44,9 @@ def test_a_body_is_read_to_its_announced_length_and_no_further() -> None:
     assert [body.read(2), body.read(), body.read(), body.read(3)] == [b"01", b"234", b"", b""]
 
 
-@pytest.mark.parametrize("announced", [{}, {"CONTENT_LENGTH": ""}, {"CONTENT_LENGTH": "0"}, {"CONTENT_LENGTH": "x"}])
+@pytest.mark.parametrize(
+    "announced", [{}, {"CONTENT_LENGTH": ""}, {"CONTENT_LENGTH": "0"}, {"CONTENT_LENGTH": "x"}]
+)
 def test_without_a_length_there_is_no_body(announced: dict[str, str]) -> None:
     assert request_body({"wsgi.input": io.BytesIO(b"0123456789"), **announced}).read() == b""
 
@@ -69,7 +71,10 @@ def test_an_answer_that_leaves_a_body_unread_says_so() -> None:
     for environ in ({"CONTENT_LENGTH": "4"}, chunked):
         assert Server(b"0123", **environ).answer_after(lambda body: None) == CLOSE
         assert Server(b"0123", **environ).answer_after(lambda body: body.read(3)) == CLOSE
-        assert Server(b"0123", **environ).answer_after(lambda body: [*iter(lambda: body.read(3), b"")]) == []
+        assert (
+            Server(b"0123", **environ).answer_after(lambda body: [*iter(lambda: body.read(3), b"")])
+            == []
+        )
     assert Server(b"", CONTENT_LENGTH="0").answer_after(lambda body: None) == []
     assert Server(b"").answer_after(lambda body: None) == []
 
@@ -79,7 +84,9 @@ def test_pythons_own_server_closes_by_itself() -> None:
     assert server.answer_after(lambda body: None) == []
 
 
-@pytest.mark.parametrize(("left", "closed"), [(SERVER_DRAIN_BYTES - 1, False), (SERVER_DRAIN_BYTES, True)])
+@pytest.mark.parametrize(
+    ("left", "closed"), [(SERVER_DRAIN_BYTES - 1, False), (SERVER_DRAIN_BYTES, True)]
+)
 def test_gunicorn_reads_off_what_is_short(left: int, closed: bool) -> None:  # noqa: FBT001
     environ = {"CONTENT_LENGTH": str(left + 3), "gunicorn.socket": None}
     server = Gunicorn(b"x" * (left + 3), **environ)

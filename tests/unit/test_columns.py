@@ -52,8 +52,13 @@ ANYTHING = st.one_of(
     st.just([]) | st.just({}) | st.just({"a": 1}),
 )
 TEXTS = st.sampled_from(["", "abc", "abc", "abcd", "a\0"])
-WHOLE = st.sampled_from([0, *(limit + step for n in (15, 31, 63) for limit in (2**n, -(2**n)) for step in (-1, 0))])
-USUAL = {**dict.fromkeys(("title", "body"), TEXTS), **dict.fromkeys(("small", "count", "large"), WHOLE)}
+WHOLE = st.sampled_from(
+    [0, *(limit + step for n in (15, 31, 63) for limit in (2**n, -(2**n)) for step in (-1, 0))]
+)
+USUAL = {
+    **dict.fromkeys(("title", "body"), TEXTS),
+    **dict.fromkeys(("small", "count", "large"), WHOLE),
+}
 ODD = {**dict.fromkeys([*TYPES, "many", "none"], ANYTHING), "password": st.none() | st.just([])}
 examples = settings(max_examples=200, deadline=None)
 
@@ -63,9 +68,12 @@ def collection() -> Collection:
         return Stored(name, base, base, None, most, None, None, True, False, False, None)
 
     fields = {
-        name: Field("things", name, kind, (), stored(name, base, most)) for name, (kind, base, most) in TYPES.items()
+        name: Field("things", name, kind, (), stored(name, base, most))
+        for name, (kind, base, most) in TYPES.items()
     }
-    return Collection("things", Kind.TABLE, {**fields, "many": Field("things", "many", "alias", (), None)}, None)
+    return Collection(
+        "things", Kind.TABLE, {**fields, "many": Field("things", "many", "alias", (), None)}, None
+    )
 
 
 THINGS = collection()
@@ -75,17 +83,25 @@ def reader() -> ItemParser:
     return ItemParser(THINGS, lambda name: name == "many")
 
 
-def rows(values: Mapping[str, st.SearchStrategy[object]]) -> st.SearchStrategy[list[dict[str, object]]]:
+def rows(
+    values: Mapping[str, st.SearchStrategy[object]],
+) -> st.SearchStrategy[list[dict[str, object]]]:
     def of(names: list[str]) -> st.SearchStrategy[list[dict[str, object]]]:
         cells = st.tuples(*(values[name] for name in names))
-        return st.lists(cells.map(lambda row: dict(zip(names, row, strict=True))), min_size=1, max_size=6)
+        return st.lists(
+            cells.map(lambda row: dict(zip(names, row, strict=True))), min_size=1, max_size=6
+        )
 
-    return st.lists(st.sampled_from(sorted(values)), unique=True, min_size=1, max_size=4).flatmap(of)
+    return st.lists(st.sampled_from(sorted(values)), unique=True, min_size=1, max_size=4).flatmap(
+        of
+    )
 
 
 @examples
 @given(rows(SOUND))
-def test_sound_items_that_are_alike_are_read_column_by_column(items: list[dict[str, object]]) -> None:
+def test_sound_items_that_are_alike_are_read_column_by_column(
+    items: list[dict[str, object]],
+) -> None:
     assert reader().read_columns(items) == [reader().read(item).values for item in items]
 
 
@@ -100,7 +116,9 @@ def test_other_items_are_read_one_by_one(several: list[list[dict[str, object]]])
         assert not any(entry.nested or entry.problems for entry in entries)
 
 
-def test_items_that_are_read_one_by_one_are_not_read_by_columns_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_that_are_read_one_by_one_are_not_read_by_columns_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(values: Sequence[object]) -> Sequence[str | None]:
         raise AssertionError("read in vain")
 
@@ -109,7 +127,25 @@ def test_items_that_are_read_one_by_one_are_not_read_by_columns_before(monkeypat
     assert reader().read_columns([{"title": "a", "password": "b"}] * 2) is None
 
 
-CELLS = ("", "a", "'a", "'=a", "=a", "7", "07", "-7", "1.5", "٧", "x" * 18, "1" * 17, "1" * 18, "[1]", "{", "{}", "\n")
+CELLS = (
+    "",
+    "a",
+    "'a",
+    "'=a",
+    "=a",
+    "7",
+    "07",
+    "-7",
+    "1.5",
+    "٧",
+    "x" * 18,
+    "1" * 17,
+    "1" * 18,
+    "[1]",
+    "{",
+    "{}",
+    "\n",
+)
 WAYS = [
     SourceColumn(f"c{n}", cell, _COLUMN_PARSERS.get(cell))
     for n, cell in enumerate((unescape_formula, _number, _json, _json_or_text))
@@ -126,7 +162,9 @@ def test_cells_are_read_column_by_column_as_one_by_one(table: list[list[str]]) -
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 @examples
 @given(table=st.lists(st.tuples(st.sampled_from(CELLS[1:])), max_size=6))
-def test_cells_of_one_column_are_read_as_one_by_one(way: SourceColumn, table: list[tuple[str]]) -> None:
+def test_cells_of_one_column_are_read_as_one_by_one(
+    way: SourceColumn, table: list[tuple[str]]
+) -> None:
     _compare(table, [way])
 
 
@@ -151,12 +189,23 @@ def test_an_array_is_put_together_the_same_in_both_ways(values: list[str | None]
 @pytest.mark.parametrize(
     ("kind", "special"), [("hash", ()), ("string", ("digest",)), ("string", ("digest", "conceal"))]
 )
-def test_what_is_kept_as_a_digest_is_never_read_as_it_is(kind: str, special: tuple[str, ...]) -> None:
+def test_what_is_kept_as_a_digest_is_never_read_as_it_is(
+    kind: str, special: tuple[str, ...]
+) -> None:
     stored = THINGS.fields["body"].column
-    things = Collection("things", Kind.TABLE, {"key": Field("things", "key", kind, special, stored)}, None)
-    found = ItemParser(things, lambda name: False).read_columns([{"key": "secret"}, {"key": "other"}])
-    assert found is None or all("secret" not in str(row) and "other" not in str(row) for row in found)
+    things = Collection(
+        "things", Kind.TABLE, {"key": Field("things", "key", kind, special, stored)}, None
+    )
+    found = ItemParser(things, lambda name: False).read_columns(
+        [{"key": "secret"}, {"key": "other"}]
+    )
+    assert found is None or all(
+        "secret" not in str(row) and "other" not in str(row) for row in found
+    )
 
 
 def test_a_number_that_is_no_int_is_read_by_its_type() -> None:
-    assert reader().read_columns([{"count": 1}, {"count": Decimal("2.0")}]) == [{"count": "1"}, {"count": "2"}]
+    assert reader().read_columns([{"count": 1}, {"count": Decimal("2.0")}]) == [
+        {"count": "1"},
+        {"count": "2"},
+    ]

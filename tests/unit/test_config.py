@@ -29,7 +29,11 @@ def problems_of(environ: dict[str, str], folder: Path) -> tuple[str, ...]:
 
 def test_nothing_set_is_a_service_of_this_machine(tmp_path: Path) -> None:
     config = load({}, folder=tmp_path)
-    assert (config.host, config.port, config.public_url) == ("127.0.0.1", 8055, "http://127.0.0.1:8055")
+    assert (config.host, config.port, config.public_url) == (
+        "127.0.0.1",
+        8055,
+        "http://127.0.0.1:8055",
+    )
     assert (config.database_url, config.secret, config.admin_password) == (None, None, None)
     assert (config.admin_email, config.data_dir) == ("admin@example.com", tmp_path / "data")
     assert (config.access_token_ttl, config.refresh_token_ttl) == (15 * MINUTE, timedelta(days=7))
@@ -137,7 +141,9 @@ def test_a_setting_takes(name: str, text: str, value: object, tmp_path: Path) ->
         ("EMAIL_FROM", "CMS <a@example.com>\r\nBcc: <b@example.com>"),
     ],
 )
-def test_a_wrong_value_is_told_by_name_with_what_it_takes(name: str, text: str, tmp_path: Path) -> None:
+def test_a_wrong_value_is_told_by_name_with_what_it_takes(
+    name: str, text: str, tmp_path: Path
+) -> None:
     (problem,) = problems_of({name: text}, tmp_path)
     takes = next(setting.kind.takes for setting in SETTINGS if setting.name == name)
     assert problem.startswith(f"{name} takes {takes}")
@@ -162,7 +168,9 @@ def test_settings_of_mail_that_contradict_each_other_are_told(
 
 
 @pytest.mark.parametrize(("secure", "port"), [("true", 465), ("false", 587)])
-def test_the_port_of_the_mail_server_follows_its_tls(secure: str, port: int, tmp_path: Path) -> None:
+def test_the_port_of_the_mail_server_follows_its_tls(
+    secure: str, port: int, tmp_path: Path
+) -> None:
     assert load({"EMAIL_SMTP_SECURE": secure}, folder=tmp_path).email_smtp_port == port
 
 
@@ -183,7 +191,9 @@ def test_a_wrong_secret_is_not_repeated(tmp_path: Path) -> None:
 def test_cookies_for_all_sites_need_tls(tmp_path: Path) -> None:
     (problem,) = problems_of({"SESSION_COOKIE_SAME_SITE": "none"}, tmp_path)
     assert problem.startswith("SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true")
-    found = load({"SESSION_COOKIE_SAME_SITE": "none", "PUBLIC_URL": "https://example.com"}, folder=tmp_path)
+    found = load(
+        {"SESSION_COOKIE_SAME_SITE": "none", "PUBLIC_URL": "https://example.com"}, folder=tmp_path
+    )
     assert found.session_cookie_secure
 
 
@@ -209,7 +219,9 @@ def test_a_replica_needs_a_database_of_ones_own(tmp_path: Path) -> None:
         ("ADMIN_PASSWORD= # nothing", None),
     ],
 )
-def test_a_dotenv_line_is_read_as_a_shell_would(line: str, value: str | None, tmp_path: Path) -> None:
+def test_a_dotenv_line_is_read_as_a_shell_would(
+    line: str, value: str | None, tmp_path: Path
+) -> None:
     (tmp_path / ".env").write_text(line, newline="")
     assert load({}, folder=tmp_path).admin_password == value
 
@@ -230,13 +242,21 @@ def test_the_environment_wins_over_dotenv(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(f"PORT=1\nHOST=localhost\nSECRET={SECRET}\nADMIN_PASSWORD=one\n")
     (tmp_path / "kept").write_text("two")
     config = load({"PORT": "2", "SECRET": "", "ADMIN_PASSWORD_FILE": "kept"}, folder=tmp_path)
-    assert (config.port, config.host, config.secret, config.admin_password) == (2, "localhost", None, "two")
+    assert (config.port, config.host, config.secret, config.admin_password) == (
+        2,
+        "localhost",
+        None,
+        "two",
+    )
 
 
 @pytest.mark.parametrize("content", ["p w", "p w\n", "p w\r\n"])
 def test_a_value_may_come_from_a_file(content: str, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text(content, newline="")
-    assert load({"ADMIN_PASSWORD_FILE": str(tmp_path / "kept")}, folder=tmp_path).admin_password == "p w"
+    assert (
+        load({"ADMIN_PASSWORD_FILE": str(tmp_path / "kept")}, folder=tmp_path).admin_password
+        == "p w"
+    )
 
 
 def test_a_value_and_a_file_of_it_is_one_too_many(tmp_path: Path) -> None:
@@ -272,12 +292,16 @@ def test_what_is_in_effect_shows_no_secret(tmp_path: Path) -> None:
     shown = dict(effective(load(SPREAD, folder=tmp_path)))
     assert "ter2" not in " ".join(shown.values())
     assert shown["SECRET"] == shown["ADMIN_PASSWORD"] == MASK
-    assert shown["DATABASE_URL"] == f"postgresql://u:{MASK}@h/d?sslpassword={MASK}&connect_timeout=3"
+    assert (
+        shown["DATABASE_URL"] == f"postgresql://u:{MASK}@h/d?sslpassword={MASK}&connect_timeout=3"
+    )
     assert shown["DATABASE_READ_URL"] == f"host=h password = {MASK} dbname=d"
 
 
 @pytest.mark.parametrize("password", ["a@hunter2", "a:hunter2", "hunter2/b", "hunter2?x=@y"])
-def test_a_password_with_signs_of_an_address_in_it_is_masked_whole(password: str, tmp_path: Path) -> None:
+def test_a_password_with_signs_of_an_address_in_it_is_masked_whole(
+    password: str, tmp_path: Path
+) -> None:
     config = load({"DATABASE_URL": f"postgresql://u:{password}@host/d"}, folder=tmp_path)
     assert dict(effective(config))["DATABASE_URL"] == f"postgresql://u:{MASK}@host/d"
 
@@ -300,12 +324,16 @@ def test_what_is_in_effect_is_a_dotenv_of_the_same_settings(tmp_path: Path) -> N
         "STORAGE_S3_ROOT": "/some/root/",
     }
     config = load(given, folder=tmp_path)
-    (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in effective(config)))
+    (tmp_path / ".env").write_text(
+        "".join(f"{name}={value}\n" for name, value in effective(config))
+    )
     assert load({}, folder=tmp_path) == config
 
 
 def test_a_location_is_what_its_own_settings_say(tmp_path: Path) -> None:
-    assert load({}, folder=tmp_path).locations == (Location("local", "local", str(tmp_path / "data" / "uploads")),)
+    assert load({}, folder=tmp_path).locations == (
+        Location("local", "local", str(tmp_path / "data" / "uploads")),
+    )
     said = {
         "STORAGE_LOCATIONS": "disk,s3",
         "STORAGE_DISK_ROOT": "files",
@@ -337,7 +365,10 @@ def test_the_record_and_the_table_name_the_same_settings() -> None:
 def test_every_setting_is_documented_with_its_default() -> None:
     lines = DOCS.read_text().splitlines()
     rows = [line for line in lines if line.startswith("| `")]
-    assert rows == [f"| `{one.name}` | {one.help} | {one.kind.takes} | {unset(one)} |" for one in (*SETTINGS, *OPTIONS)]
+    assert rows == [
+        f"| `{one.name}` | {one.help} | {one.kind.takes} | {unset(one)} |"
+        for one in (*SETTINGS, *OPTIONS)
+    ]
 
 
 def unset(setting: Setting) -> str:
@@ -379,7 +410,9 @@ def test_a_secret_file_without_a_long_secret_is_refused(content: str, tmp_path: 
 
 @pytest.mark.parametrize("name", ["SECRET", "SECRET_FILE"])
 @pytest.mark.parametrize("written", ["environment", ".env"])
-def test_a_short_secret_stops_the_start_wherever_it_comes_from(name: str, written: str, tmp_path: Path) -> None:
+def test_a_short_secret_stops_the_start_wherever_it_comes_from(
+    name: str, written: str, tmp_path: Path
+) -> None:
     def problems(secret: str) -> tuple[str, ...]:
         (tmp_path / "kept").write_text(f"{secret}\n")
         value = "kept" if name == "SECRET_FILE" else secret

@@ -22,11 +22,13 @@ from cms.http.request import Request
         ("/public", "/cms", Mode.SESSION, "/public"),
     ],
 )
-def test_a_cookie_goes_to_the_service_and_nowhere_else(public: str, mounted: str, mode: Mode, path: str) -> None:
+def test_a_cookie_goes_to_the_service_and_nowhere_else(
+    public: str, mounted: str, mode: Mode, path: str
+) -> None:
     request, response = Request(testing.create_environ(root_path=mounted)), falcon.Response()
-    Cookies(secure=True, same_site="Lax", path=public, refresh_life=60, session_life=60).set_session(
-        request, response, IssuedTokens(mode, "token", 1)
-    )
+    Cookies(
+        secure=True, same_site="Lax", path=public, refresh_life=60, session_life=60
+    ).set_session(request, response, IssuedTokens(mode, "token", 1))
     [(_, cookie)] = response._wsgi_headers()[-1:]
     assert f"Path={path};" in f"{cookie};"
     assert "Secure" in cookie

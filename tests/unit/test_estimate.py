@@ -23,7 +23,9 @@ def expected(rows: dict[str, Any]) -> Estimate:
 
 
 def test_lists_are_multiplied_by_the_rows_that_hold_them() -> None:
-    plan = node("Limit", 25, node("Index Scan", 100_000, listed(10, listed(4))), Parent_Relationship="Inner")
+    plan = node(
+        "Limit", 25, node("Index Scan", 100_000, listed(10, listed(4))), Parent_Relationship="Inner"
+    )
     assert expected(plan) == Estimate(25, 25 * 10 + 25 * 10 * 4)
 
 
@@ -51,5 +53,11 @@ def test_rows_of_a_join_hold_lists_each() -> None:
 
 
 def test_what_runs_once_for_the_parameters_is_no_list() -> None:
-    once = node("Aggregate", 1, node("Seq Scan", 5_000_000), Parent_Relationship="InitPlan", Subplan_Name="InitPlan 1")
+    once = node(
+        "Aggregate",
+        1,
+        node("Seq Scan", 5_000_000),
+        Parent_Relationship="InitPlan",
+        Subplan_Name="InitPlan 1",
+    )
     assert expected(node("Seq Scan", 1, once)) == Estimate(1, 0)

@@ -37,7 +37,11 @@ def token_of(user: str, *, secret: str = SECRET, session: str | None = None) -> 
 
 
 def test_a_token_tells_its_user_again_and_again() -> None:
-    identification, user, other = Authentication(SECRET, origins=ORIGINS), str(uuid4()), str(uuid4())
+    identification, user, other = (
+        Authentication(SECRET, origins=ORIGINS),
+        str(uuid4()),
+        str(uuid4()),
+    )
     tokens = [token_of(user), token_of(other), token_of(user)]
     assert [identity(identification, token).user for token in tokens * 2] == [user, other, user] * 2
 
@@ -77,7 +81,12 @@ def test_a_forged_token_is_refused_every_time() -> None:
 
 def test_a_token_tells_its_session_too() -> None:
     session = str(uuid4())
-    assert identity(Authentication(SECRET, origins=ORIGINS), token_of(str(uuid4()), session=session)).session == session
+    assert (
+        identity(
+            Authentication(SECRET, origins=ORIGINS), token_of(str(uuid4()), session=session)
+        ).session
+        == session
+    )
 
 
 def test_a_session_that_is_none_is_refused() -> None:

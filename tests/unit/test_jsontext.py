@@ -18,13 +18,17 @@ NUMBERS = st.integers() | st.decimals(allow_nan=False, allow_infinity=False).fil
     lambda number: abs(number.adjusted()) < 400 and len(number.as_tuple().digits) < 400
 )
 LEAVES = st.none() | st.booleans() | NUMBERS | TEXT
-VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20)
+VALUES = st.recursive(
+    LEAVES, lambda inner: st.lists(inner) | st.dictionaries(TEXT, inner), max_leaves=20
+)
 
 
 @given(VALUES)
 def test_what_is_written_is_read_back_with_all_its_digits(value: object) -> None:
     written = jsontext.dumps(jsontext.loads(jsontext.dumps(wide(value))))
-    assert json.loads(written, parse_float=Decimal) == json.loads(jsontext.dumps(wide(value)), parse_float=Decimal)
+    assert json.loads(written, parse_float=Decimal) == json.loads(
+        jsontext.dumps(wide(value)), parse_float=Decimal
+    )
 
 
 def wide(value: object) -> object:
@@ -33,7 +37,11 @@ def wide(value: object) -> object:
         return [wide(item) for item in value]
     if isinstance(value, dict):
         return {key: wide(item) for key, item in value.items()}
-    return Decimal(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63 else value
+    return (
+        Decimal(value)
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 2**63
+        else value
+    )
 
 
 @given(st.text() | st.binary())
@@ -60,7 +68,9 @@ def test_a_number_of_1000_digits_is_read() -> None:
         ('{"a": 1e-1001, "a": 1}', ()),
     ],
 )
-def test_a_number_that_is_too_long_is_refused_with_the_path_to_it(raw: str, path: tuple[str | int, ...]) -> None:
+def test_a_number_that_is_too_long_is_refused_with_the_path_to_it(
+    raw: str, path: tuple[str | int, ...]
+) -> None:
     with pytest.raises(TooManyDigits) as caught:
         jsontext.loads(raw)
     assert caught.value.path == path

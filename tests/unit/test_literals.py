@@ -51,7 +51,9 @@ def test_variables(text: object, found: object) -> None:
     assert parse_variable(text) == found
 
 
-@pytest.mark.parametrize("text", ["$NOW(", "$NOW()", "$NOW(1)", "$NOW(1 aeon)", "$NOWADAYS", "$NOW(1.5 hours)"])
+@pytest.mark.parametrize(
+    "text", ["$NOW(", "$NOW()", "$NOW(1)", "$NOW(1 aeon)", "$NOWADAYS", "$NOW(1.5 hours)"]
+)
 def test_a_time_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="time"):
         parse_variable(text)
@@ -83,7 +85,10 @@ def test_months_keep_to_the_calendar(months: int) -> None:
     assert found.day <= today.day
 
 
-@given(st.integers(), st.sampled_from(["millisecond", "second", "minute", "hour", "day", "week", "month", "year"]))
+@given(
+    st.integers(),
+    st.sampled_from(["millisecond", "second", "minute", "hour", "day", "week", "month", "year"]),
+)
 def test_a_moment_is_in_range_or_refused(amount: int, unit: str) -> None:
     with suppress(Refused):
         assert moment(Now(amount, unit)).tzinfo is UTC
@@ -96,9 +101,14 @@ def test_variables_in_a_list_are_resolved_with_the_request_and_nobody_is_left_ou
 
 
 @given(
-    st.dictionaries(st.sampled_from(["fields", "filter", "sort", "limit", "deep", "alias", "groupBy", "meta"]), JSON)
+    st.dictionaries(
+        st.sampled_from(["fields", "filter", "sort", "limit", "deep", "alias", "groupBy", "meta"]),
+        JSON,
+    )
 )
-def test_any_json_is_a_query_or_refused_and_its_tree_can_be_a_key(params: dict[str, object]) -> None:
+def test_any_json_is_a_query_or_refused_and_its_tree_can_be_a_key(
+    params: dict[str, object],
+) -> None:
     with suppress(Refused):
         said = parse(params, PageSizes())
         hash(said.query)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cms.schema.auto_fields import Writer, auto_fields_of, auto_values_of, complete_change, complete_new
+from cms.schema.auto_fields import (
+    Writer,
+    auto_fields_of,
+    auto_values_of,
+    complete_change,
+    complete_new,
+)
 from cms.schema.model import Collection, Column, Field, Kind
 from cms.schema.payload import ItemParser, Values
 
@@ -18,7 +24,13 @@ def column(name: str, kind: str, base: str, *, is_nullable: bool = True) -> Colu
 
 def marked(special: str, *, is_nullable: bool = True) -> Collection:
     fields = {
-        "by": Field("things", "by", "uuid", (special,), column("by", "uuid", "uuid", is_nullable=is_nullable)),
+        "by": Field(
+            "things",
+            "by",
+            "uuid",
+            (special,),
+            column("by", "uuid", "uuid", is_nullable=is_nullable),
+        ),
         "title": Field("things", "title", "text", (), column("title", "text", "text")),
     }
     return Collection("things", Kind.TABLE, fields, None)
@@ -31,7 +43,9 @@ def written(collection: Collection, item: dict[str, object], *, new: bool) -> Va
     return values
 
 
-@pytest.mark.parametrize("special", ["user-created", "role-created", "user-updated", "role-updated"])
+@pytest.mark.parametrize(
+    "special", ["user-created", "role-created", "user-updated", "role-updated"]
+)
 def test_nobody_writes_in_anothers_name(special: str) -> None:
     new = special.endswith("created")
     assert written(marked(special), {"by": SOMEBODY}, new=new) == {"by": None}
@@ -39,7 +53,9 @@ def test_nobody_writes_in_anothers_name(special: str) -> None:
 
 
 def test_a_change_by_nobody_leaves_a_name_that_must_be_there() -> None:
-    assert written(marked("user-updated", is_nullable=False), {"title": "a"}, new=False) == {"title": "a"}
+    assert written(marked("user-updated", is_nullable=False), {"title": "a"}, new=False) == {
+        "title": "a"
+    }
 
 
 def test_a_change_that_writes_nothing_stamps_nothing() -> None:

@@ -19,7 +19,12 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def environ(server: socket.socket, protocol: str = "HTTP/1.1") -> dict[str, Any]:
-    return {"gunicorn.socket": server, "SERVER_PROTOCOL": protocol, "REQUEST_METHOD": "GET", "PATH_INFO": "/x"}
+    return {
+        "gunicorn.socket": server,
+        "SERVER_PROTOCOL": protocol,
+        "REQUEST_METHOD": "GET",
+        "PATH_INFO": "/x",
+    }
 
 
 def serve(body: Iterable[bytes], server: socket.socket) -> None:
@@ -59,7 +64,9 @@ def test_an_answer_is_the_same_in_pieces(pair: tuple[socket.socket, socket.socke
 
 
 @pytest.mark.parametrize("long", [[b"x" * 10_000_000], Stream()])
-def test_a_client_that_takes_nothing_is_left(pair: tuple[socket.socket, socket.socket], long: Iterable[bytes]) -> None:
+def test_a_client_that_takes_nothing_is_left(
+    pair: tuple[socket.socket, socket.socket], long: Iterable[bytes]
+) -> None:
     server, client = pair
     with pytest.raises(BrokenPipeError):
         serve(long, server)
@@ -68,7 +75,9 @@ def test_a_client_that_takes_nothing_is_left(pair: tuple[socket.socket, socket.s
     assert getattr(long, "closed", True)
 
 
-def test_a_fault_of_the_body_is_no_fault_of_the_client(pair: tuple[socket.socket, socket.socket]) -> None:
+def test_a_fault_of_the_body_is_no_fault_of_the_client(
+    pair: tuple[socket.socket, socket.socket],
+) -> None:
     stream = Stream(TimeoutError("the storage does not answer"))
     with pytest.raises(TimeoutError):
         serve(stream, pair[0])

@@ -13,7 +13,20 @@ from cms.query.language.shapes import shape_of
 
 KEYS = (
     *("title", "author", "0", "1", "", "a b", "é", "x%", "%5Feq", "%5B_eq%5D"),
-    *("_and", "_or", "_some", "_none", "_filter", "_limit", "_eq", "_neq", "_contains", "_in", "_between", "_null"),
+    *(
+        "_and",
+        "_or",
+        "_some",
+        "_none",
+        "_filter",
+        "_limit",
+        "_eq",
+        "_neq",
+        "_contains",
+        "_in",
+        "_between",
+        "_null",
+    ),
 )
 VALUES = (
     "5",
@@ -31,8 +44,13 @@ VALUES = (
     "true",
     "{}",
 )
-PARTS = st.lists(st.sampled_from([f"[{key}]" for key in KEYS] + ["%5B_eq%5D", "%5btitle%5d", "[]", "["]), max_size=5)
-PAIRS = st.tuples(st.sampled_from(("filter", "deep", "alias", "search", "fields", "limit", "x")), PARTS)
+PARTS = st.lists(
+    st.sampled_from([f"[{key}]" for key in KEYS] + ["%5B_eq%5D", "%5btitle%5d", "[]", "["]),
+    max_size=5,
+)
+PAIRS = st.tuples(
+    st.sampled_from(("filter", "deep", "alias", "search", "fields", "limit", "x")), PARTS
+)
 SAID = st.tuples(PAIRS, st.sampled_from(("=", "")), st.sampled_from((*VALUES, "%00", "\0")))
 TAKEN = st.builds(
     lambda path, operator, value: f"filter{path}[{operator}]={value}",

@@ -41,7 +41,9 @@ def test_each_statement_has_its_name_and_its_text_without_the_description(tmp_pa
 
 
 def test_statements_of_several_files_are_found(tmp_path: Path) -> None:
-    found = read(tmp_path, one="-- name: one\n-- It.\nSELECT 1", two="-- name: two\n-- It.\nSELECT 2")
+    found = read(
+        tmp_path, one="-- name: one\n-- It.\nSELECT 1", two="-- name: two\n-- It.\nSELECT 2"
+    )
     assert found == {"one": "SELECT 1", "two": "SELECT 2"}
 
 
@@ -59,13 +61,18 @@ def test_a_name_that_two_files_use_is_refused(tmp_path: Path) -> None:
     [
         ("-- name: bare\nSELECT 1", "'-- name: bare' is no"),
         ("-- name: Upper\n-- It.\nSELECT 1", "'-- name: Upper' is no"),
-        ("-- name: first\n-- It.\nSELECT 1;\n-- Name : second\n-- It.\nSELECT 2", "'-- Name : second' is no"),
+        (
+            "-- name: first\n-- It.\nSELECT 1;\n-- Name : second\n-- It.\nSELECT 2",
+            "'-- Name : second' is no",
+        ),
         ("-- name: first\n-- name: second\n-- It.\nSELECT 2", "'-- name: second' is no"),
         ("SELECT 0;\n-- name: first\n-- It.\nSELECT 1", "there is text above"),
         ("-- name: first\n-- It.\n\n-- name: second\n-- It.\nSELECT 1", "'first' is empty"),
     ],
 )
-def test_a_statement_with_a_slip_in_its_form_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+def test_a_statement_with_a_slip_in_its_form_is_refused(
+    tmp_path: Path, text: str, fault: str
+) -> None:
     with pytest.raises(ValueError, match=r"^faulty\.sql: .*" + fault):
         read(tmp_path, faulty=text)
 
@@ -87,5 +94,7 @@ def test_the_folder_of_the_sql_files_holds_migrations_and_the_schema() -> None:
 def test_statements_and_the_code_that_runs_them_agree() -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
     there = set(read_statements(sql_folder() / "queries"))
-    assert set(re.findall(r'statement\(\s*"([a-z0-9_]+)"', code)) - there == set(), "run, but not there"
+    assert set(re.findall(r'statement\(\s*"([a-z0-9_]+)"', code)) - there == set(), (
+        "run, but not there"
+    )
     assert {name for name in there if f'"{name}"' not in code} == set(), "there, but never run"

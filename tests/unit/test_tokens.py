@@ -39,13 +39,21 @@ def test_a_letters_token_tells_its_reader_and_the_mark() -> None:
         lambda: read_link_token("password-reset", letter(secret=OTHER), secret=SECRET),
         lambda: claims_of(letter(), secret=SECRET),
         lambda: read_link_token(
-            "password-reset", access_token({"id": USER, "mark": "x"}, secret=SECRET, life=MINUTE), secret=SECRET
+            "password-reset",
+            access_token({"id": USER, "mark": "x"}, secret=SECRET, life=MINUTE),
+            secret=SECRET,
         ),
-        lambda: claims_of(access_token({"share": SESSION}, secret=SECRET, life=MINUTE), secret=SECRET),
-        lambda: claims_of(access_token({"id": USER, "share": SESSION}, secret=SECRET, life=MINUTE), secret=SECRET),
+        lambda: claims_of(
+            access_token({"share": SESSION}, secret=SECRET, life=MINUTE), secret=SECRET
+        ),
+        lambda: claims_of(
+            access_token({"id": USER, "share": SESSION}, secret=SECRET, life=MINUTE), secret=SECRET
+        ),
     ],
 )
-def test_a_token_for_another_purpose_or_of_another_key_is_refused(read: Callable[[], object]) -> None:
+def test_a_token_for_another_purpose_or_of_another_key_is_refused(
+    read: Callable[[], object],
+) -> None:
     with pytest.raises(Refused) as refusal:
         read()
     assert refusal.value.problems[0].code == "INVALID_TOKEN"
@@ -61,6 +69,8 @@ def test_a_sessions_token_is_known_as_ours_and_another_is_not() -> None:
     assert not is_signed_here(f"{SESSION}.x.ü", secret=SECRET)
 
 
-@pytest.mark.parametrize("token", ["", "x", "..", "x.y.z", SESSION, f"{SESSION}.x", f"{SESSION}.x.y.z"])
+@pytest.mark.parametrize(
+    "token", ["", "x", "..", "x.y.z", SESSION, f"{SESSION}.x", f"{SESSION}.x.y.z"]
+)
 def test_what_is_no_sessions_token_names_no_session(token: str) -> None:
     assert session_of(token) is None

@@ -52,10 +52,20 @@ def test_what_was_taken_is_taken_again_as_the_same(name: str, value: object) -> 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_whole_numbers_are_taken_in_every_form(number: int) -> None:
     parse = TYPES["bigInteger"].parse
-    assert parse(number) == parse(str(number)) == parse(Decimal(number)) == parse(f" {number}.0 ") == str(number)
+    assert (
+        parse(number)
+        == parse(str(number))
+        == parse(Decimal(number))
+        == parse(f" {number}.0 ")
+        == str(number)
+    )
 
 
-@given(st.decimals(allow_nan=False, allow_infinity=False, places=30, min_value=-(10**40), max_value=10**40))
+@given(
+    st.decimals(
+        allow_nan=False, allow_infinity=False, places=30, min_value=-(10**40), max_value=10**40
+    )
+)
 def test_decimals_keep_every_digit(number: Decimal) -> None:
     assert Decimal(TYPES["decimal"].parse(number)) == number
 
@@ -75,7 +85,11 @@ def test_times(moment: time) -> None:
     assert time.fromisoformat(TYPES["time"].parse(moment.isoformat())) == moment
 
 
-@given(st.datetimes(timezones=st.timezones(), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)))
+@given(
+    st.datetimes(
+        timezones=st.timezones(), min_value=datetime(2, 1, 1), max_value=datetime(9998, 1, 1)
+    )
+)
 def test_moments_with_a_zone_are_turned_to_utc(moment: datetime) -> None:
     stamp = datetime.fromisoformat(TYPES["timestamp"].parse(moment.isoformat()))
     local = datetime.fromisoformat(TYPES["datetime"].parse(moment.isoformat()))
@@ -123,7 +137,11 @@ def test_what_is_beyond_a_type_is_out_of_range(name: str, value: object) -> None
         (column("int4"), ("2147483647",), ("2147483648",)),
         (column("int8"), ("9223372036854775807",), ("9223372036854775808",)),
         (column("float4"), ("3.4028235e38", "1e-45", "0"), ("3.41e38", "-1e39", "1e-46")),
-        (column("numeric", 5, 2), ("999.994", "-999.99", "1e-999"), ("999.995", "1000", "1e999999")),
+        (
+            column("numeric", 5, 2),
+            ("999.994", "-999.99", "1e-999"),
+            ("999.995", "1000", "1e999999"),
+        ),
         (column("numeric", 2, 2045), ("99000", "99499"), ("99500", "100000")),
         (column("numeric", 3, 5), ("0.00999", "-0.00123"), ("0.01",)),
         (column("numeric"), ("1e1000",), ()),

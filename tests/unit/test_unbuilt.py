@@ -23,7 +23,16 @@ def test_what_is_not_built_yet_is_refused_by_name(pattern: str, tmp_path: Path) 
 
 
 def test_variables_of_others_are_passed_over(tmp_path: Path) -> None:
-    others = ("AUTH_TOKEN", "AUTH_GITHUB_ID", "REDIS_URL", "REDIS_PORT", "FLOWS", "METRICS", "SECRETS", "PORTS")
+    others = (
+        "AUTH_TOKEN",
+        "AUTH_GITHUB_ID",
+        "REDIS_URL",
+        "REDIS_PORT",
+        "FLOWS",
+        "METRICS",
+        "SECRETS",
+        "PORTS",
+    )
     assert load(dict.fromkeys(others, "1"), folder=tmp_path) == load({}, folder=tmp_path)
 
 

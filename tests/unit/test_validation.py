@@ -9,13 +9,26 @@ import pytest
 from cms.errors import Refused
 from cms.query.language.ast import CallerValue, FieldName
 from cms.query.rules.conditions import field_state, parse_conditions
-from cms.query.rules.validation import RuleContext, caller_paths, failures, parse_field_rule, parse_rule
+from cms.query.rules.validation import (
+    RuleContext,
+    caller_paths,
+    failures,
+    parse_field_rule,
+    parse_rule,
+)
 from cms.regex import compile_regex
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind, Relation
 
 Json = dict[str, Any]
 
-KINDS = {"id": "integer", "title": "string", "price": "decimal", "data": "json", "author": "integer", "day": "date"}
+KINDS = {
+    "id": "integer",
+    "title": "string",
+    "price": "decimal",
+    "data": "json",
+    "author": "integer",
+    "day": "date",
+}
 
 
 def column(name: str, kind: str) -> Column:
@@ -62,12 +75,21 @@ def told(rule: Json, values: Json, given: RuleContext = NEW) -> list[tuple[str, 
 )
 def test_a_failure_tells_the_test_its_operand_and_its_place(test: Json, operand: Json) -> None:
     (problem,) = failures(parse_rule({"title": test}), {"title": "a"}, NEW)
-    assert problem.extensions == {"collection": "articles", "field": "title", "path": ["title"], **operand}
+    assert problem.extensions == {
+        "collection": "articles",
+        "field": "title",
+        "path": ["title"],
+        **operand,
+    }
 
 
 def test_every_failed_test_is_told() -> None:
     rule = {"title": {"_contains": "b", "_starts_with": "a"}, "price": {"_gt": 5}}
-    assert told(rule, {"title": "x", "price": 5}) == [("title", "contains"), ("title", "starts_with"), ("price", "gt")]
+    assert told(rule, {"title": "x", "price": 5}) == [
+        ("title", "contains"),
+        ("title", "starts_with"),
+        ("price", "gt"),
+    ]
 
 
 def test_of_alternatives_all_are_told_when_none_holds() -> None:
@@ -116,14 +138,23 @@ def test_the_inside_of_a_json_value_is_told_by_its_path() -> None:
 
 
 def test_related_objects_of_a_payload_are_read_by_their_own_fields() -> None:
-    assert told({"author": {"name": {"_eq": "A"}}}, {"author": {"name": "B"}}) == [("author.name", "eq")]
+    assert told({"author": {"name": {"_eq": "A"}}}, {"author": {"name": "B"}}) == [
+        ("author.name", "eq")
+    ]
     assert told({"author": {"name": {"_eq": "A"}}}, {"author": 7}, CHANGE) == []
     assert told({"author": {"_nnull": True}}, {"author": {"name": "B"}}) == []
     own = RuleContext(AUTHORS, CATALOGUE)
-    assert told({"articles": {"title": {"_eq": "a"}}}, {"articles": [{"title": "b"}, {"title": "a"}]}, own) == []
-    assert told({"articles": {"_nempty": True}, "count(articles)": {"_lt": 2}}, {"articles": [1, 2]}, own) == [
-        ("articles", "lt")
-    ]
+    assert (
+        told(
+            {"articles": {"title": {"_eq": "a"}}},
+            {"articles": [{"title": "b"}, {"title": "a"}]},
+            own,
+        )
+        == []
+    )
+    assert told(
+        {"articles": {"_nempty": True}, "count(articles)": {"_lt": 2}}, {"articles": [1, 2]}, own
+    ) == [("articles", "lt")]
 
 
 def test_without_fields_values_are_compared_by_what_they_are() -> None:
@@ -135,7 +166,9 @@ def test_without_fields_values_are_compared_by_what_they_are() -> None:
 
 
 def test_variables_stand_for_the_caller() -> None:
-    rule = parse_rule({"title": {"_eq": "$CURRENT_USER.email"}, "author": {"_in": ["$CURRENT_USER.articles.id"]}})
+    rule = parse_rule(
+        {"title": {"_eq": "$CURRENT_USER.email"}, "author": {"_in": ["$CURRENT_USER.articles.id"]}}
+    )
     paths = caller_paths(rule)
     email, articles = (FieldName("email"),), (FieldName("articles"), FieldName("id"))
     assert paths == {CallerValue("CURRENT_USER", email), CallerValue("CURRENT_USER", articles)}
@@ -164,7 +197,13 @@ def test_a_rule_that_does_not_fit_its_collection_is_told_as_such(rule: Json) -> 
 
 @pytest.mark.parametrize(
     "rule",
-    [{"title": {"_regex": "("}}, {"title": {"_regex": 5}}, {"title": {"_what": 1}}, {"a": {"_intersects": {}}}, [1]],
+    [
+        {"title": {"_regex": "("}},
+        {"title": {"_regex": 5}},
+        {"title": {"_what": 1}},
+        {"a": {"_intersects": {}}},
+        [1],
+    ],
 )
 def test_a_rule_that_is_none_is_refused(rule: Any) -> None:
     with pytest.raises(Refused) as refused:
@@ -197,7 +236,9 @@ CONDITIONS = [
         ({"title": "draft", "price": 11}, (True, False, False)),
     ],
 )
-def test_the_last_condition_that_holds_decides(values: Json, state: tuple[bool, bool, bool]) -> None:
+def test_the_last_condition_that_holds_decides(
+    values: Json, state: tuple[bool, bool, bool]
+) -> None:
     meta = {"conditions": CONDITIONS, "required": False}
     found = field_state(meta, parse_conditions(meta), values, NEW)
     assert (found.required, found.readonly, found.hidden) == state

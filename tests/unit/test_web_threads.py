@@ -133,7 +133,12 @@ def body(*pieces: bytes, complete: bool = True) -> StreamedBody:
 
 
 def test_a_body_is_read_in_pieces_of_any_size() -> None:
-    assert [body(b"abc", b"def").read(size) for size in (2, 0, 6, -1)] == [b"ab", b"", b"abcdef", b"abcdef"]
+    assert [body(b"abc", b"def").read(size) for size in (2, 0, 6, -1)] == [
+        b"ab",
+        b"",
+        b"abcdef",
+        b"abcdef",
+    ]
     whole = body(b"abc", b"def")
     assert [whole.read(4), whole.read(4), whole.read(4)] == [b"abcd", b"ef", b""]
     assert whole.is_read
@@ -155,7 +160,9 @@ def test_a_body_that_breaks_off_raises_behind_what_has_come() -> None:
 
 def test_a_body_is_asked_for_once_when_it_is_read() -> None:
     asked: list[str] = []
-    announced = StreamedBody(pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
+    announced = StreamedBody(
+        pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None
+    )
     assert asked == []
     announced.read(0)
     announced.read(0)
@@ -164,7 +171,9 @@ def test_a_body_is_asked_for_once_when_it_is_read() -> None:
 
 def test_a_body_that_has_come_by_itself_is_not_asked_for() -> None:
     asked: list[str] = []
-    announced = StreamedBody(pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None)
+    announced = StreamedBody(
+        pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None
+    )
     announced.feed(b"abc")
     assert announced.read(1) == b"a"
     assert asked == []

@@ -36,7 +36,11 @@ WEBSOCKET = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA
 AMBIGUOUS = (
     # Where a body ends
     refused("chunks and a length", coded(b"chunked", b"Content-Length: 5\r\n")),
-    refused("an almost chunked coding and a length", coded(b"xchunked", b"Content-Length: 5\r\n"), gthread=REFUSED_501),
+    refused(
+        "an almost chunked coding and a length",
+        coded(b"xchunked", b"Content-Length: 5\r\n"),
+        gthread=REFUSED_501,
+    ),
     refused("a coding with a letter more in front", coded(b"xchunked"), gthread=REFUSED_501),
     refused("a coding with a letter more behind", coded(b"chunkedx"), gthread=REFUSED_501),
     refused("a coding in quotes", coded(b'"chunked"'), gthread=REFUSED_501),
@@ -55,7 +59,11 @@ AMBIGUOUS = (
     ),
     Case("a coding in capitals", coded(b"CHUNKED"), (200,), kept=True, size=5),
     Case(
-        "a length that passes for one", sized(b"9", b"Content-Length: 5\r\nContent_Length: "), (200,), kept=True, size=5
+        "a length that passes for one",
+        sized(b"9", b"Content-Length: 5\r\nContent_Length: "),
+        (200,),
+        kept=True,
+        size=5,
     ),
     refused("the same length twice", sized(b"5", b"Content-Length: 5\r\nContent-Length: ")),
     refused("two lengths in one header", sized(b"5, 5")),
@@ -78,15 +86,32 @@ AMBIGUOUS = (
     refused("an extension with a line feed", CHUNKED + b"5;a\nb\r\nhello\r\n0\r\n\r\n"),
     refused("an extension with a return", CHUNKED + b"5;a\rb\r\nhello\r\n0\r\n\r\n"),
     refused("an extension with a zero byte", CHUNKED + b"5;a=\0\r\nhello\r\n0\r\n\r\n"),
-    refused("a chunk of more than 64 bits", CHUNKED + b"ffffffffffffffff0\r\nhello\r\n0\r\n\r\n", gthread=WAITS),
-    refused("a trailer with a length", CHUNKED + b"5\r\nhello\r\n0\r\nContent-Length: 9\r\n\r\n"),
-    refused("a trailer with a coding", CHUNKED + b"5\r\nhello\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n"),
-    refused("a trailer with a line feed alone", CHUNKED + b"5\r\nhello\r\n0\r\nA: b\n\r\n"),
-    refused("an extension of 200 KB", CHUNKED + b"5;a=" + b"x" * 200_000 + b"\r\nhello\r\n0\r\n\r\n"),
     refused(
-        "a trailer of 200 KB", CHUNKED + b"5\r\nhello\r\n0\r\nA: " + b"x" * 200_000 + b"\r\n\r\n", gthread=REFUSED_431
+        "a chunk of more than 64 bits",
+        CHUNKED + b"ffffffffffffffff0\r\nhello\r\n0\r\n\r\n",
+        gthread=WAITS,
     ),
-    Case("2,000 chunks of a byte", CHUNKED + b"1\r\nx\r\n" * 2_000 + b"0\r\n\r\n", (200,), kept=True, size=2_000),
+    refused("a trailer with a length", CHUNKED + b"5\r\nhello\r\n0\r\nContent-Length: 9\r\n\r\n"),
+    refused(
+        "a trailer with a coding",
+        CHUNKED + b"5\r\nhello\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n",
+    ),
+    refused("a trailer with a line feed alone", CHUNKED + b"5\r\nhello\r\n0\r\nA: b\n\r\n"),
+    refused(
+        "an extension of 200 KB", CHUNKED + b"5;a=" + b"x" * 200_000 + b"\r\nhello\r\n0\r\n\r\n"
+    ),
+    refused(
+        "a trailer of 200 KB",
+        CHUNKED + b"5\r\nhello\r\n0\r\nA: " + b"x" * 200_000 + b"\r\n\r\n",
+        gthread=REFUSED_431,
+    ),
+    Case(
+        "2,000 chunks of a byte",
+        CHUNKED + b"1\r\nx\r\n" * 2_000 + b"0\r\n\r\n",
+        (200,),
+        kept=True,
+        size=2_000,
+    ),
     # Heads
     refused("a line feed alone in a head", GET + b"A: b\nB: c\r\n\r\n"),
     refused("a line feed alone at its end", GET + b"\n"),
@@ -95,13 +120,22 @@ AMBIGUOUS = (
     refused("a zero byte in a target", b"GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n"),
     refused("a first header behind a space", b"GET / HTTP/1.1\r\n Host: x\r\n\r\n"),
     refused("two hosts", GET + b"Host: y\r\n\r\n"),
-    refused("two types of a body", POST + b"Content-Type: a/b\r\nContent-Type: c/d\r\nContent-Length: 0\r\n\r\n"),
+    refused(
+        "two types of a body",
+        POST + b"Content-Type: a/b\r\nContent-Type: c/d\r\nContent-Length: 0\r\n\r\n",
+    ),
     refused("a head of HTTP/2", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
     refused("the line of a proxy", b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" + GET + b"\r\n"),
     Case("200 headers", many(200), (200,), kept=True, gthread=REFUSED_431),
     Case("4,000 headers", many(4_000), (431,), kept=False),
     Case("10,000 headers", GET + b"a:\r\n" * 10_000 + b"\r\n", (431,), kept=False),
-    Case("a header of 9 KB", GET + b"A: " + b"x" * 9_000 + b"\r\n\r\n", (200,), kept=True, gthread=REFUSED_431),
+    Case(
+        "a header of 9 KB",
+        GET + b"A: " + b"x" * 9_000 + b"\r\n\r\n",
+        (200,),
+        kept=True,
+        gthread=REFUSED_431,
+    ),
     Case(
         "a target of 9 KB",
         b"GET /" + b"x" * 9_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -109,18 +143,56 @@ AMBIGUOUS = (
         True,
         gthread=((414,), False),
     ),
-    Case("a header that would move the application", GET + b"SCRIPT_NAME: /a\r\n\r\n", (200,), kept=True),
+    Case(
+        "a header that would move the application",
+        GET + b"SCRIPT_NAME: /a\r\n\r\n",
+        (200,),
+        kept=True,
+    ),
     # What one of the parsers takes for harmless (docs/deployment.md)
-    Case("empty lines before a request", b"\r\n\r\n" + GET + b"\r\n", (200,), kept=True, gthread=REFUSED),
-    Case("two spaces behind the method", b"GET  / HTTP/1.1\r\nHost: x\r\n\r\n", (200,), kept=True, gthread=REFUSED),
-    Case("an asterisk of a GET", b"GET * HTTP/1.1\r\nHost: x\r\n\r\n", (200,), kept=True, gthread=REFUSED),
+    Case(
+        "empty lines before a request",
+        b"\r\n\r\n" + GET + b"\r\n",
+        (200,),
+        kept=True,
+        gthread=REFUSED,
+    ),
+    Case(
+        "two spaces behind the method",
+        b"GET  / HTTP/1.1\r\nHost: x\r\n\r\n",
+        (200,),
+        kept=True,
+        gthread=REFUSED,
+    ),
+    Case(
+        "an asterisk of a GET",
+        b"GET * HTTP/1.1\r\nHost: x\r\n\r\n",
+        (200,),
+        kept=True,
+        gthread=REFUSED,
+    ),
     Case("a protocol of films", b"OPTIONS / RTSP/1.0\r\n\r\n", (200,), kept=False, gthread=REFUSED),
     refused("a tunnel", b"CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", gthread=((200,), False)),
-    refused("a port that cannot be", b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\n\r\n", gthread=TAKEN),
+    refused(
+        "a port that cannot be", b"GET http://x:99999/ HTTP/1.1\r\nHost: x\r\n\r\n", gthread=TAKEN
+    ),
     refused("HTTP/1.2", b"GET / HTTP/1.2\r\nHost: x\r\n\r\n", gthread=TAKEN),
     refused("spaces in an extension", CHUNKED + b"5; a=b\r\nhello\r\n0\r\n\r\n", gthread=TAKEN),
-    Case("an end among other words", GET + b"Connection: close, x\r\n\r\n", (200,), kept=False, gthread=TAKEN),
-    Case("a coding before chunked", coded(b"gzip, chunked"), (200,), kept=True, size=5, gthread=((200,), False)),
+    Case(
+        "an end among other words",
+        GET + b"Connection: close, x\r\n\r\n",
+        (200,),
+        kept=False,
+        gthread=TAKEN,
+    ),
+    Case(
+        "a coding before chunked",
+        coded(b"gzip, chunked"),
+        (200,),
+        kept=True,
+        size=5,
+        gthread=((200,), False),
+    ),
     Case(
         "schemes that contradict each other",
         GET + b"X-Forwarded-Proto: https\r\nX-Forwarded-Ssl: off\r\n\r\n",
@@ -137,7 +209,12 @@ AMBIGUOUS = (
         None,
         REFUSED_417,
     ),
-    Case("an expectation of no body", POST + b"Expect: 100-continue\r\nContent-Length: 0\r\n\r\n", (200,), kept=True),
+    Case(
+        "an expectation of no body",
+        POST + b"Expect: 100-continue\r\nContent-Length: 0\r\n\r\n",
+        (200,),
+        kept=True,
+    ),
     Case(
         "an expectation of HTTP/1.0",
         b"POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
@@ -146,10 +223,25 @@ AMBIGUOUS = (
         5,
     ),
     Case("another protocol is offered", GET + UPGRADE + b"\r\n", (200,), kept=True),
-    Case("another protocol, and a body", POST + UPGRADE + b"Content-Length: 5\r\n\r\nhello", (200,), kept=True, size=5),
     Case(
-        "another protocol, and chunks", POST + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n" + HELLO, (200,), True, 5
+        "another protocol, and a body",
+        POST + UPGRADE + b"Content-Length: 5\r\n\r\nhello",
+        (200,),
+        kept=True,
+        size=5,
     ),
-    Case("another protocol, and a second request", GET + UPGRADE + b"\r\n" + GET + b"\r\n", (200, 200), kept=True),
+    Case(
+        "another protocol, and chunks",
+        POST + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n" + HELLO,
+        (200,),
+        True,
+        5,
+    ),
+    Case(
+        "another protocol, and a second request",
+        GET + UPGRADE + b"\r\n" + GET + b"\r\n",
+        (200, 200),
+        kept=True,
+    ),
     Case("a WebSocket", GET + WEBSOCKET + b"\r\n", (200,), kept=True),
 )

@@ -39,7 +39,11 @@ class Running:
 
     def connect(self, timeout: float = TIMEOUT_SECONDS) -> Wire:
         connection = socket.create_connection(("127.0.0.1", self.port), timeout)
-        return Wire(self.tls.wrap_socket(connection, server_hostname="localhost") if self.tls else connection)
+        return Wire(
+            self.tls.wrap_socket(connection, server_hostname="localhost")
+            if self.tls
+            else connection
+        )
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -62,7 +66,10 @@ def running(
 ) -> Iterator[Running]:
     """Run gunicorn with the service's own settings and these options of its command line."""
     port = free_port()
-    with tempfile.NamedTemporaryFile(prefix="cms-web-") as output, tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.NamedTemporaryFile(prefix="cms-web-") as output,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         arguments = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         # By its script: as a module it cannot start itself anew (USR2), for its folder would then hide the library's.
         command = [

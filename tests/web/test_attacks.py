@@ -60,8 +60,12 @@ def flooded(wire: Wire, data: bytes) -> Iterator[threading.Thread]:
         sender.join()
 
 
-@pytest.mark.parametrize("begin", [b"0\r\nA: ", b"5;a=", b"0\r\n"], ids=["trailer", "extension", "trailers"])
-def test_a_body_that_never_ends_beside_its_chunks_is_refused(patient: Running, begin: bytes) -> None:
+@pytest.mark.parametrize(
+    "begin", [b"0\r\nA: ", b"5;a=", b"0\r\n"], ids=["trailer", "extension", "trailers"]
+)
+def test_a_body_that_never_ends_beside_its_chunks_is_refused(
+    patient: Running, begin: bytes
+) -> None:
     data = b"A: b\r\n" * 10_000 if begin == b"0\r\n" else b"x" * 65_536
     with patient.connect(20) as wire:
         wire.send(CHUNKS + begin)
@@ -98,7 +102,9 @@ def test_a_full_server_lets_the_oldest_go_that_sends_no_request() -> None:
 def test_a_full_server_of_which_all_are_answered_refuses_another() -> None:
     with running("event", environ=PATIENT, worker_connections=2) as server, ExitStack() as stack:
         for _ in range(2):
-            stack.enter_context(server.connect()).send(b"GET /sleep?seconds=2 HTTP/1.1\r\nHost: x\r\n\r\n")
+            stack.enter_context(server.connect()).send(
+                b"GET /sleep?seconds=2 HTTP/1.1\r\nHost: x\r\n\r\n"
+            )
         time.sleep(0.5)
         with server.connect() as wire:
             answer = wire.answer()
@@ -136,7 +142,9 @@ def test_a_client_that_pipelines_bodies_fills_no_memory(patient: Running) -> Non
         assert memory(patient) - before < 110 * MEGABYTE
 
 
-def test_bodies_that_are_never_whole_fill_no_memory_and_refuse_nobody_else(patient: Running) -> None:
+def test_bodies_that_are_never_whole_fill_no_memory_and_refuse_nobody_else(
+    patient: Running,
+) -> None:
     before = memory(patient)
     with ExitStack() as stack:
         for _ in range(600):
@@ -152,7 +160,9 @@ def test_bodies_that_are_never_whole_fill_no_memory_and_refuse_nobody_else(patie
 def test_an_expectation_behind_another_request_is_answered_in_its_turn(patient: Running) -> None:
     with patient.connect(10) as wire:
         wire.send(b"GET /sleep?seconds=0.3 HTTP/1.1\r\nHost: x\r\n\r\n")
-        wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        wire.send(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n"
+        )
         assert wire.answer().status == 200
         go_on = b"HTTP/1.1 100 Continue\r\n\r\n"
         assert wire.read(len(go_on)) == go_on
@@ -164,7 +174,9 @@ def test_a_body_that_comes_unasked_for_is_not_asked_for(patient: Running) -> Non
     head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n"
     with patient.connect(10) as wire:
         for _ in range(20):
-            wire.send(b"GET /sleep?seconds=0.02 HTTP/1.1\r\nHost: x\r\n\r\n" + head + b"x" * MEGABYTE)
+            wire.send(
+                b"GET /sleep?seconds=0.02 HTTP/1.1\r\nHost: x\r\n\r\n" + head + b"x" * MEGABYTE
+            )
             assert wire.answer().status == 200
             assert wire.answer().json()["size"] == MEGABYTE
             assert not wire.has_come()
@@ -197,7 +209,9 @@ def test_an_answer_after_a_long_upload_has_its_own_pace() -> None:
 
 def test_requests_behind_requests_are_all_answered_in_their_order(patient: Running) -> None:
     number = 3_000
-    requests = b"".join(b"GET /?number=%d HTTP/1.1\r\nHost: x\r\n\r\n" % index for index in range(number))
+    requests = b"".join(
+        b"GET /?number=%d HTTP/1.1\r\nHost: x\r\n\r\n" % index for index in range(number)
+    )
     with patient.connect() as wire:
         sender = threading.Thread(target=wire.send, args=(requests,))
         sender.start()
@@ -216,8 +230,13 @@ def test_a_handshake_of_tls_has_a_deadline(tmp_path: Path) -> None:
     authority.configure_trust(context)
     with ExitStack() as stack:
         files: dict[str, Any] = {"certfile": certfile, "keyfile": keyfile}
-        server = stack.enter_context(running("event", environ=HURRIED, tls=context, worker_connections=50, **files))
-        silent = [stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10)) for _ in range(80)]
+        server = stack.enter_context(
+            running("event", environ=HURRIED, tls=context, worker_connections=50, **files)
+        )
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), 10))
+            for _ in range(80)
+        ]
         with server.connect(10) as wire:
             assert wire.get("/").status == 200
         assert silent[-1].recv(1) == b""

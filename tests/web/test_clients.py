@@ -48,7 +48,13 @@ def send_by_many(server: Running, data: bytes, number: int, stack: ExitStack) ->
 
 @pytest.mark.parametrize(
     ("number", "data"),
-    [(500, b""), (500, HALF_A_HEAD), (200, HALF_A_BODY), (300, HALF_AN_UPLOAD), (300, A_LONG_ANSWER)],
+    [
+        (500, b""),
+        (500, HALF_A_HEAD),
+        (200, HALF_A_BODY),
+        (300, HALF_AN_UPLOAD),
+        (300, A_LONG_ANSWER),
+    ],
     ids=["nothing", "half a head", "half a body", "half an upload", "an answer that is not read"],
 )
 def test_clients_that_stop_hold_up_nobody(patient: Running, number: int, data: bytes) -> None:
@@ -68,7 +74,10 @@ def test_a_head_and_a_short_body_have_a_deadline_as_a_whole(hurried: Running, da
                 time.sleep(0.1)
                 wire.send(b"x")  # every byte of a trickle comes in time, and the whole does not
         answer = wire.answer()
-        assert (answer.status, answer.json()["errors"][0]["extensions"]["code"]) == (408, "REQUEST_TIMEOUT")
+        assert (answer.status, answer.json()["errors"][0]["extensions"]["code"]) == (
+            408,
+            "REQUEST_TIMEOUT",
+        )
         assert wire.is_ended()
 
 
@@ -114,7 +123,9 @@ def test_a_long_body_reaches_the_application_while_it_comes_in(patient: Running)
 
 
 @pytest.mark.parametrize("end", [b"zz\r\n", None], ids=["malformed", "gone"])
-def test_an_application_that_reads_a_body_that_breaks_off_is_told(patient: Running, end: bytes | None) -> None:
+def test_an_application_that_reads_a_body_that_breaks_off_is_told(
+    patient: Running, end: bytes | None
+) -> None:
     with patient.connect() as wire:
         wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         wire.send(b"80000\r\n" + b"x" * 0x80000 + b"\r\n")
@@ -127,7 +138,9 @@ def test_an_application_that_reads_a_body_that_breaks_off_is_told(patient: Runni
         assert wire.is_ended()
 
 
-def test_a_body_that_is_announced_is_asked_for_when_the_application_reads_it(patient: Running) -> None:
+def test_a_body_that_is_announced_is_asked_for_when_the_application_reads_it(
+    patient: Running,
+) -> None:
     head = b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\nExpect: 100-continue\r\n\r\n"
     with patient.connect() as wire:
         wire.send(head % b"/unread")

@@ -59,14 +59,23 @@ def test_a_request_is_answered_and_never_leaves_a_desynchronised_connection(
 def test_the_targets_of_both_workers_read_the_same(server: Running) -> None:
     with server.connect() as wire:
         told = wire.get("/a%2Fb%20c?d=%2F").json()
-        assert (told["PATH_INFO"], told["RAW_URI"], told["QUERY_STRING"]) == ("/a/b c", "/a%2Fb%20c?d=%2F", "d=%2F")
+        assert (told["PATH_INFO"], told["RAW_URI"], told["QUERY_STRING"]) == (
+            "/a/b c",
+            "/a%2Fb%20c?d=%2F",
+            "d=%2F",
+        )
         told = wire.get("http://other/e%2F?f").json()
         assert (told["PATH_INFO"], told["QUERY_STRING"]) == ("/e/", "f")
 
 
 def test_headers_reach_the_application_under_their_names_and_no_other(server: Running) -> None:
     with server.connect() as wire:
-        headers = {"X-Forwarded-For": "192.0.2.1", "X_Forwarded_For": "192.0.2.2", "Accept": "a", "accept": "b"}
+        headers = {
+            "X-Forwarded-For": "192.0.2.1",
+            "X_Forwarded_For": "192.0.2.2",
+            "Accept": "a",
+            "accept": "b",
+        }
         told = wire.get("/", **headers).json()["headers"]
     assert told["HTTP_X_FORWARDED_FOR"] == "192.0.2.1"
     assert told["HTTP_ACCEPT"] == "a,b"
@@ -111,11 +120,16 @@ def test_an_address_may_be_typed_as_people_read_it() -> None:
 
 def test_the_address_of_a_client_is_that_of_its_connection(server: Running) -> None:
     with server.connect() as wire:
-        assert wire.get("/", **{"X-Forwarded-For": "192.0.2.1"}).json()["REMOTE_ADDR"] == "127.0.0.1"
+        assert (
+            wire.get("/", **{"X-Forwarded-For": "192.0.2.1"}).json()["REMOTE_ADDR"] == "127.0.0.1"
+        )
 
 
 def test_the_scheme_is_not_what_clients_say_who_are_no_proxy(server: Running) -> None:
-    with running(server.kind, forwarded_allow_ips="192.0.2.1") as untrusting, untrusting.connect() as wire:
+    with (
+        running(server.kind, forwarded_allow_ips="192.0.2.1") as untrusting,
+        untrusting.connect() as wire,
+    ):
         assert wire.get("/", **{"X-Forwarded-Proto": "https"}).json()["wsgi.url_scheme"] == "http"
 
 
@@ -129,7 +143,8 @@ def test_a_prefix_of_the_process_is_taken_off_the_path(server: Running) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["/large?size=300000", "/stream?size=300000", "/empty?status=204", "/empty?status=304"]
+    "target",
+    ["/large?size=300000", "/stream?size=300000", "/empty?status=204", "/empty?status=304"],
 )
 def test_answers_without_a_body_leave_the_connection_in_step(server: Running, target: str) -> None:
     with server.connect() as wire:

@@ -75,7 +75,9 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def failures(load: Load) -> dict[str, int]:
-    return {outcome: number for outcome, number in load.outcomes.items() if outcome.startswith("failed")}
+    return {
+        outcome: number for outcome, number in load.outcomes.items() if outcome.startswith("failed")
+    }
 
 
 @pytest.mark.parametrize("kind", ["event", "gthread"])
@@ -106,7 +108,9 @@ def test_a_new_binary_takes_over_under_load_without_a_failed_request() -> None:
         before = set(load.processes)
         server.signal(signal.SIGUSR2)
         until(lambda: len(load.processes - before) == 1)
-        follower = next(child for child in psutil.Process(server.process.pid).children() if child.children())
+        follower = next(
+            child for child in psutil.Process(server.process.pid).children() if child.children()
+        )
         server.signal(signal.SIGTERM)
         assert server.process.wait(TIMEOUT_SECONDS) == 0
         served = load.outcomes["200"]

@@ -23,11 +23,16 @@ def test_connections_over_tls_are_served_whole(tmp_path: Path) -> None:
     certfile.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
     context = ssl.create_default_context()
     authority.configure_trust(context)
-    with running("event", tls=context, certfile=certfile, keyfile=keyfile) as server, server.connect() as wire:
+    with (
+        running("event", tls=context, certfile=certfile, keyfile=keyfile) as server,
+        server.connect() as wire,
+    ):
         assert wire.get("/").json()["wsgi.url_scheme"] == "https"
         assert wire.get("/large?size=5000000").body == b"x" * 5_000_000
         assert wire.get("/stream?size=5000000").body == b"x" * 5_000_000
-        wire.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000)
+        wire.send(
+            b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000
+        )
         assert wire.answer().json()["size"] == 1_000_000
 
 

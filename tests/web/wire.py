@@ -48,11 +48,17 @@ class Wire:
         response = HTTPResponse(self._file, method=method)  # type: ignore[arg-type]  # all that it asks for is a file
         response.begin()
         body = response.read()
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, body)
+        return Answer(
+            response.status, {name.lower(): value for name, value in response.getheaders()}, body
+        )
 
     def get(self, target: str, **headers: str) -> Answer:
         """Send a GET and read its answer."""
-        lines = [f"GET {target} HTTP/1.1", "Host: x", *(f"{name}: {value}" for name, value in headers.items())]
+        lines = [
+            f"GET {target} HTTP/1.1",
+            "Host: x",
+            *(f"{name}: {value}" for name, value in headers.items()),
+        ]
         self.send("\r\n".join([*lines, "", ""]).encode())
         return self.answer()
 

@@ -39,11 +39,15 @@ def comment(
         item = _key_of(store, transaction, context, told["collection"], told["item"])
         client = identity.client
         values = (context.actor.user, client.ip, client.user_agent, client.origin)
-        rows = transaction.execute(statement("insert_comment"), (*values, told["collection"], item, told["comment"]))
+        rows = transaction.execute(
+            statement("insert_comment"), (*values, told["collection"], item, told["comment"])
+        )
         return _answer(store, transaction, context, query_string, key=str(rows[0][0]))
 
     return store.run_write(
-        identity, lambda context: WritePlan(lambda transaction: work(transaction, context)), idempotency=idempotency
+        identity,
+        lambda context: WritePlan(lambda transaction: work(transaction, context)),
+        idempotency=idempotency,
     )
 
 
@@ -65,10 +69,14 @@ def change_comment(
         transaction.execute(statement("change_comment"), (own, told["comment"]))
         return _answer(store, transaction, context, query_string, key=own)
 
-    return store.run_write(identity, lambda context: WritePlan(lambda transaction: work(transaction, context)))
+    return store.run_write(
+        identity, lambda context: WritePlan(lambda transaction: work(transaction, context))
+    )
 
 
-def delete_comment(store: Store, identity: Identity, *, key: str, if_match: str | None = None) -> None:
+def delete_comment(
+    store: Store, identity: Identity, *, key: str, if_match: str | None = None
+) -> None:
     """Delete a comment; its author may, and an administrator."""
     _require_user(identity)
 
@@ -76,7 +84,9 @@ def delete_comment(store: Store, identity: Identity, *, key: str, if_match: str 
         own = _require_own(store, transaction, context, key, if_match=if_match)
         transaction.execute(statement("delete_comment"), (own,))
 
-    store.run_write(identity, lambda context: WritePlan(lambda transaction: work(transaction, context)))
+    store.run_write(
+        identity, lambda context: WritePlan(lambda transaction: work(transaction, context))
+    )
 
 
 def _require_user(identity: Identity) -> None:
@@ -86,7 +96,9 @@ def _require_user(identity: Identity) -> None:
 
 def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
     """Return what a body says, all of which must be there; a key may be a number."""
-    problems = [_fault(name, payload, "there is no such field") for name in payload.keys() - {*names}]
+    problems = [
+        _fault(name, payload, "there is no such field") for name in payload.keys() - {*names}
+    ]
     found: dict[str, str] = {}
     for name in names:
         value = payload.get(name)
@@ -95,7 +107,9 @@ def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[
         if isinstance(value, str) and value.strip() and len(value) <= MAX_COMMENT:
             found[name] = value
         else:
-            problems.append(_fault(name, payload, f"it must be a text of 1 to {MAX_COMMENT} characters"))
+            problems.append(
+                _fault(name, payload, f"it must be a text of 1 to {MAX_COMMENT} characters")
+            )
     if problems:
         raise Refused(problems)
     return found
@@ -107,7 +121,12 @@ def _fault(name: str, payload: Mapping[str, object], reason: str) -> Problem:
 
 
 def _require_own(
-    store: Store, transaction: Transaction, context: RequestContext, key: str, *, if_match: str | None
+    store: Store,
+    transaction: Transaction,
+    context: RequestContext,
+    key: str,
+    *,
+    if_match: str | None,
 ) -> str:
     """Return the key of a comment that the caller may change, locked.
 
@@ -125,9 +144,13 @@ def _require_own(
     raise forbidden() if rows else not_found()
 
 
-def _key_of(store: Store, transaction: Transaction, context: RequestContext, collection: str, key: str) -> str:
+def _key_of(
+    store: Store, transaction: Transaction, context: RequestContext, collection: str, key: str
+) -> str:
     """Return the key of an item that the caller can read, as PostgreSQL writes it; raises `Refused`."""
-    owner = readable_collection(collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+    owner = readable_collection(
+        collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy
+    )
     if owner.primary_key is None:
         raise not_found()
     pick = Pick(INTERNAL_KEY, FieldName(owner.primary_key))
@@ -145,7 +168,8 @@ def _answer(
     said = parse_query_string(query_string, store.page)
     asked = said.query
     query = narrow_to_key(
-        Query(picks=asked.picks, deep=asked.deep, checked_only=asked.checked_only), Slot(len(said.literals))
+        Query(picks=asked.picks, deep=asked.deep, checked_only=asked.checked_only),
+        Slot(len(said.literals)),
     )
     try:
         items = find(store, transaction, context, ACTIVITY, query, literals=(*said.literals, key))

@@ -40,7 +40,9 @@ class Recorder:
         self._note("update", before)
 
     def _note(self, action: str, rows: Mapping[str, str | None]) -> None:
-        statement = finish_statement(record_changes(self.collection, ArgumentSlots(), action=action))
+        statement = finish_statement(
+            record_changes(self.collection, ArgumentSlots(), action=action)
+        )
         literals = (*self.author, array(list(rows)), array(list(rows.values())))
         self.transaction.execute(statement.text, bind_values(statement.values, Bindings(literals)))
 

@@ -7,7 +7,16 @@ from typing import Any
 from cms import jsontext
 from cms.access.guard import readable_collection, view_of
 from cms.errors import not_found
-from cms.items.read.reads import Answer, Item, ReadRequest, narrow_to_key, parse_key, read_list, read_one, statement_for
+from cms.items.read.reads import (
+    Answer,
+    Item,
+    ReadRequest,
+    narrow_to_key,
+    parse_key,
+    read_list,
+    read_one,
+    statement_for,
+)
 from cms.items.write import writes
 from cms.query.language.ast import EVERYTHING, FieldName, Pick, Query, Slot
 from cms.query.plan.bindings import Bindings, bind_values
@@ -20,7 +29,9 @@ from cms.store.store import Store
 
 REVISIONS = "system_revisions"
 
-_AUTO_SPECIALS = frozenset(f"{kind}-{moment}" for kind in ("date", "user", "role") for moment in ("created", "updated"))
+_AUTO_SPECIALS = frozenset(
+    f"{kind}-{moment}" for kind in ("date", "user", "role") for moment in ("created", "updated")
+)
 
 
 def read_revisions(store: Store, identity: Identity, ask: tuple[str, str], *, key: str) -> Answer:
@@ -28,13 +39,20 @@ def read_revisions(store: Store, identity: Identity, ask: tuple[str, str], *, ke
     return read_list(store, identity, _narrowed_to_item(store, identity, ask, key=key))
 
 
-def read_revision(store: Store, identity: Identity, ask: tuple[str, str], *, key: str, revision: str) -> Answer:
+def read_revision(
+    store: Store, identity: Identity, ask: tuple[str, str], *, key: str, revision: str
+) -> Answer:
     """Return one revision of an item; raises `Refused` NOT_FOUND for another item's."""
     return read_one(store, identity, _narrowed_to_item(store, identity, ask, key=key), key=revision)
 
 
 def revert(
-    store: Store, identity: Identity, query_string: str, *, revision: str, idempotency: Idempotency | None = None
+    store: Store,
+    identity: Identity,
+    query_string: str,
+    *,
+    revision: str,
+    idempotency: Idempotency | None = None,
 ) -> bytes | None:
     """Give an item back what it held at a revision, and return it.
 
@@ -48,16 +66,22 @@ def revert(
     return writes.restore(store, identity, ask, key=key, payload=payload, idempotency=idempotency)
 
 
-def _narrowed_to_item(store: Store, identity: Identity, ask: tuple[str, str], *, key: str) -> ReadRequest:
+def _narrowed_to_item(
+    store: Store, identity: Identity, ask: tuple[str, str], *, key: str
+) -> ReadRequest:
     """Narrow a read of revisions to an item; of one that is not there, for who sees every item of the collection."""
     name, query_string = ask
 
     def work(context: RequestContext) -> tuple[tuple[str, str, str], ...]:
-        collection = readable_collection(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+        collection = readable_collection(
+            name, catalogue=context.snapshot.catalogue, policy=context.actor.policy
+        )
         found = parse_key(collection, key) if collection.primary_key else ""
         view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
         assert view, "the collection can be read"
-        if not found or (view.rule != EVERYTHING and not _is_there(store, context, collection, found)):
+        if not found or (
+            view.rule != EVERYTHING and not _is_there(store, context, collection, found)
+        ):
             raise not_found()
         last = collection.former_history.get(REVISIONS)
         own = (
@@ -73,16 +97,28 @@ def _is_there(store: Store, context: RequestContext, collection: Collection, key
     return bool(_by_key(store, context, collection, (name,), key=key))
 
 
-def _former_values(store: Store, context: RequestContext, revision: str) -> tuple[Collection, str, dict[str, object]]:
+def _former_values(
+    store: Store, context: RequestContext, revision: str
+) -> tuple[Collection, str, dict[str, object]]:
     """Return the item of a revision, and what can be written back of it."""
     catalogue = context.snapshot.catalogue
     key = parse_key(catalogue.collections[REVISIONS], revision)
-    rows = _by_key(store, context, catalogue.collections[REVISIONS], ("collection", "item", "data"), key=key)
+    rows = _by_key(
+        store, context, catalogue.collections[REVISIONS], ("collection", "item", "data"), key=key
+    )
     collection = catalogue.collections.get(rows[0]["collection"]) if rows else None
     data: Any = jsontext.loads_stored(jsontext.dumps(rows[0]["data"])) if rows else None
-    if collection is None or not isinstance(data, dict) or int(key) <= collection.former_history.get(REVISIONS, 0):
+    if (
+        collection is None
+        or not isinstance(data, dict)
+        or int(key) <= collection.former_history.get(REVISIONS, 0)
+    ):
         raise not_found("revision")
-    payload = {name: value for name, value in data.items() if _is_restorable(collection, collection.fields.get(name))}
+    payload = {
+        name: value
+        for name, value in data.items()
+        if _is_restorable(collection, collection.fields.get(name))
+    }
     return collection, rows[0]["item"], payload
 
 
@@ -90,12 +126,19 @@ def _is_restorable(collection: Collection, field: Field | None) -> bool:
     if field is None or field.column is None or field.column.is_generated:
         return False
     return (
-        field.name != collection.primary_key and not field.is_secret and not _AUTO_SPECIALS.intersection(field.special)
+        field.name != collection.primary_key
+        and not field.is_secret
+        and not _AUTO_SPECIALS.intersection(field.special)
     )
 
 
 def _by_key(
-    store: Store, context: RequestContext, collection: Collection, names: tuple[str, ...], *, key: str
+    store: Store,
+    context: RequestContext,
+    collection: Collection,
+    names: tuple[str, ...],
+    *,
+    key: str,
 ) -> list[Item]:
     picks = tuple(Pick(name, FieldName(name)) for name in names)
     query = narrow_to_key(Query(picks=picks), Slot(0))

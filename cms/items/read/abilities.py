@@ -29,7 +29,9 @@ def my_abilities(store: Store, identity: Identity) -> dict[str, dict[str, Abilit
     )
 
 
-def my_item_abilities(store: Store, identity: Identity, name: str, *, key: str) -> dict[str, Ability]:
+def my_item_abilities(
+    store: Store, identity: Identity, name: str, *, key: str
+) -> dict[str, Ability]:
     """Return what the caller may do with one item, by action; raises `Refused` as a read of the item does."""
 
     def work(context: RequestContext) -> dict[str, Ability]:
@@ -42,7 +44,10 @@ def my_item_abilities(store: Store, identity: Identity, name: str, *, key: str) 
         if not rows or not rows[0][1]:
             raise not_found()
         answers = iter(rows[0][2:])
-        held = {action: tuple(grant for grant in found if next(answers)) for action, found in grants.items()}
+        held = {
+            action: tuple(grant for grant in found if next(answers))
+            for action, found in grants.items()
+        }
         return {action: _ability(action, found) for action, found in held.items()}
 
     return store.run_unversioned_read(identity, work)
@@ -57,7 +62,9 @@ def _fetch_checks(
 ) -> list[Row]:
     predicates = [resolved(rule, collection, context.snapshot.catalogue) for rule in rules]
     text, values = check_rows(collection, [key], predicates).numbered()
-    return store.database.fetch(text, bind_values(values, Bindings((), context.actor.user, context.actor.role)))
+    return store.database.fetch(
+        text, bind_values(values, Bindings((), context.actor.user, context.actor.role))
+    )
 
 
 def _ability(action: str, grants: tuple[Grant, ...]) -> Ability:

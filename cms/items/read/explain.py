@@ -26,7 +26,9 @@ from cms.store.store import Store, require_admin
 _STRUCTURE_COLLECTIONS = frozenset({"system_collections", "system_fields", "system_relations"})
 """Collections whose endpoints answer from the catalogue, without a statement."""
 
-_COLLECTIONS_BY_PATH = {path: name for name, path in ENDPOINTS.items() if name not in _STRUCTURE_COLLECTIONS}
+_COLLECTIONS_BY_PATH = {
+    path: name for name, path in ENDPOINTS.items() if name not in _STRUCTURE_COLLECTIONS
+}
 PUBLIC = "public"
 
 Json = dict[str, object]
@@ -51,13 +53,25 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
         values = bind_values(statement.values, bindings)
         rows = store.database.fetch(f"EXPLAIN (FORMAT JSON) {statement.text}", values)
         views = [_view(context, name) for name in sorted(statement.touched_collections)]
-        rules = [told for view in views if view for told in _rules(view, context.snapshot.catalogue, bindings)]
-        return {"statement": statement.text, "parameters": values, "plan": rows[0][0], "rules": rules}
+        rules = [
+            told
+            for view in views
+            if view
+            for told in _rules(view, context.snapshot.catalogue, bindings)
+        ]
+        return {
+            "statement": statement.text,
+            "parameters": values,
+            "plan": rows[0][0],
+            "rules": rules,
+        }
 
     return store.run_unversioned_read(caller, work)
 
 
-def explain_rights(store: Store, identity: Identity, *, user: str, collection: str, action: str) -> list[Json]:
+def explain_rights(
+    store: Store, identity: Identity, *, user: str, collection: str, action: str
+) -> list[Json]:
     """Return each permission that gives a user (or "public") an action on a collection, its rule in words and in SQL.
 
     One that cannot be applied comes with its `fault`. For administrators.
@@ -71,14 +85,20 @@ def explain_rights(store: Store, identity: Identity, *, user: str, collection: s
         found = catalogue.collections.get(collection)
         if found is None:
             raise invalid_query("There is no such collection", parameter="collection")
-        held = [FULL_GRANT] if actor.policy.admin else actor.policy.grants.get((collection, action), ())
+        held = (
+            [FULL_GRANT]
+            if actor.policy.admin
+            else actor.policy.grants.get((collection, action), ())
+        )
         bindings = Bindings((), actor.user, actor.role)
         return [_grant_record(grant, found, catalogue, bindings) for grant in held]
 
     return store.run_unversioned_read(_identity_of(store, user), work)
 
 
-def _grant_record(grant: Grant, collection: Collection, catalogue: Catalogue, bindings: Bindings) -> Json:
+def _grant_record(
+    grant: Grant, collection: Collection, catalogue: Catalogue, bindings: Bindings
+) -> Json:
     said: Json = {
         "permission": grant.id,
         "rule": grant.said,
@@ -103,7 +123,9 @@ def _parse_path(path: str) -> tuple[ReadRequest, str | None]:
     else:
         collection = _COLLECTIONS_BY_PATH.get(f"/{root}", "")
     if not bare.startswith("/") or not collection or not all(names) or len(names) > 1:
-        raise invalid_query('path is the path of items, such as "/items/articles?limit=5"', parameter="path")
+        raise invalid_query(
+            'path is the path of items, such as "/items/articles?limit=5"', parameter="path"
+        )
     return ReadRequest(collection, query_string), names[0] if names else None
 
 
@@ -112,7 +134,9 @@ def _identity_of(store: Store, user: str) -> Identity:
         found = ANONYMOUS if user == PUBLIC else Identity(user=str(uuid.UUID(user)), may_enrol=True)
         store.run_unversioned_read(found, lambda context: None)
     except (ValueError, Refused):
-        raise invalid_query(f'user is the id of an active user, or "{PUBLIC}"', parameter="user") from None
+        raise invalid_query(
+            f'user is the id of an active user, or "{PUBLIC}"', parameter="user"
+        ) from None
     return found
 
 
@@ -134,6 +158,8 @@ def _rules(view: View, catalogue: Catalogue, bindings: Bindings) -> list[Json]:
     ]
 
 
-def _printed(rule: Filter, collection: Collection, catalogue: Catalogue, bindings: Bindings) -> Json:
+def _printed(
+    rule: Filter, collection: Collection, catalogue: Catalogue, bindings: Bindings
+) -> Json:
     text, values = predicate(resolved(rule, collection, catalogue), 0).numbered()
     return {"sql": text, "parameters": bind_values(values, bindings)}

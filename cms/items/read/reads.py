@@ -9,7 +9,13 @@ from typing import Any
 from cms.access.guard import guard, readable_collection, view_of
 from cms.errors import STATUS, Problem, Refused, invalid_query, not_found
 from cms.items.read.answers import json_body
-from cms.items.read.row_limits import ReadRun, checked_parameters, chunking_for, estimator_of, may_be_large
+from cms.items.read.row_limits import (
+    ReadRun,
+    checked_parameters,
+    chunking_for,
+    estimator_of,
+    may_be_large,
+)
 from cms.query.language.ast import (
     INTERNAL_VERSION,
     ONE_ROW,
@@ -133,11 +139,16 @@ def read_me(store: Store, identity: Identity, query_string: str) -> Answer:
     identity = replace(identity, may_enrol=True)
 
     def work(context: RequestContext) -> Answer:
-        if view_of(USERS, catalogue=context.snapshot.catalogue, policy=context.actor.policy) is None:
+        if (
+            view_of(USERS, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+            is None
+        ):
             check_version(context.snapshot, current_version(context.fetch))
             return _answer(store, [_own_id(context)])
         return _answer(
-            store, _fetch_own_user(store, context, query_string) or _own_id_if_hidden(store, context, query_string)
+            store,
+            _fetch_own_user(store, context, query_string)
+            or _own_id_if_hidden(store, context, query_string),
         )
 
     return store.run_read(identity, work)
@@ -167,7 +178,9 @@ def require_user(identity: Identity) -> None:
 
 def keyed(context: RequestContext, name: str) -> Collection:
     """Return a readable collection whose items are reached by key; a singleton's are not."""
-    collection = readable_collection(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+    collection = readable_collection(
+        name, catalogue=context.snapshot.catalogue, policy=context.actor.policy
+    )
     if collection.is_singleton or collection.primary_key is None:
         raise not_found()
     return collection
@@ -184,17 +197,27 @@ def parse_key(collection: Collection, key: object) -> str:
 
 
 def statement_for(
-    store: Store, context: RequestContext, collection: str, query: Query, *, below: PageSizes | None = None
+    store: Store,
+    context: RequestContext,
+    collection: str,
+    query: Query,
+    *,
+    below: PageSizes | None = None,
 ) -> Statement:
     """Return the finished statement of a query's shape, planned at most once for a snapshot and a policy."""
     catalogue, policy = context.snapshot.catalogue, context.actor.policy
     page = (below or store.page).default_window
 
     def make() -> Statement:
-        guarded = guard(query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page)
+        guarded = guard(
+            query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page
+        )
         single = query.only is not None and query.only.operator == "_eq"
         return finish_statement(
-            plan(guarded, catalogue), guarded.touched_collections, is_search=query.search is not None, single=single
+            plan(guarded, catalogue),
+            guarded.touched_collections,
+            is_search=query.search is not None,
+            single=single,
         )
 
     return context.snapshot.statements.setdefault_with((collection, query, policy, page), make)
@@ -224,7 +247,9 @@ def _with_version(query: Query, context: RequestContext, name: str) -> Query:
     collection = context.snapshot.catalogue.collections[name]
     if collection.kind is not Kind.TABLE or collection.primary_key is None:
         return query
-    return replace(query, picks=(*query.picks, Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key)))))
+    return replace(
+        query, picks=(*query.picks, Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key))))
+    )
 
 
 def prepare_read(
@@ -246,7 +271,9 @@ def prepare_read(
         said = _narrowed(parse(params, store.page, below=below), request.only)
         query = said.query
         if keyed:
-            query = _with_version(narrow_to_key(query, Slot(len(said.literals))), context, request.collection)
+            query = _with_version(
+                narrow_to_key(query, Slot(len(said.literals))), context, request.collection
+            )
         elif _is_singleton(context, request.collection):
             query = replace(query, window=ONE_ROW)  # it is one item, whatever page was asked for
             if with_version and not (query.aggregates or query.groups):
@@ -255,7 +282,9 @@ def prepare_read(
 
     def make(params: Mapping[str, object]) -> PreparedRead:
         said = asked(params)
-        return statement_for(store, context, request.collection, said.query, below=below), said.literals
+        return statement_for(
+            store, context, request.collection, said.query, below=below
+        ), said.literals
 
     def made(params: Mapping[str, object]) -> PreparedRead:
         try:
@@ -263,11 +292,17 @@ def prepare_read(
         except UnreadableParameters as unread:
             if unread.rest is None:
                 raise
-            raise _refusal_with_all_faults(store, context, request.collection, unread.rest, first=unread) from None
+            raise _refusal_with_all_faults(
+                store, context, request.collection, unread.rest, first=unread
+            ) from None
         try:
-            return statement_for(store, context, request.collection, said.query, below=below), said.literals
+            return statement_for(
+                store, context, request.collection, said.query, below=below
+            ), said.literals
         except Refused as refused:
-            raise _refusal_with_all_faults(store, context, request.collection, said, first=refused) from None
+            raise _refusal_with_all_faults(
+                store, context, request.collection, said, first=refused
+            ) from None
 
     if request.params is not None:
         return made(request.params)
@@ -291,11 +326,22 @@ def _refusal_with_all_faults(
 
     def attempt(part: Query) -> None:
         guarded = guard(
-            part, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=store.page.default_window
+            part,
+            collection,
+            catalogue=catalogue,
+            policy=policy,
+            depth=store.depth,
+            page=store.page.default_window,
         )
-        bind_values(finish_statement(plan(guarded, catalogue), guarded.touched_collections).values, bindings)
+        bind_values(
+            finish_statement(plan(guarded, catalogue), guarded.touched_collections).values, bindings
+        )
 
-    return first if first.status != STATUS["INVALID_QUERY"] else refusal_of_all(said.query, attempt, first=first)
+    return (
+        first
+        if first.status != STATUS["INVALID_QUERY"]
+        else refusal_of_all(said.query, attempt, first=first)
+    )
 
 
 def _narrowed(said: ParsedQuery, only: Sequence[tuple[str, str, str]]) -> ParsedQuery:
@@ -310,14 +356,19 @@ def _narrowed(said: ParsedQuery, only: Sequence[tuple[str, str, str]]) -> Parsed
     return ParsedQuery(query, (*said.literals, *(value for _, _, value in only)))
 
 
-def _fetch(store: Store, context: RequestContext, found: Statement, literals: tuple[object, ...]) -> list[Any]:
+def _fetch(
+    store: Store, context: RequestContext, found: Statement, literals: tuple[object, ...]
+) -> list[Any]:
     fetch = store.database.fetch_unprepared if found.is_search else store.database.fetch
     if may_be_large(store, found):
         asked = ReadRun(found, literals)
         values = checked_parameters(store, context, asked, estimator_of(store))
         rows = fetch(found.text, values, chunking=chunking_for(store, asked, store.max_answer_size))
     else:
-        rows = fetch(found.text, bind_values(found.values, Bindings(literals, context.actor.user, context.actor.role)))
+        rows = fetch(
+            found.text,
+            bind_values(found.values, Bindings(literals, context.actor.user, context.actor.role)),
+        )
     check_version(context.snapshot, found.version(rows))
     return rows
 

@@ -60,7 +60,9 @@ class ReadRun:
     batch: int | None = None
 
 
-def checked_parameters(store: Store, context: RequestContext, asked: ReadRun, estimator: Estimator) -> list[object]:
+def checked_parameters(
+    store: Store, context: RequestContext, asked: ReadRun, estimator: Estimator
+) -> list[object]:
     """Return the parameters of a statement that may run; raises `Refused` INVALID_QUERY for one that nests too much.
 
     Most statements cannot, whatever is in the tables. For the others PostgreSQL's estimate is kept for a while.
@@ -70,7 +72,10 @@ def checked_parameters(store: Store, context: RequestContext, asked: ReadRun, es
     nesting = asked.statement.nesting
     if nesting is None or nesting.max_rows <= store.max_nested_rows:
         return values
-    if nested_rows(nesting, asked.literals, top=_items_at_a_time(asked, nesting)) > store.max_nested_rows:
+    if (
+        nested_rows(nesting, asked.literals, top=_items_at_a_time(asked, nesting))
+        > store.max_nested_rows
+    ):
         _refuse_too_many(store, context, asked, _estimate_of(asked, values, estimator))
     return values
 
@@ -101,7 +106,9 @@ def _items_at_a_time(asked: ReadRun, nesting: ListLevel) -> int | None:
     return min(asked.batch, nesting.row_limit or asked.batch)
 
 
-def _refuse_too_many(store: Store, context: RequestContext, asked: ReadRun, estimate: Callable[[], Estimate]) -> None:
+def _refuse_too_many(
+    store: Store, context: RequestContext, asked: ReadRun, estimate: Callable[[], Estimate]
+) -> None:
     # $NOW and the caller stand beside the literals: they would make another estimate of every request.
     digest = sha256(repr(asked.literals).encode()).digest()
     key = asked.statement.text, digest, int(time.monotonic() / SECONDS_KEPT)
@@ -120,7 +127,9 @@ def _refuse_too_many(store: Store, context: RequestContext, asked: ReadRun, esti
         raise invalid_query(reason, parameter="fields", chain=chain)
 
 
-def _estimate_of(asked: ReadRun, values: list[object], estimator: Estimator) -> Callable[[], Estimate]:
+def _estimate_of(
+    asked: ReadRun, values: list[object], estimator: Estimator
+) -> Callable[[], Estimate]:
     def estimate() -> Estimate:
         _analyze(asked.statement.touched_collections, estimator)
         rows = estimator.explain(f"EXPLAIN (FORMAT JSON) {asked.statement.text}", values)
@@ -146,11 +155,18 @@ def _analyze(collections: frozenset[str], estimator: Estimator) -> None:
 
     It does so by itself, but not before the next minute, and not for a table of less than fifty rows.
     """
-    tables = [_Table(*row) for row in estimator.explain(statement("find_statistics"), [array(sorted(collections))])]
-    is_unanalyzed = [table for table in tables if table.is_unanalyzed] + _grown_tables(tables, estimator)
+    tables = [
+        _Table(*row)
+        for row in estimator.explain(statement("find_statistics"), [array(sorted(collections))])
+    ]
+    is_unanalyzed = [table for table in tables if table.is_unanalyzed] + _grown_tables(
+        tables, estimator
+    )
     if is_unanalyzed:
         try:
-            estimator.analyze(concat("ANALYZE (SKIP_LOCKED) ", commas(table.printed for table in is_unanalyzed)))
+            estimator.analyze(
+                concat("ANALYZE (SKIP_LOCKED) ", commas(table.printed for table in is_unanalyzed))
+            )
         except Refused:
             return  # the estimate is as good as without it
 
@@ -170,10 +186,16 @@ class _Table:
 
 def _grown_tables(tables: Sequence[_Table], estimator: Estimator) -> list[_Table]:
     """Return the small tables that hold more rows than PostgreSQL knows of: it counts changes a second later."""
-    small = [table for table in tables if not table.is_unanalyzed and table.size <= SMALL_TABLE_BYTES]
+    small = [
+        table for table in tables if not table.is_unanalyzed and table.size <= SMALL_TABLE_BYTES
+    ]
     if not small:
         return []
     counts = (fill("(SELECT count(*) FROM {0})", table.printed) for table in small)
     text, values = concat("SELECT ", commas(counts)).numbered()
     (numbers,) = estimator.explain(text, values)
-    return [table for table, number in zip(small, numbers, strict=True) if number > 10 + 1.1 * table.rows]
+    return [
+        table
+        for table, number in zip(small, numbers, strict=True)
+        if number > 10 + 1.1 * table.rows
+    ]

@@ -41,8 +41,12 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, form: str)
     found = FORMATS[form]
 
     def work(context: RequestContext) -> tuple[Iterator[list[Item]], list[str]]:
-        statement, literals = prepare_read(store, context, request, below=_nested_page(store.page, request))
-        values = checked_parameters(store, context, ReadRun(statement, literals, batch=BATCH_ROWS), estimator_of(store))
+        statement, literals = prepare_read(
+            store, context, request, below=_nested_page(store.page, request)
+        )
+        values = checked_parameters(
+            store, context, ReadRun(statement, literals, batch=BATCH_ROWS), estimator_of(store)
+        )
         batches = store.database.stream(statement.text, values, rows=BATCH_ROWS)
         keys = list(dict.fromkeys(path[0] for path in statement.paths))
         return _with_first_batch(_items(batches, statement, context)), keys
@@ -57,7 +61,9 @@ def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:
     return replace(page, default=None) if str(params.get("limit")) == "-1" else page
 
 
-def _items(batches: Iterator[list[Row]], statement: Statement, context: RequestContext) -> Iterator[list[Item]]:
+def _items(
+    batches: Iterator[list[Row]], statement: Statement, context: RequestContext
+) -> Iterator[list[Item]]:
     for number, rows in enumerate(batches):
         if number == 0:
             check_version(context.snapshot, statement.version(rows))

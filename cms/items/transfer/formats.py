@@ -81,8 +81,13 @@ def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     for items in batches:
         for item in items:
             empty = False
-            lines = [jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value)) for key, value in item.items()]
-            yield _UNPRINTABLE.sub(_escaped, (b"- " + b"\n  ".join(lines) + b"\n").decode()).encode()
+            lines = [
+                jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value))
+                for key, value in item.items()
+            ]
+            yield _UNPRINTABLE.sub(
+                _escaped, (b"- " + b"\n  ".join(lines) + b"\n").decode()
+            ).encode()
     if empty:
         yield b"[]\n"
 

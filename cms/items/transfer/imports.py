@@ -34,7 +34,15 @@ from cms.items.write.nested import write_tree
 from cms.items.write.rows import advance_keys
 from cms.items.write.transaction_reads import find
 from cms.memory import note_memory_use
-from cms.query.language.ast import INTERNAL_KEY, FieldName, OperatorTest, ParsedQuery, Pick, Query, Slot
+from cms.query.language.ast import (
+    INTERNAL_KEY,
+    FieldName,
+    OperatorTest,
+    ParsedQuery,
+    Pick,
+    Query,
+    Slot,
+)
 from cms.query.plan.links import link_of, target_collections
 from cms.query.sql import locks
 from cms.schema.model import Collection, Field
@@ -91,10 +99,15 @@ class ImportProblems:
 
     def refuse(self) -> None:
         """Raise `Refused` with what is kept, by its lines, and with the number where that is not all."""
-        told = [_with_line(problem, line) for line, problem in sorted(self.found, key=lambda found: found[0])]
+        told = [
+            _with_line(problem, line)
+            for line, problem in sorted(self.found, key=lambda found: found[0])
+        ]
         if self.is_partial or self.total > len(told):
             reason = f"The file has at least {self.total} faults; the first {len(told)} are told"
-            told.append(Problem(told[0].code, f"{reason}.", {"reason": reason, "total": self.total}))
+            told.append(
+                Problem(told[0].code, f"{reason}.", {"reason": reason, "total": self.total})
+            )
         if told:
             raise Refused(told)
 
@@ -102,11 +115,18 @@ class ImportProblems:
 def require_import(store: Store, identity: Identity, name: str) -> None:
     """Refuse, before anything is received, whoever may write nothing there."""
     ask = name, _EMPTY_QUERY
-    store.run_primary_read(identity, lambda context: new_call(store, context, identity.client, ask, _IMPORT_INTENT))
+    store.run_primary_read(
+        identity, lambda context: new_call(store, context, identity.client, ask, _IMPORT_INTENT)
+    )
 
 
 def import_file(
-    store: Store, identity: Identity, name: str, upload: Upload, *, idempotency: Idempotency | None = None
+    store: Store,
+    identity: Identity,
+    name: str,
+    upload: Upload,
+    *,
+    idempotency: Idempotency | None = None,
 ) -> bytes | None:
     """Write the rows of a file, and answer how many were created and updated.
 
@@ -185,7 +205,9 @@ class _Import:
                 self._write_rows(rows[: len(rows) // 2])
                 self._write_rows(rows[len(rows) // 2 :])
             else:
-                self._write_other_rows(rows, self._add_problems(with_inquiry(refused, self._ask), rows))
+                self._write_other_rows(
+                    rows, self._add_problems(with_inquiry(refused, self._ask), rows)
+                )
 
     def _write_other_rows(self, rows: Sequence[SourceRow], refused: set[int]) -> None:
         """Write the rows of a batch of which nothing is wrong as far as is known."""
@@ -210,7 +232,9 @@ class _Import:
     def _add_problems(self, refused: Refused, rows: Sequence[SourceRow]) -> set[int]:
         """Keep what is wrong with rows, and return their places among them."""
         if refused.status in _FINAL_STATUSES:
-            raise Refused(_with_line(problem, rows[0].line) for problem in refused.problems) from refused
+            raise Refused(
+                _with_line(problem, rows[0].line) for problem in refused.problems
+            ) from refused
         numbers = set()
         for problem in refused.problems:
             index = problem.extensions.get("index", 0)
@@ -224,7 +248,10 @@ class _Import:
 
     def _is_consequence(self, problem: Problem) -> bool:
         """Tell whether a row points to one of the file that is not there only because it was refused."""
-        if problem.code != "INVALID_FOREIGN_KEY" or str(problem.extensions.get("value")) not in self._refused_keys:
+        if (
+            problem.code != "INVALID_FOREIGN_KEY"
+            or str(problem.extensions.get("value")) not in self._refused_keys
+        ):
             return False
         place = str(problem.extensions.get("collection")), str(problem.extensions.get("field"))
         relation = self._write_context.context.snapshot.catalogue.by_many.get(place)
@@ -235,7 +262,11 @@ class _Import:
         self._find(root)
         self._write_context.authorizer.complete(root, drafter.faults)
         context = self._write_context.context
-        drafter.faults.refuse(PayloadInquiry(context.snapshot.catalogue, root, is_permitted=context.actor.policy.admin))
+        drafter.faults.refuse(
+            PayloadInquiry(
+                context.snapshot.catalogue, root, is_permitted=context.actor.policy.admin
+            )
+        )
         if self._problems.is_full:
             self._problems.is_partial = True
             return
@@ -246,7 +277,9 @@ class _Import:
 
     def _find(self, root: ChangeSet) -> None:
         """Tell new rows from those that are there for this caller."""
-        keys = [key for draft in root.drafts if (key := draft.values.get(root.key_field)) is not None]
+        keys = [
+            key for draft in root.drafts if (key := draft.values.get(root.key_field)) is not None
+        ]
         if not keys:
             return
         self._keyed, there = True, self._present(root.collection, keys)
@@ -260,10 +293,16 @@ class _Import:
         if view_of(collection.name, catalogue=context.snapshot.catalogue, policy=policy) is None:
             return frozenset()
         query = Query(
-            picks=(Pick(INTERNAL_KEY, FieldName(str(collection.primary_key))),), only=OperatorTest("_in", (Slot(0),))
+            picks=(Pick(INTERNAL_KEY, FieldName(str(collection.primary_key))),),
+            only=OperatorTest("_in", (Slot(0),)),
         )
         found = find(
-            write_context.store, write_context.transaction, context, collection.name, query, literals=(tuple(keys),)
+            write_context.store,
+            write_context.transaction,
+            context,
+            collection.name,
+            query,
+            literals=(tuple(keys),),
         )
         return frozenset(str(item[INTERNAL_KEY]) for item in found)
 
@@ -282,7 +321,9 @@ class _Import:
             raise invalid_payload("The file has no header with the names of fields", line=1)
         for name, times in Counter(names).items():
             if times > 1:
-                self._problems.add(invalid_item("the header names it twice", self._collection.name, name), 1)
+                self._problems.add(
+                    invalid_item("the header names it twice", self._collection.name, name), 1
+                )
         self._check_names(names)
         self._problems.refuse()
         return [self._column(self._collection.fields[name]) for name in names]
@@ -292,7 +333,11 @@ class _Import:
         fields, drafter = self._collection.fields, self._call.drafter()
         lists = {name for name in names if name in fields and fields[name].column is None}
         try:
-            drafter.root(self._collection, [{name: [] if name in lists else None for name in names}], Expects.EITHER)
+            drafter.root(
+                self._collection,
+                [{name: [] if name in lists else None for name in names}],
+                Expects.EITHER,
+            )
         except Refused as refused:
             raise Refused(_with_line(problem, 1) for problem in refused.problems) from refused
         for _, problem in drafter.faults.found:
@@ -303,7 +348,9 @@ class _Import:
         place = self._write_context.context.snapshot.catalogue, self._collection, found.name
         relates = bool(link_of(*place) or target_collections(*place))
         cell = _cell_of(found, relates=relates)
-        return SourceColumn(found.name, cell, _COLUMN_PARSERS.get(cell), takes_null=found.column is not None)
+        return SourceColumn(
+            found.name, cell, _COLUMN_PARSERS.get(cell), takes_null=found.column is not None
+        )
 
 
 def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
@@ -352,7 +399,9 @@ def _json(text: str) -> object:
 
 def _number(text: str) -> object:
     """Most numbers are short and whole, and read as such in a fraction of the time; others are read by the type."""
-    return int(text) if len(text) < 18 and text.isascii() and text.isdecimal() else _json_or_text(text)
+    return (
+        int(text) if len(text) < 18 and text.isascii() and text.isdecimal() else _json_or_text(text)
+    )
 
 
 def _numbers(texts: Sequence[str]) -> list[int] | None:

@@ -54,7 +54,9 @@ class SourceColumn:
     def read(self, texts: Sequence[str]) -> Sequence[object] | None:
         """Return the values of many cells; None where an empty one says nothing."""
         if "" in texts:
-            return [self.cell(text) if text else None for text in texts] if self.takes_null else None
+            return (
+                [self.cell(text) if text else None for text in texts] if self.takes_null else None
+            )
         return (self.cells and self.cells(texts)) or [self.cell(text) for text in texts]
 
 
@@ -96,7 +98,9 @@ class Lines:
 
 def read_csv(file: BinaryIO, max_bytes: int, header: Header) -> Iterator[SourceRow]:
     """Read RFC 4180 with a header; blank lines are passed over."""
-    csv.field_size_limit(max(max_bytes, csv.field_size_limit()))  # the process's own; rows are bounded by their lines
+    csv.field_size_limit(
+        max(max_bytes, csv.field_size_limit())
+    )  # the process's own; rows are bounded by their lines
     lines = Lines(file, max_bytes)
     rows = csv.reader(lines, strict=True)
     columns = header(_cells(rows, lines) or ())
@@ -113,7 +117,9 @@ def _read_records(rows: Iterator[list[str]], lines: Lines) -> list[_Record]:
     """Read some rows, none at the end of the file."""
     records: list[_Record] = []
     line, rest = lines.number + 1, _CHUNK
-    while rest > 0 and len(records) < _RECORDS_AT_ONCE and (cells := _cells(rows, lines)) is not None:
+    while (
+        rest > 0 and len(records) < _RECORDS_AT_ONCE and (cells := _cells(rows, lines)) is not None
+    ):
         size = lines.end_row()
         if cells:
             records.append((line, size, cells))
@@ -129,13 +135,18 @@ def _cells(rows: Iterator[list[str]], lines: Lines) -> list[str] | None:
         raise invalid_payload(f"The file is not usable CSV: {error}", line=lines.number) from None
 
 
-def _parse_columns(columns: Sequence[SourceColumn], records: list[_Record]) -> Iterator[SourceRow] | None:
+def _parse_columns(
+    columns: Sequence[SourceColumn], records: list[_Record]
+) -> Iterator[SourceRow] | None:
     """Read rows column by column; None where something is wrong with a cell, or an empty one says nothing."""
     numbers, sizes, cells = zip(*records, strict=True)
     if set(map(len, cells)) != {len(columns)}:
         return None
     try:
-        values = [column.read(texts) for column, texts in zip(columns, zip(*cells, strict=True), strict=True)]
+        values = [
+            column.read(texts)
+            for column, texts in zip(columns, zip(*cells, strict=True), strict=True)
+        ]
     except ValueError:
         return None
     told = [found for found in values if found is not None]
@@ -148,7 +159,9 @@ def _parse_columns(columns: Sequence[SourceColumn], records: list[_Record]) -> I
 def _row(columns: Sequence[SourceColumn], record: _Record) -> SourceRow:
     line, size, cells = record
     if len(cells) != len(columns):
-        return SourceRow(line, size, fault=_fault(f"it has {len(cells)} cells, and the header {len(columns)}"))
+        return SourceRow(
+            line, size, fault=_fault(f"it has {len(cells)} cells, and the header {len(columns)}")
+        )
     item: dict[str, object] = {}
     for column, text in zip(columns, cells, strict=True):
         if not text:

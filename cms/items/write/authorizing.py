@@ -15,7 +15,12 @@ from typing import Any
 from cms import jsontext
 from cms.access.guard import view_of
 from cms.access.policy import Grant
-from cms.access.write_permissions import WritePermissions, grants_covering, has_all_covered, rule_of_grants
+from cms.access.write_permissions import (
+    WritePermissions,
+    grants_covering,
+    has_all_covered,
+    rule_of_grants,
+)
 from cms.database.connections import Fetch
 from cms.errors import Problem, forbidden, not_found
 from cms.items.write.caller_values import caller_values
@@ -23,7 +28,13 @@ from cms.items.write.changes import ChangeSet, Problems, RowChange
 from cms.items.write.field_rules import FieldRules, field_rules, filled
 from cms.items.write.hooks import hooks_of
 from cms.items.write.hooks.hook import SystemTableHooks
-from cms.items.write.presets import convert_preset, preset_operand, refuse_preset, resolve_operand, unchanged
+from cms.items.write.presets import (
+    convert_preset,
+    preset_operand,
+    refuse_preset,
+    resolve_operand,
+    unchanged,
+)
 from cms.query.language.ast import NOTHING, CallerValue, Filter
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.query.plan.links import link_of
@@ -85,13 +96,17 @@ class WriteAuthorizer:
             if preset and not draft.new:
                 problems = []
             if hooks.checks:
-                problems += hooks.problems(draft, replace(self._context, fetch=self._fetch), batch.collection.name)
+                problems += hooks.problems(
+                    draft, replace(self._context, fetch=self._fetch), batch.collection.name
+                )
             if problems:
                 _add_problems(problems, draft, faults)
 
     def _has_update_presets(self, collection: Collection) -> bool:
         """Tell whether a permission may add to changes, so that they are known only beside the rows that are there."""
-        return any(grant.presets for grant in self.licence.policy.granted(collection.name, "update"))
+        return any(
+            grant.presets for grant in self.licence.policy.granted(collection.name, "update")
+        )
 
     @cached_property
     def _writer(self) -> Writer:
@@ -104,18 +119,26 @@ class WriteAuthorizer:
         auto_fields: AutoFields = self._context.snapshot.derived.setdefault_with(
             key, lambda: auto_fields_of(collection, new=new)
         )
-        return auto_fields, auto_values_of(auto_fields, self._writer) if auto_fields.automatic else NO_AUTO_VALUES
+        return auto_fields, auto_values_of(
+            auto_fields, self._writer
+        ) if auto_fields.automatic else NO_AUTO_VALUES
 
     def _require_allowed(self, hooks: SystemTableHooks, batch: ChangeSet, draft: RowChange) -> None:
         """Refuse others than administrators what only those write; a key alone writes nothing."""
         if batch.level and not draft.new and not draft.values:
             return
-        if hooks.is_admin_only or hooks.admin_fields & draft.sent.keys() or draft.parent_field in hooks.admin_fields:
+        if (
+            hooks.is_admin_only
+            or hooks.admin_fields & draft.sent.keys()
+            or draft.parent_field in hooks.admin_fields
+        ):
             raise forbidden()
 
     def _authorize_create(self, batch: ChangeSet, draft: RowChange) -> list[Problem]:
         """Take the presets of the first permission that lets the item be; it must fulfil the rule of one that does."""
-        grants = grants_covering(self.licence.grants(batch.collection, "create"), _sent_fields(batch, draft))
+        grants = grants_covering(
+            self.licence.grants(batch.collection, "create"), _sent_fields(batch, draft)
+        )
         if not grants:
             raise forbidden()
         passing, failed = self._passing_grants(grants, batch.collection, draft)
@@ -130,14 +153,20 @@ class WriteAuthorizer:
     ) -> tuple[tuple[Grant, ...], list[Problem]]:
         """Return the grants whose validation passes, and what is wrong with the item by the first that does not."""
         failed = [self._validation_problems(grant, collection, draft) for grant in grants]
-        passing = tuple(grant for grant, problems in zip(grants, failed, strict=True) if not problems)
+        passing = tuple(
+            grant for grant, problems in zip(grants, failed, strict=True) if not problems
+        )
         return passing, next(filter(None, failed), [])
 
-    def _validation_problems(self, grant: Grant, collection: Collection, draft: RowChange) -> list[Problem]:
+    def _validation_problems(
+        self, grant: Grant, collection: Collection, draft: RowChange
+    ) -> list[Problem]:
         if grant.validation is None:
             return []
         values = {**self._presets(grant), **draft.sent, **self._parent_reference(collection, draft)}
-        return failures(grant.validation, values, self._rule_input(collection, [grant.validation], draft))
+        return failures(
+            grant.validation, values, self._rule_input(collection, [grant.validation], draft)
+        )
 
     def _apply_presets(self, grant: Grant, collection: Collection, draft: RowChange) -> None:
         """Merge presets under the payload."""
@@ -151,13 +180,19 @@ class WriteAuthorizer:
 
     def _presets(self, grant: Grant) -> dict[str, object]:
         operands = {name: preset_operand(value) for name, value in grant.presets.items()}
-        known = self._values_of(found for found in operands.values() if isinstance(found, CallerValue) and found.path)
+        known = self._values_of(
+            found for found in operands.values() if isinstance(found, CallerValue) and found.path
+        )
         fixed = [resolve_operand(found, known) for found in operands.values()]
-        values = [Placeholder(found, unchanged, name) for name, found in zip(operands, fixed, strict=True)]
+        values = [
+            Placeholder(found, unchanged, name) for name, found in zip(operands, fixed, strict=True)
+        ]
         return dict(
             zip(
                 operands,
-                bind_values(values, Bindings((), self._context.actor.user, self._context.actor.role)),
+                bind_values(
+                    values, Bindings((), self._context.actor.user, self._context.actor.role)
+                ),
                 strict=True,
             )
         )
@@ -166,29 +201,48 @@ class WriteAuthorizer:
 
     def _rules(self, collection: Collection) -> FieldRules:
         derived = self._context.snapshot.derived
-        rules: FieldRules = derived.setdefault_with(("rules", collection.name), lambda: field_rules(collection))
+        rules: FieldRules = derived.setdefault_with(
+            ("rules", collection.name), lambda: field_rules(collection)
+        )
         return rules
 
-    def _rule_problems(self, rules: FieldRules, collection: Collection, draft: RowChange) -> list[Problem]:
+    def _rule_problems(
+        self, rules: FieldRules, collection: Collection, draft: RowChange
+    ) -> list[Problem]:
         """Return what is wrong by the rules of fields that need nothing but the payload."""
-        values, given = self._payload(collection, draft), self._rule_input(collection, rules.all_rules, draft)
+        values, given = (
+            self._payload(collection, draft),
+            self._rule_input(collection, rules.all_rules, draft),
+        )
         given = replace(given, filled=filled(rules, draft) if draft.new else {})
         told = rules.validation_problems(values, replace(given, is_creation=False))
-        return told + ([missing(found) for found in rules.missing_on_create(values, given)] if draft.new else [])
+        return told + (
+            [missing(found) for found in rules.missing_on_create(values, given)]
+            if draft.new
+            else []
+        )
 
-    def _check_conditions(self, batch: ChangeSet, drafts: Sequence[RowChange], fetch: Fetch, faults: Problems) -> None:
+    def _check_conditions(
+        self, batch: ChangeSet, drafts: Sequence[RowChange], fetch: Fetch, faults: Problems
+    ) -> None:
         """Check what changes make of conditions, which speak of the whole item; what lacked already may go on."""
         rules = self._rules(batch.collection)
         if not rules.conditions or not drafts:
             return
         keys = [str(draft.key) for draft in drafts]
         text, values = item_contents(batch.collection, keys).numbered()
-        loads_stored: dict[object, Any] = {key: jsontext.loads_stored(row) for key, row in fetch(text, values)}
+        loads_stored: dict[object, Any] = {
+            key: jsontext.loads_stored(row) for key, row in fetch(text, values)
+        }
         for draft in drafts:
             before = loads_stored.get(draft.key, {})
-            given = replace(self._rule_input(batch.collection, rules.all_rules, draft), is_creation=True)
+            given = replace(
+                self._rule_input(batch.collection, rules.all_rules, draft), is_creation=True
+            )
             lacked = rules.missing_fields(before, given)
-            for found in rules.missing_fields({**before, **self._payload(batch.collection, draft)}, given):
+            for found in rules.missing_fields(
+                {**before, **self._payload(batch.collection, draft)}, given
+            ):
                 if found not in lacked:
                     faults.add(missing(found), draft.position)
 
@@ -197,20 +251,35 @@ class WriteAuthorizer:
 
     def _parent_reference(self, collection: Collection, draft: RowChange) -> Json:
         """Return what a row of a list holds in the field that points to the row above, whatever was sent for it."""
-        if draft.parent_field is None or draft.parent_row is None or draft.parent_field not in draft.values:
+        if (
+            draft.parent_field is None
+            or draft.parent_row is None
+            or draft.parent_field not in draft.values
+        ):
             return {}
         catalogue = self._context.snapshot.catalogue
         link = link_of(catalogue, collection, draft.parent_field)
         by_key = link is not None and link.far == catalogue.collections[link.target].primary_key
         return {
-            draft.parent_field: draft.parent_row.key if by_key and not draft.parent_row.new else draft.parent_row.sent
+            draft.parent_field: draft.parent_row.key
+            if by_key and not draft.parent_row.new
+            else draft.parent_row.sent
         }
 
-    def _rule_input(self, collection: Collection, rules: Iterable[PayloadRule], draft: RowChange) -> RuleContext:
+    def _rule_input(
+        self, collection: Collection, rules: Iterable[PayloadRule], draft: RowChange
+    ) -> RuleContext:
         actor, catalogue = self._context.actor, self._context.snapshot.catalogue
         paths = frozenset(path for rule in rules for path in caller_paths(rule))
         known = self._values_of(paths)
-        return RuleContext(collection, catalogue, is_creation=draft.new, user=actor.user, role=actor.role, known=known)
+        return RuleContext(
+            collection,
+            catalogue,
+            is_creation=draft.new,
+            user=actor.user,
+            role=actor.role,
+            known=known,
+        )
 
     def _values_of(self, paths: Iterable[CallerValue]) -> Mapping[CallerValue, tuple[object, ...]]:
         """Return at least what these paths lead to; each is looked up once for a call, however many rows there are."""
@@ -221,19 +290,27 @@ class WriteAuthorizer:
 
     # The rows that are there
 
-    def authorize(self, batch: ChangeSet, drafts: Sequence[RowChange], fetch: Fetch, faults: Problems) -> None:
+    def authorize(
+        self, batch: ChangeSet, drafts: Sequence[RowChange], fetch: Fetch, faults: Problems
+    ) -> None:
         """Check changes against the rows as they are; raises `Refused` NOT_FOUND or FORBIDDEN.
 
         Rights come before what the keeper minds, which would tell of a row that the caller does not see.
         """
         if drafts and not self.licence.policy.admin:
             self._authorize_updates(batch, drafts, fetch, faults)
-        self._run_before_hook(batch.collection, [*drafts, *(draft for draft in batch.drafts if draft.new)], (), fetch)
+        self._run_before_hook(
+            batch.collection, [*drafts, *(draft for draft in batch.drafts if draft.new)], (), fetch
+        )
         self._check_conditions(batch, drafts, fetch, faults)
 
-    def _authorize_updates(self, batch: ChangeSet, drafts: Sequence[RowChange], fetch: Fetch, faults: Problems) -> None:
+    def _authorize_updates(
+        self, batch: ChangeSet, drafts: Sequence[RowChange], fetch: Fetch, faults: Problems
+    ) -> None:
         grants = self.licence.grants(batch.collection, "update")
-        held = self._grants_by_key(batch.collection, [str(draft.key) for draft in drafts], grants, fetch)
+        held = self._grants_by_key(
+            batch.collection, [str(draft.key) for draft in drafts], grants, fetch
+        )
         for draft in drafts:
             self._authorize_update(batch, draft, held[str(draft.key)], faults)
             draft.rule = self.licence.rule_after(batch.collection, _changed_fields(batch, draft))
@@ -246,10 +323,16 @@ class WriteAuthorizer:
         """Check changes under permissions that all hold for the rows, as `WritePermissions.terms` are."""
         if not self.licence.policy.admin:
             for draft in batch.drafts:
-                self._authorize_update(batch, draft, self.licence.grants(batch.collection, "update"), faults)
-                draft.rule = self.licence.rule_after(batch.collection, _changed_fields(batch, draft))
+                self._authorize_update(
+                    batch, draft, self.licence.grants(batch.collection, "update"), faults
+                )
+                draft.rule = self.licence.rule_after(
+                    batch.collection, _changed_fields(batch, draft)
+                )
 
-    def _authorize_update(self, batch: ChangeSet, draft: RowChange, held: tuple[Grant, ...], faults: Problems) -> None:
+    def _authorize_update(
+        self, batch: ChangeSet, draft: RowChange, held: tuple[Grant, ...], faults: Problems
+    ) -> None:
         names = _changed_fields(batch, draft)
         if not has_all_covered(held, names):
             raise forbidden()
@@ -261,7 +344,9 @@ class WriteAuthorizer:
         if self._has_update_presets(batch.collection):
             self._complete_with_presets(batch.collection, draft, faults)
 
-    def _complete_with_presets(self, collection: Collection, draft: RowChange, faults: Problems) -> None:
+    def _complete_with_presets(
+        self, collection: Collection, draft: RowChange, faults: Problems
+    ) -> None:
         """Fill and check a change once its presets are there."""
         rules, problems = (
             self._rules(collection),
@@ -279,14 +364,18 @@ class WriteAuthorizer:
             self._grants_by_key(collection, keys, self.licence.grants(collection, "delete"), fetch)
         self._run_before_hook(collection, (), keys, fetch)
 
-    def authorize_column(self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch) -> None:
+    def authorize_column(
+        self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch
+    ) -> None:
         """Check that what rows hold in a column may change."""
         if self.licence.policy.admin or not keys:
             return
         hooks = hooks_of(collection.name)
         if hooks.is_admin_only or column in hooks.admin_fields:
             raise forbidden()
-        held = self._grants_by_key(collection, keys, self.licence.grants(collection, "update"), fetch)
+        held = self._grants_by_key(
+            collection, keys, self.licence.grants(collection, "update"), fetch
+        )
         if not all(has_all_covered(grants, [column]) for grants in held.values()):
             raise forbidden()
 
@@ -323,7 +412,9 @@ class WriteAuthorizer:
 
     def check(self, batch: ChangeSet, fetch: Fetch) -> None:
         """Check rows that were written against the rules that let them be; raises `Refused` FORBIDDEN."""
-        self.run_after_hook(batch.collection, fetch, [draft for draft in batch.drafts if draft.new or draft.values])
+        self.run_after_hook(
+            batch.collection, fetch, [draft for draft in batch.drafts if draft.new or draft.values]
+        )
         by_rule: list[tuple[Filter, list[str]]] = []
         for draft in batch.drafts:
             if draft.rule is not None and draft.key is not None:
@@ -331,23 +422,35 @@ class WriteAuthorizer:
         for rule, keys in by_rule:
             self._require(batch.collection, keys, rule, fetch)
 
-    def _require(self, collection: Collection, keys: Sequence[str], rule: Filter, fetch: Fetch) -> None:
+    def _require(
+        self, collection: Collection, keys: Sequence[str], rule: Filter, fetch: Fetch
+    ) -> None:
         rows = self._fetch_checks(collection, keys, [rule], fetch)
         if len(rows) < len(keys) or not all(holds for _, holds in rows):
             raise forbidden()
 
-    def run_after_hook(self, collection: Collection, fetch: Fetch, drafts: Sequence[RowChange] = ()) -> None:
+    def run_after_hook(
+        self, collection: Collection, fetch: Fetch, drafts: Sequence[RowChange] = ()
+    ) -> None:
         """Let the keeper of a collection look at what a write has left."""
         hooks = hooks_of(collection.name)
         if hooks.after:
             hooks.after(fetch, self._context, drafts)
 
     def _fetch_checks(
-        self, collection: Collection, keys: Sequence[str], rules: Sequence[Filter], fetch: Fetch, *, lock: bool = False
+        self,
+        collection: Collection,
+        keys: Sequence[str],
+        rules: Sequence[Filter],
+        fetch: Fetch,
+        *,
+        lock: bool = False,
     ) -> list[tuple[object, ...]]:
         catalogue, actor = self._context.snapshot.catalogue, self._context.actor
         predicates = [resolved(rule, collection, catalogue) for rule in rules]
-        text, values = check_rows(collection, list(dict.fromkeys(keys)), predicates, lock=lock).numbered()
+        text, values = check_rows(
+            collection, list(dict.fromkeys(keys)), predicates, lock=lock
+        ).numbered()
         return fetch(text, bind_values(values, Bindings((), actor.user, actor.role)))
 
 
@@ -369,7 +472,9 @@ def _keys_for_rule(rule: Filter, by_rule: list[tuple[Filter, list[str]]]) -> lis
 
 def _sent_fields(batch: ChangeSet, draft: RowChange) -> set[str]:
     """Return the fields that a row was sent with, and the one that ties it to the row above."""
-    parent_field = {draft.parent_field} if draft.parent_field and draft.parent_field in draft.values else set()
+    parent_field = (
+        {draft.parent_field} if draft.parent_field and draft.parent_field in draft.values else set()
+    )
     return {str(name) for name in draft.sent} | parent_field
 
 

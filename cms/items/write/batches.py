@@ -34,7 +34,12 @@ from cms.items.write.preconditions import check_match, check_singleton
 from cms.items.write.rows import lock_rows
 from cms.items.write.transaction_reads import read
 from cms.memory import note_memory_use
-from cms.query.language.operations import Operation, OperationResults, in_operation, parse_operations
+from cms.query.language.operations import (
+    Operation,
+    OperationResults,
+    in_operation,
+    parse_operations,
+)
 from cms.query.language.parse import parse
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -46,7 +51,12 @@ _LOCK_ROWS = WriteIntent(("update", "delete"))
 
 
 def run_batch(
-    store: Store, identity: Identity, payload: object, *, max_bytes: int, idempotency: Idempotency | None = None
+    store: Store,
+    identity: Identity,
+    payload: object,
+    *,
+    max_bytes: int,
+    idempotency: Idempotency | None = None,
 ) -> bytes:
     """Do the operations of a body, each as a call of its own would, all of them or none; answer what each has answered.
 
@@ -59,7 +69,11 @@ def run_batch(
             allowance = Allowance(store.statement_timeout, store.max_answer_size)
             transaction = replace(transaction, allowance=allowance)
             held = replace(context, fetch=transaction.execute)
-            return _run(_BatchRun(store, held, identity, transaction), operations, OperationResults(max_bytes))
+            return _run(
+                _BatchRun(store, held, identity, transaction),
+                operations,
+                OperationResults(max_bytes),
+            )
 
         return WritePlan(within)
 
@@ -105,7 +119,12 @@ def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None
     for name in sorted({operation.collection for operation in operations}):
         try:
             call = _call(batch, name, _LOCK_ROWS)
-            given = [key for one in operations if one.collection == name for key in _keys_of(one, call.collection)]
+            given = [
+                key
+                for one in operations
+                if one.collection == name
+                for key in _keys_of(one, call.collection)
+            ]
             keys = [parse_key(call.collection, key) for key in given if isinstance(key, str | int)]
         except Refused:
             continue
@@ -135,7 +154,10 @@ def _run_operation(batch: _BatchRun, operation: Operation, results: OperationRes
 
 
 def _call(
-    batch: _BatchRun, collection: str, intent: WriteIntent, shape: Mapping[str, object] | None = None
+    batch: _BatchRun,
+    collection: str,
+    intent: WriteIntent,
+    shape: Mapping[str, object] | None = None,
 ) -> WriteCall:
     require_not_system(collection, batch.context.actor.policy)
     ask = collection, parse(shape or {}, batch.store.page)
@@ -145,7 +167,9 @@ def _call(
 def _create(batch: _BatchRun, operation: Operation) -> object:
     data = operation.said["data"]
     items = data if isinstance(data, list) else [data]
-    found = plan_create(_call(batch, operation.collection, CREATE, operation.shape), items).within(batch.transaction)
+    found = plan_create(_call(batch, operation.collection, CREATE, operation.shape), items).within(
+        batch.transaction
+    )
     return found if isinstance(data, list) else _single_item(found)
 
 
@@ -164,13 +188,17 @@ def _update(batch: _BatchRun, operation: Operation) -> object:
     intent = CHANGE if named or isinstance(data, list) else PUT
     call = _call(batch, operation.collection, intent, operation.shape)
     if "key" in said:
-        return _single_item(plan_update(call, _checked_key(batch, call, said), data).within(transaction))
+        return _single_item(
+            plan_update(call, _checked_key(batch, call, said), data).within(transaction)
+        )
     if named:
         return plan_update_many(call, said).within(transaction)
     if isinstance(data, list):
         return plan_update_each(call, data).within(transaction)
     if not call.collection.is_singleton:
-        raise invalid_payload("It takes key, keys or query, or an array of items with their keys", field="key")
+        raise invalid_payload(
+            "It takes key, keys or query, or an array of items with their keys", field="key"
+        )
     if_match: Any = said.get("if_match")
     check_singleton(batch.store, transaction, batch.context, call.collection, if_match=if_match)
     return _single_item(plan_singleton(call, data).within(transaction))
@@ -187,7 +215,14 @@ def _delete(batch: _BatchRun, operation: Operation) -> None:
 def _checked_key(batch: _BatchRun, call: WriteCall, said: Mapping[str, Any]) -> str:
     """Return the key of an operation's item, which is the one that `if_match` names, where it is there."""
     key = parse_key(call.collection, said["key"])
-    check_match(batch.store, batch.transaction, batch.context, call.collection, key=key, if_match=said.get("if_match"))
+    check_match(
+        batch.store,
+        batch.transaction,
+        batch.context,
+        call.collection,
+        key=key,
+        if_match=said.get("if_match"),
+    )
     return key
 
 

@@ -27,11 +27,15 @@ def caller_values(
     return {path: tuple(_values(store, trusting, fetch, path)) for path in paths}
 
 
-def _values(store: Store, context: RequestContext, fetch: Fetch, path: CallerValue) -> Iterator[object]:
+def _values(
+    store: Store, context: RequestContext, fetch: Fetch, path: CallerValue
+) -> Iterator[object]:
     key = context.actor.user if path.name == "CURRENT_USER" else context.actor.role
     if key is None:
         return
-    found = statement_for(store, context, path.collection, narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0)))
+    found = statement_for(
+        store, context, path.collection, narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))
+    )
     for item in found.items(fetch(found.text, bind_values(found.values, Bindings((key,))))):
         yield from _path_ends(jsontext.loads_stored(jsontext.dumps(item)), path.path)
 

@@ -31,7 +31,15 @@ from cms.items.write.nested import write_tree
 from cms.items.write.rows import WriteContext, lock_rows
 from cms.items.write.single_statement import SingleWrite
 from cms.items.write.transaction_reads import fetch_within, find
-from cms.query.language.ast import INTERNAL_KEY, FieldName, OperatorTest, ParsedQuery, Pick, Query, Slot
+from cms.query.language.ast import (
+    INTERNAL_KEY,
+    FieldName,
+    OperatorTest,
+    ParsedQuery,
+    Pick,
+    Query,
+    Slot,
+)
 from cms.query.language.parse import PARAMETERS, PageSizes, parse
 from cms.query.sql import locks
 from cms.schema.model import Collection
@@ -61,7 +69,11 @@ class WriteIntent:
     history_action: str | None = None
 
 
-CREATE, CHANGE, DELETE = WriteIntent(("create",)), WriteIntent(("update",)), WriteIntent(("delete",))
+CREATE, CHANGE, DELETE = (
+    WriteIntent(("create",)),
+    WriteIntent(("update",)),
+    WriteIntent(("delete",)),
+)
 PUT = WriteIntent(("create", "update"), allows_singletons=True)
 RESTORE = WriteIntent(("update",), allows_singletons=True, history_action="revert")
 
@@ -84,7 +96,9 @@ class WriteCall:
 
     def write_context(self, transaction: Transaction) -> WriteContext:
         self.authorizer.use_transaction(transaction.execute)
-        return WriteContext(self.store, transaction, self.context, self.client, self.authorizer, self.history_action)
+        return WriteContext(
+            self.store, transaction, self.context, self.client, self.authorizer, self.history_action
+        )
 
     def drafter(self) -> PayloadParser:
         snapshot, licence = self.context.snapshot, self.authorizer.licence
@@ -93,7 +107,10 @@ class WriteCall:
             def make() -> ItemParser:
                 names = licence.names(collection, _ACTIONS[expects])
                 return reader_of(
-                    snapshot.catalogue, collection, names, knows=partial(has_permission_on, licence.policy)
+                    snapshot.catalogue,
+                    collection,
+                    names,
+                    knows=partial(has_permission_on, licence.policy),
                 )
 
             found: ItemParser = snapshot.derived.setdefault_with(
@@ -109,12 +126,18 @@ class WriteCall:
         if root.is_flat:
             context = self.context
             drafter.faults.refuse(
-                PayloadInquiry(context.snapshot.catalogue, root, is_permitted=context.actor.policy.admin)
+                PayloadInquiry(
+                    context.snapshot.catalogue, root, is_permitted=context.actor.policy.admin
+                )
             )
 
 
 def new_call(
-    store: Store, context: RequestContext, client: ClientInfo, ask: tuple[str, ParsedQuery], intent: WriteIntent
+    store: Store,
+    context: RequestContext,
+    client: ClientInfo,
+    ask: tuple[str, ParsedQuery],
+    intent: WriteIntent,
 ) -> WriteCall:
     """Return a call on a collection.
 
@@ -122,7 +145,10 @@ def new_call(
     """
     name, parsed = ask
     collection = writable(
-        name, catalogue=context.snapshot.catalogue, policy=context.actor.policy, actions=intent.actions
+        name,
+        catalogue=context.snapshot.catalogue,
+        policy=context.actor.policy,
+        actions=intent.actions,
     )
     if collection.is_singleton and not intent.allows_singletons:
         raise not_found()
@@ -143,7 +169,9 @@ def plan_create(call: WriteCall, items: Sequence[object]) -> WritePlan[WrittenIt
     root = drafter.root(call.collection, items, Expects.ABSENT)
     call.complete(drafter, root)
     in_one_statement = root.is_flat and single_statement.plan_insert(call.single_write, root)
-    return WritePlan(writing(call, drafter, root), _locating_conflicts(call, root, in_one_statement or None))
+    return WritePlan(
+        writing(call, drafter, root), _locating_conflicts(call, root, in_one_statement or None)
+    )
 
 
 def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenItems]:
@@ -151,8 +179,12 @@ def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenIte
     drafter = call.drafter()
     root = changed(call, drafter, drafter.root(call.collection, [item], Expects.PRESENT), [key])
     row_rules = None if call.history_action else _update_terms(call, root)
-    in_one_statement = single_statement.plan_update(call.single_write, root, row_rules) if row_rules else None
-    return WritePlan(writing(call, drafter, root), _locating_conflicts(call, root, in_one_statement))
+    in_one_statement = (
+        single_statement.plan_update(call.single_write, root, row_rules) if row_rules else None
+    )
+    return WritePlan(
+        writing(call, drafter, root), _locating_conflicts(call, root, in_one_statement)
+    )
 
 
 def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenItems]:
@@ -164,10 +196,14 @@ def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenI
         draft.key = draft.values.pop(root.key_field, None)
         if draft.key is None and root.key_field not in draft.invalid_fields:
             drafter.faults.add(
-                invalid_item("it must hold its primary key", call.collection.name, root.key_field), draft.position
+                invalid_item("it must hold its primary key", call.collection.name, root.key_field),
+                draft.position,
             )
         elif draft.key in seen:
-            drafter.faults.add(invalid_item("it is there twice", call.collection.name, root.key_field), draft.position)
+            drafter.faults.add(
+                invalid_item("it is there twice", call.collection.name, root.key_field),
+                draft.position,
+            )
         seen.add(str(draft.key))
     call.complete(drafter, root)
     return WritePlan(writing(call, drafter, root))
@@ -209,10 +245,13 @@ def plan_delete(call: WriteCall, key: str) -> WritePlan[object]:
     """Delete the item of a key."""
     row_rules = call.authorizer.licence.row_rules(call.collection, "delete")
     in_one_statement = (
-        single_statement.plan_delete(call.single_write, call.collection, key, row_rules) if row_rules else None
+        single_statement.plan_delete(call.single_write, call.collection, key, row_rules)
+        if row_rules
+        else None
     )
     return WritePlan(
-        lambda transaction: _delete(call.write_context(transaction), call.collection, [key]), in_one_statement
+        lambda transaction: _delete(call.write_context(transaction), call.collection, [key]),
+        in_one_statement,
     )
 
 
@@ -221,7 +260,9 @@ def plan_delete_many(call: WriteCall, payload: Mapping[str, object]) -> WritePla
 
     def within(transaction: Transaction) -> object:
         write_context = call.write_context(transaction)
-        return _delete(write_context, call.collection, named(write_context, call.collection, payload))
+        return _delete(
+            write_context, call.collection, named(write_context, call.collection, payload)
+        )
 
     return WritePlan(within)
 
@@ -238,7 +279,9 @@ def _locating_conflicts(
                 return in_one_statement()
         except Conflict as conflict:
             # Values meet their columns only in rows that the caller may write.
-            conflict.inquiry = PayloadInquiry(call.context.snapshot.catalogue, root, is_permitted=True)
+            conflict.inquiry = PayloadInquiry(
+                call.context.snapshot.catalogue, root, is_permitted=True
+            )
             raise
 
     return in_one_statement and run
@@ -270,12 +313,16 @@ def _delete(write_context: WriteContext, collection: Collection, keys: Sequence[
     return gone
 
 
-def changed(call: WriteCall, drafter: PayloadParser, root: ChangeSet, keys: Sequence[str]) -> ChangeSet:
+def changed(
+    call: WriteCall, drafter: PayloadParser, root: ChangeSet, keys: Sequence[str]
+) -> ChangeSet:
     """Return the complete tree of a change that gives all items of the keys the values of the one in the root."""
     if len(keys) != len(root.drafts):  # an item of the wrong shape has made no draft
         root = _one_draft_for_each_key(call, drafter, root, len(keys))
     named = [draft.values.pop(root.key_field, None) for draft in root.drafts]
-    if any(found not in (None, key) for found, key in zip(named, keys, strict=True)) or (len(keys) > 1 and any(named)):
+    if any(found not in (None, key) for found, key in zip(named, keys, strict=True)) or (
+        len(keys) > 1 and any(named)
+    ):
         drafter.faults.add(_key_change_problem(call.collection), PayloadPosition())
     for draft, key in zip(root.drafts, keys, strict=True):
         draft.key = key
@@ -283,23 +330,31 @@ def changed(call: WriteCall, drafter: PayloadParser, root: ChangeSet, keys: Sequ
     return root
 
 
-def _one_draft_for_each_key(call: WriteCall, drafter: PayloadParser, root: ChangeSet, number: int) -> ChangeSet:
+def _one_draft_for_each_key(
+    call: WriteCall, drafter: PayloadParser, root: ChangeSet, number: int
+) -> ChangeSet:
     """Return the tree with one item for each key; what is nested is written for each of them."""
     drafter.faults.refuse()
     if not root.is_flat:
         return drafter.root(call.collection, [root.drafts[0].sent] * number, Expects.PRESENT)
-    root.drafts = [replace(draft, values=draft.values.copy()) for draft in root.drafts for _ in range(number)]
+    root.drafts = [
+        replace(draft, values=draft.values.copy()) for draft in root.drafts for _ in range(number)
+    ]
     return root
 
 
 def _key_change_problem(collection: Collection) -> Problem:
-    return invalid_item("the primary key of an item cannot be changed", collection.name, collection.primary_key)
+    return invalid_item(
+        "the primary key of an item cannot be changed", collection.name, collection.primary_key
+    )
 
 
 # Keys
 
 
-def named(write_context: WriteContext, collection: Collection, payload: Mapping[str, object]) -> list[str]:
+def named(
+    write_context: WriteContext, collection: Collection, payload: Mapping[str, object]
+) -> list[str]:
     """Return the keys of the items that a batch names: by `keys` or by `query`, and never by both."""
     if len({"keys", "query"} & payload.keys()) != 1:
         raise invalid_payload("It takes either keys or query", field="keys")
@@ -310,12 +365,18 @@ def named(write_context: WriteContext, collection: Collection, payload: Mapping[
 
 def _keys(collection: Collection, given: object) -> list[str]:
     """Return the keys of a batch, each once."""
-    if not isinstance(given, list) or any(isinstance(key, dict | list) or key is None for key in given):
-        raise invalid_payload("keys must be an array of primary keys", field="keys", value=shown(given))
+    if not isinstance(given, list) or any(
+        isinstance(key, dict | list) or key is None for key in given
+    ):
+        raise invalid_payload(
+            "keys must be an array of primary keys", field="keys", value=shown(given)
+        )
     return list(dict.fromkeys(parse_key(collection, key) for key in given))
 
 
-def _keys_by_query(write_context: WriteContext, collection: Collection, params: object) -> list[str]:
+def _keys_by_query(
+    write_context: WriteContext, collection: Collection, params: object
+) -> list[str]:
     """Return the keys of the items that a query finds; no default limit applies to it.
 
     It is asked again once the items are held: of those that somebody else has changed or taken away meanwhile it
@@ -327,12 +388,21 @@ def _keys_by_query(write_context: WriteContext, collection: Collection, params: 
     if unknown:  # a misspelt filter would otherwise change every row
         known = f"there are {', '.join(sorted(PARAMETERS))}"
         reasons = (f'query does not take "{name}"; {known}' for name in unknown)
-        raise combined(problem for reason in reasons for problem in invalid_payload(reason, field="query").problems)
+        raise combined(
+            problem
+            for reason in reasons
+            for problem in invalid_payload(reason, field="query").problems
+        )
     parsed = parse(params, _WITHOUT_LIMIT)
-    query = replace(parsed.query, picks=(_key_pick(collection),), aggregates=(), groups=(), counts=())
+    query = replace(
+        parsed.query, picks=(_key_pick(collection),), aggregates=(), groups=(), counts=()
+    )
 
     def found() -> list[str]:
-        return [str(item[INTERNAL_KEY]) for item in _find(write_context, collection, query, parsed.literals)]
+        return [
+            str(item[INTERNAL_KEY])
+            for item in _find(write_context, collection, query, parsed.literals)
+        ]
 
     keys = found()
     lock_rows(write_context, collection, keys)
@@ -347,7 +417,9 @@ def _key_pick(collection: Collection) -> Pick:
 # Rows out
 
 
-def writing(call: WriteCall, drafter: PayloadParser, root: ChangeSet) -> Callable[[Transaction], WrittenItems]:
+def writing(
+    call: WriteCall, drafter: PayloadParser, root: ChangeSet
+) -> Callable[[Transaction], WrittenItems]:
     return lambda transaction: _write_and_read(call.write_context(transaction), call, drafter, root)
 
 
@@ -363,12 +435,18 @@ def _write_and_read(
         return None
     picks = (*parsed.query.picks, _key_pick(root.collection))
     only = OperatorTest("_in", (Slot(len(parsed.literals)),))
-    query = Query(picks=picks, deep=parsed.query.deep, checked_only=parsed.query.checked_only, only=only)
+    query = Query(
+        picks=picks, deep=parsed.query.deep, checked_only=parsed.query.checked_only, only=only
+    )
     found = statement_for(write_context.store, write_context.context, name, query)
     asked = ReadRun(found, (*parsed.literals, tuple(keys)), top=len(keys))
-    items = found.items(fetch_within(write_context.store, write_context.transaction, write_context.context, asked))
+    items = found.items(
+        fetch_within(write_context.store, write_context.transaction, write_context.context, asked)
+    )
     by_key = {str(item.pop(INTERNAL_KEY)): item for item in items}
-    if len(by_key) < len(keys) and policy.admin:  # a trigger of the table may have moved or removed them
+    if (
+        len(by_key) < len(keys) and policy.admin
+    ):  # a trigger of the table may have moved or removed them
         raise not_found()
     return [by_key[key] for key in keys if key in by_key] or None
 
@@ -377,5 +455,10 @@ def _find(
     write_context: WriteContext, collection: Collection, query: Query, literals: tuple[object, ...]
 ) -> list[Item]:
     return find(
-        write_context.store, write_context.transaction, write_context.context, collection.name, query, literals=literals
+        write_context.store,
+        write_context.transaction,
+        write_context.context,
+        collection.name,
+        query,
+        literals=literals,
     )

@@ -203,7 +203,9 @@ class PayloadParser:
             new = expects is not Expects.PRESENT
             batch.drafts = [
                 RowChange(item, values, position, expects, new=new)  # type: ignore[arg-type]
-                for item, values, position in zip(items, alike, map(PayloadPosition, range(len(items))), strict=True)
+                for item, values, position in zip(
+                    items, alike, map(PayloadPosition, range(len(items))), strict=True
+                )
             ]
             return batch
         for index, item in enumerate(items):
@@ -212,16 +214,22 @@ class PayloadParser:
 
     def attach_resolved(self, batch: ChangeSet, told: UnresolvedItem, target: str | None) -> None:
         """Attach an object at a many-to-any field, now that its collection is known."""
-        link = link_of(self._catalogue, batch.collection, f"{told.field}:{target}") if target else None
+        link = (
+            link_of(self._catalogue, batch.collection, f"{told.field}:{target}") if target else None
+        )
         if link:
             self._attach_one(batch, told.draft, told.field, told.item, link)
         elif target and not self._reader(batch.collection, Expects.EITHER).told:
             raise forbidden()  # as for a collection that is hidden
         else:
             reason = f'"{told.collection_field}" must say to which collection it belongs'
-            self.faults.add(invalid_item(reason, batch.collection.name, told.field), told.draft.position)
+            self.faults.add(
+                invalid_item(reason, batch.collection.name, told.field), told.draft.position
+            )
 
-    def _draft(self, batch: ChangeSet, item: object, position: PayloadPosition, expects: Expects) -> RowChange:
+    def _draft(
+        self, batch: ChangeSet, item: object, position: PayloadPosition, expects: Expects
+    ) -> RowChange:
         entry = self._reader(batch.collection, expects).read(item)
         for problem in entry.problems:
             self.faults.add(problem, position)
@@ -245,14 +253,24 @@ class PayloadParser:
             batch.drafts.append(draft)
             return draft
         first.values.update(draft.values)
-        masked = {name for name, value in draft.sent.items() if value == MASK and name not in draft.values}
-        first.sent = {**first.sent, **{name: draft.sent[name] for name in draft.sent if name not in masked}}
+        masked = {
+            name for name, value in draft.sent.items() if value == MASK and name not in draft.values
+        }
+        first.sent = {
+            **first.sent,
+            **{name: draft.sent[name] for name in draft.sent if name not in masked},
+        }
         first.invalid_fields |= draft.invalid_fields
         for one in batch.to_one_fields.values():
             if one.name in draft.values:
                 one.pairs = [pair for pair in one.pairs if pair[0] is not first]
-        if any(not isinstance(value, Mapping) or value.keys() <= _CHANGES.keys() for value in entry.nested.values()):
-            self.faults.add(invalid_item("it is there twice", batch.collection.name), draft.position)
+        if any(
+            not isinstance(value, Mapping) or value.keys() <= _CHANGES.keys()
+            for value in entry.nested.values()
+        ):
+            self.faults.add(
+                invalid_item("it is there twice", batch.collection.name), draft.position
+            )
         return first
 
     def _attach(self, batch: ChangeSet, draft: RowChange, entry: ParsedItem) -> None:
@@ -269,13 +287,17 @@ class PayloadParser:
         """Return a batch for the collection beyond a link."""
         target = self._catalogue.collections[link.target]
         if batch.level == self._depth:
-            raise invalid_payload(f"It goes deeper than {self._depth} relations", path=list(position.path))
+            raise invalid_payload(
+                f"It goes deeper than {self._depth} relations", path=list(position.path)
+            )
         if link.to_many and not target.writable:
             self._forbid(target, position)
         return ChangeSet(target, batch.level + 1)
 
     def _forbid(self, target: Collection, position: PayloadPosition) -> None:
-        self.faults.add(Problem("FORBIDDEN", f'The items of "{target.name}" can only be read here.'), position)
+        self.faults.add(
+            Problem("FORBIDDEN", f'The items of "{target.name}" can only be read here.'), position
+        )
 
     # To-one
 
@@ -293,14 +315,20 @@ class PayloadParser:
         else:
             batch.unresolved.append(told)
 
-    def _attach_one(self, batch: ChangeSet, draft: RowChange, name: str, value: object, link: Link) -> None:
+    def _attach_one(
+        self, batch: ChangeSet, draft: RowChange, name: str, value: object, link: Link
+    ) -> None:
         position = draft.position.below(name)
         one = batch.to_one_fields.get((name, link.target))
         if one is None:
-            one = batch.to_one_fields[name, link.target] = ToOne(name, link, self._target_set(batch, link, position))
+            one = batch.to_one_fields[name, link.target] = ToOne(
+                name, link, self._target_set(batch, link, position)
+            )
         draft.values[name] = PENDING_KEY
         written_here = one.batch.collection.writable
-        found = self._draft(one.batch, value, position, Expects.EITHER if written_here else Expects.PRESENT)
+        found = self._draft(
+            one.batch, value, position, Expects.EITHER if written_here else Expects.PRESENT
+        )
         if not written_here and found.sent.keys() != {one.batch.key_field}:
             self._forbid(one.batch.collection, position)
         found.parent_row = found.parent_row or draft
@@ -308,7 +336,9 @@ class PayloadParser:
 
     # To-many
 
-    def _attach_many(self, batch: ChangeSet, draft: RowChange, name: str, value: object, link: Link) -> None:
+    def _attach_many(
+        self, batch: ChangeSet, draft: RowChange, name: str, value: object, link: Link
+    ) -> None:
         many = batch.to_many_fields.get(name)
         if many is None:
             many = batch.to_many_fields[name] = ToMany(
@@ -333,7 +363,12 @@ class PayloadParser:
                 self._elements(many, owner, elements, (word,), _CHANGES[word])
 
     def _elements(
-        self, many: ToMany, owner: RowChange, elements: list[object], steps: tuple[str, ...], expects: Expects
+        self,
+        many: ToMany,
+        owner: RowChange,
+        elements: list[object],
+        steps: tuple[str, ...],
+        expects: Expects,
     ) -> None:
         for number, element in enumerate(elements):
             position = owner.position.below(many.name, *steps, number)
@@ -347,14 +382,20 @@ class PayloadParser:
             self._set_parent(many, draft, None if steps else number + 1)
             many.pairs.append((owner, draft))
 
-    def _element(self, many: ToMany, element: object, position: PayloadPosition, expects: Expects) -> RowChange | None:
+    def _element(
+        self, many: ToMany, element: object, position: PayloadPosition, expects: Expects
+    ) -> RowChange | None:
         """Read an object, or the key of a row that is there."""
         if isinstance(element, Mapping):
             if isinstance(element.get(many.link.far), Mapping):
                 self._wrong(many, position, f'"{many.link.far}" is what this list sets')
             return self._draft(many.batch, element, position, expects)
         if expects is Expects.ABSENT or element is None or isinstance(element, list):
-            self._wrong(many, position, f"it must be an object{'' if expects is Expects.ABSENT else ' or a key'}")
+            self._wrong(
+                many,
+                position,
+                f"it must be an object{'' if expects is Expects.ABSENT else ' or a key'}",
+            )
             return None
         return self._draft(many.batch, {many.batch.key_field: element}, position, Expects.PRESENT)
 
@@ -370,10 +411,14 @@ class PayloadParser:
         for number, sent in enumerate(keys):
             position = owner.position.below(many.name, "delete", number)
             try:
-                many.removals.append(ListRemoval(owner, sent, collection.key.type.parse(sent), position))
+                many.removals.append(
+                    ListRemoval(owner, sent, collection.key.type.parse(sent), position)
+                )
             except ValueError as error:
                 problem = value_problem(collection, collection.key.name, sent, error)
-                self.faults.add(replace(problem, extensions={**problem.extensions, "path": []}), position)
+                self.faults.add(
+                    replace(problem, extensions={**problem.extensions, "path": []}), position
+                )
 
     def _wrong(self, many: ToMany, position: PayloadPosition, reason: str) -> None:
         self.faults.add(invalid_item(reason, many.batch.collection.name), position)
@@ -385,12 +430,20 @@ def _order_of(many: ToMany) -> str | None:
     field = collection.fields.get(many.link.relation.order or "")
     if field is None or field.column is None or field.type.family is not Family.NUMBER:
         return None
-    filled = field.column.is_generated or field.column.auto_increment or field.name == collection.primary_key
+    filled = (
+        field.column.is_generated
+        or field.column.auto_increment
+        or field.name == collection.primary_key
+    )
     return None if filled else field.name
 
 
 def _fields(problems: list[Problem]) -> frozenset[object]:
-    return frozenset(problem.extensions.get("field") for problem in problems) if problems else frozenset()
+    return (
+        frozenset(problem.extensions.get("field") for problem in problems)
+        if problems
+        else frozenset()
+    )
 
 
 _CHANGES = {"create": Expects.ABSENT, "update": Expects.PRESENT, "delete": Expects.PRESENT}

@@ -39,7 +39,9 @@ def locating_conflicts(collection: Collection, drafts: Sequence[RowChange]) -> I
             raise Conflict(problem, conflict.value, server_text=conflict.server_text) from conflict
         draft, name = sent
         raise Conflict(
-            with_field(problem, draft, collection, name), conflict.value, server_text=conflict.server_text
+            with_field(problem, draft, collection, name),
+            conflict.value,
+            server_text=conflict.server_text,
         ) from conflict
 
 
@@ -48,7 +50,9 @@ def describe_check(problem: Problem, collection: Collection) -> Problem:
     check = collection.checks.get(str(problem.extensions.get("constraint")))
     if check is None or problem.code != "INVALID_PAYLOAD":
         return problem
-    fields = {"field": check.columns[0]} if len(check.columns) == 1 else {"fields": list(check.columns)}
+    fields = (
+        {"field": check.columns[0]} if len(check.columns) == 1 else {"fields": list(check.columns)}
+    )
     extensions = {"collection": collection.name, **fields, **problem.extensions, "rule": check.rule}
     return replace(problem, message=_sentence(collection, check), extensions=extensions)
 
@@ -64,7 +68,9 @@ def _find_row(
     """Return the row that brought the value, and the field that holds it there; None where no row has."""
     name = problem.extensions.get("field")
     if isinstance(name, str):
-        return _row_of_field(conflict, name, collection, drafts) if name in collection.fields else None
+        return (
+            _row_of_field(conflict, name, collection, drafts) if name in collection.fields else None
+        )
     if problem.code not in _CODES_WITHOUT_COLUMN or "constraint" in problem.extensions:
         return None
     return _find_quoted(conflict, collection, drafts)
@@ -79,7 +85,11 @@ def _row_of_field(
         rows = [draft for draft in rows if conflict.value in _spellings(draft, name)]
     elif len({draft.values[name] for draft in rows}) > 1:
         failing = _failing_value(conflict.server_text, name, collection)
-        rows = [draft for draft in rows if failing is not None and _is_same(str(draft.values[name]), failing)]
+        rows = [
+            draft
+            for draft in rows
+            if failing is not None and _is_same(str(draft.values[name]), failing)
+        ]
     return (rows[0], name) if rows else None
 
 
@@ -111,7 +121,10 @@ def _find_quoted(
     """Return the one row and field whose type is PostgreSQL's own and whose value stands in what it said."""
     own = [found.name for found in collection.columns if found.type_name == "unknown"]
     quoting = [
-        (draft, name) for draft in drafts for name in own if _is_quoted(draft.values.get(name), conflict.server_text)
+        (draft, name)
+        for draft in drafts
+        for name in own
+        if _is_quoted(draft.values.get(name), conflict.server_text)
     ]
     same = {(name, draft.values[name]) for draft, name in quoting}
     return quoting[-1] if len(same) == 1 else None
@@ -124,7 +137,9 @@ def _is_quoted(value: str | None, server_text: str) -> bool:
 def with_field(problem: Problem, draft: RowChange, collection: Collection, name: str) -> Problem:
     is_secret = collection.fields[name].is_secret or name not in draft.sent
     sent = draft.sent.get(name)
-    relates = isinstance(sent, dict | list) and collection.fields[name].type.family is not Family.JSON
+    relates = (
+        isinstance(sent, dict | list) and collection.fields[name].type.family is not Family.JSON
+    )
     text = draft.values.get(name) if relates else sent  # a related item stands for its key
     value = {} if is_secret else {"value": shown(text)}
     extensions = {"collection": collection.name, **problem.extensions, "field": name, **value}

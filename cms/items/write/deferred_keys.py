@@ -32,13 +32,16 @@ class DeferredKeys:
             if keys:
                 self.pending.setdefault(batch.collection.name, set()).update(keys)
 
-    def defer(self, collection: Collection, new: Sequence[RowChange], changed: Sequence[RowChange]) -> None:
+    def defer(
+        self, collection: Collection, new: Sequence[RowChange], changed: Sequence[RowChange]
+    ) -> None:
         """Take out of rows that are written now, the new ones first, what points to rows after them."""
         if not self.pending:
             return
         pointers = list(self._pointers(collection))
         turns = [
-            [new[place] for place in places] for places in group_by_columns([draft.values for draft in new]).values()
+            [new[place] for place in places]
+            for places in group_by_columns([draft.values for draft in new]).values()
         ]
         for drafts in [*turns, changed]:
             self.pending.get(collection.name, set()).difference_update(_keys(collection, drafts))
@@ -55,7 +58,9 @@ class DeferredKeys:
                 row.values.update(deferred)
             with locating_conflicts(collection, list(rows)):
                 written = update_rows(
-                    write_context, collection, [(str(row.key), deferred) for row, deferred in rows.items()]
+                    write_context,
+                    collection,
+                    [(str(row.key), deferred) for row, deferred in rows.items()],
                 )
             yield from zip(rows, written, strict=True)
 
@@ -68,7 +73,9 @@ class DeferredKeys:
         column = collection.fields[name].column
         if draft.new and not (column and column.is_nullable):
             return
-        self.deferred.setdefault(collection.name, {}).setdefault(draft, {})[name] = draft.values.pop(name)
+        self.deferred.setdefault(collection.name, {}).setdefault(draft, {})[name] = (
+            draft.values.pop(name)
+        )
         if draft.new:
             draft.values[name] = None
 

@@ -44,7 +44,9 @@ def delete_rows(
         written = _Deletion(write_context, collection).delete({key: known.get(key) for key in keys})
     else:
         rows: list[Values] = [{str(collection.primary_key): key} for key in keys]
-        written = run_action(write_context, "delete", collection, (str(collection.primary_key),), rows)
+        written = run_action(
+            write_context, "delete", collection, (str(collection.primary_key),), rows
+        )
     if len(written) < len(keys):
         raise not_found()
     return written
@@ -89,7 +91,9 @@ class _Deletion:
 
     def _note_roots(self, root_table: RootTable, keys: RevisionsByRow) -> RevisionsByRow:
         """Write down the rows of the root that lie in a table; return the keys of these with their revisions."""
-        side = KeySide(root_table.table, (str(self.root.primary_key),), self._key(root_table), self.root)
+        side = KeySide(
+            root_table.table, (str(self.root.primary_key),), self._key(root_table), self.root
+        )
         rows = run_cached(
             self.write_context,
             ("beginning", self.root.name, root_table),
@@ -117,7 +121,10 @@ class _Deletion:
                 self.write_context,
                 ("unset", action),
                 lambda: self._clearing_statement(action),  # noqa: B023
-                _values(self.to_delete[action.foreign_root_table], list(self.to_delete.get(action.root_table, ()))),
+                _values(
+                    self.to_delete[action.foreign_root_table],
+                    list(self.to_delete.get(action.root_table, ())),
+                ),
             )
 
     def _clearing_statement(self, action: ReferentialAction) -> Fragment:
@@ -133,7 +140,9 @@ class _Deletion:
         rows = run_cached(
             self.write_context,
             ("going", action),
-            lambda: referential.record_deleted(self._reference(action), ArgumentSlots(), count_only=count_only),
+            lambda: referential.record_deleted(
+                self._reference(action), ArgumentSlots(), count_only=count_only
+            ),
             _values(above, self._seen_before(root_table)),
         )
         return {} if count_only else dict(rows)
@@ -141,7 +150,11 @@ class _Deletion:
     def _seen_before(self, root_table: RootTable) -> list[str]:
         """Return the rows that could be met once more: by one foreign key no row is met twice, unless it is a root."""
         is_root = root_table in self.actions.root_tables_of[self.root.name]
-        return list(self.to_delete.get(root_table, ())) if is_root or self.actions.incoming_keys[root_table] > 1 else []
+        return (
+            list(self.to_delete.get(root_table, ()))
+            if is_root or self.actions.incoming_keys[root_table] > 1
+            else []
+        )
 
     def _reference(self, action: ReferentialAction) -> RowReference:
         root_table, above = action.root_table, action.foreign_root_table
@@ -158,10 +171,13 @@ class _Deletion:
             else self.catalogue.collections[str(root_table.collection)].fields[root_table.key]
         )
 
-    def _actions_on(self, root_tables: Mapping[RootTable, RevisionsByRow], *acts: str) -> Iterator[ReferentialAction]:
+    def _actions_on(
+        self, root_tables: Mapping[RootTable, RevisionsByRow], *acts: str
+    ) -> Iterator[ReferentialAction]:
         """Yield the foreign keys to tables that act in one of these ways, in an order that is always the same."""
         for root_table in sorted(
-            root_tables, key=lambda root_table: (root_table.table.schema or "", root_table.table.name)
+            root_tables,
+            key=lambda root_table: (root_table.table.schema or "", root_table.table.name),
         ):
             for action in self.actions.by_root_table.get(root_table, ()):
                 if action.on_delete in acts:

@@ -13,11 +13,15 @@ from cms.schema.model import Catalogue, Collection
 from cms.store.snapshot import load_snapshot
 
 
-def check_duplication_fields(catalogue: Catalogue, after: Collection, *, before: Collection | None = None) -> None:
+def check_duplication_fields(
+    catalogue: Catalogue, after: Collection, *, before: Collection | None = None
+) -> None:
     """Refuse paths that lead to no field; those that were there `before` may stay."""
     known = _duplication_fields(before) if before else []
     wrong = [
-        path for path in _duplication_fields(after) if path not in known and not _leads_to_field(catalogue, after, path)
+        path
+        for path in _duplication_fields(after)
+        if path not in known and not _leads_to_field(catalogue, after, path)
     ]
     if wrong:
         raise Refused(_unknown_path(path) for path in wrong)
@@ -58,4 +62,8 @@ def _leads_to_field(catalogue: Catalogue, found: Collection, path: str) -> bool:
 
 def _unknown_path(path: str) -> Problem:
     place, reason = "meta.item_duplication_fields", f'"{path}" leads to no field'
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", {"reason": reason, "field": place})
+    return Problem(
+        "INVALID_PAYLOAD",
+        f"Invalid payload. {place}: {reason}.",
+        {"reason": reason, "field": place},
+    )

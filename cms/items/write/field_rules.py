@@ -51,12 +51,20 @@ class FieldRules:
 def field_rules(collection: Collection) -> FieldRules:
     """Return the rules of a collection; raises `Refused` INVALID_QUERY for one that is none."""
     told = [(found, found.meta) for found in collection.fields.values() if found.meta]
-    validations = tuple(_validation(found, meta) for found, meta in told if meta.get("validation") not in (None, {}))
-    conditions = tuple((found, _conditions(found, meta)) for found, meta in told if meta.get("conditions"))
+    validations = tuple(
+        _validation(found, meta) for found, meta in told if meta.get("validation") not in (None, {})
+    )
+    conditions = tuple(
+        (found, _conditions(found, meta)) for found, meta in told if meta.get("conditions")
+    )
     all_rules = (*validations, *(one.rule for _, several in conditions for one in several))
     columns = [(found, found.column) for found in collection.columns if found.column]
     computed = frozenset(found.name for found, column in columns if is_computed(column))
-    defaults = {found.name: default_of(found, column) for found, column in columns if found.name not in computed}
+    defaults = {
+        found.name: default_of(found, column)
+        for found, column in columns
+        if found.name not in computed
+    }
     return FieldRules(validations, conditions, all_rules, defaults, computed)
 
 
@@ -82,7 +90,9 @@ def _naming_field(found: Field) -> Iterator[None]:
         yield
     except Refused as refused:
         owner = {"collection": found.collection, "field": found.name}
-        raise Refused(replace(one, extensions={**one.extensions, **owner}) for one in refused.problems) from None
+        raise Refused(
+            replace(one, extensions={**one.extensions, **owner}) for one in refused.problems
+        ) from None
 
 
 def _message(meta: Json) -> str | None:

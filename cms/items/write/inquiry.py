@@ -44,8 +44,12 @@ class PayloadInquiry:
     def __call__(self, run_question: RunQuestion) -> list[Problem]:
         """Return what the database minds, as far as it can be asked."""
         batches = list(change_sets(self.root))
-        may_ask_about_rows = self.is_permitted or all(draft.new for batch in batches for draft in batch.drafts)
-        asking = _InquiryRun(self.catalogue, batches, run_question, may_ask_about_rows=may_ask_about_rows)
+        may_ask_about_rows = self.is_permitted or all(
+            draft.new for batch in batches for draft in batch.drafts
+        )
+        asking = _InquiryRun(
+            self.catalogue, batches, run_question, may_ask_about_rows=may_ask_about_rows
+        )
         try:
             for batch in batches:
                 asking.check_batch(batch)
@@ -72,7 +76,11 @@ class _InquiryRun:
             if _has_own_rules(found):
                 self._check_type(batch.collection, found, columns[found.name])
         for name, check in batch.collection.checks.items():
-            if check.expression and check.columns and all(columns.get(column) for column in check.columns):
+            if (
+                check.expression
+                and check.columns
+                and all(columns.get(column) for column in check.columns)
+            ):
                 self._check_rule(batch.collection, name, check, columns)
         if self.may_ask_about_rows:
             self._check_rows(batch.collection, columns)
@@ -88,7 +96,9 @@ class _InquiryRun:
             for draft in drafts[value]:
                 del values[draft]
             minding = drafts[value][:MAX_PROBLEMS]
-            self.problems += [with_field(problem, draft, collection, found.name) for draft in minding]
+            self.problems += [
+                with_field(problem, draft, collection, found.name) for draft in minding
+            ]
 
     def _unfit_values(self, found: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
         """Yield the values that a type does not take, by halves of those among which there is one."""
@@ -104,12 +114,22 @@ class _InquiryRun:
         except (Refused, Stale, UnexpectedError):
             return
 
-    def _check_rule(self, collection: Collection, name: str, check: Check, columns: Mapping[str, _Values]) -> None:
-        drafts = [draft for draft in columns[check.columns[0]] if all(draft in columns[name] for name in check.columns)]
+    def _check_rule(
+        self, collection: Collection, name: str, check: Check, columns: Mapping[str, _Values]
+    ) -> None:
+        drafts = [
+            draft
+            for draft in columns[check.columns[0]]
+            if all(draft in columns[name] for name in check.columns)
+        ]
         rows = [[columns[name][draft] for draft in drafts] for name in check.columns]
-        plain = database_problem("INVALID_PAYLOAD", {"collection": collection.name, "constraint": name})
+        plain = database_problem(
+            "INVALID_PAYLOAD", {"collection": collection.name, "constraint": name}
+        )
         problem = describe_check(plain, collection)
-        for draft in self._matching_drafts(drafts, questions.rows_breaking(collection, check, rows)):
+        for draft in self._matching_drafts(
+            drafts, questions.rows_breaking(collection, check, rows)
+        ):
             if len(check.columns) == 1:
                 self.problems.append(with_field(problem, draft, collection, check.columns[0]))
             else:
@@ -124,21 +144,37 @@ class _InquiryRun:
             if values and _is_unique(found) and collection.primary_key:
                 self._check_unique(collection, found, values)
 
-    def _check_foreign_key(self, collection: Collection, found: Field, constraint: ForeignKey, values: _Values) -> None:
+    def _check_foreign_key(
+        self, collection: Collection, found: Field, constraint: ForeignKey, values: _Values
+    ) -> None:
         """Ask what points to nothing, but for what points to rows of the call itself."""
         own = self._written(constraint.foreign_table, constraint.foreign_column)
         drafts = [draft for draft, value in values.items() if value not in own]
         question = questions.rows_dangling(found, constraint, [values[draft] for draft in drafts])
-        extensions = {"collection": collection.name, "field": found.name, "constraint": constraint.name}
+        extensions = {
+            "collection": collection.name,
+            "field": found.name,
+            "constraint": constraint.name,
+        }
         for draft in self._matching_drafts(drafts, question):
             self.problems.append(
-                with_field(database_problem("INVALID_FOREIGN_KEY", extensions), draft, collection, found.name)
+                with_field(
+                    database_problem("INVALID_FOREIGN_KEY", extensions),
+                    draft,
+                    collection,
+                    found.name,
+                )
             )
 
     def _check_unique(self, collection: Collection, found: Field, values: _Values) -> None:
         """Ask what another row has; those of the call may give theirs up with it."""
         drafts, rows = list(values), list(values.values())
-        own = {draft.key for batch in self._batches(collection.name) for draft in batch.drafts if not draft.new}
+        own = {
+            draft.key
+            for batch in self._batches(collection.name)
+            for draft in batch.drafts
+            if not draft.new
+        }
         held = self._answers(questions.rows_holding(collection, found, rows))
         numbers = {number for number, key in held if key not in own}
         numbers.update(number for (number,) in self._answers(questions.rows_repeating(found, rows)))
@@ -187,16 +223,23 @@ def _values_of(batch: ChangeSet, found: Field) -> _Values:
     values: _Values = {}
     for draft in batch.drafts:
         value = draft.values.get(found.name)
-        if value is not None and not (value == PENDING_KEY and (waits or draft.parent_field == found.name)):
+        if value is not None and not (
+            value == PENDING_KEY and (waits or draft.parent_field == found.name)
+        ):
             values[draft] = value
     return values
 
 
 def _is_unique(found: Field) -> bool:
-    return bool(found.column and found.column.is_unique) or (found.collection, found.name) in UNIQUE_IN_ANY_CASE
+    return (
+        bool(found.column and found.column.is_unique)
+        or (found.collection, found.name) in UNIQUE_IN_ANY_CASE
+    )
 
 
 def _has_own_rules(found: Field) -> bool:
     """Tell whether there may be values that the service takes and the column's type does not."""
     column = found.column
-    return column is not None and (column.is_domain or found.is_list or (found.is_text_form and not found.choices))
+    return column is not None and (
+        column.is_domain or found.is_list or (found.is_text_form and not found.choices)
+    )

@@ -10,7 +10,11 @@ from cms.schema.payload import ItemParser
 
 
 def reader_of(
-    catalogue: Catalogue, collection: Collection, names: frozenset[str] | None, *, knows: Callable[[str], bool]
+    catalogue: Catalogue,
+    collection: Collection,
+    names: frozenset[str] | None,
+    *,
+    knows: Callable[[str], bool],
 ) -> ItemParser:
     """Return what reads items of a collection for a caller who may name these fields; None is all of them.
 
@@ -18,9 +22,13 @@ def reader_of(
     """
 
     def relates(name: str) -> bool:
-        return bool(link_of(catalogue, collection, name) or target_collections(catalogue, collection, name))
+        return bool(
+            link_of(catalogue, collection, name) or target_collections(catalogue, collection, name)
+        )
 
-    return ItemParser(collection, relates, names=names, choices=_collections_allowed(catalogue, collection, knows))
+    return ItemParser(
+        collection, relates, names=names, choices=_collections_allowed(catalogue, collection, knows)
+    )
 
 
 def _collections_allowed(
@@ -30,6 +38,10 @@ def _collections_allowed(
     allowed: dict[str, list[str]] = {}
     for relation in catalogue.relations:
         told_by = relation.one_collection_field
-        if relation.many_collection == collection.name and told_by and relation.one_allowed_collections:
+        if (
+            relation.many_collection == collection.name
+            and told_by
+            and relation.one_allowed_collections
+        ):
             allowed.setdefault(told_by, []).extend(filter(knows, relation.one_allowed_collections))
     return allowed

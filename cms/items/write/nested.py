@@ -45,20 +45,26 @@ def write_tree(write_context: WriteContext, drafter: PayloadParser, root: Change
     """
     present = [draft.key for draft in root.drafts if draft.key and not draft.new]
     if present and not root.is_flat:
-        lock_rows(write_context, root.collection, present)  # of two new states of one list, one comes after the other
+        lock_rows(
+            write_context, root.collection, present
+        )  # of two new states of one list, one comes after the other
     _authorize_root(write_context, drafter, root)
     if not root.is_flat:
         Resolver(write_context, drafter).resolve(root)
         _authorize_below(write_context, drafter, root)
     catalogue = write_context.context.snapshot.catalogue
-    drafter.faults.refuse(PayloadInquiry(catalogue, root, is_permitted=write_context.context.actor.policy.admin))
+    drafter.faults.refuse(
+        PayloadInquiry(catalogue, root, is_permitted=write_context.context.actor.policy.admin)
+    )
     deferred = DeferredWork(DeferredKeys(catalogue))
     deferred.deferred_keys.add_new_keys(change_sets(root))
     if not root.is_flat:
         for (
             name,
             keys,
-        ) in deferred.deferred_keys.pending.items():  # rows of one call may stand in several of its statements
+        ) in (
+            deferred.deferred_keys.pending.items()
+        ):  # rows of one call may stand in several of its statements
             advance_keys(write_context, catalogue.collections[name], list(keys))
     try:
         _write(write_context, root, deferred)
@@ -89,7 +95,9 @@ def _authorize_root(write_context: WriteContext, drafter: PayloadParser, root: C
 
 def _authorize(write_context: WriteContext, drafter: PayloadParser, batch: ChangeSet) -> None:
     """Check what is to be done with the rows of a batch against those that are there, before any of it."""
-    write_context.authorizer.authorize(batch, _changed(batch), write_context.transaction.execute, drafter.faults)
+    write_context.authorizer.authorize(
+        batch, _changed(batch), write_context.transaction.execute, drafter.faults
+    )
 
 
 def _authorize_below(write_context: WriteContext, drafter: PayloadParser, root: ChangeSet) -> None:
@@ -115,7 +123,11 @@ def _changed(batch: ChangeSet) -> list[RowChange]:
 
     One without a key is not there, which is told by then.
     """
-    return [draft for draft in batch.drafts if draft.key and not draft.new and (draft.values or not batch.level)]
+    return [
+        draft
+        for draft in batch.drafts
+        if draft.key and not draft.new and (draft.values or not batch.level)
+    ]
 
 
 def _write(write_context: WriteContext, batch: ChangeSet, deferred: DeferredWork) -> None:
@@ -131,7 +143,11 @@ def _write_one(write_context: WriteContext, one: ToOne, deferred: DeferredWork) 
     fars = _column(write_context, one.batch, one.link.far, [found for _, found in one.pairs])
     for draft, found in one.pairs:
         draft.values[one.name] = fars[found]
-        if one.link.collection_field and draft.values.get(one.link.collection_field) is None and draft.new:
+        if (
+            one.link.collection_field
+            and draft.values.get(one.link.collection_field) is None
+            and draft.new
+        ):
             draft.values[one.link.collection_field] = one.link.target
 
 
@@ -140,7 +156,11 @@ def _write_rows(write_context: WriteContext, batch: ChangeSet, deferred: Deferre
     deferred.deferred_keys.defer(batch.collection, new, _changed(batch))
     changed = _changed(batch)
     with locating_conflicts(batch.collection, new):
-        _note(new, insert_rows(write_context, batch.collection, [draft.values for draft in new]), deferred)
+        _note(
+            new,
+            insert_rows(write_context, batch.collection, [draft.values for draft in new]),
+            deferred,
+        )
     rows = [(str(draft.key), draft.values) for draft in changed]
     with locating_conflicts(batch.collection, changed):
         _note(changed, update_rows(write_context, batch.collection, rows), deferred)
@@ -160,7 +180,9 @@ def _write_deferred(write_context: WriteContext, deferred: DeferredWork) -> None
             deferred.parents.append((revision, draft.parent_row))
 
 
-def _write_many(write_context: WriteContext, batch: ChangeSet, many: ToMany, deferred: DeferredWork) -> None:
+def _write_many(
+    write_context: WriteContext, batch: ChangeSet, many: ToMany, deferred: DeferredWork
+) -> None:
     """Write what belongs to the rows; what leaves goes first, so that it is in nobody's way."""
     _drop_rows(write_context, many, deferred)
     nears = _column(write_context, batch, many.link.near, [owner for owner, _ in many.pairs])
@@ -176,12 +198,19 @@ def _drop_rows(write_context: WriteContext, many: ToMany, deferred: DeferredWork
     elif many.deletes_dropped:
         enclosing_revisions = _enclosing_revisions(write_context, many, deferred)
         gone = delete_rows(
-            write_context, many.batch.collection, list(many.dropped), enclosing_revisions=enclosing_revisions
+            write_context,
+            many.batch.collection,
+            list(many.dropped),
+            enclosing_revisions=enclosing_revisions,
         )
-        deferred.parents += [(revision, many.dropped[key]) for key, revision in gone if revision is not None]
+        deferred.parents += [
+            (revision, many.dropped[key]) for key, revision in gone if revision is not None
+        ]
 
 
-def _enclosing_revisions(write_context: WriteContext, many: ToMany, deferred: DeferredWork) -> dict[str, int | None]:
+def _enclosing_revisions(
+    write_context: WriteContext, many: ToMany, deferred: DeferredWork
+) -> dict[str, int | None]:
     """Return the revisions of the writes that rows leave a list by, or what stands for those that are to come.
 
     They are asked for where the rows leave no revisions, which are linked later, but what goes with them does.
@@ -189,10 +218,17 @@ def _enclosing_revisions(write_context: WriteContext, many: ToMany, deferred: De
     if many.batch.collection.accountability == "all":
         return {}
     enclosing_revisions = {key: _nearest_revision(owner) for key, owner in many.dropped.items()}
-    owners = {owner: None for key, owner in many.dropped.items() if enclosing_revisions[key] is None}
+    owners = {
+        owner: None for key, owner in many.dropped.items() if enclosing_revisions[key] is None
+    }
     unnamed = [owner for owner in owners if owner not in deferred.awaited]
-    deferred.awaited.update(zip(unnamed, reserve_revisions(write_context, len(unnamed)), strict=True))
-    return {key: enclosing_revisions[key] or deferred.awaited[owner] for key, owner in many.dropped.items()}
+    deferred.awaited.update(
+        zip(unnamed, reserve_revisions(write_context, len(unnamed)), strict=True)
+    )
+    return {
+        key: enclosing_revisions[key] or deferred.awaited[owner]
+        for key, owner in many.dropped.items()
+    }
 
 
 def _column(
@@ -201,7 +237,9 @@ def _column(
     """Return what rows that have been written hold in the column that others point to."""
     if column == batch.key_field:
         return {draft: draft.key for draft in drafts}
-    found = column_by_key(write_context, batch.collection, column, [str(draft.key) for draft in drafts])
+    found = column_by_key(
+        write_context, batch.collection, column, [str(draft.key) for draft in drafts]
+    )
     return {draft: found[str(draft.key)] for draft in drafts}
 
 
@@ -209,10 +247,15 @@ def _link_revisions(write_context: WriteContext, deferred: DeferredWork) -> None
     """Name the revision of the enclosing write, which for to-one objects came after theirs."""
     link_revisions(
         write_context,
-        [(revision, parent) for revision, parent_row in deferred.parents if (parent := _nearest_revision(parent_row))],
+        [
+            (revision, parent)
+            for revision, parent_row in deferred.parents
+            if (parent := _nearest_revision(parent_row))
+        ],
     )
     replace_reserved_revisions(
-        write_context, {number: _nearest_revision(owner) for owner, number in deferred.awaited.items()}
+        write_context,
+        {number: _nearest_revision(owner) for owner, number in deferred.awaited.items()},
     )
 
 

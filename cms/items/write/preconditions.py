@@ -37,7 +37,12 @@ def check_match(
 
 
 def check_singleton(
-    store: Store, transaction: Transaction, context: RequestContext, collection: Collection, *, if_match: str | None
+    store: Store,
+    transaction: Transaction,
+    context: RequestContext,
+    collection: Collection,
+    *,
+    if_match: str | None,
 ) -> None:
     """Compare the version of a singleton as `check_match` does; one without a row, or with a hidden one, has its own.
 
@@ -52,15 +57,27 @@ def check_singleton(
 
 
 def _version(
-    store: Store, transaction: Transaction, context: RequestContext, collection: Collection, key: str
+    store: Store,
+    transaction: Transaction,
+    context: RequestContext,
+    collection: Collection,
+    key: str,
 ) -> str | None:
     """Lock a row and return its version, None for a row that the caller cannot see."""
     transaction.run(locks.lock_row(collection, key))
-    query = narrow_to_key(Query(picks=(Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key))),)), Slot(0))
+    query = narrow_to_key(
+        Query(picks=(Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key))),)), Slot(0)
+    )
     items = find(store, transaction, context, collection.name, query, literals=(key,))
     return str(items[0][INTERNAL_VERSION]) if items else None
 
 
 def _compare(collection: Collection, if_match: str, version: str) -> None:
     if not matches_version(if_match, version):
-        raise Refused(Problem("PRECONDITION_FAILED", "The item has changed since.", {"collection": collection.name}))
+        raise Refused(
+            Problem(
+                "PRECONDITION_FAILED",
+                "The item has changed since.",
+                {"collection": collection.name},
+            )
+        )

@@ -26,7 +26,9 @@ def convert_preset(grant: Grant, found: Field, value: object) -> str:
 def refuse_preset(grant: Grant, found: Field, reason: str) -> Refused:
     """Return the refusal of an item for a preset that cannot be set, once the log has said which it is."""
     position = f"{found.collection}.{found.name}"
-    log.warning("permission %s refuses every item: its preset of %s: %s", grant.id, position, reason)
+    log.warning(
+        "permission %s refuses every item: its preset of %s: %s", grant.id, position, reason
+    )
     return forbidden()
 
 
@@ -41,7 +43,11 @@ def preset_operand(value: object) -> Operand:
 
 def resolve_operand(found: Operand, known: Mapping[CallerValue, tuple[object, ...]]) -> Operand:
     """Return what a path from the caller leads to, the first where it leads to many; anything else as it is."""
-    return Constant(next(iter(known[found]), None)) if isinstance(found, CallerValue) and found.path else found
+    return (
+        Constant(next(iter(known[found]), None))
+        if isinstance(found, CallerValue) and found.path
+        else found
+    )
 
 
 def unchanged(value: object) -> object:

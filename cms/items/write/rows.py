@@ -57,7 +57,9 @@ def author(context: RequestContext, client: ClientInfo) -> tuple[str | None, ...
     return context.actor.user, client.ip, client.user_agent, client.origin
 
 
-def insert_rows(write_context: WriteContext, collection: Collection, rows: Sequence[Values]) -> list[WrittenRow]:
+def insert_rows(
+    write_context: WriteContext, collection: Collection, rows: Sequence[Values]
+) -> list[WrittenRow]:
     """Insert rows and return them in their order."""
     groups = group_by_columns(rows)
     if len(groups) < 2:
@@ -66,13 +68,21 @@ def insert_rows(write_context: WriteContext, collection: Collection, rows: Seque
     found: dict[int, WrittenRow] = {}
     for places in groups.values():  # in the order that cms/items/write/deferred_keys.py goes by
         found.update(
-            zip(places, _insert_group(write_context, collection, [rows[place] for place in places]), strict=True)
+            zip(
+                places,
+                _insert_group(write_context, collection, [rows[place] for place in places]),
+                strict=True,
+            )
         )
     return [found[place] for place in range(len(rows))]
 
 
-def _insert_group(write_context: WriteContext, collection: Collection, rows: Sequence[Values]) -> list[WrittenRow]:
-    written: list[WrittenRow] = run_action(write_context, "insert", collection, tuple(sorted(rows[0])), rows)
+def _insert_group(
+    write_context: WriteContext, collection: Collection, rows: Sequence[Values]
+) -> list[WrittenRow]:
+    written: list[WrittenRow] = run_action(
+        write_context, "insert", collection, tuple(sorted(rows[0])), rows
+    )
     if len(written) != len(rows):  # a trigger of the table may turn rows away
         raise invalid_payload("The database did not take every item", collection=collection.name)
     return written
@@ -94,10 +104,14 @@ def update_rows(
     for names, places in groups.items():
         columns = (key, *(name for name in names if name != key))
         action = "update" if len(columns) > 1 else "touch"
-        returned = run_action(write_context, action, collection, columns, [values[place] for place in places])
+        returned = run_action(
+            write_context, action, collection, columns, [values[place] for place in places]
+        )
         if len(returned) < len(places):
             raise not_found()
-        written.update((places[number - 1], (found, revision)) for number, found, revision in returned)
+        written.update(
+            (places[number - 1], (found, revision)) for number, found, revision in returned
+        )
     return [written[place] for place in range(len(rows))]
 
 
@@ -109,7 +123,12 @@ def lock_rows(write_context: WriteContext, collection: Collection, keys: Sequenc
 
 
 def lock_list(
-    write_context: WriteContext, collection: Collection, far: str, *, keys: Sequence[str], near_values: Sequence[str]
+    write_context: WriteContext,
+    collection: Collection,
+    far: str,
+    *,
+    keys: Sequence[str],
+    near_values: Sequence[str],
 ) -> None:
     """Hold rows by their keys, and all that point in the column `far` to any of `near_values`."""
     values = [array(keys), array(near_values)]
@@ -129,27 +148,38 @@ def column_by_key(
     def printed() -> Fragment:
         return locks.column_by_key(collection, column, ArgumentSlots())
 
-    return dict(run_cached(write_context, ("column", collection.name, column), printed, [array(keys)]))
+    return dict(
+        run_cached(write_context, ("column", collection.name, column), printed, [array(keys)])
+    )
 
 
 def link_revisions(write_context: WriteContext, links: Sequence[tuple[int, int]]) -> None:
     """Give revisions that this transaction has made their parents, each the revision of the write around it."""
     if links:
         revisions, parents = zip(*links, strict=True)
-        write_context.transaction.execute(statement("link_revisions"), (list(revisions), list(parents)))
+        write_context.transaction.execute(
+            statement("link_revisions"), (list(revisions), list(parents))
+        )
 
 
 def reserve_revisions(write_context: WriteContext, count: int) -> list[int]:
     """Return numbers that no revision has, for `replace_reserved_revisions`."""
     if not count:
         return []
-    return [number for (number,) in write_context.transaction.execute(statement("draw_revisions"), (count,))]
+    return [
+        number
+        for (number,) in write_context.transaction.execute(statement("draw_revisions"), (count,))
+    ]
 
 
-def replace_reserved_revisions(write_context: WriteContext, parents: Mapping[int, int | None]) -> None:
+def replace_reserved_revisions(
+    write_context: WriteContext, parents: Mapping[int, int | None]
+) -> None:
     """Give revisions that this transaction has made under numbers that were drawn their true parents, if any."""
     if parents:
-        write_context.transaction.execute(statement("pass_revisions_on"), (list(parents), list(parents.values())))
+        write_context.transaction.execute(
+            statement("pass_revisions_on"), (list(parents), list(parents.values()))
+        )
 
 
 def advance_keys(write_context: WriteContext, collection: Collection, keys: Sequence[str]) -> None:
@@ -167,7 +197,11 @@ def group_by_columns(rows: Sequence[Values]) -> dict[Columns, list[int]]:
         by_order.setdefault(tuple(row), []).append(place)
     for names, places in by_order.items():
         groups.setdefault(tuple(sorted(names)), []).extend(places)
-    return {names: sorted(places) for names, places in groups.items()} if len(by_order) > len(groups) else groups
+    return (
+        {names: sorted(places) for names, places in groups.items()}
+        if len(by_order) > len(groups)
+        else groups
+    )
 
 
 def finish_statement(fragment: Fragment) -> Statement:
@@ -186,10 +220,15 @@ def column_values(columns: Columns, rows: Sequence[Values], *, single: bool) -> 
 
 
 def run_cached(
-    write_context: WriteContext, plan: Hashable, printed: Callable[[], Fragment], values: Sequence[object]
+    write_context: WriteContext,
+    plan: Hashable,
+    printed: Callable[[], Fragment],
+    values: Sequence[object],
 ) -> list[Row]:
     """Run a statement on these values, printed once for all that are called alike."""
-    found = write_context.context.snapshot.statements.setdefault_with(plan, lambda: finish_statement(printed()))
+    found = write_context.context.snapshot.statements.setdefault_with(
+        plan, lambda: finish_statement(printed())
+    )
     return _execute(write_context, found, (write_context.author, values))
 
 
@@ -198,7 +237,11 @@ _BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock_by_k
 
 
 def run_action(
-    write_context: WriteContext, action: str, collection: Collection, columns: Columns, rows: Sequence[Values]
+    write_context: WriteContext,
+    action: str,
+    collection: Collection,
+    columns: Columns,
+    rows: Sequence[Values],
 ) -> list[Row]:
     """Run a statement, printed once for all writes of its shape."""
     single = len(rows) == 1 and action != "lock"
@@ -214,35 +257,53 @@ def run_action(
     return run_cached(write_context, plan, printed, column_values(columns, rows, single=single))
 
 
-def _execute(write_context: WriteContext, found: Statement, literals: Sequence[Sequence[object]]) -> list[Row]:
+def _execute(
+    write_context: WriteContext, found: Statement, literals: Sequence[Sequence[object]]
+) -> list[Row]:
     values = bind_values(found.values, Bindings([value for part in literals for value in part]))
-    return write_context.transaction.execute(found.text, values, while_waiting=write_context.while_waiting)
+    return write_context.transaction.execute(
+        found.text, values, while_waiting=write_context.while_waiting
+    )
 
 
-def _with_keys(write_context: WriteContext, collection: Collection, rows: Sequence[Values]) -> Sequence[Values]:
+def _with_keys(
+    write_context: WriteContext, collection: Collection, rows: Sequence[Values]
+) -> Sequence[Values]:
     """Give rows that go in by several statements their automatic keys beforehand, in the order of the rows."""
     key = collection.key
     if not key.column or not key.column.auto_increment or key.column.is_generated:
         return rows
     given = {value for row in rows if (value := row.get(key.name)) is not None}
     bare = [place for place, row in enumerate(rows) if row.get(key.name) is None]
-    numbers = dict(zip(bare, _next_keys(write_context, collection, given, count=len(bare)), strict=False))
-    return [{**row, key.name: numbers[place]} if place in numbers else row for place, row in enumerate(rows)]
+    numbers = dict(
+        zip(bare, _next_keys(write_context, collection, given, count=len(bare)), strict=False)
+    )
+    return [
+        {**row, key.name: numbers[place]} if place in numbers else row
+        for place, row in enumerate(rows)
+    ]
 
 
-def _next_keys(write_context: WriteContext, collection: Collection, given: set[str], *, count: int) -> list[str]:
+def _next_keys(
+    write_context: WriteContext, collection: Collection, given: set[str], *, count: int
+) -> list[str]:
     """Return the next automatic keys, without those that rows of the call bring; none where no sequence makes them."""
     drawn: list[str] = []
     while len(drawn) < count:
         values = collection.name, collection.key.name, str(count - len(drawn))
-        keys = [number for (number,) in write_context.transaction.execute(statement("next_keys"), values)]
+        keys = [
+            number
+            for (number,) in write_context.transaction.execute(statement("next_keys"), values)
+        ]
         if not keys:
             break
         drawn += [number for number in keys if number not in given]
     return drawn
 
 
-def _with_sort_values(write_context: WriteContext, collection: Collection, rows: Sequence[Values]) -> Sequence[Values]:
+def _with_sort_values(
+    write_context: WriteContext, collection: Collection, rows: Sequence[Values]
+) -> Sequence[Values]:
     """Give rows that go in by several statements their places in the manual order, in the order of the rows."""
     placed = write.auto_sort_field(collection)
     if placed is None:

@@ -69,12 +69,17 @@ RunStatement = Callable[[], list[Item] | None]
 
 def plan_insert(single_write: SingleWrite, root: ChangeSet) -> RunStatement | None:
     """Return what inserts rows and answers them in their order; None where that takes a transaction."""
-    rows, rule = [draft.values for draft in root.drafts], root.drafts[0].rule if root.drafts else None
+    rows, rule = (
+        [draft.values for draft in root.drafts],
+        root.drafts[0].rule if root.drafts else None,
+    )
     groups, single = group_by_columns(rows), len(rows) == 1
     if len(groups) != 1 or not (single or all(draft.rule is None for draft in root.drafts)):
         return None
     shape = WriteShape("insert", root.collection, next(iter(groups)), RowRules(after=rule), single)
-    return _runner(single_write, shape, column_values(shape.columns, rows, single=single), number=len(rows))
+    return _runner(
+        single_write, shape, column_values(shape.columns, rows, single=single), number=len(rows)
+    )
 
 
 def plan_update(single_write: SingleWrite, root: ChangeSet, terms: RowRules) -> RunStatement | None:
@@ -87,9 +92,13 @@ def plan_update(single_write: SingleWrite, root: ChangeSet, terms: RowRules) -> 
     return _runner(single_write, WriteShape("update", root.collection, columns, terms), values)
 
 
-def plan_delete(single_write: SingleWrite, collection: Collection, key: str, terms: RowRules) -> RunStatement | None:
+def plan_delete(
+    single_write: SingleWrite, collection: Collection, key: str, terms: RowRules
+) -> RunStatement | None:
     """Return what deletes one row; None where that takes a transaction."""
-    return _runner(single_write, WriteShape("delete", collection, (str(collection.primary_key),), terms), [key])
+    return _runner(
+        single_write, WriteShape("delete", collection, (str(collection.primary_key),), terms), [key]
+    )
 
 
 def _runner(
@@ -102,13 +111,17 @@ def _runner(
 
     def run() -> list[Item] | None:
         bindings = Bindings(literals, context.actor.user, context.actor.role)
-        rows = single_write.store.database.fetch_primary(found.text, bind_values(found.values, bindings))
+        rows = single_write.store.database.fetch_primary(
+            found.text, bind_values(found.values, bindings)
+        )
         check_version(context.snapshot, found.version(rows))
         items = found.items(rows)
         if not items:
             raise forbidden() if shape.terms.before and rows[0][-1] else not_found()
         if found.counts:
-            items = [item for item, row in zip(items, rows, strict=True) if found.extra_columns(row)[0]]
+            items = [
+                item for item, row in zip(items, rows, strict=True) if found.extra_columns(row)[0]
+            ]
         return items or None
 
     return run
@@ -120,13 +133,21 @@ def _statement(single_write: SingleWrite, shape: WriteShape) -> Statement:
         len(single_write.parsed.literals),
         single_write.context.actor.policy,
     )
-    parsed: Hashable = (shape.action, shape.collection.name, shape.columns, shape.single, shape.terms)
+    parsed: Hashable = (
+        shape.action,
+        shape.collection.name,
+        shape.columns,
+        shape.single,
+        shape.terms,
+    )
     try:
         hash(parsed)
     except TypeError:  # a rule that compares with a geometry
         return _NEEDS_TRANSACTION
     key = ("direct", parsed, query, first, policy)
-    return single_write.context.snapshot.statements.setdefault_with(key, lambda: _print_statement(single_write, shape))
+    return single_write.context.snapshot.statements.setdefault_with(
+        key, lambda: _print_statement(single_write, shape)
+    )
 
 
 def _print_statement(single_write: SingleWrite, shape: WriteShape) -> Statement:
@@ -135,13 +156,21 @@ def _print_statement(single_write: SingleWrite, shape: WriteShape) -> Statement:
     single_statement = SingleStatement(single_write.context.snapshot.version, before=before)
     if collection.system or (collection.has_side_effects and (before or shape.action != "delete")):
         return _NEEDS_TRANSACTION  # what keepers mind takes a transaction, and so does what the database does by itself
-    if shape.action == "delete" and collection.name in single_write.context.snapshot.catalogue.actions.root_tables_of:
+    if (
+        shape.action == "delete"
+        and collection.name in single_write.context.snapshot.catalogue.actions.root_tables_of
+    ):
         return _NEEDS_TRANSACTION  # other rows go or change with it
     if shape.action == "delete":
-        return finish_statement(write.delete(collection, arguments, single_statement=single_statement))
+        return finish_statement(
+            write.delete(collection, arguments, single_statement=single_statement)
+        )
     if not _is_readable(single_write, collection):
         return _NEEDS_TRANSACTION
-    found, after = _plan_answer(single_write, collection), _resolved(single_write, collection, shape.terms.after)
+    found, after = (
+        _plan_answer(single_write, collection),
+        _resolved(single_write, collection, shape.terms.after),
+    )
     if not _stands_alone(single_write, shape, found, after):
         return _NEEDS_TRANSACTION
     hidden = found.allowed != EVERY_ROW
@@ -153,7 +182,9 @@ def _print_statement(single_write: SingleWrite, shape: WriteShape) -> Statement:
     )
     printer = write.insert if shape.action == "insert" else write.update
     columns = [collection.fields[name] for name in shape.columns]
-    text, values = printer(collection, columns, arguments, single_statement=single_statement).numbered()
+    text, values = printer(
+        collection, columns, arguments, single_statement=single_statement
+    ).numbered()
     paths, counts = tuple((output.key,) for output in found.outputs), ("shown",) if hidden else ()
     nesting, written = list_levels(found, single=True), written_size(found)
     return Statement(text, values, paths, counts, nesting=nesting, written=written)
@@ -168,13 +199,22 @@ def _before(single_write: SingleWrite, shape: WriteShape) -> tuple[Fragment, Fra
     return predicate(seen, 0), predicate(held, 0)
 
 
-def _resolved(single_write: SingleWrite, collection: Collection, rule: Filter | None) -> Predicate | None:
-    return None if rule is None else resolved(rule, collection, single_write.context.snapshot.catalogue)
+def _resolved(
+    single_write: SingleWrite, collection: Collection, rule: Filter | None
+) -> Predicate | None:
+    return (
+        None
+        if rule is None
+        else resolved(rule, collection, single_write.context.snapshot.catalogue)
+    )
 
 
 def _is_readable(single_write: SingleWrite, collection: Collection) -> bool:
     context = single_write.context
-    return view_of(collection.name, catalogue=context.snapshot.catalogue, policy=context.actor.policy) is not None
+    return (
+        view_of(collection.name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
+        is not None
+    )
 
 
 def _plan_answer(single_write: SingleWrite, collection: Collection) -> ReadPlan:
@@ -196,12 +236,19 @@ def _plan_answer(single_write: SingleWrite, collection: Collection) -> ReadPlan:
 
 def _may_be_large(single_write: SingleWrite, found: Statement, number: int) -> bool:
     """Tell whether the answer may be one of those that a read within a transaction looks at before."""
-    if found.nesting is not None and found.nesting.max_rows * number > single_write.store.max_nested_rows:
+    if (
+        found.nesting is not None
+        and found.nesting.max_rows * number > single_write.store.max_nested_rows
+    ):
         return True
-    return found.written is not None and found.written.of(number) > single_write.store.max_answer_size
+    return (
+        found.written is not None and found.written.of(number) > single_write.store.max_answer_size
+    )
 
 
-def _stands_alone(single_write: SingleWrite, shape: WriteShape, found: ReadPlan, after: Predicate | None) -> bool:
+def _stands_alone(
+    single_write: SingleWrite, shape: WriteShape, found: ReadPlan, after: Predicate | None
+) -> bool:
     """Tell whether the answer and the rules read nothing that the write may have changed; a view may show any table.
 
     A change may have waited for somebody else's: its row is tried as that has left it, and other tables are seen as
@@ -211,7 +258,9 @@ def _stands_alone(single_write: SingleWrite, shape: WriteShape, found: ReadPlan,
         return False
     collections = single_write.context.snapshot.catalogue.collections
     targets = {link.target for link in _links((found.outputs, found.allowed, after))}
-    return shape.collection.name not in targets and not any(collections[name].kind is Kind.VIEW for name in targets)
+    return shape.collection.name not in targets and not any(
+        collections[name].kind is Kind.VIEW for name in targets
+    )
 
 
 def _links(value: object) -> Iterator[Link]:

@@ -45,17 +45,27 @@ def move_item(
         authorizer = WriteAuthorizer(store, context, transaction.execute)
         authorizer.authorize_column(collection, keys, sort.name, transaction.execute)
         who = zip(author(context, identity.client), ("uuid", "text", "text", "text"), strict=True)
-        _move(transaction, collection, sort, keys, author=commas(param(value, cast) for value, cast in who))
+        _move(
+            transaction,
+            collection,
+            sort,
+            keys,
+            author=commas(param(value, cast) for value, cast in who),
+        )
 
     store.run_write(
-        identity, lambda context: WritePlan(lambda transaction: work(transaction, context)), idempotency=idempotency
+        identity,
+        lambda context: WritePlan(lambda transaction: work(transaction, context)),
+        idempotency=idempotency,
     )
 
 
 def _sort_field(collection: Collection) -> Field:
     field = collection.fields[collection.sort_field] if collection.sort_field else None
     if field is None or field.type_name not in _WHOLE:
-        raise invalid_payload(f'"{collection.name}" has no sort field of whole numbers', collection=collection.name)
+        raise invalid_payload(
+            f'"{collection.name}" has no sort field of whole numbers', collection=collection.name
+        )
     return field
 
 
@@ -65,7 +75,9 @@ def _sent(payload: Mapping[str, object], name: str) -> dict[str, object]:
 
 def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, str]:
     problems = [
-        invalid_payload(f'"{name}" must be the key of an item', field=name, **_sent(payload, name)).problems[0]
+        invalid_payload(
+            f'"{name}" must be the key of an item', field=name, **_sent(payload, name)
+        ).problems[0]
         for name in ("item", "to")
         if not isinstance(payload.get(name), str | int) or isinstance(payload[name], bool)
     ]
@@ -79,7 +91,12 @@ def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, s
 
 
 def _move(
-    transaction: Transaction, collection: Collection, sort: Field, keys: tuple[str, str], *, author: Fragment
+    transaction: Transaction,
+    collection: Collection,
+    sort: Field,
+    keys: tuple[str, str],
+    *,
+    author: Fragment,
 ) -> None:
     """Move one item at a time in a collection; items that cannot be told apart by their place are numbered first."""
     item, to = keys
@@ -90,10 +107,14 @@ def _move(
         transaction.run(sorting.renumber(collection, sort, author=author))
         source, target = (_position(transaction, collection, sort, key) for key in (item, to))
     if source is not None and target is not None and source != target:
-        transaction.run(sorting.move(collection, sort, key=item, way=(source, target), author=author))
+        transaction.run(
+            sorting.move(collection, sort, key=item, way=(source, target), author=author)
+        )
 
 
-def _position(transaction: Transaction, collection: Collection, sort: Field, key: str) -> str | None:
+def _position(
+    transaction: Transaction, collection: Collection, sort: Field, key: str
+) -> str | None:
     rows = transaction.run(sorting.position_of(collection, sort, key))
     if not rows:
         raise not_found()

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from cms.database.connections import Row, Transaction
 from cms.errors import not_found
-from cms.items.read.reads import Item, ReadRequest, data_of, keyed, parse_key, prepare_read, statement_for
+from cms.items.read.reads import (
+    Item,
+    ReadRequest,
+    data_of,
+    keyed,
+    parse_key,
+    prepare_read,
+    statement_for,
+)
 from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, chunking_for
 from cms.query.language.ast import INTERNAL_VERSION, Query
 from cms.store.context import RequestContext
@@ -26,27 +34,41 @@ def find(
 
 
 def read(
-    store: Store, transaction: Transaction, context: RequestContext, request: ReadRequest, *, key: object = None
+    store: Store,
+    transaction: Transaction,
+    context: RequestContext,
+    request: ReadRequest,
+    *,
+    key: object = None,
 ) -> object:
     """Return what a read answers under `data`: of a list, of a singleton, or of the item of a key."""
     if key is None:
         found, literals = prepare_read(store, context, request)
         return data_of(
-            context, request.collection, found, fetch_within(store, transaction, context, ReadRun(found, literals))
+            context,
+            request.collection,
+            found,
+            fetch_within(store, transaction, context, ReadRun(found, literals)),
         )
     parsed = parse_key(keyed(context, request.collection), key)
     found, literals = prepare_read(store, context, request, keyed=True)
-    items = found.items(fetch_within(store, transaction, context, ReadRun(found, (*literals, parsed))))
+    items = found.items(
+        fetch_within(store, transaction, context, ReadRun(found, (*literals, parsed)))
+    )
     if not items:
         raise not_found()
     items[0].pop(INTERNAL_VERSION, None)
     return items[0]
 
 
-def fetch_within(store: Store, transaction: Transaction, context: RequestContext, asked: ReadRun) -> list[Row]:
+def fetch_within(
+    store: Store, transaction: Transaction, context: RequestContext, asked: ReadRun
+) -> list[Row]:
     """Run a statement within a transaction and return its rows."""
     estimator = Estimator(transaction.execute, transaction.run)
     allowance = transaction.allowance
     values = checked_parameters(store, context, asked, estimator)
-    chunking = chunking_for(store, asked, allowance.bytes_left if allowance else store.max_answer_size)
+    chunking = chunking_for(
+        store, asked, allowance.bytes_left if allowance else store.max_answer_size
+    )
     return transaction.read(asked.statement.text, values, chunking=chunking)

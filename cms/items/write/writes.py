@@ -60,14 +60,21 @@ class WriteOperation(Generic[T]):
 
 
 def create(
-    store: Store, identity: Identity, ask: tuple[str, str], payload: object, *, idempotency: Idempotency | None = None
+    store: Store,
+    identity: Identity,
+    ask: tuple[str, str],
+    payload: object,
+    *,
+    idempotency: Idempotency | None = None,
 ) -> bytes | None:
     """Create one item, or several of an array, and answer them as the query string asks."""
     several = isinstance(payload, list)
 
     def plan(call: WriteCall) -> WritePlan[bytes | None]:
         return _as_body(
-            call, plan_create(call, payload if isinstance(payload, list) else [payload]), single=not several
+            call,
+            plan_create(call, payload if isinstance(payload, list) else [payload]),
+            single=not several,
         )
 
     return _call(store, identity, ask, WriteOperation(CREATE, plan), idempotency=idempotency)
@@ -87,14 +94,23 @@ def update_one(
     def plan(call: WriteCall) -> WritePlan[bytes | None]:
         found = parse_key(call.collection, key)
         return _as_body(
-            call, _with_precondition(call, plan_update(call, found, payload), key=found, if_match=if_match), single=True
+            call,
+            _with_precondition(
+                call, plan_update(call, found, payload), key=found, if_match=if_match
+            ),
+            single=True,
         )
 
     return _call(store, identity, ask, WriteOperation(CHANGE, plan, payload))
 
 
 def update_me(
-    store: Store, identity: Identity, query_string: str, *, payload: object, if_match: str | None = None
+    store: Store,
+    identity: Identity,
+    query_string: str,
+    *,
+    payload: object,
+    if_match: str | None = None,
 ) -> bytes | None:
     """Change the caller's own user; raises `Refused` INVALID_CREDENTIALS without credentials."""
     require_user(identity)
@@ -102,7 +118,9 @@ def update_me(
     def plan(call: WriteCall) -> WritePlan[bytes | None]:
         key = str(call.context.actor.user)
         return _as_body(
-            call, _with_precondition(call, plan_update(call, key, payload), key=key, if_match=if_match), single=True
+            call,
+            _with_precondition(call, plan_update(call, key, payload), key=key, if_match=if_match),
+            single=True,
         )
 
     return _call(store, identity, (USERS, query_string), WriteOperation(CHANGE, plan, payload))
@@ -121,14 +139,25 @@ def restore(
 
     def plan(call: WriteCall) -> WritePlan[bytes | None]:
         found = parse_key(call.collection, key)
-        job = plan_singleton(call, payload) if call.collection.is_singleton else plan_update(call, found, payload)
+        job = (
+            plan_singleton(call, payload)
+            if call.collection.is_singleton
+            else plan_update(call, found, payload)
+        )
         return _as_body(call, job, single=True)
 
-    return _call(store, identity, ask, WriteOperation(RESTORE, plan, payload), idempotency=idempotency)
+    return _call(
+        store, identity, ask, WriteOperation(RESTORE, plan, payload), idempotency=idempotency
+    )
 
 
 def update_many(
-    store: Store, identity: Identity, ask: tuple[str, str], payload: object, *, if_match: str | None = None
+    store: Store,
+    identity: Identity,
+    ask: tuple[str, str],
+    payload: object,
+    *,
+    if_match: str | None = None,
 ) -> bytes | None:
     """Change items by an array of objects with their keys, by `keys` and `data`, or by `query` and `data`.
 
@@ -137,17 +166,23 @@ def update_many(
 
     def plan(call: WriteCall) -> WritePlan[bytes | None]:
         if call.collection.is_singleton:
-            return _as_body(call, _singleton_with_precondition(call, payload, if_match), single=True)
+            return _as_body(
+                call, _singleton_with_precondition(call, payload, if_match), single=True
+            )
         if isinstance(payload, list):
             return _as_body(call, plan_update_each(call, payload), single=False)
         if not isinstance(payload, Mapping) or "data" not in payload:
-            raise invalid_payload("The body must be an array of items with their keys, or hold data with keys or query")
+            raise invalid_payload(
+                "The body must be an array of items with their keys, or hold data with keys or query"
+            )
         return _as_body(call, plan_update_many(call, payload), single=False)
 
     return _call(store, identity, ask, WriteOperation(PUT, plan, payload))
 
 
-def delete_one(store: Store, identity: Identity, collection: str, *, key: str, if_match: str | None = None) -> None:
+def delete_one(
+    store: Store, identity: Identity, collection: str, *, key: str, if_match: str | None = None
+) -> None:
     """Delete one item."""
 
     def plan(call: WriteCall) -> WritePlan[object]:
@@ -160,7 +195,12 @@ def delete_one(store: Store, identity: Identity, collection: str, *, key: str, i
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
     given = payload if isinstance(payload, Mapping) else {"keys": payload}
-    _call(store, identity, (collection, ""), WriteOperation(DELETE, lambda call: plan_delete_many(call, given)))
+    _call(
+        store,
+        identity,
+        (collection, ""),
+        WriteOperation(DELETE, lambda call: plan_delete_many(call, given)),
+    )
 
 
 def _call(
@@ -175,10 +215,16 @@ def _call(
 
     def planned(context: RequestContext) -> WritePlan[T]:
         call = new_call(store, context, identity.client, (name, _EMPTY_QUERY), work.intent)
-        asked = replace(call, parsed=parse_query_string(query_string, store.page)) if query_string else call
+        asked = (
+            replace(call, parsed=parse_query_string(query_string, store.page))
+            if query_string
+            else call
+        )
         return work.plan(asked)
 
-    return store.run_write(identity, planned, idempotency=idempotency, changes_rights=_changes_rights(name, work))
+    return store.run_write(
+        identity, planned, idempotency=idempotency, changes_rights=_changes_rights(name, work)
+    )
 
 
 def _changes_rights(name: str, work: WriteOperation[T]) -> bool:
@@ -196,7 +242,9 @@ def _changes_rights(name: str, work: WriteOperation[T]) -> bool:
     return any(isinstance(item, Mapping) and not _RIGHTS_FIELDS.isdisjoint(item) for item in items)
 
 
-def _as_body(call: WriteCall, job: WritePlan[WrittenItems], *, single: bool) -> WritePlan[bytes | None]:
+def _as_body(
+    call: WriteCall, job: WritePlan[WrittenItems], *, single: bool
+) -> WritePlan[bytes | None]:
     """Return the job with its items as the body of an answer; None is no body at all."""
 
     def answer(found: list[Item]) -> dict[str, object]:
@@ -207,14 +255,18 @@ def _as_body(call: WriteCall, job: WritePlan[WrittenItems], *, single: bool) -> 
         return None if found is None else json_body(answer(found), call.store.max_answer_size)
 
     def run(in_one_statement: Callable[[], WrittenItems]) -> bytes | None:
-        found = in_one_statement()  # it is done by now, and has been planned for answers of a fitting size only
+        found = (
+            in_one_statement()
+        )  # it is done by now, and has been planned for answers of a fitting size only
         return None if found is None else body_of_done(answer(found))
 
     in_one_statement = job.in_one_statement
     return WritePlan(within, in_one_statement and (lambda: run(in_one_statement)))
 
 
-def _singleton_with_precondition(call: WriteCall, payload: object, if_match: str | None) -> WritePlan[WrittenItems]:
+def _singleton_with_precondition(
+    call: WriteCall, payload: object, if_match: str | None
+) -> WritePlan[WrittenItems]:
     """Change the one item of a singleton while it is the one that an If-Match header names."""
     job = plan_singleton(call, payload)
 
@@ -225,13 +277,17 @@ def _singleton_with_precondition(call: WriteCall, payload: object, if_match: str
     return WritePlan(within)
 
 
-def _with_precondition(call: WriteCall, job: WritePlan[T], *, key: str, if_match: str | None) -> WritePlan[T]:
+def _with_precondition(
+    call: WriteCall, job: WritePlan[T], *, key: str, if_match: str | None
+) -> WritePlan[T]:
     """Let a job be done only while the item is the one that an If-Match header names."""
     if if_match is None:
         return job
 
     def within(transaction: Transaction) -> T:
-        check_match(call.store, transaction, call.context, call.collection, key=key, if_match=if_match)
+        check_match(
+            call.store, transaction, call.context, call.collection, key=key, if_match=if_match
+        )
         return job.within(transaction)
 
     return WritePlan(within)

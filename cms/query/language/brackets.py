@@ -23,7 +23,9 @@ def decoded_pairs(query_string: str) -> list[tuple[str, str]]:
     The text is as WSGI gives it: a letter that was not percent-encoded stands for one byte of its UTF-8.
     """
     try:
-        found = parse_qsl(_utf8(query_string), keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS)
+        found = parse_qsl(
+            _utf8(query_string), keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS
+        )
     except ValueError:
         raise invalid_query(f"It has more than {MAX_QUERY_PARAMETERS} parameters") from None
     if any("\0" in part for pair in found for part in pair):
@@ -49,7 +51,11 @@ def merge_pairs(decoded_pairs: Iterable[tuple[str, object]]) -> dict[str, object
 
 def as_list(value: object) -> object:
     """Return a dict with the keys 0, 1, 2 … as the list that it stands for, anything else as it is."""
-    if isinstance(value, dict) and value and all(key.isdecimal() and key.isascii() for key in value):
+    if (
+        isinstance(value, dict)
+        and value
+        and all(key.isdecimal() and key.isascii() for key in value)
+    ):
         return [value[key] for key in sorted(value, key=_number)]
     return value
 

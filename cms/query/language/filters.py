@@ -22,7 +22,12 @@ from cms.query.language.ast import (
     Some,
 )
 from cms.query.language.brackets import as_list
-from cms.query.language.limits import MAX_FILTER_DEPTH, MAX_FILTER_NODES, MAX_LIST_OPERANDS, LimitExceeded
+from cms.query.language.limits import (
+    MAX_FILTER_DEPTH,
+    MAX_FILTER_NODES,
+    MAX_LIST_OPERANDS,
+    LimitExceeded,
+)
 from cms.query.language.literals import Literals, parse_variable
 from cms.query.language.operators import NEGATED, OPERATORS, Operator, Takes
 from cms.regex import compile_regex
@@ -87,13 +92,16 @@ class _Parser:
         if not isinstance(value, Mapping):
             raise _wrong(path, "a filter is an object")
         entries = ((str(key), inner) for key, inner in value.items())
-        items = _parse_each(partial(self._entry, key, inner, (*path, key)) for key, inner in entries)
+        items = _parse_each(
+            partial(self._entry, key, inner, (*path, key)) for key, inner in entries
+        )
         return items[0] if len(items) == 1 else And(items) if items else EVERYTHING
 
     def _entry(self, key: str, value: object, path: Path) -> Filter:
         if key in ("_and", "_or"):
             items = _parse_each(
-                partial(self.group, item, (*path, str(n))) for n, item in enumerate(_filters_in(value, path))
+                partial(self.group, item, (*path, str(n)))
+                for n, item in enumerate(_filters_in(value, path))
             )
             return And(items) if key == "_and" else Or(items)
         if key in ("_some", "_none"):
@@ -119,7 +127,9 @@ class _Parser:
             case Takes.NOTHING:
                 return OperatorTest(operator if _parse_flag(value, path) else NEGATED[operator])
             case Takes.LIST:
-                return OperatorTest(operator, (self._list_operand(self._parse_list(value, path), path),))
+                return OperatorTest(
+                    operator, (self._list_operand(self._parse_list(value, path), path),)
+                )
             case Takes.TWO:
                 return OperatorTest(operator, self._two_operands(value, path))
             case Takes.FLAG:
@@ -136,7 +146,9 @@ class _Parser:
             found = found.split(",") if found else []
         if not isinstance(found, list):
             found = [found]
-        self.literals.tally.add(len(found), "values in lists", maximum=MAX_LIST_OPERANDS, parameter=path[0])
+        self.literals.tally.add(
+            len(found), "values in lists", maximum=MAX_LIST_OPERANDS, parameter=path[0]
+        )
         if any(item is None or isinstance(item, dict | list) for item in found):
             raise _wrong(path, "it takes a list of values that are not null")
         return found

@@ -37,4 +37,8 @@ class Tally:
         """Count more of something; raises `LimitExceeded` INVALID_QUERY past what one request may ask for."""
         self._counted[what] += number
         if self._counted[what] > maximum:
-            raise LimitExceeded(invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter).problems)
+            raise LimitExceeded(
+                invalid_query(
+                    f"It asks for more than {maximum} {what}", parameter=parameter
+                ).problems
+            )

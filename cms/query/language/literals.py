@@ -22,7 +22,9 @@ _UNITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "year": ("y", "yr", "yrs", "years"),
     }
 )
-_UNIT_BY_NAME = MappingProxyType({name: unit for unit, names in _UNITS.items() for name in (unit, *names)})
+_UNIT_BY_NAME = MappingProxyType(
+    {name: unit for unit, names in _UNITS.items() for name in (unit, *names)}
+)
 _CURRENT = ("$CURRENT_USER", "$CURRENT_ROLE")
 
 

@@ -45,17 +45,32 @@ class Operation:
 
 def parse_operations(payload: object) -> list[Operation]:
     """Return the operations of a body; raises `Refused` INVALID_PAYLOAD for all that have a wrong shape."""
-    said = payload.get("operations") if isinstance(payload, Mapping) and payload.keys() == {"operations"} else None
+    said = (
+        payload.get("operations")
+        if isinstance(payload, Mapping) and payload.keys() == {"operations"}
+        else None
+    )
     if not isinstance(said, list):
         raise invalid_payload('The body must be an object with the array "operations"')
     if len(said) > MAX_OPERATIONS:
-        raise invalid_payload(f"A batch takes at most {MAX_OPERATIONS} operations", field="operations")
+        raise invalid_payload(
+            f"A batch takes at most {MAX_OPERATIONS} operations", field="operations"
+        )
     ids: set[str] = set()
-    problems = [in_operation(_problem(*fault), place) for place, one in enumerate(said) for fault in _faults(one, ids)]
+    problems = [
+        in_operation(_problem(*fault), place)
+        for place, one in enumerate(said)
+        for fault in _faults(one, ids)
+    ]
     if problems:
         raise Refused(problems)
     return [
-        Operation(one["method"], one["collection"], one.get("id"), {k: one[k] for k in one.keys() - _COMMON_FIELDS})
+        Operation(
+            one["method"],
+            one["collection"],
+            one.get("id"),
+            {k: one[k] for k in one.keys() - _COMMON_FIELDS},
+        )
         for one in said
     ]
 
@@ -86,7 +101,9 @@ def _faults(said: object, ids: set[str]) -> Iterator[tuple[str | None, str]]:
         yield from _faults_of_method(said, str(method), takes)
 
 
-def _faults_of_method(said: Mapping[str, object], method: str, takes: Set[str]) -> Iterator[tuple[str | None, str]]:
+def _faults_of_method(
+    said: Mapping[str, object], method: str, takes: Set[str]
+) -> Iterator[tuple[str | None, str]]:
     for name in sorted(said.keys() - takes - _COMMON_FIELDS):
         yield name, f'The method {method} does not take "{name}"'
     if "data" in takes and "data" not in said:
@@ -95,12 +112,19 @@ def _faults_of_method(said: Mapping[str, object], method: str, takes: Set[str]) 
     if (method == "delete" and not named) or (method != "read" and len(named) > 1):
         yield "key", "It takes one of key, keys and query"
     if "if_match" in said and not (_is_of_one(said, method) and isinstance(said["if_match"], str)):
-        yield "if_match", '"if_match" must be a text, beside the "key" of one item or the object of a singleton'
+        yield (
+            "if_match",
+            '"if_match" must be a text, beside the "key" of one item or the object of a singleton',
+        )
 
 
 def _is_of_one(said: Mapping[str, object], method: str) -> bool:
     """Tell whether an operation is on one item: named by its key, or a singleton's, which has no name."""
-    is_singletons = method == "update" and not _NAMING_FIELDS & said.keys() and isinstance(said.get("data"), Mapping)
+    is_singletons = (
+        method == "update"
+        and not _NAMING_FIELDS & said.keys()
+        and isinstance(said.get("data"), Mapping)
+    )
     return "key" in said or is_singletons
 
 
@@ -145,20 +169,31 @@ class OperationResults:
         if isinstance(value, Mapping):
             if value.keys() == {REFERENCE}:
                 return self._follow_reference(value[REFERENCE], path)
-            return {name: self.resolve_references(inner, (*path, name)) for name, inner in value.items()}
+            return {
+                name: self.resolve_references(inner, (*path, name)) for name, inner in value.items()
+            }
         if isinstance(value, list):
-            return [self.resolve_references(inner, (*path, place)) for place, inner in enumerate(value)]
+            return [
+                self.resolve_references(inner, (*path, place)) for place, inner in enumerate(value)
+            ]
         return value
 
     def _follow_reference(self, reference: object, path: Path) -> object:
         operation, *steps = reference.split(".") if isinstance(reference, str) else [""]
         if operation not in self._answers:
-            raise _wrong("It must name an earlier operation: id.field, or id.0.field in an array", path)
+            raise _wrong(
+                "It must name an earlier operation: id.field, or id.0.field in an array", path
+            )
         found: Any = self._value(operation)
         for step in steps:
             if isinstance(found, Mapping) and step in found:
                 found = found[step]
-            elif isinstance(found, list) and step.isdecimal() and step.isascii() and int(step) < len(found):
+            elif (
+                isinstance(found, list)
+                and step.isdecimal()
+                and step.isascii()
+                and int(step) < len(found)
+            ):
                 found = found[int(step)]
             else:
                 raise _wrong(f'"{step}" is not in what "{operation}" has answered', path)

@@ -71,7 +71,9 @@ _ALL = (
     Operator("_empty", Takes.NOTHING, _EMPTIABLE, _EMPTY, json_sql=_EMPTY_JSON),
     Operator("_nempty", Takes.NOTHING, _EMPTIABLE, f"NOT {_EMPTY}", json_sql=f"NOT {_EMPTY_JSON}"),
     Operator("_contains", Takes.PATTERN, _PARTS, "{0} LIKE {1}", "%{0}%", json_sql=_HOLDS),
-    Operator("_ncontains", Takes.PATTERN, _PARTS, "{0} NOT LIKE {1}", "%{0}%", json_sql=f"NOT ({_HOLDS})"),
+    Operator(
+        "_ncontains", Takes.PATTERN, _PARTS, "{0} NOT LIKE {1}", "%{0}%", json_sql=f"NOT ({_HOLDS})"
+    ),
     Operator("_icontains", Takes.PATTERN, _WORDS, "{0} ILIKE {1}", "%{0}%"),
     Operator("_nicontains", Takes.PATTERN, _WORDS, "{0} NOT ILIKE {1}", "%{0}%"),
     Operator("_starts_with", Takes.PATTERN, _WORDS, "{0} LIKE {1}", "{0}%"),
@@ -91,7 +93,12 @@ _ALL = (
 OPERATORS: Mapping[str, Operator] = MappingProxyType({found.name: found for found in _ALL})
 
 _ONLY_IN_RULES = (
-    Operator("_regex", Takes.REGEX, frozenset({Family.TEXT, Family.CSV, Family.NUMBER, Family.UUID, Family.HASH}), ""),
+    Operator(
+        "_regex",
+        Takes.REGEX,
+        frozenset({Family.TEXT, Family.CSV, Family.NUMBER, Family.UUID, Family.HASH}),
+        "",
+    ),
     Operator("_submitted", Takes.FLAG, frozenset(Family), ""),
 )
 

@@ -35,7 +35,9 @@ def field_paths(params: Params) -> list[Path]:
     if len(paths) > limits.MAX_FIELDS:
         raise invalid_query(f"It asks for more than {limits.MAX_FIELDS} fields", parameter="fields")
     if max(map(len, paths)) > limits.MAX_PATH_STEPS:
-        raise invalid_query(f"fields holds a path of more than {limits.MAX_PATH_STEPS} steps", parameter="fields")
+        raise invalid_query(
+            f"fields holds a path of more than {limits.MAX_PATH_STEPS} steps", parameter="fields"
+        )
     return list(dict.fromkeys(paths))
 
 
@@ -80,8 +82,14 @@ def integer_of(params: Params, parameter: str, *, minimum: int) -> int | None:
         return None
     if isinstance(said, str) and _INTEGER.fullmatch(said):
         said = int(said)
-    if isinstance(said, bool) or not isinstance(said, int) or not minimum <= said <= limits.MAX_OFFSET:
-        raise invalid_query(f"{parameter} is a whole number, {minimum} or more", parameter=parameter)
+    if (
+        isinstance(said, bool)
+        or not isinstance(said, int)
+        or not minimum <= said <= limits.MAX_OFFSET
+    ):
+        raise invalid_query(
+            f"{parameter} is a whole number, {minimum} or more", parameter=parameter
+        )
     return said
 
 

@@ -69,9 +69,25 @@ PARAMETERS = frozenset(
 )
 DEEP_PARAMETERS = tuple(
     f"_{name}"
-    for name in ("filter", "sort", "limit", "offset", "page", "search", "aggregate", "groupBy", "group", "alias")
+    for name in (
+        "filter",
+        "sort",
+        "limit",
+        "offset",
+        "page",
+        "search",
+        "aggregate",
+        "groupBy",
+        "group",
+        "alias",
+    )
 )
-_ROUND_NUMBERS = (1, 2, 5, *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)))
+_ROUND_NUMBERS = (
+    1,
+    2,
+    5,
+    *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)),
+)
 
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
 
@@ -118,7 +134,9 @@ def parse(params: Params, page: PageSizes, *, below: PageSizes | None = None) ->
 def _parse(params: Params, page: PageSizes, below: PageSizes) -> ParsedQuery:
     literals = Literals()
     try:
-        query = _Parser(literals, page, below).query(params, field_paths(params), group_of(params, "deep"))
+        query = _Parser(literals, page, below).query(
+            params, field_paths(params), group_of(params, "deep")
+        )
     except LimitExceeded:
         raise
     except Refused as refused:
@@ -142,8 +160,12 @@ def _every_refusal(params: Params, page: PageSizes, *, first: Refused) -> Unread
     paths = collector.attempt(lambda: field_paths(params), whole)
     query = collector.query(params, paths, collector.attempt(lambda: group_of(params, "deep"), {}))
     different = combined(problems or first.problems).problems
-    naming = any(str(problem.extensions.get("parameter")).startswith(_NAMING) for problem in different)
-    return UnreadableParameters(different, None if naming else ParsedQuery(query, tuple(collector.literals.values)))
+    naming = any(
+        str(problem.extensions.get("parameter")).startswith(_NAMING) for problem in different
+    )
+    return UnreadableParameters(
+        different, None if naming else ParsedQuery(query, tuple(collector.literals.values))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +176,18 @@ class _Parser:
 
     def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
         """Parse one level; `deep` holds the parameters of the levels below it."""
-        aggregates, groups, aliases = self._aggregates(params), self._groups(params), self._aliases(params)
+        aggregates, groups, aliases = (
+            self._aggregates(params),
+            self._groups(params),
+            self._aliases(params),
+        )
         heads = {head for path in paths for head in (path[0], path[0].partition(":")[0])}
         picks = self._picks(paths, deep, aliases)
-        unnamed = {name: self._pick(name, [], deep, aliases) for name in (*deep, *aliases) if name not in heads}
+        unnamed = {
+            name: self._pick(name, [], deep, aliases)
+            for name in (*deep, *aliases)
+            if name not in heads
+        }
         shapes = not aggregates and not groups
         return Query(
             picks=picks if shapes else (),
@@ -182,7 +212,9 @@ class _Parser:
     def _counts(self, params: Params) -> tuple[str, ...]:
         return counts_of(params)
 
-    def _picks(self, paths: list[Path], deep: Params, aliases: Mapping[str, str]) -> tuple[Pick, ...]:
+    def _picks(
+        self, paths: list[Path], deep: Params, aliases: Mapping[str, str]
+    ) -> tuple[Pick, ...]:
         heads: dict[str, list[Path]] = {}
         for path in paths:
             heads.setdefault(path[0], []).append(path[1:])
@@ -205,7 +237,9 @@ class _Parser:
     def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
         below = deep.get(segment) or {}
         if not isinstance(below, Mapping):
-            raise invalid_query(f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep")
+            raise invalid_query(
+                f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep"
+            )
         try:
             return self._below(below, paths)
         except Refused as refused:
@@ -230,7 +264,11 @@ class _Parser:
         if offset > limits.MAX_OFFSET:
             raise invalid_query("The page is out of range", parameter="page")
         start = self.literals.slot(offset) if offset else None
-        reach = size if not offset and self.page.default_window == Window(size) else _row_limit(size, offset)
+        reach = (
+            size
+            if not offset and self.page.default_window == Window(size)
+            else _row_limit(size, offset)
+        )
         if reach == size and start is None:
             return Window(reach) if reach else None
         return Window(reach, self.literals.slot(size), start)
@@ -247,7 +285,8 @@ class _Parser:
             return None
         if not isinstance(said, str | int) or len(str(said)) > limits.MAX_SEARCH_LENGTH:
             raise invalid_query(
-                f"search is a text of at most {limits.MAX_SEARCH_LENGTH} characters", parameter="search"
+                f"search is a text of at most {limits.MAX_SEARCH_LENGTH} characters",
+                parameter="search",
             )
         return self.literals.slot(str(said))
 
@@ -255,9 +294,14 @@ class _Parser:
         found: dict[str, str] = {}
         for alias, field in group_of(params, "alias").items():
             if not isinstance(field, str) or not _ALIAS.fullmatch(alias):
-                raise invalid_query(f"alias[{alias}] must be a plain name that stands for a field", parameter="alias")
+                raise invalid_query(
+                    f"alias[{alias}] must be a plain name that stands for a field",
+                    parameter="alias",
+                )
             found[alias] = field
-        self.literals.tally.add(len(found), "aliases", maximum=limits.MAX_ALIASES, parameter="alias")
+        self.literals.tally.add(
+            len(found), "aliases", maximum=limits.MAX_ALIASES, parameter="alias"
+        )
         return found
 
     def _aggregates(self, params: Params) -> tuple[Aggregate, ...]:
@@ -267,19 +311,26 @@ class _Parser:
                 fault = f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}'
                 raise invalid_query(fault, parameter="aggregate")
             found += [
-                Aggregate(function, FieldName(name)) for name in names_of({"aggregate": fields}, "aggregate") or ["*"]
+                Aggregate(function, FieldName(name))
+                for name in names_of({"aggregate": fields}, "aggregate") or ["*"]
             ]
-        self.literals.tally.add(len(found), "aggregates", maximum=limits.MAX_AGGREGATES, parameter="aggregate")
+        self.literals.tally.add(
+            len(found), "aggregates", maximum=limits.MAX_AGGREGATES, parameter="aggregate"
+        )
         return tuple(dict.fromkeys(found))
 
     def _groups(self, params: Params) -> tuple[FieldName, ...]:
         names = dict.fromkeys([*names_of(params, "groupBy"), *names_of(params, "group")])
-        self.literals.tally.add(len(names), "fields to group by", maximum=limits.MAX_GROUPS, parameter="groupBy")
+        self.literals.tally.add(
+            len(names), "fields to group by", maximum=limits.MAX_GROUPS, parameter="groupBy"
+        )
         return tuple(parse_name(name) for name in names)
 
     def _sort(self, params: Params, *, aggregated: bool) -> tuple[SortTerm, ...]:
         names = names_of(params, "sort")
-        self.literals.tally.add(len(names), "terms of a sort", maximum=limits.MAX_SORT_TERMS, parameter="sort")
+        self.literals.tally.add(
+            len(names), "terms of a sort", maximum=limits.MAX_SORT_TERMS, parameter="sort"
+        )
         return tuple(term_of(name, aggregated=aggregated) for name in names)
 
 
@@ -319,7 +370,11 @@ class _Collector(_Parser):
         before = len(self.problems)
         for name, minimum in _WINDOW_MINIMUMS.items():
             self.attempt(partial(integer_of, params, name, minimum=minimum), None)
-        return None if len(self.problems) > before else self.attempt(lambda: _Parser._window(self, params), None)
+        return (
+            None
+            if len(self.problems) > before
+            else self.attempt(lambda: _Parser._window(self, params), None)
+        )
 
     def _search(self, params: Params) -> Slot | None:
         return self.attempt(lambda: _Parser._search(self, params), None)
@@ -348,7 +403,9 @@ def _count_only(pick: Pick) -> Pick:
 def _at_level(problem: Problem, segment: str) -> Problem:
     """Tell at which level of `deep` a parameter is wrong."""
     places = {
-        key: _level_path(said, segment) for key, said in problem.extensions.items() if key in ("parameter", "path")
+        key: _level_path(said, segment)
+        for key, said in problem.extensions.items()
+        if key in ("parameter", "path")
     }
     return replace(problem, extensions={**problem.extensions, **places})
 

@@ -18,10 +18,14 @@ _OPERAND_MARK = "\udfff"
 """What no query string holds: half of a surrogate pair."""
 
 _OPENS, _CLOSES, _KEY = r"(?:\[|%5[Bb])", r"(?:\]|%5[Dd])", r"[^\[\]&=%+]*"
-_NAMES = "|".join(name for name, found in OPERATORS.items() if found.takes in (Takes.ONE, Takes.PATTERN))
+_NAMES = "|".join(
+    name for name, found in OPERATORS.items() if found.takes in (Takes.ONE, Takes.PATTERN)
+)
 _LAST = f"(?:{_NAMES}){_CLOSES}"
 _BRACKET = re.compile(_OPENS)
-_OPERAND = re.compile(rf"(?<![^&])({_KEY}(?:{_OPENS}(?!{_LAST}){_KEY}{_CLOSES})+{_OPENS}{_LAST}=)(?!\$|%24)([^&]*)")
+_OPERAND = re.compile(
+    rf"(?<![^&])({_KEY}(?:{_OPENS}(?!{_LAST}){_KEY}{_CLOSES})+{_OPENS}{_LAST}=)(?!\$|%24)([^&]*)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +47,25 @@ class QueryShape:
         places = count()
         found = decoded_pairs(self.text)
         return merge_pairs(
-            (name, OperandGap(next(places)) if value == _OPERAND_MARK else value) for name, value in found
+            (name, OperandGap(next(places)) if value == _OPERAND_MARK else value)
+            for name, value in found
         )
 
     def fill_gaps(self, literals: Iterable[object]) -> tuple[object, ...]:
         """Return the literals of the parsed shape with the operands in their gaps."""
-        return tuple(self.operands[found.index] if isinstance(found, OperandGap) else found for found in literals)
+        return tuple(
+            self.operands[found.index] if isinstance(found, OperandGap) else found
+            for found in literals
+        )
 
 
 def shape_of(query_string: str) -> QueryShape:
     """Take out what becomes a literal as it is: operands that are no variables, of operators that take one value."""
-    if _BRACKET.search(query_string) is None or not query_string.isascii() or _holds_zero(query_string):
+    if (
+        _BRACKET.search(query_string) is None
+        or not query_string.isascii()
+        or _holds_zero(query_string)
+    ):
         return QueryShape(query_string)
     operands: list[str] = []
 

@@ -33,7 +33,10 @@ class Bindings:
 def bind_values(values: Sequence[object], context: Bindings) -> list[object]:
     """Return the parameters of one request; raises `Refused` INVALID_QUERY with all literals of the wrong type."""
     try:
-        return [_value_of(value, context) if isinstance(value, Placeholder) else value for value in values]
+        return [
+            _value_of(value, context) if isinstance(value, Placeholder) else value
+            for value in values
+        ]
     except Refused:
         raise combined(_problems(values, context)) from None
 
@@ -92,7 +95,11 @@ _DELTAS = {
 def _moment(amount: int, unit: str) -> datetime:
     now = datetime.now(UTC)
     try:
-        return now + amount * _DELTAS[unit] if unit in _DELTAS else _add_months(now, amount * _MONTHS[unit])
+        return (
+            now + amount * _DELTAS[unit]
+            if unit in _DELTAS
+            else _add_months(now, amount * _MONTHS[unit])
+        )
     except OverflowError:
         raise ValueError("the moment is out of range") from None
 
@@ -105,4 +112,6 @@ def _add_months(moment: datetime, months: int) -> datetime:
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise ValueError("the moment is out of range")
-    return moment.replace(year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1]))
+    return moment.replace(
+        year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1])
+    )

@@ -14,7 +14,9 @@ from cms.schema.bounds import is_within_bounds
 from cms.schema.types import Family, parse_geometry, parse_text
 
 
-def typed_test(test: OperatorTest, value: Value, subject: Callable[[CallerValue, str], CallerPath]) -> TypedTest:
+def typed_test(
+    test: OperatorTest, value: Value, subject: Callable[[CallerValue, str], CallerPath]
+) -> TypedTest:
     """Return the test as SQL will make it; raises `Refused` INVALID_QUERY when operator and type do not fit.
 
     `subject` resolves a path from the caller.
@@ -38,14 +40,20 @@ def require_fit(operator: Operator, value: Value) -> None:
     if value.family not in operator.families:
         field = value.field
         fault = f'The operator {operator.name} does not fit the type {value.type.name} of "{field.name}"'
-        raise invalid_query(fault, collection=field.collection, field=field.name, operator=operator.name)
+        raise invalid_query(
+            fault, collection=field.collection, field=field.name, operator=operator.name
+        )
 
 
 def _require_comparable(found: CallerPath, value: Value, operator: Operator) -> CallerPath:
     """Refuse what PostgreSQL would refuse: a comparison of two types."""
-    same = found.value.type.cast == value.type.cast or {found.value.family, value.family} == {Family.NUMBER}
+    same = found.value.type.cast == value.type.cast or {found.value.family, value.family} == {
+        Family.NUMBER
+    }
     if not same or operator.takes not in (Takes.ONE, Takes.LIST, Takes.TWO):
-        fault = f'"{found.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
+        fault = (
+            f'"{found.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
+        )
         raise invalid_query(fault, collection=value.field.collection, field=value.field.name)
     if operator.takes is not Takes.LIST and any(step.link.to_many for step in found.steps):
         fault = f"{operator.name} takes one value, and the path from the caller leads to many: there are _in and _nin"

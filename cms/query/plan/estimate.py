@@ -8,7 +8,9 @@ from typing import Any
 
 Node = Mapping[str, Any]
 
-_READ_WHOLE = frozenset({"Sort", "Aggregate", "Hash", "Materialize", "WindowAgg", "SetOp", "Unique"})
+_READ_WHOLE = frozenset(
+    {"Sort", "Aggregate", "Hash", "Materialize", "WindowAgg", "SetOp", "Unique"}
+)
 """Nodes that read all rows of the node below, however few are asked of them."""
 
 

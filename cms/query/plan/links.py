@@ -37,7 +37,11 @@ def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | 
     if scope:
         return _arm(catalogue, many, scope) if many else None
     if many and many.one_collection:
-        far = many.constraint.foreign_column if many.constraint else _key(catalogue, many.one_collection)
+        far = (
+            many.constraint.foreign_column
+            if many.constraint
+            else _key(catalogue, many.one_collection)
+        )
         return Link(many, many.one_collection, field, far, to_many=False) if far else None
     one = catalogue.by_one.get((collection.name, field))
     if one and collection.primary_key:
@@ -55,7 +59,13 @@ def target_collections(catalogue: Catalogue, collection: Collection, field: str)
 
 def history_item_link(catalogue: Catalogue, history: Collection, target: str) -> Link | None:
     """Return the step from a row of the history to the item that it tells of."""
-    many = Relation(history.name, "item", None, one_collection_field="collection", one_allowed_collections=(target,))
+    many = Relation(
+        history.name,
+        "item",
+        None,
+        one_collection_field="collection",
+        one_allowed_collections=(target,),
+    )
     return _arm(catalogue, many, target)
 
 
@@ -66,7 +76,13 @@ def _arm(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
     key = catalogue.collections[target].fields[far].type
     cast = key.cast if key.family in (Family.UUID, Family.TEXT) or key.cast == "bigint" else "text"
     return Link(
-        many, target, many.many_field, far, to_many=False, collection_field=many.one_collection_field, cast=cast
+        many,
+        target,
+        many.many_field,
+        far,
+        to_many=False,
+        collection_field=many.one_collection_field,
+        cast=cast,
     )
 
 

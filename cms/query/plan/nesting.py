@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cms.query.language.ast import Slot
-from cms.query.plan.resolved import Embed, EmbedChoice, LinkStep, Output, Page, ReadPlan, ValueOutput
+from cms.query.plan.resolved import (
+    Embed,
+    EmbedChoice,
+    LinkStep,
+    Output,
+    Page,
+    ReadPlan,
+    ValueOutput,
+)
 
 Place = tuple[str, str]
 """A collection and a column of it."""
@@ -52,7 +60,9 @@ def columns_of(level: ListLevel) -> set[Place]:
     return own.union(*map(columns_of, level.inner_lists))
 
 
-def heaviest_rows(level: ListLevel, literals: Sequence[object], longest: Mapping[Place, float]) -> float:
+def heaviest_rows(
+    level: ListLevel, literals: Sequence[object], longest: Mapping[Place, float]
+) -> float:
     """Return how many rows the lists of one item hold where each is as long as the `longest` of its column."""
     return sum(
         min(_size(each, literals), longest.get(each.column, 1.0) if each.column else 1.0)
@@ -86,13 +96,25 @@ def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[ListLevel
 
 def _through(opened: Embed, *, counted: bool) -> Iterator[ListLevel]:
     for level in _levels(opened.plan.outputs, counted=counted):
-        yield ListLevel(f"{opened.key}.{level.key}", level.row_limit, level.limit, level.inner_lists, level.column)
+        yield ListLevel(
+            f"{opened.key}.{level.key}",
+            level.row_limit,
+            level.limit,
+            level.inner_lists,
+            level.column,
+        )
 
 
-def _level(key: str, page: Page | None, inner_lists: tuple[ListLevel, ...], column: Place | None = None) -> ListLevel:
+def _level(
+    key: str, page: Page | None, inner_lists: tuple[ListLevel, ...], column: Place | None = None
+) -> ListLevel:
     limit = page.limit.operand if page and page.limit else None
     return ListLevel(
-        key, page.row_limit if page else None, limit.index if isinstance(limit, Slot) else None, inner_lists, column
+        key,
+        page.row_limit if page else None,
+        limit.index if isinstance(limit, Slot) else None,
+        inner_lists,
+        column,
     )
 
 
@@ -101,7 +123,11 @@ def _column_of(step: LinkStep) -> Place:
 
 
 def _size(level: ListLevel, literals: Sequence[object] | None) -> float:
-    limit = literals[level.limit] if literals is not None and level.limit is not None else level.row_limit
+    limit = (
+        literals[level.limit]
+        if literals is not None and level.limit is not None
+        else level.row_limit
+    )
     return limit if isinstance(limit, int) else math.inf
 
 
@@ -109,7 +135,9 @@ def _rows_below(level: ListLevel, literals: Sequence[object] | None) -> float:
     """Return the rows of the innermost lists for each row of this one; a row without lists counts itself."""
     if not level.inner_lists:
         return 1
-    return sum(_times(_size(each, literals), _rows_below(each, literals)) for each in level.inner_lists)
+    return sum(
+        _times(_size(each, literals), _rows_below(each, literals)) for each in level.inner_lists
+    )
 
 
 def _times(one: float, other: float) -> float:

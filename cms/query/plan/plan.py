@@ -92,9 +92,13 @@ class _Planner:
 
     def _outputs(self, picks: tuple[Pick, ...], collection: Collection) -> tuple[Output, ...]:
         keys = dict.fromkeys(pick.key for pick in picks)
-        alike = {key: [self._output(pick, collection) for pick in picks if pick.key == key] for key in keys}
+        alike = {
+            key: [self._output(pick, collection) for pick in picks if pick.key == key]
+            for key in keys
+        }
         fields = {
-            pick.key: collection.fields.get(pick.name.field, collection.fields.get(pick.name.bare)) for pick in picks
+            pick.key: collection.fields.get(pick.name.field, collection.fields.get(pick.name.bare))
+            for pick in picks
         }
         return tuple(_merge_outputs(found, fields[key]) for key, found in alike.items())
 
@@ -102,13 +106,20 @@ class _Planner:
         if pick.key == INTERNAL_VERSION:
             return ValueOutput(INTERNAL_VERSION, Value(_row_version(collection)), plain=True)
         if pick.nested is None:
-            return ValueOutput(pick.key, self.value(pick.name, collection), plain=pick.key == INTERNAL_KEY)
+            return ValueOutput(
+                pick.key, self.value(pick.name, collection), plain=pick.key == INTERNAL_KEY
+            )
         link = link_of(self.catalogue, collection, pick.name.field)
         assert link, "the guard opens relations only"
         found = self.read(pick.nested, self.catalogue.collections[link.target])
         if not link.to_many:  # one row needs neither order nor page
             found = replace(found, order=(), page=None)
-        return Embed(pick.key, LinkStep(link, self._when(pick.name, collection)), found, bare=pick.nested.bare)
+        return Embed(
+            pick.key,
+            LinkStep(link, self._when(pick.name, collection)),
+            found,
+            bare=pick.nested.bare,
+        )
 
     def value(self, name: FieldName, collection: Collection) -> Value:
         """Return a field or a function of one as something that can be printed."""
@@ -124,7 +135,9 @@ class _Planner:
             raise invalid_query(fault, collection=collection.name, field=field.name)
         return Value(field, name.function, when=when, members=members)
 
-    def _members(self, name: FieldName, collection: Collection) -> tuple[tuple[Predicate, tuple[str, ...]], ...] | None:
+    def _members(
+        self, name: FieldName, collection: Collection
+    ) -> tuple[tuple[Predicate, tuple[str, ...]], ...] | None:
         if name.members is None:
             return None
         return tuple((self.predicate(part.when, collection), part.names) for part in name.members)
@@ -136,7 +149,10 @@ class _Planner:
     def _step(self, name: FieldName, collection: Collection) -> LinkStep:
         link = link_of(self.catalogue, collection, name.field)
         assert link, "the guard lets paths pass through relations only"
-        target_rule, target = name.target_rule or EVERYTHING, self.catalogue.collections[link.target]
+        target_rule, target = (
+            name.target_rule or EVERYTHING,
+            self.catalogue.collections[link.target],
+        )
         allowed = None if target_rule == EVERYTHING else self.predicate(target_rule, target)
         return LinkStep(link, self._when(name, collection), allowed)
 
@@ -145,9 +161,15 @@ class _Planner:
     def _where(self, query: Query, collection: Collection) -> Predicate:
         found = [self.predicate(query.filter, collection)]
         if query.only:
-            found.append(self._on_field(query.only, Value(collection.fields[str(collection.primary_key)])))
+            found.append(
+                self._on_field(query.only, Value(collection.fields[str(collection.primary_key)]))
+            )
         if query.search:
-            found.append(search_matches([self.value(name, collection) for name in query.searched], query.search))
+            found.append(
+                search_matches(
+                    [self.value(name, collection) for name in query.searched], query.search
+                )
+            )
         return found[0] if len(found) == 1 else All(tuple(found))
 
     def predicate(self, said: Filter, collection: Collection) -> Predicate:
@@ -166,16 +188,32 @@ class _Planner:
 
     def _about_item(self, name: str, rule: Filter, history: Collection) -> Predicate:
         """Resolve what a row of the history must tell of; a revision also holds the item as it was."""
-        target, link = self.catalogue.collections[name], history_item_link(self.catalogue, history, name)
-        told = self._at_field(FieldName("collection"), OperatorTest("_eq", (Constant(name),)), history)
-        if last := target.former_history.get(history.name):  # of items that had this name and key before
-            told = All((told, self._at_field(FieldName("id"), OperatorTest("_gt", (Constant(last),)), history)))
+        target, link = (
+            self.catalogue.collections[name],
+            history_item_link(self.catalogue, history, name),
+        )
+        told = self._at_field(
+            FieldName("collection"), OperatorTest("_eq", (Constant(name),)), history
+        )
+        if last := target.former_history.get(
+            history.name
+        ):  # of items that had this name and key before
+            told = All(
+                (
+                    told,
+                    self._at_field(
+                        FieldName("id"), OperatorTest("_gt", (Constant(last),)), history
+                    ),
+                )
+            )
         if rule == EVERYTHING:
             return told
         assert link, "the guard names collections with a key only"
         where = self.predicate(rule, target)
         found = [told, Exists(LinkStep(link), where, per_row=True)]
-        return All((*found, on_revision_item(where, target)) if "data" in history.fields else tuple(found))
+        return All(
+            (*found, on_revision_item(where, target)) if "data" in history.fields else tuple(found)
+        )
 
     def _at_field(self, name: FieldName, inner: Filter, collection: Collection) -> Predicate:
         link = link_of(self.catalogue, collection, name.field)
@@ -200,13 +238,17 @@ class _Planner:
     def _caller_path(self, said: CallerValue, label: str) -> CallerPath:
         """Resolve a path from the caller."""
         collection = self.catalogue.collections[said.collection]
-        allowed = None if said.allowed in (None, EVERYTHING) else self.predicate(said.allowed, collection)
+        allowed = (
+            None if said.allowed in (None, EVERYTHING) else self.predicate(said.allowed, collection)
+        )
         *names, last = said.path
         steps, end = self._steps(tuple(names), collection)
         start = Placeholder(CallerValue(said.name), str, label)
         return CallerPath(collection, start, allowed, steps, self.value(last, end))
 
-    def _steps(self, names: tuple[FieldName, ...], collection: Collection) -> tuple[tuple[LinkStep, ...], Collection]:
+    def _steps(
+        self, names: tuple[FieldName, ...], collection: Collection
+    ) -> tuple[tuple[LinkStep, ...], Collection]:
         steps = []
         for name in names:
             steps.append(self._step(name, collection))
@@ -220,7 +262,9 @@ class _Planner:
         steps, end = self._steps(tuple(names), collection)
         for step, name in zip(steps, names, strict=True):
             if step.link.to_many:
-                raise invalid_query(f'"{name.field}" leads to many items and gives no order', parameter="sort")
+                raise invalid_query(
+                    f'"{name.field}" leads to many items and gives no order', parameter="sort"
+                )
         value = self.value(last, end)
         if value.family not in GROUPABLE:
             raise _unfit(value, "cannot be sorted by", "sort")
@@ -231,11 +275,20 @@ class _Planner:
     def _grouping(self, query: Query, collection: Collection) -> Grouping | None:
         if not query.aggregates and not query.groups:
             return None
-        groups = tuple(Group(name.key, self._group_value(name, collection)) for name in query.groups)
-        summed = tuple(self._aggregate_value(aggregate, collection) for aggregate in query.aggregates)
-        keys = [*(group.key for group in groups), *{aggregate.function for aggregate in query.aggregates}]
+        groups = tuple(
+            Group(name.key, self._group_value(name, collection)) for name in query.groups
+        )
+        summed = tuple(
+            self._aggregate_value(aggregate, collection) for aggregate in query.aggregates
+        )
+        keys = [
+            *(group.key for group in groups),
+            *{aggregate.function for aggregate in query.aggregates},
+        ]
         for key in {key for key in keys if keys.count(key) > 1}:
-            raise invalid_query(f'Two groups or aggregates would both be called "{key}"', parameter="groupBy")
+            raise invalid_query(
+                f'Two groups or aggregates would both be called "{key}"', parameter="groupBy"
+            )
         return Grouping(groups, summed, self._group_order(query, collection, groups))
 
     def _group_value(self, name: FieldName, collection: Collection) -> Value:
@@ -247,13 +300,17 @@ class _Planner:
     def _aggregate_value(self, aggregate: Aggregate, collection: Collection) -> AggregateValue:
         if aggregate.name.field == "*":
             if not aggregate.function.startswith("count"):
-                raise invalid_query(f"{aggregate.function} takes a field, not *", parameter="aggregate")
+                raise invalid_query(
+                    f"{aggregate.function} takes a field, not *", parameter="aggregate"
+                )
             return AggregateValue(aggregate.function, None)
         value = self.value(aggregate.name, collection)
         fitting = {"min": _COMPARABLE, "max": _COMPARABLE}.get(aggregate.function, _SUMMABLE)
         if aggregate.function == "countDistinct":
             fitting = GROUPABLE
-        if value.field.column is None or (value.family not in fitting and aggregate.function != "count"):
+        if value.field.column is None or (
+            value.family not in fitting and aggregate.function != "count"
+        ):
             raise _unfit(value, f"has no {aggregate.function}", "aggregate")
         return AggregateValue(aggregate.function, value)
 
@@ -264,11 +321,19 @@ class _Planner:
         by_key = {group.key: group for group in groups}
         for term in query.sort:
             if term.aggregate:
-                found.append(replace(self._aggregate_value(term.aggregate, collection), descending=term.descending))
+                found.append(
+                    replace(
+                        self._aggregate_value(term.aggregate, collection),
+                        descending=term.descending,
+                    )
+                )
             elif len(term.path) == 1 and term.path[0].key in by_key:
                 found.append(Order(by_key[term.path[0].key].value, descending=term.descending))
             else:
-                raise invalid_query("Groups are sorted by what they are grouped by or an aggregate", parameter="sort")
+                raise invalid_query(
+                    "Groups are sorted by what they are grouped by or an aggregate",
+                    parameter="sort",
+                )
         return (*found, *(Order(group.value) for group in groups))
 
 
@@ -285,7 +350,9 @@ def _merge_outputs(found: list[Output], field: Field | None) -> Output:
     """Several outputs of one key are the arms of a many-to-any field; one that is not opened is the key itself."""
     arms = tuple(item for item in found if isinstance(item, Embed))
     if field and arms and all(arm.bare and arm.step.link.collection_field for arm in arms):
-        there = AnyOf(tuple(Exists(arm.step, All((arm.plan.allowed, arm.plan.where))) for arm in arms))
+        there = AnyOf(
+            tuple(Exists(arm.step, All((arm.plan.allowed, arm.plan.where))) for arm in arms)
+        )
         return ValueOutput(arms[0].key, Value(field, when=there))
     return EmbedChoice(arms[0].key, arms) if arms and len(found) > 1 else found[0]
 
@@ -294,21 +361,31 @@ def default_sort(collection: Collection, link: Link | None = None) -> tuple[Fiel
     """Return the sort field of the relation to the items, or of their collection, where it has an order."""
     name = (link.relation.order if link and link.to_many else None) or collection.sort_field
     field = collection.fields.get(name) if name else None
-    return (FieldName(field.name),) if field and not field.is_secret and field.type.family in GROUPABLE else ()
+    return (
+        (FieldName(field.name),)
+        if field and not field.is_secret and field.type.family in GROUPABLE
+        else ()
+    )
 
 
 def tie_breakers(collection: Collection) -> tuple[FieldName, ...]:
     """Return what makes any order a full one: the primary key, or where there is none all columns with an order."""
     if collection.primary_key:
         return (FieldName(collection.primary_key),)
-    return tuple(FieldName(field.name) for field in collection.columns if field.type.family in GROUPABLE)
+    return tuple(
+        FieldName(field.name) for field in collection.columns if field.type.family in GROUPABLE
+    )
 
 
 def _page(window: Window | None) -> Page | None:
     if window is None:
         return None
     limit = Placeholder(window.limit, _digits, "limit") if window.limit else None
-    return Page(window.row_limit, limit, Placeholder(window.offset, _digits, "offset") if window.offset else None)
+    return Page(
+        window.row_limit,
+        limit,
+        Placeholder(window.offset, _digits, "offset") if window.offset else None,
+    )
 
 
 def _digits(value: object) -> object:

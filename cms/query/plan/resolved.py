@@ -49,13 +49,19 @@ class Value:
     def index_cast(self) -> str:
         """What a list of operands is cast to that an index of the column may find: the column's own type."""
         column = self.field.column
-        return _SMALL_INTEGERS.get(column.base_type, self.cast) if column and not self.function else self.cast
+        return (
+            _SMALL_INTEGERS.get(column.base_type, self.cast)
+            if column and not self.function
+            else self.cast
+        )
 
     @property
     def is_small_integer(self) -> bool:
         """Whether it is a whole number of a smaller type than its operands are."""
         column = self.field.column
-        return self.function is not None or (column is not None and column.base_type in _SMALL_INTEGERS)
+        return self.function is not None or (
+            column is not None and column.base_type in _SMALL_INTEGERS
+        )
 
     @property
     def parse(self) -> Callable[[object], str]:
@@ -231,5 +237,7 @@ def _aggregate_path(item: AggregateValue, grouping: Grouping) -> tuple[str, ...]
     """`{"count": 42}` for the rows themselves, `{"count": {"id": 42}}` for fields, `*` beside fields."""
     if item.value:
         return item.function, item.value.field.name
-    with_fields = any(other.function == item.function and other.value for other in grouping.aggregates)
+    with_fields = any(
+        other.function == item.function and other.value for other in grouping.aggregates
+    )
     return (item.function, "*") if with_fields else (item.function,)

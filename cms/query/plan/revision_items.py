@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cms.query.plan.resolved import All, AnyOf, Exists, LinkStep, Predicate, RevisionItem, SearchMatch, TypedTest, Value
+from cms.query.plan.resolved import (
+    All,
+    AnyOf,
+    Exists,
+    LinkStep,
+    Predicate,
+    RevisionItem,
+    SearchMatch,
+    TypedTest,
+    Value,
+)
 from cms.schema.model import Collection
 from cms.schema.types import Family
 

@@ -32,7 +32,11 @@ class AnswerSize:
     @property
     def rows_at_a_time(self) -> int:
         """The number of rows to take at a time."""
-        return 1 if self.row > WIDE_ROW else min(MAX_PORTION_ROWS, int(PORTION_BYTES / max(self.row, 1)))
+        return (
+            1
+            if self.row > WIDE_ROW
+            else min(MAX_PORTION_ROWS, int(PORTION_BYTES / max(self.row, 1)))
+        )
 
 
 NO_SIZE = AnswerSize(0, 0)

@@ -36,11 +36,16 @@ def parse_conditions(meta: Mapping[str, object] | None) -> tuple[Condition, ...]
     """
     said = meta.get("conditions") if meta else None
     entries = said if isinstance(said, list) else []
-    return tuple(_condition(entry) for entry in entries if isinstance(entry, Mapping) and entry.get("rule"))
+    return tuple(
+        _condition(entry) for entry in entries if isinstance(entry, Mapping) and entry.get("rule")
+    )
 
 
 def field_state(
-    meta: Mapping[str, object] | None, conditions: Sequence[Condition], values: Mapping[str, object], given: RuleContext
+    meta: Mapping[str, object] | None,
+    conditions: Sequence[Condition],
+    values: Mapping[str, object],
+    given: RuleContext,
 ) -> FieldState:
     """Return the state of a field under the values of a whole item: the last condition that holds decides."""
     own = {name: bool(meta and meta.get(name)) for name in _SWITCHES}
@@ -52,17 +57,23 @@ def field_state(
 def require_valid_rules(meta: Mapping[str, object]) -> None:
     """Raise `Refused` INVALID_PAYLOAD for rules of a field that nothing could keep; they come as JSON text."""
     told = {
-        name: jsontext.loads(text) for name in ("validation", "conditions") if isinstance(text := meta.get(name), str)
+        name: jsontext.loads(text)
+        for name in ("validation", "conditions")
+        if isinstance(text := meta.get(name), str)
     }
     entries = told.get("conditions")
-    if entries is not None and not (isinstance(entries, list) and all(isinstance(one, Mapping) for one in entries)):
+    if entries is not None and not (
+        isinstance(entries, list) and all(isinstance(one, Mapping) for one in entries)
+    ):
         raise invalid_payload("conditions: it is an array of objects", field="meta.conditions")
     try:
         parse_rule(told.get("validation"))
         parse_conditions(told)
     except Refused as refused:
         fault = refused.problems[0].extensions
-        raise invalid_payload(str(fault["reason"]), field=f"meta.{fault.get('parameter', 'validation')}") from None
+        raise invalid_payload(
+            str(fault["reason"]), field=f"meta.{fault.get('parameter', 'validation')}"
+        ) from None
 
 
 def _condition(entry: Mapping[str, object]) -> Condition:

@@ -48,7 +48,9 @@ def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
     """Return what turns an operand of an operator into what `fulfils` takes."""
     match operator.takes:
         case Takes.LIST:
-            return lambda found: [None if item is None else read(item) for item in _read_items(found)]
+            return lambda found: [
+                None if item is None else read(item) for item in _read_items(found)
+            ]
         case Takes.PATTERN:
             return parse_text
         case Takes.REGEX:
@@ -62,20 +64,28 @@ def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
 def fulfils(operator: Operator, value: Any, operands: Sequence[Any]) -> bool:
     """Tell whether a value that was read passes; a null passes what asks for it only, and `_nin` of nothing."""
     if value is None:
-        return operator.name in ("_null", "_empty") or (operator.name == "_nin" and operands[0] == [])
+        return operator.name in ("_null", "_empty") or (
+            operator.name == "_nin" and operands[0] == []
+        )
     return None not in operands and _COMPARATORS[operator.name](value, *operands)
 
 
 def guess_type(value: object, operands: Sequence[object]) -> Type:
     """Return the type of a value that no field describes, from what it is and what it is compared with."""
-    single = [item for operand in operands for item in (operand if isinstance(operand, tuple) else (operand,))]
+    single = [
+        item
+        for operand in operands
+        for item in (operand if isinstance(operand, tuple) else (operand,))
+    ]
     if isinstance(value, list | dict):
         return TYPES["json"]
     if isinstance(value, bool) or any(isinstance(item, bool) for item in single):
         return TYPES["boolean"]
     if isinstance(value, int | Decimal) or any(isinstance(item, int | Decimal) for item in single):
         return TYPES["decimal"]
-    return TYPES["timestamp"] if any(isinstance(item, datetime) for item in single) else TYPES["text"]
+    return (
+        TYPES["timestamp"] if any(isinstance(item, datetime) for item in single) else TYPES["text"]
+    )
 
 
 def call_function(function: str, kind: Type, value: Any) -> int | None:
@@ -96,7 +106,9 @@ def call_function(function: str, kind: Type, value: Any) -> int | None:
 
 def takes_function(function: str, kind: Type) -> bool:
     """Tell whether a type has the function; a to-many field has its count."""
-    return (kind.family is Family.ALIAS and function == "count") or functions.template(function, kind.name) is not None
+    return (kind.family is Family.ALIAS and function == "count") or functions.template(
+        function, kind.name
+    ) is not None
 
 
 def _read_items(found: object) -> Sequence[object]:
@@ -124,7 +136,9 @@ def _is_empty(value: Any) -> bool:
 def _contains(value: Any, part: str) -> bool:
     """A list that no field describes contains an entry, a text a part of it."""
     if isinstance(value, list):
-        return any(str(entry) == str(part) for entry in value if not isinstance(entry, list | dict | None))
+        return any(
+            str(entry) == str(part) for entry in value if not isinstance(entry, list | dict | None)
+        )
     return part in _text(value)
 
 

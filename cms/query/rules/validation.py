@@ -30,7 +30,14 @@ from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.query.plan.checks import require_fit
 from cms.query.plan.links import has_item_test, link_of
 from cms.query.plan.resolved import Value
-from cms.query.rules.evaluate import call_function, fulfils, guess_type, operand_reader, takes_function, value_reader
+from cms.query.rules.evaluate import (
+    call_function,
+    fulfils,
+    guess_type,
+    operand_reader,
+    takes_function,
+    value_reader,
+)
 from cms.schema.model import Catalogue, Collection
 from cms.schema.types import TYPES, Family
 
@@ -62,7 +69,9 @@ class RuleContext:
     known: Mapping[CallerValue, Sequence[object]] = field(default_factory=dict)
 
 
-def parse_rule(value: object, *, parameter: str = "validation", message: str | None = None) -> PayloadRule:
+def parse_rule(
+    value: object, *, parameter: str = "validation", message: str | None = None
+) -> PayloadRule:
     """Return a rule given as nested dicts, None being no rule; raises `Refused` INVALID_QUERY with a fault's place."""
     literals = Literals()
     given = {} if value is None else require_not_blank(_exact(value), parameter)
@@ -86,7 +95,11 @@ def _exact(value: object) -> object:
 def parse_field_rule(name: str, value: object, *, message: str | None = None) -> PayloadRule:
     """Return the `validation` of a field: operators without a field in it are meant of the field itself."""
     rule = parse_rule(value, message=message)
-    return rule if has_item_test(rule.filter) else replace(rule, filter=AtField(FieldName(name), rule.filter))
+    return (
+        rule
+        if has_item_test(rule.filter)
+        else replace(rule, filter=AtField(FieldName(name), rule.filter))
+    )
 
 
 def failures(rule: PayloadRule, values: Mapping[str, object], given: RuleContext) -> list[Problem]:
@@ -112,7 +125,9 @@ def _paths(said: Filter, literals: tuple[object, ...]) -> Iterator[CallerValue]:
         case AtField(_, inner) | Some(inner):
             yield from _paths(inner, literals)
         case OperatorTest(_, operands):
-            yield from (found for found in operands if isinstance(found, CallerValue) and found.path)
+            yield from (
+                found for found in operands if isinstance(found, CallerValue) and found.path
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +180,13 @@ class _Evaluation:
     def _some(self, inner: Filter, subject: _CheckedValue, kind: str) -> list[Problem]:
         if not self._is_in_payload(subject):
             return []
-        items = subject.value if isinstance(subject.value, list) else [subject.value] if subject.value else []
+        items = (
+            subject.value
+            if isinstance(subject.value, list)
+            else [subject.value]
+            if subject.value
+            else []
+        )
         found = any(not self.failures(inner, replace(subject, value=item)) for item in items)
         return [] if found == (kind == "some") else [self._problem(subject, kind, {})]
 
@@ -174,30 +195,44 @@ class _Evaluation:
         path = (*subject.path, name.bare)
         is_untyped = subject.is_untyped or subject.item_collection is None
         unsent = None if subject.path else self.given.filled.get(name.bare)
-        below = _CheckedValue(values.get(name.bare, unsent), path, was_sent=name.bare in values, is_untyped=is_untyped)
+        below = _CheckedValue(
+            values.get(name.bare, unsent), path, was_sent=name.bare in values, is_untyped=is_untyped
+        )
         if subject.item_collection:
             below = self._with_field(below, name, subject.item_collection)
         return self._function(name.function, below) if name.function else below
 
-    def _with_field(self, below: _CheckedValue, name: FieldName, collection: Collection) -> _CheckedValue:
+    def _with_field(
+        self, below: _CheckedValue, name: FieldName, collection: Collection
+    ) -> _CheckedValue:
         known = collection.fields.get(name.bare)
         if known is None:
             reason = f'A rule names "{name.bare}", which "{collection.name}" does not have'
             raise invalid_query(reason, collection=collection.name, field=name.bare)
-        link = link_of(self.given.catalogue, collection, name.field) if self.given.catalogue else None
-        target = self.given.catalogue.collections.get(link.target) if self.given.catalogue and link else None
+        link = (
+            link_of(self.given.catalogue, collection, name.field) if self.given.catalogue else None
+        )
+        target = (
+            self.given.catalogue.collections.get(link.target)
+            if self.given.catalogue and link
+            else None
+        )
         return replace(below, typed=Value(known), item_collection=target)
 
     def _function(self, function: str, subject: _CheckedValue) -> _CheckedValue:
         typed = subject.typed
         kind = typed.field.type if typed else TYPES["json" if function == "count" else "timestamp"]
         if not takes_function(function, kind):
-            raise invalid_query(f"There is no function {function} for the type {kind.name}", place=_place(subject))
+            raise invalid_query(
+                f"There is no function {function} for the type {kind.name}", place=_place(subject)
+            )
         try:
             value = call_function(function, kind, subject.value)
         except ValueError:
             value = None
-        return replace(subject, value=value, typed=replace(typed, function=function) if typed else None)
+        return replace(
+            subject, value=value, typed=replace(typed, function=function) if typed else None
+        )
 
     def _test(self, test: OperatorTest, subject: _CheckedValue) -> list[Problem]:
         if not subject.path:
@@ -226,12 +261,21 @@ class _Evaluation:
 
     def _is_in_payload(self, subject: _CheckedValue) -> bool:
         """Whether the payload speaks of it: what is left out of a change stays as it is."""
-        return subject.was_sent or subject.value is not None or subject.is_untyped or self.given.is_creation
+        return (
+            subject.was_sent
+            or subject.value is not None
+            or subject.is_untyped
+            or self.given.is_creation
+        )
 
     def _problem(self, subject: _CheckedValue, kind: str, operand: Mapping[str, object]) -> Problem:
         place = _place(subject)
         said = self.message or f'Validation failed for "{place}": the rule "{kind}" does not hold.'
-        extensions = {"field": subject.path[0] if subject.path else None, "path": list(subject.path), "type": kind}
+        extensions = {
+            "field": subject.path[0] if subject.path else None,
+            "path": list(subject.path),
+            "type": kind,
+        }
         collection = {"collection": self.given.collection.name} if self.given.collection else {}
         return Problem("FAILED_VALIDATION", said, {**collection, **extensions, **operand})
 
@@ -255,7 +299,10 @@ def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[objec
     kind = typed.type if typed else guess_type(subject.value, operands)
     read = value_reader(kind, typed.cast if typed else kind.cast)
     try:
-        found = [None if operand is None else operand_reader(operator, read)(operand) for operand in operands]
+        found = [
+            None if operand is None else operand_reader(operator, read)(operand)
+            for operand in operands
+        ]
     except ValueError as error:
         if typed is None:
             return False
@@ -285,7 +332,13 @@ def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mappin
     if not operands or operator.takes is Takes.FLAG:
         return {}
     told = [_as_json(operand) for operand in operands]
-    key = "substring" if operator.takes is Takes.PATTERN else "invalid" if operator.name.startswith("_n") else "valid"
+    key = (
+        "substring"
+        if operator.takes is Takes.PATTERN
+        else "invalid"
+        if operator.name.startswith("_n")
+        else "valid"
+    )
     return {key: told if operator.takes is Takes.TWO else told[0]}
 
 

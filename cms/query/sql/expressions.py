@@ -29,8 +29,14 @@ from cms.schema.types import Family
 
 def link_condition(step: LinkStep, level: int) -> Fragment:
     """Print the condition between a row and those that a step leads to, with the rules on either side of it."""
-    rules = [predicate(rule, at) for rule, at in ((step.when, level), (step.allowed, level + 1)) if rule is not None]
-    return join(" AND ", [key_condition(step.link, level), *(rule for rule in rules if rule != TRUE)])
+    rules = [
+        predicate(rule, at)
+        for rule, at in ((step.when, level), (step.allowed, level + 1))
+        if rule is not None
+    ]
+    return join(
+        " AND ", [key_condition(step.link, level), *(rule for rule in rules if rule != TRUE)]
+    )
 
 
 def key_condition(link: Link, level: int) -> Fragment:
@@ -43,7 +49,10 @@ def key_condition(link: Link, level: int) -> Fragment:
     cast = link.cast
     far = f"{far}::text" if cast == "text" else far
     told = text(f"{alias(level)}.{quoted(link.collection_field)}")
-    target, looks = param(_constant(link.target), "text"), param(_constant(KEY_PATTERNS[cast]), "text")
+    target, looks = (
+        param(_constant(link.target), "text"),
+        param(_constant(KEY_PATTERNS[cast]), "text"),
+    )
     return fill(shape, text(far), told, target, text(near), looks, text(cast))
 
 
@@ -56,7 +65,11 @@ def _constant(value: str) -> Placeholder:
 def _integers_up_to(most: str) -> str:
     """Return the pattern of whole numbers whose digits say no more than these, of either sign."""
     rest = len(most) - 1
-    less = [f"{most[:n]}[0-{int(digit) - 1}][0-9]{{{rest - n}}}" for n, digit in enumerate(most) if digit != "0"]
+    less = [
+        f"{most[:n]}[0-{int(digit) - 1}][0-9]{{{rest - n}}}"
+        for n, digit in enumerate(most)
+        if digit != "0"
+    ]
     return f"^-?({'|'.join((f'[0-9]{{1,{rest}}}', *less, most))})$"
 
 
@@ -85,7 +98,12 @@ def expression(value: Value, level: int) -> Fragment:
     """Print a value as it is compared and sorted."""
     if value.step:
         counted = "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})"
-        return fill(counted, name(value.step.link.target), text(alias(level + 1)), link_condition(value.step, level))
+        return fill(
+            counted,
+            name(value.step.link.target),
+            text(alias(level + 1)),
+            link_condition(value.step, level),
+        )
     column = column_of(value.field, level)
     if value.members is not None:
         column = visible_members(column, value.members, level)
@@ -99,10 +117,14 @@ def expression(value: Value, level: int) -> Fragment:
 
 def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:
     """Print a value that is null in rows in which its field may not be read."""
-    return value if when is None else fill("CASE WHEN {0} THEN {1} END", predicate(when, level), value)
+    return (
+        value if when is None else fill("CASE WHEN {0} THEN {1} END", predicate(when, level), value)
+    )
 
 
-def visible_members(value: Fragment, members: tuple[tuple[Predicate, tuple[str, ...]], ...], level: int) -> Fragment:
+def visible_members(
+    value: Fragment, members: tuple[tuple[Predicate, tuple[str, ...]], ...], level: int
+) -> Fragment:
     """Print a JSON object with those of its members that are there; any other value has none and is null."""
     shape = (
         "CASE WHEN json_typeof({0}) = 'object' THEN ("
@@ -110,7 +132,11 @@ def visible_members(value: Fragment, members: tuple[tuple[Predicate, tuple[str, 
         "FROM json_each({0}) AS m WHERE m.key = ANY (ARRAY({1})))::json END"
     )
     names = [
-        fill("SELECT unnest({0}) WHERE {1}", param(_constants(names), "text[]"), predicate(when, level))
+        fill(
+            "SELECT unnest({0}) WHERE {1}",
+            param(_constants(names), "text[]"),
+            predicate(when, level),
+        )
         for when, names in members
     ]
     return fill(shape, value, join(" UNION ALL ", names or [text("SELECT NULL::text")]))
@@ -137,7 +163,9 @@ def predicate(said: Predicate, level: int, *, separately: bool = False) -> Fragm
     separately = separately or count_subselects(said) > MAX_JOINED_SUBSELECTS
     match said:
         case All(items):
-            return join_conditions([predicate(item, level, separately=separately) for item in items], " AND ", TRUE)
+            return join_conditions(
+                [predicate(item, level, separately=separately) for item in items], " AND ", TRUE
+            )
         case AnyOf(items):
             return join_conditions([predicate(item, level) for item in items], " OR ", FALSE)
         case TypedTest():
@@ -186,14 +214,19 @@ def _same_type(printed: Fragment, value: Value, cast: str) -> Fragment:
 
     PostgreSQL puts a list into a hash table where both are of one type only, else it compares every row with all of it.
     """
-    return fill("({0})::bigint", printed) if cast == "bigint" and value.is_small_integer else printed
+    return (
+        fill("({0})::bigint", printed) if cast == "bigint" and value.is_small_integer else printed
+    )
 
 
 def caller_path(found: CallerPath, level: int) -> Fragment:
     """Print the values that a path from the caller leads to, each step the keys of the one before."""
     depth = level + 1
     rows = fill(
-        "{0} AS {1} WHERE {1}.id = {2}", name(found.collection.name), text(alias(depth)), param(found.start, "uuid")
+        "{0} AS {1} WHERE {1}.id = {2}",
+        name(found.collection.name),
+        text(alias(depth)),
+        param(found.start, "uuid"),
     )
     rows += and_rule(found.allowed, depth)
     for step in found.steps:
@@ -201,7 +234,13 @@ def caller_path(found: CallerPath, level: int) -> Fragment:
         keys = fill("ARRAY(SELECT {0} FROM {1}{2})", near, rows, and_rule(step.when, depth))
         depth += 1
         far = text(f"{alias(depth)}.{quoted(step.link.far)}")
-        rows = fill("{0} AS {1} WHERE {2} = ANY ({3})", name(step.link.target), text(alias(depth)), far, keys)
+        rows = fill(
+            "{0} AS {1} WHERE {2} = ANY ({3})",
+            name(step.link.target),
+            text(alias(depth)),
+            far,
+            keys,
+        )
         rows += and_rule(step.allowed, depth)
     return fill("SELECT {0} FROM {1}", expression(found.value, depth), rows)
 
@@ -229,8 +268,17 @@ def exists(said: Exists, level: int) -> Fragment:
     inner = predicate(said.where, level + 1)
     table = concat(name(said.step.link.target), f" AS {alias(level + 1)}")
     shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3}{4})"
-    fence = text(" OFFSET 0") if said.per_row else EMPTY  # what has an OFFSET is neither hashed nor joined
-    return fill(shape, text("NOT " if said.negated else ""), table, link_condition(said.step, level), inner, fence)
+    fence = (
+        text(" OFFSET 0") if said.per_row else EMPTY
+    )  # what has an OFFSET is neither hashed nor joined
+    return fill(
+        shape,
+        text("NOT " if said.negated else ""),
+        table,
+        link_condition(said.step, level),
+        inner,
+        fence,
+    )
 
 
 # Folding can turn a letter into a metacharacter (those of full width), so the pattern is made after it.

@@ -79,7 +79,11 @@ def tracked_columns(collection: Collection, columns: Sequence[Field]) -> list[Fi
         found
         for found in collection.columns
         if not found.is_secret
-        and (collection.has_side_effects or found.name in written or (found.column and found.column.is_generated))
+        and (
+            collection.has_side_effects
+            or found.name in written
+            or (found.column and found.column.is_generated)
+        )
     ]
 
 
@@ -89,7 +93,13 @@ def delta_of(fields: list[Field]) -> Fragment:
         return text("NULL::json")
     shape = "({0}, to_json({1}), {2} IS DISTINCT FROM {3})"
     entries = (
-        fill(shape, param(found.name, "text"), _shown(found), _compared(found, f"old.w{place}"), _compared(found))
+        fill(
+            shape,
+            param(found.name, "text"),
+            _shown(found),
+            _compared(found, f"old.w{place}"),
+            _compared(found),
+        )
         for place, found in enumerate(fields)
     )
     rows = "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, changed) WHERE d.changed)"

@@ -48,15 +48,26 @@ def last_key(collection: Collection) -> Fragment:
 
 def singleton_key(collection: Collection) -> Fragment:
     """Print the key of a singleton's row."""
-    return fill("SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1", name(collection.name), name(collection.key.name))
+    return fill(
+        "SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1",
+        name(collection.name),
+        name(collection.key.name),
+    )
 
 
 def lock_row(collection: Collection, key: str) -> Fragment:
     """Print the lock of one row, for the transaction."""
     shape = "SELECT FROM {0} WHERE {1} = {2} FOR UPDATE"
-    return fill(shape, name(collection.name), name(collection.key.name), param(key, key_cast(collection.key)))
+    return fill(
+        shape,
+        name(collection.name),
+        name(collection.key.name),
+        param(key, key_cast(collection.key)),
+    )
 
 
 def lock_singleton(collection: Collection) -> Fragment:
     """Print the lock under which a singleton gets its one row."""
-    return fill("SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text"))
+    return fill(
+        "SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text")
+    )

@@ -31,7 +31,12 @@ def rows_breaking(collection: Collection, check: Check, columns: Sequence[Texts]
     ]
     # The expression sees its own columns only, as if this one row were the table.
     broken = concat(
-        "SELECT NOT (", str(check.expression), ") FROM (SELECT ", commas(cells), ") AS ", name(collection.name)
+        "SELECT NOT (",
+        str(check.expression),
+        ") FROM (SELECT ",
+        commas(cells),
+        ") AS ",
+        name(collection.name),
     )
     return fill("SELECT r.n FROM {0} WHERE ({1})", _source(columns), broken)
 
@@ -70,7 +75,9 @@ def rows_repeating(field: Field, values: Texts) -> Fragment:
 
 
 def _compared(field: Field, value: Fragment) -> Fragment:
-    return fill("lower({0})", value) if (field.collection, field.name) in UNIQUE_IN_ANY_CASE else value
+    return (
+        fill("lower({0})", value) if (field.collection, field.name) in UNIQUE_IN_ANY_CASE else value
+    )
 
 
 def _source(columns: Sequence[Texts]) -> Fragment:

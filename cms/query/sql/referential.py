@@ -13,7 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, quoted, text
-from cms.query.sql.history import HistoryEntry, delta_of, history_columns, history_steps, tracked_columns
+from cms.query.sql.history import (
+    HistoryEntry,
+    delta_of,
+    history_columns,
+    history_steps,
+    tracked_columns,
+)
 from cms.query.sql.write import ArgumentSlots, key_cast
 from cms.schema.model import Collection, Field
 from cms.schema.referential_actions import Table
@@ -40,14 +46,20 @@ class RowReference:
     parent: KeySide | None = None
 
 
-def record_deleted(reference: RowReference, arguments: ArgumentSlots, *, count_only: bool = False) -> Fragment:
+def record_deleted(
+    reference: RowReference, arguments: ArgumentSlots, *, count_only: bool = False
+) -> Fragment:
     """Print the lock and the history of rows that go with those above them, which come with their revisions.
 
     Its rows are their marks and revisions, that of the row above where there is none, and, of rows that are named
     themselves, their keys; `count_only` only their number. The third argument are rows that were written down already.
     """
     own = reference.own
-    is_item = own.key is not None and own.collection is not None and own.key.name == own.collection.primary_key
+    is_item = (
+        own.key is not None
+        and own.collection is not None
+        and own.key.name == own.collection.primary_key
+    )
     shown = history_columns(own.collection) if own.collection else []
     rows = fill(
         "SELECT {0}, up.revision AS parent FROM {1}{2} ORDER BY {3} FOR UPDATE OF t0",
@@ -63,7 +75,13 @@ def record_deleted(reference: RowReference, arguments: ArgumentSlots, *, count_o
         *([] if reference.parent else [text("rows.item")]),
     ]
     history = HistoryEntry("delete", "NULL::json", nested=True)
-    return _statement(own, arguments, [("rows", rows)], history, text("count(*)") if count_only else commas(answer))
+    return _statement(
+        own,
+        arguments,
+        [("rows", rows)],
+        history,
+        text("count(*)") if count_only else commas(answer),
+    )
 
 
 def clear_references(
@@ -75,12 +93,16 @@ def clear_references(
     """
     own, collection = reference.own, reference.own.collection
     assert collection, "rows without a history are left to the database"
-    changing = tracked_columns(collection, [field for field in collection.columns if field.name in changed])
+    changing = tracked_columns(
+        collection, [field for field in collection.columns if field.name in changed]
+    )
     identity = _identity("t0", own.key)
     old = fill(
         "SELECT {0}, up.revision AS parent{1} FROM {2}{3} ORDER BY {4} FOR NO KEY UPDATE OF t0",
         commas(concat(column, f" AS k{n}") for n, column in enumerate(identity)),
-        join("", [concat(", t0.", name(field.name), f" AS w{n}") for n, field in enumerate(changing)]),
+        join(
+            "", [concat(", t0.", name(field.name), f" AS w{n}") for n, field in enumerate(changing)]
+        ),
         _table(own.table),
         _joined_parents(reference, arguments),
         commas(identity),
@@ -121,7 +143,9 @@ def _identity(label: str, key: Field | None) -> list[Fragment]:
 
 
 def _row_id(key: Field | None) -> Fragment:
-    return text("concat(t0.tableoid, ' ', t0.ctid)" if key is None else f"t0.{quoted(key.name)}::text")
+    return text(
+        "concat(t0.tableoid, ' ', t0.ctid)" if key is None else f"t0.{quoted(key.name)}::text"
+    )
 
 
 def _cast(key: Field | None) -> str:
@@ -145,10 +169,14 @@ def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragme
         shape = " AS t0 JOIN {0} AS above ON {1} JOIN {2} ON {3}"
         pairs = zip(own.columns, parent.columns, strict=True)
         columns = [fill("t0.{0} = above.{1}", name(near), name(far)) for near, far in pairs]
-        tie = fill(shape, _table(parent.table), join(" AND ", columns), keys, _has_row_id(parent.key))
+        tie = fill(
+            shape, _table(parent.table), join(" AND ", columns), keys, _has_row_id(parent.key)
+        )
     # Looked up in a hash table: `<> ALL` goes through all of them for each row, which takes hours for many.
     mark = _row_id(None) if own.key is None else fill("t0.{0}", name(own.key.name))
-    left_out = fill(" WHERE {0} NOT IN (SELECT unnest({1}))", mark, arguments.column(2, _cast(own.key)))
+    left_out = fill(
+        " WHERE {0} NOT IN (SELECT unnest({1}))", mark, arguments.column(2, _cast(own.key))
+    )
     return concat(tie, left_out)
 
 
@@ -161,12 +189,20 @@ def _has_row_id(key: Field | None) -> Fragment:
 
 
 def _statement(
-    own: KeySide, arguments: ArgumentSlots, steps: list[tuple[str, Fragment]], history: HistoryEntry, answer: Fragment
+    own: KeySide,
+    arguments: ArgumentSlots,
+    steps: list[tuple[str, Fragment]],
+    history: HistoryEntry,
+    answer: Fragment,
 ) -> Fragment:
     author = arguments.author()
     parts = [
         *steps,
-        *(history_steps(own.collection, history, history_action=None, author=author) if own.collection else ()),
+        *(
+            history_steps(own.collection, history, history_action=None, author=author)
+            if own.collection
+            else ()
+        ),
     ]
     queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in parts)
     return fill("WITH {0} SELECT {1} FROM rows", queries, answer)

@@ -46,10 +46,17 @@ def top_outputs(plan: ReadPlan) -> list[Fragment]:
 
 def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
     """Print the rows of one level; `linked` is the condition that ties them to the row above."""
-    source = fill("{0} AS {1}{2}", name(plan.collection.name), text(alias(level)), where(plan, level, linked))
+    source = fill(
+        "{0} AS {1}{2}", name(plan.collection.name), text(alias(level)), where(plan, level, linked)
+    )
     rest = window(plan.page)
     if plan.grouping:
-        return fill(_ROWS, shown, source, grouping_tail(plan.grouping, level) + (rest or rows_up_to_limit(plan.page)))
+        return fill(
+            _ROWS,
+            shown,
+            source,
+            grouping_tail(plan.grouping, level) + (rest or rows_up_to_limit(plan.page)),
+        )
     ordered = concat(source, order_by(plan.order, level), rows_up_to_limit(plan.page))
     return fill(_ROWS, shown, cut_page(ordered, rest, level) if rest else ordered, EMPTY)
 
@@ -77,13 +84,19 @@ def rows_up_to_limit(page: Page | None) -> Fragment:
 def window(page: Page | None) -> Fragment:
     """Print which of those rows the page is."""
     limit = concat(" LIMIT ", param(page.limit, "bigint")) if page and page.limit else EMPTY
-    return limit + (concat(" OFFSET ", param(page.offset, "bigint")) if page and page.offset else EMPTY)
+    return limit + (
+        concat(" OFFSET ", param(page.offset, "bigint")) if page and page.offset else EMPTY
+    )
 
 
 def counts(plan: ReadPlan) -> Fragment:
-    counted = {"total_count": conditions(predicate(plan.allowed, 0)), "filter_count": where(plan, 0)}
+    counted = {
+        "total_count": conditions(predicate(plan.allowed, 0)),
+        "filter_count": where(plan, 0),
+    }
     found = (
-        fill("(SELECT count(*) FROM {0} AS t0{1})", name(plan.collection.name), counted[count]) for count in plan.counts
+        fill("(SELECT count(*) FROM {0} AS t0{1})", name(plan.collection.name), counted[count])
+        for count in plan.counts
     )
     return join("", (concat(", ", count) for count in found))
 
@@ -126,10 +139,15 @@ def related_rows(item: Embed, level: int) -> Fragment:
     """Print the rows that a link leads to, as columns c0 … or under their own names."""
     plan = item.plan
     if plan.grouping:
-        found = [(f"c{n}", value) for n, value in enumerate(group_outputs(plan, plan.grouping, level + 1))]
+        found = [
+            (f"c{n}", value)
+            for n, value in enumerate(group_outputs(plan, plan.grouping, level + 1))
+        ]
     else:
         keys = (f"c{n}" if plan.renamed else output.key for n, output in enumerate(plan.outputs))
-        found = [(key, output(shown, level + 1)) for key, shown in zip(keys, plan.outputs, strict=True)]
+        found = [
+            (key, output(shown, level + 1)) for key, shown in zip(keys, plan.outputs, strict=True)
+        ]
     outputs = commas(concat(value, " AS ", name(key)) for key, value in found)
     return rows(plan, outputs, level + 1, linked=link_condition(item.step, level))
 
@@ -142,7 +160,9 @@ def embedded_item(item: Embed) -> Fragment:
         return as_object(group_paths(item.plan))
     if item.plan.renamed:
         return as_object(tuple((shown.key,) for shown in item.plan.outputs))
-    return text("row_to_json(n.*)")  # n alone would be the field of that name in a collection that has one
+    return text(
+        "row_to_json(n.*)"
+    )  # n alone would be the field of that name in a collection that has one
 
 
 def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = None) -> Fragment:
@@ -153,10 +173,18 @@ def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = 
     places = range(len(paths)) if columns is None else columns
     members = []
     for key in dict.fromkeys(path[0] for path in paths):
-        inner = [(path[1:], place) for path, place in zip(paths, places, strict=True) if path[0] == key]
+        inner = [
+            (path[1:], place) for path, place in zip(paths, places, strict=True) if path[0] == key
+        ]
         leaf = fill("to_json(n.{0})", text(f"c{inner[0][1]}"))
-        value = leaf if not inner[0][0] else as_object([path for path, _ in inner], [place for _, place in inner])
-        members.append(fill("{0} || coalesce({1}::text, 'null')", param(f"{json.dumps(key)}:", "text"), value))
+        value = (
+            leaf
+            if not inner[0][0]
+            else as_object([path for path, _ in inner], [place for _, place in inner])
+        )
+        members.append(
+            fill("{0} || coalesce({1}::text, 'null')", param(f"{json.dumps(key)}:", "text"), value)
+        )
     return fill("('{' || {0} || '}')::json", join(" || ',' || ", members))
 
 
@@ -174,7 +202,9 @@ def sorted_value(term: Order, level: int) -> Fragment:
     found = expression(term.value, depth)
     for place, step in reversed(list(enumerate(path))):
         table = concat(name(step.link.target), f" AS {alias(level + place + 1)}")
-        found = fill("(SELECT {0} FROM {1} WHERE {2})", found, table, link_condition(step, level + place))
+        found = fill(
+            "(SELECT {0} FROM {1} WHERE {2})", found, table, link_condition(step, level + place)
+        )
     return found
 
 
@@ -196,7 +226,9 @@ def grouping_tail(grouping: Grouping, level: int) -> Fragment:
     terms = [
         fill(
             "{0}{1}",
-            aggregate(term, level) if isinstance(term, AggregateValue) else expression(term.value, level),
+            aggregate(term, level)
+            if isinstance(term, AggregateValue)
+            else expression(term.value, level),
             direction(term),
         )
         for term in grouping.order

@@ -11,7 +11,9 @@ from cms.schema.model import Collection, Field
 def position_of(collection: Collection, sort: Field, key: str) -> Fragment:
     """Print the question where an item stands; answers nothing where there is none."""
     shape = "SELECT {2}::text FROM {0} WHERE {1} = {3}"
-    return fill(shape, name(collection.name), _key(collection), name(sort.name), _given(collection, key))
+    return fill(
+        shape, name(collection.name), _key(collection), name(sort.name), _given(collection, key)
+    )
 
 
 def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str) -> Fragment:
@@ -20,7 +22,9 @@ def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str
         "SELECT EXISTS (SELECT FROM {0} WHERE {1} IS NULL)"
         " OR (SELECT count(*) > count(DISTINCT {1}) FROM {0} WHERE {1} BETWEEN {2} AND {3})"
     )
-    return fill(shape, name(collection.name), name(sort.name), param(low, "bigint"), param(high, "bigint"))
+    return fill(
+        shape, name(collection.name), name(sort.name), param(low, "bigint"), param(high, "bigint")
+    )
 
 
 def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragment:
@@ -38,7 +42,9 @@ def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragme
     return _placed(collection, sort, old, text("NULL::bigint"), author)
 
 
-def move(collection: Collection, sort: Field, *, key: str, way: tuple[str, str], author: Fragment) -> Fragment:
+def move(
+    collection: Collection, sort: Field, *, key: str, way: tuple[str, str], author: Fragment
+) -> Fragment:
     """Print the move of an item from one place to another; those between close up behind it, as part of the move."""
     source, target = way
     down = int(source) < int(target)
@@ -56,11 +62,17 @@ def move(collection: Collection, sort: Field, *, key: str, way: tuple[str, str],
         param(high, "bigint"),
     )
     shape = "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE m.item = {0}::text) END"
-    parent = fill(shape, _given(collection, key)) if collection.accountability == "all" else text("NULL::bigint")
+    parent = (
+        fill(shape, _given(collection, key))
+        if collection.accountability == "all"
+        else text("NULL::bigint")
+    )
     return _placed(collection, sort, old, parent, author)
 
 
-def _placed(collection: Collection, sort: Field, old: Fragment, parent: Fragment, author: Fragment) -> Fragment:
+def _placed(
+    collection: Collection, sort: Field, old: Fragment, parent: Fragment, author: Fragment
+) -> Fragment:
     """Print the change of the rows of `old` to their places, with its history."""
     has_revisions = collection.accountability == "all"
     moved = fill(

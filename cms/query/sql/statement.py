@@ -80,7 +80,11 @@ class Statement:
 
 
 def finish_statement(
-    plan: ReadPlan, touched_collections: frozenset[str] = frozenset(), *, is_search: bool = False, single: bool = False
+    plan: ReadPlan,
+    touched_collections: frozenset[str] = frozenset(),
+    *,
+    is_search: bool = False,
+    single: bool = False,
 ) -> Statement:
     """Print a plan and number its parameters; with `single` it is of one item."""
     text, values = select(plan).numbered()
@@ -101,4 +105,6 @@ def finish_statement(
 
 
 def _field(item: Output) -> Field | None:
-    return item.value.field if isinstance(item, ValueOutput) and item.value.function is None else None
+    return (
+        item.value.field if isinstance(item, ValueOutput) and item.value.function is None else None
+    )

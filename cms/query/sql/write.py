@@ -21,7 +21,14 @@ from functools import lru_cache
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, param, text
 from cms.query.language.ast import Slot
 from cms.query.plan.bindings import Placeholder
-from cms.query.sql.history import ACTIVITY, HistoryEntry, delta_of, history_columns, history_steps, tracked_columns
+from cms.query.sql.history import (
+    ACTIVITY,
+    HistoryEntry,
+    delta_of,
+    history_columns,
+    history_steps,
+    tracked_columns,
+)
 from cms.schema.model import Collection, Field, Version
 from cms.schema.types import Family
 
@@ -43,11 +50,15 @@ class ArgumentSlots:
     def author(self) -> Fragment:
         """Print user, address, user agent and origin."""
         return commas(
-            param(_slot(self.first_slot + n), cast) for n, cast in enumerate(("uuid", "text", "text", "text"))
+            param(_slot(self.first_slot + n), cast)
+            for n, cast in enumerate(("uuid", "text", "text", "text"))
         )
 
     def column(self, place: int, element: str) -> Fragment:
-        return param(_slot(self.first_slot + AUTHOR_SLOTS + place), element if self.single else f"{element}[]")
+        return param(
+            _slot(self.first_slot + AUTHOR_SLOTS + place),
+            element if self.single else f"{element}[]",
+        )
 
     def column_array(self, place: int, element: str) -> Fragment:
         """Print the values of a column as an array, however many there are."""
@@ -102,7 +113,13 @@ def insert(
         concat(" WHERE ", join(" AND ", conditions)) if conditions else EMPTY,
         _returning(collection, single_statement),
     )
-    return _statement(collection, arguments, (("rows", rows),), HistoryEntry("create", "rows.data"), single_statement)
+    return _statement(
+        collection,
+        arguments,
+        (("rows", rows),),
+        HistoryEntry("create", "rows.data"),
+        single_statement,
+    )
 
 
 def update(
@@ -125,7 +142,10 @@ def update(
             "",
             [
                 *(text(f", r.c{place}") for place in range(1, len(columns))),
-                *(concat(", t0.", name(found.name), f" AS w{place}") for place, found in enumerate(changing)),
+                *(
+                    concat(", t0.", name(found.name), f" AS w{place}")
+                    for place, found in enumerate(changing)
+                ),
                 _rule_results(single_statement),
             ],
         ),
@@ -135,7 +155,9 @@ def update(
         _and(_version_conditions(single_statement)),
     )
     delta = (
-        concat(", old.n, ", delta_of(changing), " AS delta") if collection.accountability == "all" else text(", old.n")
+        concat(", old.n, ", delta_of(changing), " AS delta")
+        if collection.accountability == "all"
+        else text(", old.n")
     )
     rows = fill(
         "UPDATE {0} AS t0 SET {1} FROM old WHERE t0.{2} = old.k{5}{6} RETURNING {3}{4}",
@@ -151,7 +173,9 @@ def update(
         _and(_advance_sequences(collection, enumerate(others, start=1), arguments)),
     )
     history = HistoryEntry("update", "rows.delta", only_when="rows.delta IS NOT NULL")
-    return _statement(collection, arguments, (("old", old), ("rows", rows)), history, single_statement)
+    return _statement(
+        collection, arguments, (("old", old), ("rows", rows)), history, single_statement
+    )
 
 
 def touch(collection: Collection, arguments: ArgumentSlots) -> Fragment:
@@ -168,7 +192,10 @@ def touch(collection: Collection, arguments: ArgumentSlots) -> Fragment:
 
 
 def delete(
-    collection: Collection, arguments: ArgumentSlots, *, single_statement: SingleStatement | None = None
+    collection: Collection,
+    arguments: ArgumentSlots,
+    *,
+    single_statement: SingleStatement | None = None,
 ) -> Fragment:
     """Print the deletion of rows by key; its rows are key and last revision of those that were found."""
     key = collection.key
@@ -188,7 +215,9 @@ def delete(
         _allowed(single_statement),
     )
     history = HistoryEntry("delete", "NULL::json")
-    return _statement(collection, arguments, (("old", old), ("rows", rows)), history, single_statement)
+    return _statement(
+        collection, arguments, (("old", old), ("rows", rows)), history, single_statement
+    )
 
 
 def auto_sort_field(collection: Collection) -> Field | None:
@@ -201,7 +230,11 @@ def auto_sort_field(collection: Collection) -> Field | None:
 
 def last_position(placed: Field) -> Fragment:
     """Print the last place that is taken."""
-    return fill("SELECT coalesce(max(s.{0}), 0)::bigint FROM {1} AS s", name(placed.name), name(placed.collection))
+    return fill(
+        "SELECT coalesce(max(s.{0}), 0)::bigint FROM {1} AS s",
+        name(placed.name),
+        name(placed.collection),
+    )
 
 
 # What a statement is put together of
@@ -217,7 +250,9 @@ def _statement(
     """Print the steps, the history of `rows`, and what is answered."""
     parts = [
         *steps,
-        *history_steps(collection, history, history_action=arguments.history_action, author=arguments.author()),
+        *history_steps(
+            collection, history, history_action=arguments.history_action, author=arguments.author()
+        ),
     ]
     if single_statement:
         parts.insert(0, ("v", text("SELECT structure, access FROM system_version")))
@@ -225,7 +260,9 @@ def _statement(
     return fill("WITH {0} {1}", queries, _answer(collection, history, single_statement))
 
 
-def _answer(collection: Collection, history: HistoryEntry, single_statement: SingleStatement | None) -> Fragment:
+def _answer(
+    collection: Collection, history: HistoryEntry, single_statement: SingleStatement | None
+) -> Fragment:
     if single_statement:
         columns = (
             commas(text(f"rows.c{n}") for n in range(len(single_statement.outputs)))
@@ -234,7 +271,12 @@ def _answer(collection: Collection, history: HistoryEntry, single_statement: Sin
         )
         shape = "SELECT {0}, v.structure, v.access, rows.found{1}{2} FROM v LEFT JOIN rows ON TRUE"
         shown = text(", rows.shown") if single_statement.shown else EMPTY
-        return fill(shape, columns, shown, text(", (SELECT old.seen FROM old)") if single_statement.before else EMPTY)
+        return fill(
+            shape,
+            columns,
+            shown,
+            text(", (SELECT old.seen FROM old)") if single_statement.before else EMPTY,
+        )
     revised = history.delta and collection.accountability == "all"
     revision = "NULL" if not revised else "rows.revision"
     if revised and history.only_when:
@@ -251,8 +293,14 @@ def _returning(collection: Collection, single_statement: SingleStatement | None)
             text("TRUE AS found"),
             *(concat(shown, f" AS c{n}") for n, shown in enumerate(single_statement.outputs)),
         ]
-        found += [fill("system_require({0})", single_statement.after)] if single_statement.after else []
-        found += [fill("coalesce({0}, FALSE) AS shown", single_statement.shown)] if single_statement.shown else []
+        found += (
+            [fill("system_require({0})", single_statement.after)] if single_statement.after else []
+        )
+        found += (
+            [fill("coalesce({0}, FALSE) AS shown", single_statement.shown)]
+            if single_statement.shown
+            else []
+        )
     return commas(found)
 
 
@@ -260,7 +308,9 @@ def _rule_results(single_statement: SingleStatement | None) -> Fragment:
     """Print what the rules before a write come to for a row as it was."""
     if single_statement is None or single_statement.before is None:
         return EMPTY
-    return fill(", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS held", *single_statement.before)
+    return fill(
+        ", coalesce({0}, FALSE) AS seen, coalesce({1}, FALSE) AS held", *single_statement.before
+    )
 
 
 def _allowed(single_statement: SingleStatement | None) -> Fragment:
@@ -282,7 +332,12 @@ def _advance_sequences(
     """Print what moves sequences behind given keys: once, and before any row is there that others could clash with."""
     shape = "(SELECT system_pass_keys({0}, {1}, {2}))"
     return [
-        fill(shape, param(collection.name, "text"), param(found.name, "text"), arguments.column_array(place, "bigint"))
+        fill(
+            shape,
+            param(collection.name, "text"),
+            param(found.name, "text"),
+            arguments.column_array(place, "bigint"),
+        )
         for place, found in columns
         if found.has_sequence
     ]
@@ -303,7 +358,10 @@ def _source(columns: Columns, arguments: ArgumentSlots) -> Fragment:
     if arguments.single:
         return fill("(VALUES ({0})) AS r ({1})", commas([*values, text("1")]), labels)
     if not columns:
-        return fill("generate_series(1, {0}) AS r (n)", param(_slot(arguments.first_slot + AUTHOR_SLOTS), "integer"))
+        return fill(
+            "generate_series(1, {0}) AS r (n)",
+            param(_slot(arguments.first_slot + AUTHOR_SLOTS), "integer"),
+        )
     return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), labels)
 
 

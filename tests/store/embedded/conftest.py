@@ -25,7 +25,9 @@ if os.geteuid() or not python_of(pwd.getpwnam("nobody")):
 def users() -> Iterator[Callable[..., User]]:
     opened: list[User] = []
 
-    def make(data: Path, *, account: str | None = None, programs: Path | None = None, deaf: bool = False) -> User:
+    def make(
+        data: Path, *, account: str | None = None, programs: Path | None = None, deaf: bool = False
+    ) -> User:
         opened.append(User(data, account=account, programs=programs, deaf=deaf))
         return opened[-1]
 

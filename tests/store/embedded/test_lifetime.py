@@ -35,13 +35,24 @@ slow = pytest.mark.slow
 def test_a_first_start_makes_a_durable_and_private_database(folder: Path) -> None:
     with start(folder / "new" / "data") as server:
         assert conninfo_to_dict(server.dsn)["dbname"] == "cms"
-        settings = ("fsync", "data_checksums", "listen_addresses", "server_encoding", "random_page_cost")
+        settings = (
+            "fsync",
+            "data_checksums",
+            "listen_addresses",
+            "server_encoding",
+            "random_page_cost",
+        )
         values = [value(server.dsn, f"current_setting('{name}')") for name in settings]
         assert values == ["on", "on", "", "UTF8", "1.1"]
-        assert value(server.dsn, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") == "true"
+        assert (
+            value(server.dsn, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user")
+            == "true"
+        )
         assert value(server.dsn, "lower('ÄÖÜ')") == "äöü"
         assert value(server.dsn, "'Z' < 'a' AND 'z' < 'ä'") == "true"
-        assert value(server.dsn, "current_setting('server_version_num')::int / 10000") == str(server.version)
+        assert value(server.dsn, "current_setting('server_version_num')::int / 10000") == str(
+            server.version
+        )
         assert server.cluster == folder / "new" / "data" / "postgres"
         assert server.cluster.stat().st_mode & 0o777 == 0o700
 
@@ -87,7 +98,10 @@ def test_a_server_that_does_not_start_says_why_and_leaves_nothing_running(data: 
 
 @slow
 def test_the_log_tells_nothing_of_what_people_store(data: Path) -> None:
-    with start(data, settings=FAST) as server, psycopg.connect(server.dsn, autocommit=True) as session:
+    with (
+        start(data, settings=FAST) as server,
+        psycopg.connect(server.dsn, autocommit=True) as session,
+    ):
         session.execute("CREATE TEMP TABLE accounts (secret TEXT PRIMARY KEY, age INT NOT NULL)")
         with pytest.raises(psycopg.errors.NotNullViolation):
             session.execute("INSERT INTO accounts VALUES ('sesame')")
@@ -96,7 +110,9 @@ def test_the_log_tells_nothing_of_what_people_store(data: Path) -> None:
 
 
 @slow
-def test_secrets_of_the_environment_do_not_reach_the_server(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_the_environment_do_not_reach_the_server(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ADMIN_PASSWORD", "sesame")
     monkeypatch.setenv("PGPORT", "1")
     with start(data, settings=FAST) as server:
@@ -109,7 +125,9 @@ def test_secrets_of_the_environment_do_not_reach_the_server(data: Path, monkeypa
 
 
 @slow
-def test_six_processes_start_one_new_server_at_once(folder: Path, users: Callable[..., User]) -> None:
+def test_six_processes_start_one_new_server_at_once(
+    folder: Path, users: Callable[..., User]
+) -> None:
     six = [users(folder) for _ in range(6)]
     assert len({started(user.hear()) for user in six}) == 1
     for user in six[1:]:
@@ -129,7 +147,9 @@ def test_two_starts_in_one_process_share_the_server(data: Path) -> None:
 
 
 @slow
-def test_a_killed_user_neither_stops_the_server_for_others_nor_keeps_it(data: Path, users: Callable[..., User]) -> None:
+def test_a_killed_user_neither_stops_the_server_for_others_nor_keeps_it(
+    data: Path, users: Callable[..., User]
+) -> None:
     killed = users(data)
     killed.hear()
     with start(data, settings=FAST) as server:
@@ -139,7 +159,9 @@ def test_a_killed_user_neither_stops_the_server_for_others_nor_keeps_it(data: Pa
 
 
 @slow
-def test_the_server_goes_when_its_only_user_is_killed(data: Path, users: Callable[..., User]) -> None:
+def test_the_server_goes_when_its_only_user_is_killed(
+    data: Path, users: Callable[..., User]
+) -> None:
     user = users(data)
     user.hear()
     user.end(signal.SIGKILL)
@@ -161,7 +183,9 @@ def test_the_end_of_a_session_does_not_end_the_keeper(
 
 
 @slow
-def test_a_start_joins_the_server_that_everybody_else_was_killed_around(data: Path, users: Callable[..., User]) -> None:
+def test_a_start_joins_the_server_that_everybody_else_was_killed_around(
+    data: Path, users: Callable[..., User]
+) -> None:
     user = users(data)
     before = started(user.hear())
     kill(watchdog_of(data))
@@ -173,7 +197,9 @@ def test_a_start_joins_the_server_that_everybody_else_was_killed_around(data: Pa
 
 
 @slow
-def test_an_interrupt_from_the_terminal_does_not_reach_the_server(data: Path, users: Callable[..., User]) -> None:
+def test_an_interrupt_from_the_terminal_does_not_reach_the_server(
+    data: Path, users: Callable[..., User]
+) -> None:
     user = users(data)
     dsn = user.hear()
     with start(data, settings=FAST):
@@ -182,7 +208,9 @@ def test_an_interrupt_from_the_terminal_does_not_reach_the_server(data: Path, us
 
 
 @slow
-def test_a_forked_child_cannot_stop_the_server_of_its_parent(data: Path, users: Callable[..., User]) -> None:
+def test_a_forked_child_cannot_stop_the_server_of_its_parent(
+    data: Path, users: Callable[..., User]
+) -> None:
     user = users(data)
     dsn = user.hear()
     user.do("fork and stop")

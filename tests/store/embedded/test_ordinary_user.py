@@ -15,7 +15,9 @@ slow = pytest.mark.slow
 
 
 @slow
-def test_an_ordinary_user_starts_a_server_of_his_own(folder: Path, users: Callable[..., User]) -> None:
+def test_an_ordinary_user_starts_a_server_of_his_own(
+    folder: Path, users: Callable[..., User]
+) -> None:
     data = folder / "data"
     data.mkdir()
     shutil.chown(data, "nobody")

@@ -107,7 +107,9 @@ def test_a_first_start_that_was_interrupted_is_begun_again(folder: Path) -> None
 
 
 @slow
-def test_a_first_start_that_was_killed_is_begun_again(folder: Path, users: Callable[..., User]) -> None:
+def test_a_first_start_that_was_killed_is_begun_again(
+    folder: Path, users: Callable[..., User]
+) -> None:
     user = users(folder, programs=slow_programs(folder / "programs", "initdb"))
     eventually(lambda: (folder / "postgres.new" / "begun").exists())
     kill(user.process.pid)

@@ -12,14 +12,26 @@ import psycopg
 import pytest
 
 from cms.embedded import EmbeddedError, running_dsn, start
-from tests.store.embedded.servers import FAST, eventually, gone, kill, moved, postmaster, running, started, words
+from tests.store.embedded.servers import (
+    FAST,
+    eventually,
+    gone,
+    kill,
+    moved,
+    postmaster,
+    running,
+    started,
+    words,
+)
 from tests.store.embedded.test_paths import LONG
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("name", ["data", LONG])
-def test_a_killed_server_is_started_again_at_the_same_address(name: str, folder: Path, cluster: Path) -> None:
+def test_a_killed_server_is_started_again_at_the_same_address(
+    name: str, folder: Path, cluster: Path
+) -> None:
     with moved(cluster, folder / name) as data, start(data, settings=FAST) as server:
         for _ in range(3):
             before = started(server.dsn)

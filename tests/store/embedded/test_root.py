@@ -24,7 +24,9 @@ def test_root_starts_the_server_as_an_ordinary_account(data: Path) -> None:
 
 
 @slow
-def test_what_the_servers_account_cannot_enter_is_kept_elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_servers_account_cannot_enter_is_kept_elsewhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     private = folder / "private"
     private.mkdir(mode=0o700)
     installation = binaries.find_binaries(None, wanted=None).folder.parents[2]
@@ -38,7 +40,9 @@ def test_what_the_servers_account_cannot_enter_is_kept_elsewhere(folder: Path, m
     for _ in range(2):
         with start(private / "data", settings=FAST, announce=said.append) as server:
             assert server.cluster.is_relative_to(folder / "cms-0")
-            assert told(postmaster(server.cluster.parent), "args").startswith(f"{folder}/cms-0/programs-")
+            assert told(postmaster(server.cluster.parent), "args").startswith(
+                f"{folder}/cms-0/programs-"
+            )
     assert "cannot enter" in said[0]
     assert "a copy is in" in said[1]
     assert len(list((folder / "cms-0").glob("programs-*"))) == 1
@@ -58,7 +62,9 @@ def test_data_outside_the_temporary_folder_goes_to_the_shelter_of_the_system(
     assert str(place.home) in said[0]
 
 
-def test_a_shelter_that_somebody_else_laid_there_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shelter_that_somebody_else_laid_there_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     (folder / "private").mkdir(mode=0o700)
     (folder / "cms-0").mkdir()

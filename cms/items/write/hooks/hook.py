@@ -52,7 +52,9 @@ class SystemTableHooks:
     admin_fields: frozenset[str] = frozenset()
     explicit_only: frozenset[str] = frozenset()
     checks: Mapping[str, ValueCheck] = field(default_factory=dict)
-    before: Callable[[Fetch, RequestContext, Sequence[RowChange], Sequence[str]], None] | None = None
+    before: Callable[[Fetch, RequestContext, Sequence[RowChange], Sequence[str]], None] | None = (
+        None
+    )
     after: Callable[[Fetch, RequestContext, Sequence[RowChange]], None] | None = None
 
     @property
@@ -64,14 +66,17 @@ class SystemTableHooks:
         """Return what is wrong with the values of a row; null is left to what the column takes."""
         found: list[Problem] = []
         for name, check in self.checks.items():
-            kept = draft.sent.get(name) == MASK and name not in draft.values  # a secret, sent back as it was shown
+            kept = (
+                draft.sent.get(name) == MASK and name not in draft.values
+            )  # a secret, sent back as it was shown
             if draft.sent.get(name) is None or kept:
                 continue
             try:
                 check(draft.sent[name], context)
             except Refused as refused:
                 found += [
-                    replace(one, extensions={"collection": collection, **one.extensions}) for one in refused.problems
+                    replace(one, extensions={"collection": collection, **one.extensions})
+                    for one in refused.problems
                 ]
             except ValueError as error:
                 told = not context.snapshot.catalogue.collections[collection].has_secrets
@@ -96,7 +101,13 @@ def _problem(collection: str, name: str, error: ValueError, sent: Mapping[str, o
     path = error.path if isinstance(error, InvalidPart) else ()
     operand = {"valid": error.words} if isinstance(error, NotOneOf) else {}
     place = ".".join(map(str, (name, *path)))
-    extensions = {"collection": collection, "field": name, "path": [name, *path], "type": "valid", "reason": str(error)}
+    extensions = {
+        "collection": collection,
+        "field": name,
+        "path": [name, *path],
+        "type": "valid",
+        "reason": str(error),
+    }
     message = f'Validation failed for "{place}": {error}.'
     return Problem("FAILED_VALIDATION", message, {**extensions, **operand, **sent})
 

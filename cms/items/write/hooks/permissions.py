@@ -57,10 +57,16 @@ def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -
         found = context.snapshot.catalogue.collections.get(collection)
         if found is None:
             raise unprocessable(f'There is no collection "{collection}"')
-        _check_fits(found, context, *(None if text is None else jsontext.loads_stored(text) for text in said))
+        _check_fits(
+            found,
+            context,
+            *(None if text is None else jsontext.loads_stored(text) for text in said),
+        )
 
 
-def _check_fits(collection: Collection, context: RequestContext, rule: object, fields: object, presets: object) -> None:
+def _check_fits(
+    collection: Collection, context: RequestContext, rule: object, fields: object, presets: object
+) -> None:
     reasons = [
         f'"{collection.name}" has no field "{name}"'
         for name in dict.fromkeys([*_names_in(fields), *_names_in(presets)])

@@ -26,12 +26,16 @@ def _check_networks(value: object, context: RequestContext) -> None:
         try:
             network(entry)
         except ValueError:
-            faults.append(InvalidPart("it is neither an address nor a network such as 10.0.0.0/8", place))
+            faults.append(
+                InvalidPart("it is neither an address nor a network such as 10.0.0.0/8", place)
+            )
     raise_faults(faults)
 
 
 def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -> None:
-    if any("parent" in draft.sent for draft in drafts) and fetch(statement("find_circle_of_roles"), ()):
+    if any("parent" in draft.sent for draft in drafts) and fetch(
+        statement("find_circle_of_roles"), ()
+    ):
         raise unprocessable("A role cannot be its own parent, nor a parent's parent")
     require_plain_registration_role(fetch)
     require_active_admin(fetch)

@@ -9,7 +9,14 @@ from decimal import Decimal
 from cms.database.connections import Fetch
 from cms.errors import Refused
 from cms.items.write.changes import RowChange
-from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, ValueCheck, faults_of, one_of, raise_faults
+from cms.items.write.hooks.hook import (
+    InvalidPart,
+    SystemTableHooks,
+    ValueCheck,
+    faults_of,
+    one_of,
+    raise_faults,
+)
 from cms.items.write.hooks.roles import require_plain_registration_role
 from cms.query.rules.validation import parse_rule
 from cms.regex import compile_regex
@@ -70,7 +77,9 @@ def _check_preset(preset: object, place: int, keys: Set[object]) -> object:
         raise InvalidPart("a preset is an object", place)
     key = preset.get("key")
     if not isinstance(key, str) or not _KEY.fullmatch(key) or key.startswith("system-"):
-        raise InvalidPart('it has letters, digits, "-" and "_", and does not begin with "system-"', place, "key")
+        raise InvalidPart(
+            'it has letters, digits, "-" and "_", and does not begin with "system-"', place, "key"
+        )
     for name in sorted(preset.keys() - set(PARAMETERS)):
         raise InvalidPart("there is no such parameter", place, name)
     try:
@@ -88,9 +97,15 @@ def _check_ratios(value: object, context: RequestContext) -> None:
         raise ValueError("it is a list of ratios")
     faults = []
     for place, ratio in enumerate(value):
-        found = ratio.get("value") if isinstance(ratio, Mapping) and isinstance(ratio.get("text"), str) else None
+        found = (
+            ratio.get("value")
+            if isinstance(ratio, Mapping) and isinstance(ratio.get("text"), str)
+            else None
+        )
         if isinstance(found, bool) or not isinstance(found, int | float | Decimal) or found <= 0:
-            faults.append(InvalidPart("a ratio is an object with text and value, a number above 0", place))
+            faults.append(
+                InvalidPart("a ratio is an object with text and value, a number above 0", place)
+            )
     raise_faults(faults)
 
 

@@ -29,8 +29,12 @@ def _check_email(value: object, context: RequestContext) -> None:
 
 
 def _check_token(value: object, context: RequestContext) -> None:
-    if isinstance(value, str) and (not _TOKEN.fullmatch(value) or value.count(".") == _ACCESS_TOKEN_DOTS):
-        raise ValueError("a token has 16 to 1000 letters, digits and signs, without spaces, and not exactly two dots")
+    if isinstance(value, str) and (
+        not _TOKEN.fullmatch(value) or value.count(".") == _ACCESS_TOKEN_DOTS
+    ):
+        raise ValueError(
+            "a token has 16 to 1000 letters, digits and signs, without spaces, and not exactly two dots"
+        )
 
 
 def _check_tfa_secret(value: object, context: RequestContext) -> None:
@@ -44,14 +48,20 @@ def _check_password(value: object, context: RequestContext) -> None:
         policy: str | None = context.fetch(statement("find_password_policy"), ())[0][0]
         return policy
 
-    check_password(str(value), policy=context.snapshot.derived.setdefault_with("password policy", find))
+    check_password(
+        str(value), policy=context.snapshot.derived.setdefault_with("password policy", find)
+    )
 
 
-def _before(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange], gone: Sequence[str]) -> None:
+def _before(
+    fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange], gone: Sequence[str]
+) -> None:
     """Nobody but administrators touches what one of them logs in with."""
     if context.actor.policy.admin:
         return
-    touched = [str(draft.key) for draft in drafts if not draft.new and _CREDENTIALS & draft.sent.keys()]
+    touched = [
+        str(draft.key) for draft in drafts if not draft.new and _CREDENTIALS & draft.sent.keys()
+    ]
     if fetch(statement("find_admin"), ([*touched, *gone], False)):
         raise forbidden()
 
@@ -67,14 +77,19 @@ def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -
     settled = [str(draft.key) for draft in drafts if "status" in draft.sent]
     if settled:
         fetch(statement("settle_registrations"), (settled,))
-    opened = [str(draft.key) for draft in drafts if draft.sent.get("status") == "active" and not draft.new]
+    opened = [
+        str(draft.key) for draft in drafts if draft.sent.get("status") == "active" and not draft.new
+    ]
     if opened:
         fetch(statement("forget_failures"), (opened,))
     require_active_admin(fetch)
 
 
 def _ends_sessions(draft: RowChange) -> bool:
-    return bool({"password", "email"} & draft.values.keys()) or draft.sent.get("status", "active") != "active"
+    return (
+        bool({"password", "email"} & draft.values.keys())
+        or draft.sent.get("status", "active") != "active"
+    )
 
 
 def require_active_admin(fetch: Fetch) -> None:
@@ -85,7 +100,9 @@ def require_active_admin(fetch: Fetch) -> None:
 
 
 USER_HOOKS = SystemTableHooks(
-    admin_fields=frozenset({"role", "status", "token", "provider", "external_identifier", "auth_data", "tfa_secret"}),
+    admin_fields=frozenset(
+        {"role", "status", "token", "provider", "external_identifier", "auth_data", "tfa_secret"}
+    ),
     explicit_only=_CREDENTIALS,
     checks={
         "email": _check_email,
