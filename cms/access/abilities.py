@@ -21,7 +21,7 @@ def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Abili
             for action in ACTIONS
         }
         for name, collection in catalogue.collections.items()
-        if policy.admin or any(policy.granted(name, action) for action in ACTIONS)
+        if policy.is_admin or any(policy.granted(name, action) for action in ACTIONS)
     }
 
 
@@ -29,7 +29,7 @@ def effective_grants(
     policy: Policy, collection: Collection, action: str, catalogue: Catalogue
 ) -> tuple[Grant, ...]:
     """Return what a caller holds of a collection: only permissions whose rules can be applied, settled once."""
-    if policy.admin:
+    if policy.is_admin:
         return (FULL_GRANT,)
     if collection.kind is Kind.FOLDER:  # there is nothing in it to be seen
         return usable_grants(policy.granted(collection.name, action), collection, catalogue)

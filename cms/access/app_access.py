@@ -105,7 +105,7 @@ def app_grants(grants: Iterable[Grant]) -> list[Grant]:
     """Return the grants of app access for a caller who has these rights: of the structure what they name."""
     fields: dict[str, set[str]] = {}
     for grant in grants:
-        if grant.fault is None:
+        if grant.problem is None:
             fields.setdefault(grant.collection, set()).update(grant.fields)
     of_fields = _either(_fields_of("collection", "field", fields))
     of_relations = And(
@@ -141,12 +141,18 @@ def _either(rules: Iterable[Filter]) -> Filter:
 
 
 def _structure_grant(collection: str, rule: Filter, fields: tuple[str, ...]) -> Grant:
-    return Grant(collection, "read", frozenset(fields), rule=rule, said="what permissions name")
+    return Grant(
+        collection, "read", frozenset(fields), rule=rule, rule_source="what permissions name"
+    )
 
 
 def _grant_of(
     collection: str, action: str, rule: Mapping[str, object], fields: tuple[str, ...]
 ) -> Grant:
     return Grant(
-        collection, action, frozenset(fields), rule=parse_filter(rule, RuleLiterals()), said=rule
+        collection,
+        action,
+        frozenset(fields),
+        rule=parse_filter(rule, RuleLiterals()),
+        rule_source=rule,
     )

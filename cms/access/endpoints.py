@@ -14,7 +14,7 @@ def require_not_system(collection: str, policy: Policy) -> None:
     The name decides: one that does not exist is refused with the same words.
     """
     if is_system(collection):
-        raise Refused(Problem("FORBIDDEN", _reason(collection))) if policy.admin else forbidden()
+        raise Refused(Problem("FORBIDDEN", _reason(collection))) if policy.is_admin else forbidden()
 
 
 def _reason(collection: str) -> str:

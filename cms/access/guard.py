@@ -30,7 +30,7 @@ def guard(
     for an administrator NOT_FOUND (collection) or INVALID_QUERY (field) with its name.
     """
     walker = QueryGuard(
-        catalogue, view_lookup(policy, catalogue), told=policy.admin, depth=depth, page=page
+        catalogue, view_lookup(policy, catalogue), explains=policy.is_admin, depth=depth, page=page
     )
     view = walker.view(collection)
     return Guarded(
@@ -49,11 +49,11 @@ def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy
     """Return the collection when the caller may read it; raises `Refused` FORBIDDEN or NOT_FOUND."""
     view = view_lookup(policy, catalogue)(collection)
     if view is None:
-        raise not_found("collection") if policy.admin else forbidden()
+        raise not_found("collection") if policy.is_admin else forbidden()
     return view.collection
 
 
-def writable(
+def writable_collection(
     collection: str,
     *,
     catalogue: Catalogue,
@@ -61,11 +61,11 @@ def writable(
     actions: Sequence[str] = ("create", "update", "delete"),
 ) -> Collection:
     """Return the collection when the caller may write its items; raises `Refused` FORBIDDEN or NOT_FOUND."""
-    if not policy.admin and not any(policy.granted(collection, action) for action in actions):
+    if not policy.is_admin and not any(policy.granted(collection, action) for action in actions):
         raise forbidden()
     found = catalogue.collections.get(collection)
     if found is None or found.kind is Kind.FOLDER:
-        raise not_found("collection") if policy.admin else forbidden()
+        raise not_found("collection") if policy.is_admin else forbidden()
     if not found.writable:
         raise Refused(Problem("FORBIDDEN", f'The items of "{collection}" can only be read here.'))
     return found

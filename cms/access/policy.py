@@ -22,9 +22,9 @@ GrantKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One permission: `fields` of the rows that fulfil `rule`. With a `fault` it cannot be applied and gives nothing.
+    """One permission: `fields` of the rows that fulfil `rule`. With a `problem` it cannot be applied and gives nothing.
 
-    `said` is the rule as it was written; `id` is None for what the service itself grants.
+    `rule_source` is the rule as it was written; `id` is None for what the service itself grants.
     """
 
     collection: str
@@ -34,8 +34,8 @@ class Grant:
     validation: PayloadRule | None = None
     presets: Mapping[str, object] = field(default_factory=dict)
     id: int | None = None
-    said: object = None
-    fault: str | None = None
+    rule_source: object = None
+    problem: str | None = None
 
     def covers(self, name: str) -> bool:
         """Tell whether it speaks of a field."""
@@ -50,16 +50,16 @@ class Policy:
     belongs to one snapshot of the structure; `views` keeps what has been found of it under that.
     """
 
-    admin: bool = False
+    is_admin: bool = False
     name: str = ""
-    app: bool = field(default=False, compare=False)
+    has_app_access: bool = field(default=False, compare=False)
     grants: Mapping[GrantKey, tuple[Grant, ...]] = field(default_factory=dict, compare=False)
     views: dict[GrantKey, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
         """Return what is granted of a collection, unusable permissions left out."""
         return tuple(
-            grant for grant in self.grants.get((collection, action), ()) if grant.fault is None
+            grant for grant in self.grants.get((collection, action), ()) if grant.problem is None
         )
 
 
@@ -78,18 +78,18 @@ class Actor:
     session: str | None = None
 
 
-ADMIN = Policy(admin=True, name="admin")
+ADMIN = Policy(is_admin=True, name="admin")
 FULL_GRANT = Grant("*", "*", frozenset({ALL_FIELDS}))
 """What an administrator holds of every collection, for every action."""
 
 
-def policy_of(name: str, grants: Iterable[Grant], *, app: bool = False) -> Policy:
+def policy_of(name: str, grants: Iterable[Grant], *, has_app_access: bool = False) -> Policy:
     """Return the policy of a caller that is no administrator, whose name stands for what is granted."""
     found: dict[GrantKey, tuple[Grant, ...]] = {}
     for grant in grants:
         place = grant.collection, grant.action
         found[place] = (*found.get(place, ()), grant)
-    return Policy(name=name, app=app, grants=MappingProxyType(found))
+    return Policy(name=name, has_app_access=has_app_access, grants=MappingProxyType(found))
 
 
 def grant_of(row: Mapping[str, object]) -> Grant:
@@ -108,8 +108,8 @@ def grant_of(row: Mapping[str, object]) -> Grant:
         validation=validation,
         presets=presets if isinstance(presets, Mapping) else {},
         id=number if isinstance(number, int) else None,
-        said=row["permissions"],
-        fault=fault or wrong,
+        rule_source=row["permissions"],
+        problem=fault or wrong,
     )
 
 

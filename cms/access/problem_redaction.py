@@ -18,7 +18,7 @@ _STORED_RULES = {"validation", "conditions"}
 
 
 @contextmanager
-def discretion(policy: Policy) -> Iterator[None]:
+def redacted_problems(policy: Policy) -> Iterator[None]:
     """Refuse what is refused inside as this caller may hear it.
 
     A field that no permission of the caller speaks of is not named: what the service itself minds there is FORBIDDEN
@@ -27,7 +27,7 @@ def discretion(policy: Policy) -> Iterator[None]:
     try:
         yield
     except Refused as refused:
-        if policy.admin:
+        if policy.is_admin:
             raise
         raise _redacted(refused, policy) from refused
 

@@ -58,22 +58,22 @@ ViewLookup = Callable[[str], View | None]
 class QueryGuard:
     """Walks one query under one caller's sight; counts fields, for `*.*.*` opens every relation of every relation.
 
-    To a caller that is not `told` the reason, whatever is hidden or missing is the same FORBIDDEN.
+    To a caller that is not `explains` the reason, whatever is hidden or missing is the same FORBIDDEN.
     """
 
     catalogue: Catalogue
     lookup: ViewLookup
-    told: bool
+    explains: bool
     depth: int
     page: Window | None = None
-    fields: int = 0
+    field_count: int = 0
     touched_collections: set[str] = field(default_factory=set)
 
     def view(self, collection: str) -> View:
         """Return what the caller sees of a collection; raises `Refused` FORBIDDEN or NOT_FOUND for nothing."""
         found = self.lookup(collection)
         if found is None:
-            raise not_found("collection") if self.told else forbidden()
+            raise not_found("collection") if self.explains else forbidden()
         self.touched_collections.update((collection, *found.other_collections))
         return found
 
@@ -92,7 +92,7 @@ class QueryGuard:
             allowed=both(
                 self.filter(query.base_filter, view, level), both(view.rule, far_mask(link, view))
             ),
-            searched=tuple(
+            search_fields=tuple(
                 self._with_mask(FieldName(found.name), view) for found in searched_fields(view)
             ),
         )
@@ -107,10 +107,10 @@ class QueryGuard:
                 asked[scoped.key, scoped.name.field] = (
                     merged_picks(scoped, before) if before else scoped
                 )
-        self.fields += len(asked)
+        self.field_count += len(asked)
         if len(asked) > MAX_FIELDS:
             raise invalid_query(f"It asks for more than {MAX_FIELDS} fields", parameter="fields")
-        if self.fields > MAX_FIELDS_IN_ALL:
+        if self.field_count > MAX_FIELDS_IN_ALL:
             raise invalid_query(
                 f"It opens more than {MAX_FIELDS_IN_ALL} fields in all", parameter="fields"
             )
@@ -148,7 +148,7 @@ class QueryGuard:
             *spread,
             *(
                 with_star_fields(pick, star)
-                if self._may_see_and_follow(pick.name.bare, view)
+                if self._may_see_and_follow(pick.name.base_field, view)
                 else pick
                 for pick in named
             ),
@@ -192,14 +192,14 @@ class QueryGuard:
         nested = pick.nested or (Query(picks=()) if own else None)
         if nested is None or not arms:
             return [pick]
-        self._field(view, pick.name.bare)
+        self._field(view, pick.name.base_field)
         found = []
         for arm in self._targets(pick.name.field, view):
             known = self.view(arm)
             fitting = tuple(
                 inner
                 for inner in nested.picks
-                if inner.key == STAR.key or known.sees(inner.name.bare)
+                if inner.key == STAR.key or known.sees(inner.name.base_field)
             )
             if fitting or not nested.picks:
                 name = replace(pick.name, field=f"{pick.name.field}:{arm}")
@@ -245,7 +245,7 @@ class QueryGuard:
             return nested
         if key := target.collection.primary_key:
             self._field(target, key)
-            return replace(nested, picks=(Pick(key, FieldName(key)),), bare=True)
+            return replace(nested, picks=(Pick(key, FieldName(key)),), keys_only=True)
         columns = (found.name for found in target.collection.columns if target.sees(found.name))
         return replace(nested, picks=tuple(Pick(name, FieldName(name)) for name in columns))
 
@@ -286,7 +286,7 @@ class QueryGuard:
         """A function sees what its field shows; a collection behind a field's name is there to be followed only."""
         return (
             self._with_mask(name, view)
-            if name == FieldName(name.bare)
+            if name == FieldName(name.base_field)
             else self._readable_name(name, view)
         )
 
@@ -349,7 +349,7 @@ class QueryGuard:
         *steps, last = path
         found = []
         for step in steps:
-            passed = self._field(view, step.bare)
+            passed = self._field(view, step.base_field)
             link = link_of(self.catalogue, view.collection, step.field)
             if link is None:
                 raise self._no_relation(passed)
@@ -386,7 +386,7 @@ class QueryGuard:
             raise self._unknown_field(view, name.field)
         target = self.view(link.target)
         told = view.mask(link.collection_field) if link.collection_field else None
-        when = both(view.mask(name.bare), told)
+        when = both(view.mask(name.base_field), told)
         target_rule = both(target.rule, far_mask(link, target))
         return replace(
             name, when=None if when == And(()) else when, target_rule=target_rule
@@ -402,14 +402,14 @@ class QueryGuard:
             raise invalid_query(f"It goes deeper than {self.depth} relations")
 
     def _unknown_field(self, view: View, name: str, because: str = "it does not exist") -> Refused:
-        if not self.told:
+        if not self.explains:
             return forbidden()
         reason = f'The field "{name}" of "{view.collection.name}" cannot be read: {because}'
         return invalid_query(reason, collection=view.collection.name, field=name)
 
     def _no_relation(self, found: Field) -> Refused:
         """Where a field leads to is told like what is there: nowhere is as good as to what is hidden."""
-        if not self.told:
+        if not self.explains:
             return forbidden()
         reason = f'The field "{found.name}" of "{found.collection}" leads to no other collection'
         return invalid_query(reason, collection=found.collection, field=found.name)

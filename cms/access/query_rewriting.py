@@ -40,7 +40,7 @@ def searched_fields(view: View) -> list[Field]:
 
 def with_star_fields(pick: Pick, star: Pick) -> Pick:
     """Let a field show what the second star of `*.*` asks of it, besides what is asked of it by name."""
-    if star.nested is None or pick.key != pick.name.bare:
+    if star.nested is None or pick.key != pick.name.base_field:
         return pick
     return merged_picks(pick, replace(pick, nested=star.nested))
 
@@ -58,7 +58,7 @@ def refuse_duplicate_keys(picks: Iterable[Pick]) -> None:
     """One key holds one field, or what the collections behind a many-to-any field show of it."""
     meant: dict[str, FieldName] = {}
     for pick in picks:
-        name = replace(pick.name, field=pick.name.bare)
+        name = replace(pick.name, field=pick.name.base_field)
         if meant.setdefault(pick.key, name) != name:
             raise invalid_query(f'Two fields would both be called "{pick.key}"', parameter="fields")
 

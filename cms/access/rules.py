@@ -13,7 +13,7 @@ from cms.access.views import View, unite_grants
 from cms.errors import Refused
 from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
-from cms.query.plan.plan import resolved
+from cms.query.plan.plan import resolve_rule
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection, Kind
 
@@ -30,7 +30,7 @@ def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> V
 
     def sight(name: str) -> View | None:
         place = name, action
-        if policy.admin:
+        if policy.is_admin:
             return _view(name, policy, catalogue, action)
         if place not in policy.views:
             policy.views[place] = _view(name, policy, catalogue, action)
@@ -44,7 +44,7 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
     collection = catalogue.collections.get(name)
     if collection is None or collection.kind is Kind.FOLDER:
         return None
-    if policy.admin:
+    if policy.is_admin:
         return View(collection)
     grants = usable_grants(policy.granted(name, action), collection, catalogue)
     if not grants:
@@ -94,10 +94,10 @@ def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> 
     A rule may name whatever there is: it is the administrator's, and not its caller's.
     """
     walker = QueryGuard(
-        catalogue, lambda name: _whole_view(name, catalogue), told=True, depth=MAX_RULE_DEPTH
+        catalogue, lambda name: _whole_view(name, catalogue), explains=True, depth=MAX_RULE_DEPTH
     )
     found = walker.filter(rule, View(collection), 0)
-    _, values = predicate(resolved(found, collection, catalogue), 0).numbered()
+    _, values = predicate(resolve_rule(found, collection, catalogue), 0).numbered()
     bind_values(values, _SAMPLE_BINDINGS)
     return found
 

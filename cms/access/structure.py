@@ -17,7 +17,7 @@ def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
 
     It takes the right to read `system_collections`, which `app_access` brings.
     """
-    if policy.admin:
+    if policy.is_admin:
         return catalogue
     if not policy.granted("system_collections", "read"):
         raise forbidden()
@@ -41,7 +41,7 @@ def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
 
 def has_permission_on(policy: Policy, collection: str) -> bool:
     """Tell whether some permission is about a collection."""
-    return policy.admin or any(policy.granted(collection, action) for action in ACTIONS)
+    return policy.is_admin or any(policy.granted(collection, action) for action in ACTIONS)
 
 
 def _narrowed(collection: Collection, policy: Policy) -> Collection:

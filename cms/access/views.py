@@ -35,7 +35,7 @@ class View:
 
     def own_name(self, name: FieldName) -> str:
         """Return the field of a name. A column whose own name holds a colon names no collection that it leads to."""
-        return name.field if name.field in self.collection.fields else name.bare
+        return name.field if name.field in self.collection.fields else name.base_field
 
 
 def unite_grants(collection: Collection, grants: tuple[Grant, ...]) -> View:

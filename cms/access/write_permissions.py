@@ -55,12 +55,14 @@ class WritePermissions:
             )
         return self._rules_after[place]
 
-    def names(self, collection: Collection, actions: Iterable[str]) -> frozenset[str] | None:
+    def writable_fields(
+        self, collection: Collection, actions: Iterable[str]
+    ) -> frozenset[str] | None:
         """Return the fields that some permission for one of the actions speaks of; None is for administrators.
 
         The key is one of them for who may read it and change anything: there it tells which item is meant.
         """
-        if self.policy.admin:
+        if self.policy.is_admin:
             return None
         granted = {
             action: self.policy.granted(collection.name, action) for action in (*actions, "read")

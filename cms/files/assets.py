@@ -176,7 +176,7 @@ def _transform(
 def _content_policy(context: RequestContext) -> Policy:
     """Return the policy under which contents are read: who may read anything of a file's row may read its content."""
     policy = context.actor.policy
-    if policy.admin:
+    if policy.is_admin:
         return policy
     name = f"{policy.name} contents"
 

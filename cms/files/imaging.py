@@ -47,8 +47,8 @@ def render(source: Path, target: Path, transform: Transform, limits: ImageLimits
         picture, whole = _open(source, transform.steps, limits)
         for number, step in enumerate(transform.steps):
             picture = _apply_step(picture, step, picture.size if number else whole, limits)
-        if max(picture.size) > limits.side:
-            raise ImageError(f"The result has more than {limits.side} pixels on a side")
+        if max(picture.size) > limits.max_side:
+            raise ImageError(f"The result has more than {limits.max_side} pixels on a side")
         return _save(picture, target, transform)
     except MemoryError:
         raise ImageError("The image needs too much memory") from None
@@ -196,8 +196,8 @@ def _resized(
     width, height = _scaled(*whole, resize)
     if resize.width is None or resize.height is None or resize.fit != "cover":
         size = max(round(width), 1), max(round(height), 1)
-        if max(size) > limits.side:
-            raise ImageError(f"The result has more than {limits.side} pixels on a side")
+        if max(size) > limits.max_side:
+            raise ImageError(f"The result has more than {limits.max_side} pixels on a side")
         made = _resampled(picture, size, (0, 0, *picture.size))
         wanted = resize.width or 0, resize.height or 0
         return _padded(made, wanted) if resize.fit == "contain" and made.size != wanted else made

@@ -174,7 +174,7 @@ def shown(found: WrittenItems, *, many: bool) -> bytes | None:
 
 
 def _authorized_collection(context: RequestContext, name: str, action: str) -> Collection:
-    if not context.actor.policy.admin and not context.actor.policy.granted(name, action):
+    if not context.actor.policy.is_admin and not context.actor.policy.granted(name, action):
         raise forbidden()
     return context.snapshot.catalogue.collections[name]
 

@@ -15,7 +15,7 @@ from cms.items.transfer.export import Export, export
 from cms.items.write import writes
 from cms.items.write.batches import run_batch
 from cms.items.write.sorting import move_item
-from cms.query.language.brackets import nested
+from cms.query.language.brackets import nested_params
 from cms.store.store import Store
 
 
@@ -104,7 +104,9 @@ def send_list(
 ) -> None:
     """Answer a list, or the file that the query string asks for."""
     form = (
-        file_format_of(nested(request.query_string)) if "export" in request.query_string else None
+        file_format_of(nested_params(request.query_string))
+        if "export" in request.query_string
+        else None
     )
     if form:
         send_file(response, export(store, request.context.identity, ask, form=form))

@@ -48,7 +48,9 @@ def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
         found = jsontext.loads_stored(permissions)
         grants = [grant_of(row) for row in found] if isinstance(found, list) else []
         return policy_of(
-            name, [*grants, *(app_grants(grants) if app else ()), PUBLIC_SETTINGS_GRANT], app=app
+            name,
+            [*grants, *(app_grants(grants) if app else ()), PUBLIC_SETTINGS_GRANT],
+            has_app_access=app,
         )
 
     name = ",".join(roles) or "public"

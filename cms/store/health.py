@@ -63,7 +63,7 @@ def info(store: Store, identity: Identity) -> dict[str, object]:
             "project_color": color,
             "default_language": language,
         }
-        if not context.actor.policy.admin:
+        if not context.actor.policy.is_admin:
             return {"project": project}
         reserved_tables = context.snapshot.catalogue.reserved_tables
         told = {"reserved_tables": list(reserved_tables)} if reserved_tables else {}

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar, cast
 
 from cms import passwords
 from cms.access.policy import Actor, Policy
-from cms.access.problem_redaction import discretion
+from cms.access.problem_redaction import redacted_problems
 from cms.config import Config
 from cms.database.connections import Database, Fetch, Transaction
 from cms.database.error_mapping import Deadlock, Stale, UndefinedName, UnexpectedError
@@ -321,9 +321,9 @@ def redacting_errors(
 
     def planned(context: RequestContext) -> WritePlan[T]:
         policy = context.actor.policy
-        if policy.admin:
+        if policy.is_admin:
             return plan(context)
-        with discretion(policy):
+        with redacted_problems(policy):
             job = plan(context)
         in_one_statement = job.in_one_statement
         return WritePlan(
@@ -335,13 +335,13 @@ def redacting_errors(
 
 
 def _redact_errors(policy: Policy, work: Callable[[], T]) -> T:
-    with discretion(policy):
+    with redacted_problems(policy):
         return work()
 
 
 def require_admin(actor: Actor) -> None:
     """Raise `Refused` FORBIDDEN for anybody but an administrator."""
-    if not actor.policy.admin:
+    if not actor.policy.is_admin:
         raise forbidden()
 
 

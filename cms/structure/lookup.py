@@ -26,7 +26,7 @@ def visible_field(context: RequestContext, collection: str, name: str) -> Field:
 
 
 def _missing(context: RequestContext, what: str) -> NoReturn:
-    raise not_found(what) if context.actor.policy.admin else forbidden()
+    raise not_found(what) if context.actor.policy.is_admin else forbidden()
 
 
 def require_collection(catalogue: Catalogue, name: str) -> Collection:

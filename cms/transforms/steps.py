@@ -12,7 +12,7 @@ from cms.errors import Problem, Refused
 
 MAX_STEPS = 5
 MAX_SIGMA = 100.0
-MOST_PIXELS = 10**9
+MAX_SIDE = 10**9
 
 FITS = ("cover", "contain", "inside", "outside")
 
@@ -105,7 +105,7 @@ def illegal_transform(reason: str, **place: object) -> Refused:
     return Refused(Problem("ILLEGAL_ASSET_TRANSFORMATION", message, {"reason": reason, **place}))
 
 
-def parse_steps(said: object, *, maximum: int = MOST_PIXELS) -> tuple[ImageStep, ...]:
+def parse_steps(said: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, ...]:
     """Return the steps of `transforms`: an array, or its JSON, of arrays that hold a name and its arguments.
 
     A resize makes sides of `maximum` pixels at most. Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION.
@@ -233,7 +233,7 @@ def _resize(arguments: Arguments, place: str) -> ImageStep:
     )
 
 
-def resize_of(said: Mapping[str, object], place: str = "", *, maximum: int = MOST_PIXELS) -> Resize:
+def resize_of(said: Mapping[str, object], place: str = "", *, maximum: int = MAX_SIDE) -> Resize:
     """Return the resize of width, height, fit and withoutEnlargement, of which one side must be there."""
     width, height = (
         require_integer(said[key], place + key, minimum=1, maximum=maximum) if key in said else None
@@ -258,7 +258,7 @@ def _extract(arguments: Arguments, place: str) -> ImageStep:
     return Extract(
         *(
             require_integer(
-                said.get(name), f"{place}.{name}", minimum=minimum[name], maximum=MOST_PIXELS
+                said.get(name), f"{place}.{name}", minimum=minimum[name], maximum=MAX_SIDE
             )
             for name in names
         )

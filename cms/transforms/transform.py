@@ -8,7 +8,7 @@ from hashlib import blake2b
 from types import MappingProxyType
 
 from cms.transforms.steps import (
-    MOST_PIXELS,
+    MAX_SIDE,
     Focus,
     ImageStep,
     Resize,
@@ -115,7 +115,7 @@ class ImageLimits:
     """The most pixels of an image that is read, the longest side of one that is made, and the time it may take."""
 
     max_pixels: int
-    side: int
+    max_side: int
     max_seconds: float
 
 
@@ -146,7 +146,7 @@ def parse_transform(said: Mapping[str, object], rules: TransformRules) -> Transf
     return parse_preset(_preset(asked["key"], rules), maximum=rules.maximum)
 
 
-def parse_preset(preset: Mapping[str, object], *, maximum: int = MOST_PIXELS) -> Transform:
+def parse_preset(preset: Mapping[str, object], *, maximum: int = MAX_SIDE) -> Transform:
     """Return the transform of a preset, of which null says nothing; raises as `parse_transform`."""
     return _parse_parameters(
         {

@@ -39,7 +39,7 @@ class Compiler:
             said.query,
             collection,
             catalogue=self.catalogue,
-            policy=Policy(admin=True),
+            policy=Policy(is_admin=True),
             depth=10,
             page=page,
         )

@@ -27,7 +27,7 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
         CallerValue("CURRENT_USER", (FieldName("role"), FieldName("name"))): ("Administrator",),
         CallerValue("CURRENT_ROLE", (FieldName("users"), FieldName("email"))): (user["email"],),
     }
-    under = RuleContext(user=user["id"], role=user["role"], known=found)
+    under = RuleContext(user=user["id"], role=user["role"], caller_values=found)
     assert (
         failures(rule, {"owner": "Administrator", "mail": user["email"], "by": user["id"]}, under)
         == []

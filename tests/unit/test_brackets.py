@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cms.errors import Refused
-from cms.query.language.brackets import as_list, nested
+from cms.query.language.brackets import as_list, nested_params
 
 KEYS = st.text(
     st.characters(exclude_characters="\0[]", exclude_categories=["Cs"]), min_size=1, max_size=8
@@ -33,13 +33,13 @@ def pairs(tree: object, name: str) -> list[str]:
 
 @given(TREES)
 def test_every_tree_comes_back(tree: object) -> None:
-    assert nested("&".join(pairs(tree, "filter"))) == {"filter": tree}
+    assert nested_params("&".join(pairs(tree, "filter"))) == {"filter": tree}
 
 
 @given(st.text())
 def test_any_text_is_either_read_or_refused(query_string: str) -> None:
     with suppress(Refused):
-        assert isinstance(nested(query_string), dict)
+        assert isinstance(nested_params(query_string), dict)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_any_text_is_either_read_or_refused(query_string: str) -> None:
     ],
 )
 def test_forms(query_string: str, value: object) -> None:
-    assert nested(query_string) == value
+    assert nested_params(query_string) == value
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_forms(query_string: str, value: object) -> None:
 )
 def test_what_is_refused(query_string: str) -> None:
     with pytest.raises(Refused, match="Invalid query"):
-        nested(query_string)
+        nested_params(query_string)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ UNREADABLE: tuple[object, ...] = (
 def test_a_rule_that_cannot_be_read_shows_no_row(rule: object) -> None:
     grant = grant_of({**ROW, "permissions": rule, "validation": None})
     assert grant.rule == NOTHING
-    assert grant.fault
+    assert grant.problem
     assert policy_of("role", [grant]).granted("articles", "read") == ()
 
 
@@ -38,14 +38,14 @@ def test_a_validation_that_cannot_be_read_refuses_every_item(rule: object) -> No
     grant = grant_of({**ROW, "permissions": None, "validation": rule})
     assert grant.validation
     assert failures(grant.validation, {"size": 1}, RuleContext())
-    assert grant.fault
+    assert grant.problem
     assert policy_of("role", [grant]).granted("articles", "read") == ()
 
 
 @pytest.mark.parametrize("presets", ["x", [], 5, False], ids=str)
 def test_presets_that_cannot_be_read_leave_nothing_allowed(presets: object) -> None:
     grant = grant_of({**ROW, "permissions": None, "validation": None, "presets": presets})
-    assert grant.fault
+    assert grant.problem
     assert grant.presets == {}
 
 
@@ -53,5 +53,5 @@ def test_presets_that_cannot_be_read_leave_nothing_allowed(presets: object) -> N
 def test_no_rule_is_every_row(rule: object) -> None:
     grant = grant_of({**ROW, "permissions": rule, "validation": rule})
     assert grant.rule == EVERYTHING
-    assert grant.fault is None
+    assert grant.problem is None
     assert failures(parse_rule(rule), {}, RuleContext()) == []

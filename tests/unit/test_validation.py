@@ -173,7 +173,7 @@ def test_variables_stand_for_the_caller() -> None:
     email, articles = (FieldName("email"),), (FieldName("articles"), FieldName("id"))
     assert paths == {CallerValue("CURRENT_USER", email), CallerValue("CURRENT_USER", articles)}
     known = {path: ["a@b.c"] if path.path == email else [1, 2] for path in paths}
-    under = RuleContext(ARTICLES, user="u", known=known)
+    under = RuleContext(ARTICLES, user="u", caller_values=known)
     assert failures(rule, {"title": "a@b.c", "author": 2}, under) == []
     assert len(failures(rule, {"title": "x", "author": 3}, under)) == 2
     assert len(failures(rule, {"title": "a@b.c", "author": 2}, RuleContext(ARTICLES))) == 2

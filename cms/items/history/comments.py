@@ -137,7 +137,7 @@ def _require_own(
     found = parse_key(activity, key)
     rows = transaction.execute(statement("lock_comment"), (found,))
     actor = context.actor
-    if rows and (actor.policy.admin or str(rows[0][0]) == actor.user):
+    if rows and (actor.policy.is_admin or str(rows[0][0]) == actor.user):
         check_match(store, transaction, context, activity, key=found, if_match=if_match)
         return found
     _key_of(store, transaction, context, ACTIVITY, found)

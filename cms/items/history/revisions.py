@@ -85,7 +85,7 @@ def _narrowed_to_item(
             raise not_found()
         last = collection.former_history.get(REVISIONS)
         own = (
-            (("id", "_gt", str(last)),) if last and context.actor.policy.admin else ()
+            (("id", "_gt", str(last)),) if last and context.actor.policy.is_admin else ()
         )  # others see no older ones anyway
         return ("collection", "_eq", name), ("item", "_eq", found), *own
 

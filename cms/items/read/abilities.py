@@ -12,7 +12,7 @@ from cms.errors import not_found
 from cms.items.read.reads import keyed, parse_key
 from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
-from cms.query.plan.plan import resolved
+from cms.query.plan.plan import resolve_rule
 from cms.query.sql.row_checks import check_rows
 from cms.schema.model import Collection
 from cms.store.context import RequestContext
@@ -60,7 +60,7 @@ def _grants(context: RequestContext, collection: Collection, action: str) -> tup
 def _fetch_checks(
     store: Store, context: RequestContext, collection: Collection, key: str, rules: Sequence[Filter]
 ) -> list[Row]:
-    predicates = [resolved(rule, collection, context.snapshot.catalogue) for rule in rules]
+    predicates = [resolve_rule(rule, collection, context.snapshot.catalogue) for rule in rules]
     text, values = check_rows(collection, [key], predicates).numbered()
     return store.database.fetch(
         text, bind_values(values, Bindings((), context.actor.user, context.actor.role))

@@ -15,7 +15,7 @@ from cms.errors import Refused, invalid_query
 from cms.items.read.reads import ReadRequest, keyed, parse_key, prepare_read
 from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
-from cms.query.plan.plan import resolved
+from cms.query.plan.plan import resolve_rule
 from cms.query.sql.expressions import predicate
 from cms.schema.model import Catalogue, Collection
 from cms.schema.system import ENDPOINTS
@@ -87,7 +87,7 @@ def explain_rights(
             raise invalid_query("There is no such collection", parameter="collection")
         held = (
             [FULL_GRANT]
-            if actor.policy.admin
+            if actor.policy.is_admin
             else actor.policy.grants.get((collection, action), ())
         )
         bindings = Bindings((), actor.user, actor.role)
@@ -101,10 +101,10 @@ def _grant_record(
 ) -> Json:
     said: Json = {
         "permission": grant.id,
-        "rule": grant.said,
+        "rule": grant.rule_source,
         "fields": sorted(grant.fields),
         "presets": dict(grant.presets),
-        "fault": grant.fault,
+        "fault": grant.problem,
     }
     try:
         rule = guarded_rule(grant.rule, collection, catalogue)
@@ -150,7 +150,7 @@ def _rules(view: View, catalogue: Catalogue, bindings: Bindings) -> list[Json]:
         {
             "collection": grant.collection,
             "permission": grant.id,
-            "rule": grant.said,
+            "rule": grant.rule_source,
             "fields": sorted(grant.fields),
             **_printed(grant.rule, view.collection, catalogue, bindings),
         }
@@ -161,5 +161,5 @@ def _rules(view: View, catalogue: Catalogue, bindings: Bindings) -> list[Json]:
 def _printed(
     rule: Filter, collection: Collection, catalogue: Catalogue, bindings: Bindings
 ) -> Json:
-    text, values = predicate(resolved(rule, collection, catalogue), 0).numbered()
+    text, values = predicate(resolve_rule(rule, collection, catalogue), 0).numbered()
     return {"sql": text, "parameters": bind_values(values, bindings)}

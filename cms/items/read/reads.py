@@ -28,7 +28,7 @@ from cms.query.language.ast import (
     Query,
     Slot,
 )
-from cms.query.language.brackets import nested
+from cms.query.language.brackets import nested_params
 from cms.query.language.parse import PageSizes, UnreadableParameters, parse
 from cms.query.language.parts import refusal_of_all
 from cms.query.language.shapes import shape_of
@@ -212,7 +212,7 @@ def statement_for(
         guarded = guard(
             query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page
         )
-        single = query.only is not None and query.only.operator == "_eq"
+        single = query.key_test is not None and query.key_test.operator == "_eq"
         return finish_statement(
             plan(guarded, catalogue),
             guarded.touched_collections,
@@ -240,7 +240,7 @@ def narrow_to_key(query: Query, slot: Slot) -> Query:
     """Return the query narrowed to the item whose key stands in the slot."""
     if query.aggregates or query.groups:
         raise invalid_query("Aggregates are of lists, not of one item", parameter="aggregate")
-    return replace(query, only=OperatorTest("_eq", (slot,)), window=None, sort=())
+    return replace(query, key_test=OperatorTest("_eq", (slot,)), window=None, sort=())
 
 
 def _with_version(query: Query, context: RequestContext, name: str) -> Query:
@@ -268,7 +268,7 @@ def prepare_read(
     """
 
     def asked(params: Mapping[str, object]) -> ParsedQuery:
-        said = _narrowed(parse(params, store.page, below=below), request.only)
+        said = _narrowed(parse(params, store.page, nested_page=below), request.only)
         query = said.query
         if keyed:
             query = _with_version(
@@ -307,13 +307,15 @@ def prepare_read(
     if request.params is not None:
         return made(request.params)
     if request.only:
-        return made(nested(request.query_string))
+        return made(nested_params(request.query_string))
     shape = shape_of(request.query_string)
     key = (request.collection, shape.text, keyed, with_version, below, context.actor.policy)
     try:
         found, literals = context.snapshot.said.setdefault_with(key, lambda: make(shape.params()))
     except Refused:
-        return made(nested(request.query_string))  # to refuse what was said, not what is left of it
+        return made(
+            nested_params(request.query_string)
+        )  # to refuse what was said, not what is left of it
     return found, shape.fill_gaps(literals)
 
 

@@ -86,13 +86,13 @@ def may_be_large(store: Store, statement: Statement) -> bool:
     size = statement.size
     if nesting is not None and nesting.max_rows > store.max_nested_rows:
         return True
-    return size.whole > store.max_answer_size or size.row > WIDE_ROW
+    return size.total > store.max_answer_size or size.row > WIDE_ROW
 
 
 def chunking_for(store: Store, asked: ReadRun, max_bytes: int) -> Chunking | None:
     """Return how the rows of a statement are to be taken; None where they cannot be too large."""
     size = asked.statement.size
-    whole = size.whole if asked.top is None else size.row * asked.top
+    whole = size.total if asked.top is None else size.row * asked.top
     return (
         None
         if whole <= max_bytes and size.row <= WIDE_ROW

@@ -11,7 +11,7 @@ from cms.items.read.reads import ReadRequest, prepare_read
 from cms.items.read.row_limits import ReadRun, checked_parameters, estimator_of
 from cms.items.transfer.formats import FORMATS, Item
 from cms.memory import LARGE, note_memory_use
-from cms.query.language.brackets import nested
+from cms.query.language.brackets import nested_params
 from cms.query.language.parse import PageSizes
 from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
@@ -57,7 +57,7 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, form: str)
 
 def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:
     """All rows are all of what belongs to them as well: a list that ended early would be taken for the whole one."""
-    params = request.params if request.params is not None else nested(request.query_string)
+    params = request.params if request.params is not None else nested_params(request.query_string)
     return replace(page, default=None) if str(params.get("limit")) == "-1" else page
 
 

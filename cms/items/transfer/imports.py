@@ -264,7 +264,7 @@ class _Import:
         context = self._write_context.context
         drafter.faults.refuse(
             PayloadInquiry(
-                context.snapshot.catalogue, root, is_permitted=context.actor.policy.admin
+                context.snapshot.catalogue, root, is_permitted=context.actor.policy.is_admin
             )
         )
         if self._problems.is_full:
@@ -294,7 +294,7 @@ class _Import:
             return frozenset()
         query = Query(
             picks=(Pick(INTERNAL_KEY, FieldName(str(collection.primary_key))),),
-            only=OperatorTest("_in", (Slot(0),)),
+            key_test=OperatorTest("_in", (Slot(0),)),
         )
         found = find(
             write_context.store,

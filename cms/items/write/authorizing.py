@@ -38,7 +38,7 @@ from cms.items.write.presets import (
 from cms.query.language.ast import NOTHING, CallerValue, Filter
 from cms.query.plan.bindings import Bindings, Placeholder, bind_values
 from cms.query.plan.links import link_of
-from cms.query.plan.plan import resolved
+from cms.query.plan.plan import resolve_rule
 from cms.query.rules.validation import PayloadRule, RuleContext, caller_paths, failures
 from cms.query.sql.row_checks import check_rows, item_contents
 from cms.schema.auto_fields import (
@@ -78,7 +78,7 @@ class WriteAuthorizer:
     def complete(self, batch: ChangeSet, faults: Problems) -> None:
         """Fill and check the rows of a batch whose `new` is known; changes that presets may add to only fill."""
         rules, hooks = self._rules(batch.collection), hooks_of(batch.collection.name)
-        free, preset = self.licence.policy.admin, self._has_update_presets(batch.collection)
+        free, preset = self.licence.policy.is_admin, self._has_update_presets(batch.collection)
         of_new: tuple[AutoFields, AutoValues] | None = None
         of_change: tuple[AutoFields, AutoValues] | None = None
         for draft in batch.drafts:
@@ -214,7 +214,7 @@ class WriteAuthorizer:
             self._payload(collection, draft),
             self._rule_input(collection, rules.all_rules, draft),
         )
-        given = replace(given, filled=filled(rules, draft) if draft.new else {})
+        given = replace(given, unsent_values=filled(rules, draft) if draft.new else {})
         told = rules.validation_problems(values, replace(given, is_creation=False))
         return told + (
             [missing(found) for found in rules.missing_on_create(values, given)]
@@ -278,7 +278,7 @@ class WriteAuthorizer:
             is_creation=draft.new,
             user=actor.user,
             role=actor.role,
-            known=known,
+            caller_values=known,
         )
 
     def _values_of(self, paths: Iterable[CallerValue]) -> Mapping[CallerValue, tuple[object, ...]]:
@@ -297,7 +297,7 @@ class WriteAuthorizer:
 
         Rights come before what the keeper minds, which would tell of a row that the caller does not see.
         """
-        if drafts and not self.licence.policy.admin:
+        if drafts and not self.licence.policy.is_admin:
             self._authorize_updates(batch, drafts, fetch, faults)
         self._run_before_hook(
             batch.collection, [*drafts, *(draft for draft in batch.drafts if draft.new)], (), fetch
@@ -321,7 +321,7 @@ class WriteAuthorizer:
 
     def authorize_without_rows(self, batch: ChangeSet, faults: Problems) -> None:
         """Check changes under permissions that all hold for the rows, as `WritePermissions.terms` are."""
-        if not self.licence.policy.admin:
+        if not self.licence.policy.is_admin:
             for draft in batch.drafts:
                 self._authorize_update(
                     batch, draft, self.licence.grants(batch.collection, "update"), faults
@@ -358,7 +358,7 @@ class WriteAuthorizer:
 
     def authorize_delete(self, collection: Collection, keys: Sequence[str], fetch: Fetch) -> None:
         """Check that rows may be deleted."""
-        if not self.licence.policy.admin:
+        if not self.licence.policy.is_admin:
             if hooks_of(collection.name).is_admin_only:
                 raise forbidden()
             self._grants_by_key(collection, keys, self.licence.grants(collection, "delete"), fetch)
@@ -368,7 +368,7 @@ class WriteAuthorizer:
         self, collection: Collection, keys: Sequence[str], column: str, fetch: Fetch
     ) -> None:
         """Check that what rows hold in a column may change."""
-        if self.licence.policy.admin or not keys:
+        if self.licence.policy.is_admin or not keys:
             return
         hooks = hooks_of(collection.name)
         if hooks.is_admin_only or column in hooks.admin_fields:
@@ -447,7 +447,7 @@ class WriteAuthorizer:
         lock: bool = False,
     ) -> list[tuple[object, ...]]:
         catalogue, actor = self._context.snapshot.catalogue, self._context.actor
-        predicates = [resolved(rule, collection, catalogue) for rule in rules]
+        predicates = [resolve_rule(rule, collection, catalogue) for rule in rules]
         text, values = check_rows(
             collection, list(dict.fromkeys(keys)), predicates, lock=lock
         ).numbered()

@@ -136,7 +136,10 @@ def _keys_of(operation: Operation, collection: Collection) -> list[object]:
     """Return the keys of rows that an operation writes; references among them are not known yet."""
     if operation.method == "read":
         return []
-    keys, data = operation.said.get("keys", operation.said.get("key")), operation.said.get("data")
+    keys, data = (
+        operation.arguments.get("keys", operation.arguments.get("key")),
+        operation.arguments.get("data"),
+    )
     items = data if isinstance(data, list) else []
     within = [item.get(collection.primary_key) for item in items if isinstance(item, dict)]
     return [*within, *(keys if isinstance(keys, list) else [keys])]
@@ -144,7 +147,7 @@ def _keys_of(operation: Operation, collection: Collection) -> list[object]:
 
 def _run_operation(batch: _BatchRun, operation: Operation, results: OperationResults) -> object:
     try:
-        said = results.resolve_references(operation.said)
+        said = results.resolve_references(operation.arguments)
     except RecursionError:
         raise invalid_payload("It is nested too deeply") from None
     if "key" in said and (said["key"] is None or isinstance(said["key"], dict | list)):
@@ -165,28 +168,30 @@ def _call(
 
 
 def _create(batch: _BatchRun, operation: Operation) -> object:
-    data = operation.said["data"]
+    data = operation.arguments["data"]
     items = data if isinstance(data, list) else [data]
-    found = plan_create(_call(batch, operation.collection, CREATE, operation.shape), items).within(
-        batch.transaction
-    )
+    found = plan_create(
+        _call(batch, operation.collection, CREATE, operation.output_params), items
+    ).within(batch.transaction)
     return found if isinstance(data, list) else _single_item(found)
 
 
 def _read(batch: _BatchRun, operation: Operation) -> object:
     require_not_system(operation.collection, batch.context.actor.policy)
-    params = operation.said.get("query", {})
+    params = operation.arguments.get("query", {})
     if not isinstance(params, dict):
         raise invalid_payload("query must be an object", field="query")
     ask = ReadRequest(operation.collection, params=params)
-    return read(batch.store, batch.transaction, batch.context, ask, key=operation.said.get("key"))
+    return read(
+        batch.store, batch.transaction, batch.context, ask, key=operation.arguments.get("key")
+    )
 
 
 def _update(batch: _BatchRun, operation: Operation) -> object:
-    said, transaction = operation.said, batch.transaction
+    said, transaction = operation.arguments, batch.transaction
     data, named = said["data"], bool(said.keys() & {"key", "keys", "query"})
     intent = CHANGE if named or isinstance(data, list) else PUT
-    call = _call(batch, operation.collection, intent, operation.shape)
+    call = _call(batch, operation.collection, intent, operation.output_params)
     if "key" in said:
         return _single_item(
             plan_update(call, _checked_key(batch, call, said), data).within(transaction)
@@ -206,10 +211,10 @@ def _update(batch: _BatchRun, operation: Operation) -> object:
 
 def _delete(batch: _BatchRun, operation: Operation) -> None:
     call = _call(batch, operation.collection, DELETE)
-    if "key" in operation.said:
-        plan_delete(call, _checked_key(batch, call, operation.said)).within(batch.transaction)
+    if "key" in operation.arguments:
+        plan_delete(call, _checked_key(batch, call, operation.arguments)).within(batch.transaction)
     else:
-        plan_delete_many(call, operation.said).within(batch.transaction)
+        plan_delete_many(call, operation.arguments).within(batch.transaction)
 
 
 def _checked_key(batch: _BatchRun, call: WriteCall, said: Mapping[str, Any]) -> str:

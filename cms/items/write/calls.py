@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from cms.access.guard import view_of, writable
+from cms.access.guard import view_of, writable_collection
 from cms.access.structure import has_permission_on
 from cms.access.write_permissions import RowRules
 from cms.database.connections import Transaction
@@ -105,7 +105,7 @@ class WriteCall:
 
         def reader(collection: Collection, expects: Expects) -> ItemParser:
             def make() -> ItemParser:
-                names = licence.names(collection, _ACTIONS[expects])
+                names = licence.writable_fields(collection, _ACTIONS[expects])
                 return reader_of(
                     snapshot.catalogue,
                     collection,
@@ -127,7 +127,7 @@ class WriteCall:
             context = self.context
             drafter.faults.refuse(
                 PayloadInquiry(
-                    context.snapshot.catalogue, root, is_permitted=context.actor.policy.admin
+                    context.snapshot.catalogue, root, is_permitted=context.actor.policy.is_admin
                 )
             )
 
@@ -144,7 +144,7 @@ def new_call(
     Raises `Refused` for what the caller may not even try: a singleton has no items to create or to name by key.
     """
     name, parsed = ask
-    collection = writable(
+    collection = writable_collection(
         name,
         catalogue=context.snapshot.catalogue,
         policy=context.actor.policy,
@@ -436,7 +436,7 @@ def _write_and_read(
     picks = (*parsed.query.picks, _key_pick(root.collection))
     only = OperatorTest("_in", (Slot(len(parsed.literals)),))
     query = Query(
-        picks=picks, deep=parsed.query.deep, checked_only=parsed.query.checked_only, only=only
+        picks=picks, deep=parsed.query.deep, checked_only=parsed.query.checked_only, key_test=only
     )
     found = statement_for(write_context.store, write_context.context, name, query)
     asked = ReadRun(found, (*parsed.literals, tuple(keys)), top=len(keys))
@@ -445,7 +445,7 @@ def _write_and_read(
     )
     by_key = {str(item.pop(INTERNAL_KEY)): item for item in items}
     if (
-        len(by_key) < len(keys) and policy.admin
+        len(by_key) < len(keys) and policy.is_admin
     ):  # a trigger of the table may have moved or removed them
         raise not_found()
     return [by_key[key] for key in keys if key in by_key] or None

@@ -35,7 +35,7 @@ class FieldRules:
 
     def missing_on_create(self, values: Json, given: RuleContext) -> list[Field]:
         """Return what a new item lacks: what its default computes is there."""
-        unknown = self.computed - given.filled.keys()
+        unknown = self.computed - given.unsent_values.keys()
         return [found for found in self.missing_fields(values, given) if found.name not in unknown]
 
     def missing_fields(self, values: Json, given: RuleContext) -> list[Field]:
@@ -43,7 +43,7 @@ class FieldRules:
         return [
             found
             for found, conditions in self.conditions
-            if values.get(found.name, given.filled.get(found.name)) is None
+            if values.get(found.name, given.unsent_values.get(found.name)) is None
             and field_state(found.meta, conditions, values, given).required
         ]
 

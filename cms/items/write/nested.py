@@ -54,7 +54,7 @@ def write_tree(write_context: WriteContext, drafter: PayloadParser, root: Change
         _authorize_below(write_context, drafter, root)
     catalogue = write_context.context.snapshot.catalogue
     drafter.faults.refuse(
-        PayloadInquiry(catalogue, root, is_permitted=write_context.context.actor.policy.admin)
+        PayloadInquiry(catalogue, root, is_permitted=write_context.context.actor.policy.is_admin)
     )
     deferred = DeferredWork(DeferredKeys(catalogue))
     deferred.deferred_keys.add_new_keys(change_sets(root))

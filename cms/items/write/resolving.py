@@ -187,7 +187,7 @@ class Resolver:
             return
         sentence = f'A key points to an item of "{collection.name}" that is not there, or not in this list.'
         extensions: dict[str, object] = {"collection": collection.name, "path": []}
-        if self._write_context.context.actor.policy.admin:
+        if self._write_context.context.actor.policy.is_admin:
             extensions |= {"field": collection.primary_key, "value": shown(sent)}
         self._faults.add(Problem("INVALID_FOREIGN_KEY", sentence, extensions), position)
 

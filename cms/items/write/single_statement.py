@@ -22,7 +22,7 @@ from cms.query.language.ast import Filter, ParsedQuery, Query
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.links import Link
 from cms.query.plan.nesting import list_levels
-from cms.query.plan.plan import plan, resolved
+from cms.query.plan.plan import plan, resolve_rule
 from cms.query.plan.resolved import All, Predicate, ReadPlan
 from cms.query.plan.sizes import written_size
 from cms.query.sql import write
@@ -187,7 +187,7 @@ def _print_statement(single_write: SingleWrite, shape: WriteShape) -> Statement:
     ).numbered()
     paths, counts = tuple((output.key,) for output in found.outputs), ("shown",) if hidden else ()
     nesting, written = list_levels(found, single=True), written_size(found)
-    return Statement(text, values, paths, counts, nesting=nesting, written=written)
+    return Statement(text, values, paths, counts, nesting=nesting, written_size=written)
 
 
 def _before(single_write: SingleWrite, shape: WriteShape) -> tuple[Fragment, Fragment] | None:
@@ -205,7 +205,7 @@ def _resolved(
     return (
         None
         if rule is None
-        else resolved(rule, collection, single_write.context.snapshot.catalogue)
+        else resolve_rule(rule, collection, single_write.context.snapshot.catalogue)
     )
 
 
@@ -242,7 +242,8 @@ def _may_be_large(single_write: SingleWrite, found: Statement, number: int) -> b
     ):
         return True
     return (
-        found.written is not None and found.written.of(number) > single_write.store.max_answer_size
+        found.written_size is not None
+        and found.written_size.of(number) > single_write.store.max_answer_size
     )
 
 

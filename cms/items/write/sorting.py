@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cms.access.guard import writable
+from cms.access.guard import writable_collection
 from cms.database.connections import Transaction
 from cms.errors import Problem, Refused, invalid_payload, not_found, shown
 from cms.fragment import Fragment, commas, param
@@ -38,7 +38,9 @@ def move_item(
 
     def work(transaction: Transaction, context: RequestContext) -> None:
         catalogue, policy = context.snapshot.catalogue, context.actor.policy
-        collection = writable(name, catalogue=catalogue, policy=policy, actions=("update",))
+        collection = writable_collection(
+            name, catalogue=catalogue, policy=policy, actions=("update",)
+        )
         if collection.is_singleton:
             raise not_found()
         sort, keys = _sort_field(collection), _keys(collection, payload)
@@ -108,7 +110,7 @@ def _move(
         source, target = (_position(transaction, collection, sort, key) for key in (item, to))
     if source is not None and target is not None and source != target:
         transaction.run(
-            sorting.move(collection, sort, key=item, way=(source, target), author=author)
+            sorting.move(collection, sort, key=item, source=source, target=target, author=author)
         )
 
 

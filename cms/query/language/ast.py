@@ -1,7 +1,7 @@
 """What a request said, as a value: frozen, hashable, without its literals.
 
-Literals stand beside the tree, in `ParsedQuery.literals`, and the tree points to them by `Slot`. Two requests that
-differ in literals only have equal trees, and so share one finished statement.
+Literals stand beside the tree, in `ParsedQuery.literals`, and the tree points to them by `Slot`.
+Two requests that differ in literals only have equal trees, and so share one finished statement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal of a rule, which is the same in every request; a list is a tuple and may hold variables."""
+    """A literal of a rule, which is the same in every request; a list is a tuple and may hold
+    variables.
+    """
 
     value: object
 
@@ -55,9 +57,9 @@ Operand = Slot | Constant | Now | CallerValue
 class FieldName:
     """A field as a query names it, or a function of one: `title`, `year(published)`.
 
-    A many-to-any field may name the collection that it leads to: `item:headings`. What the guard adds are rules:
-    `when` says in which rows the field may be read, `target_rule` which of the items that it leads to, `members` which
-    members of the JSON object in it (None is all of them).
+    A many-to-any field may name the collection that it leads to: `item:headings`. What the guard
+    adds are rules: `when` says in which rows the field may be read, `target_rule` which of the
+    items that it leads to, `members` which members of the JSON object in it (None is all of them).
     """
 
     field: str
@@ -67,14 +69,14 @@ class FieldName:
     members: tuple[JsonMembers, ...] | None = None
 
     @property
-    def bare(self) -> str:
+    def base_field(self) -> str:
         """The field without the collection that it leads to."""
         return self.field.partition(":")[0]
 
     @property
     def key(self) -> str:
         """The key in the answer."""
-        return f"{self.field}_{self.function}" if self.function else self.bare
+        return f"{self.field}_{self.function}" if self.function else self.base_field
 
 
 # Filters: one language for clients' filters and permissions' rules
@@ -116,7 +118,8 @@ class OperatorTest:
 
 @dataclass(frozen=True, slots=True)
 class AboutItem:
-    """A row of the history tells of an item of the collection that fulfils the rule; only the guard says this.
+    """A row of the history tells of an item of the collection that fulfils the rule; only the guard
+    says this.
 
     A revision also has to hold the item in a state that fulfils it.
     """
@@ -177,17 +180,23 @@ class Pick:
 
 STAR = Pick("*", FieldName("*"))
 INTERNAL_KEY = ""
-"""The key under which the store itself picks a primary key, as PostgreSQL's text; no client can name it."""
+"""The key under which the store itself picks a primary key, as PostgreSQL's text; no client can
+name it.
+"""
 INTERNAL_VERSION = "\0"
-"""The key under which it picks what tells one version of a table's row from the next; beside a primary key only."""
+"""The key under which it picks what tells one version of a table's row from the next; beside a
+primary key only.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which page of the rows: at most `row_limit` of them, of those `limit` behind the first `offset`.
+    """Which page of the rows: at most `row_limit` of them, of those `limit` behind the first
+    `offset`.
 
-    `row_limit` is a round number that is written into the statement: with a limit that it does not know PostgreSQL
-    guesses so badly that it plans every execution anew. Without `limit` the page is the first `row_limit` rows.
+    `row_limit` is a round number that is written into the statement: with a limit that it does not
+    know PostgreSQL guesses so badly that it plans every execution anew. Without `limit` the page is
+    the first `row_limit` rows.
     """
 
     row_limit: int | None
@@ -202,9 +211,10 @@ ONE_ROW = Window(1)
 class Query:
     """What is asked of one collection, or of the items at the other end of a relation.
 
-    `only` is the store's own test of the primary key, for reads by key, `base_filter` its own filter, for reads of a
-    part of the rows as of a whole: `total_count` counts no others. The last three are what the guard adds: the rule
-    that every row must fulfil, the fields that a search looks into, and whether items are listed by key.
+    `key_test` is the store's own test of the primary key, for reads by key, `base_filter` its own
+    filter, for reads of a part of the rows as of a whole: `total_count` counts no others. The last
+    three are what the guard adds: the rule that every row must fulfil, the fields that a search
+    looks into, and whether items are listed by key.
     """
 
     picks: tuple[Pick, ...] = (STAR,)
@@ -218,12 +228,14 @@ class Query:
     deep: tuple[tuple[str, Query], ...] = ()
     """What is asked of fields that only `*` names."""
     checked_only: tuple[Pick, ...] = ()
-    """What `fields`, `deep` and `alias` name and nothing shows; it must be there for the caller all the same."""
-    only: OperatorTest | None = None
+    """What `fields`, `deep` and `alias` name and nothing shows; it must be there for the caller all
+    the same.
+    """
+    key_test: OperatorTest | None = None
     base_filter: Filter = EVERYTHING
     allowed: Filter = EVERYTHING
-    searched: tuple[FieldName, ...] = ()
-    bare: bool = False
+    search_fields: tuple[FieldName, ...] = ()
+    keys_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from cms.query.language.limits import MAX_BRACKETS, MAX_QUERY_PARAMETERS
 _FORM = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
 
-def nested(query_string: str) -> dict[str, object]:
+def nested_params(query_string: str) -> dict[str, object]:
     """Return the parameters as nested dicts."""
     return merge_pairs(decoded_pairs(query_string))
 

@@ -21,7 +21,7 @@ DATE_PARTS: Mapping[str, str] = MappingProxyType(
 FUNCTIONS = (*DATE_PARTS, "count")
 
 
-def template(function: str, type_name: str) -> str | None:
+def function_sql(function: str, type_name: str) -> str | None:
     """Return the SQL of a function of a column of that type, or None when they do not fit."""
     if function == "count" and type_name == "json":
         return "CASE WHEN json_typeof({0}::json) = 'array' THEN json_array_length({0}::json) END"

@@ -30,21 +30,25 @@ _COMMON_FIELDS = frozenset({"id", "method", "collection"})
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation; `said` is what stands beside its method, its collection and the id that later ones name it by."""
+    """One operation; `arguments` is what stands beside its method, its collection and the id that
+    later ones name it by.
+    """
 
     method: str
     collection: str
     id: str | None
-    said: Mapping[str, object]
+    arguments: Mapping[str, object]
 
     @property
-    def shape(self) -> Mapping[str, object]:
+    def output_params(self) -> Mapping[str, object]:
         """What is to be shown of the items that were written, as query parameters."""
-        return {name: value for name, value in self.said.items() if name in _SHAPING_FIELDS}
+        return {name: value for name, value in self.arguments.items() if name in _SHAPING_FIELDS}
 
 
 def parse_operations(payload: object) -> list[Operation]:
-    """Return the operations of a body; raises `Refused` INVALID_PAYLOAD for all that have a wrong shape."""
+    """Return the operations of a body; raises `Refused` INVALID_PAYLOAD for all that have a wrong
+    shape.
+    """
     said = (
         payload.get("operations")
         if isinstance(payload, Mapping) and payload.keys() == {"operations"}
@@ -119,7 +123,9 @@ def _faults_of_method(
 
 
 def _is_of_one(said: Mapping[str, object], method: str) -> bool:
-    """Tell whether an operation is on one item: named by its key, or a singleton's, which has no name."""
+    """Tell whether an operation is on one item: named by its key, or a singleton's, which has no
+    name.
+    """
     is_singletons = (
         method == "update"
         and not _NAMING_FIELDS & said.keys()
@@ -140,8 +146,8 @@ def _faults_of_id(said: object, ids: set[str]) -> Iterator[tuple[str, str]]:
 class OperationResults:
     """What the operations with an id have answered so far.
 
-    `room` is how many bytes references may bring into the batch in all: a short body could otherwise ask for one long
-    answer many thousand times.
+    `room` is how many bytes references may bring into the batch in all: a short body could
+    otherwise ask for one long answer many thousand times.
     """
 
     def __init__(self, room: int) -> None:
@@ -163,8 +169,9 @@ class OperationResults:
     def resolve_references(self, value: object, path: Path = ()) -> Any:
         """Return a value with what its references lead to in their place.
 
-        A reference is an object with the one key `$result`; a text is never one, so that no text has to be escaped.
-        Raises `Refused` INVALID_PAYLOAD with the path to a reference that leads nowhere.
+        A reference is an object with the one key `$result`; a text is never one, so that no text
+        has to be escaped. Raises `Refused` INVALID_PAYLOAD with the path to a reference that leads
+        nowhere.
         """
         if isinstance(value, Mapping):
             if value.keys() == {REFERENCE}:

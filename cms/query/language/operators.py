@@ -18,7 +18,7 @@ class Takes(StrEnum):
     LIST = "a list"
     TWO = "two values"
     PATTERN = "a text"
-    SHAPE = "a GeoJSON geometry"
+    GEOMETRY = "a GeoJSON geometry"
     REGEX = "a regular expression"
     FLAG = "true or false, which it keeps"
 
@@ -84,10 +84,10 @@ _ALL = (
     Operator("_nends_with", Takes.PATTERN, _WORDS, "{0} NOT LIKE {1}", "%{0}"),
     Operator("_iends_with", Takes.PATTERN, _WORDS, "{0} ILIKE {1}", "%{0}"),
     Operator("_niends_with", Takes.PATTERN, _WORDS, "{0} NOT ILIKE {1}", "%{0}"),
-    Operator("_intersects", Takes.SHAPE, _SHAPES, _INTERSECTS),
-    Operator("_nintersects", Takes.SHAPE, _SHAPES, f"NOT {_INTERSECTS}"),
-    Operator("_intersects_bbox", Takes.SHAPE, _SHAPES, "{0} && {1}"),
-    Operator("_nintersects_bbox", Takes.SHAPE, _SHAPES, "NOT {0} && {1}"),
+    Operator("_intersects", Takes.GEOMETRY, _SHAPES, _INTERSECTS),
+    Operator("_nintersects", Takes.GEOMETRY, _SHAPES, f"NOT {_INTERSECTS}"),
+    Operator("_intersects_bbox", Takes.GEOMETRY, _SHAPES, "{0} && {1}"),
+    Operator("_nintersects_bbox", Takes.GEOMETRY, _SHAPES, "NOT {0} && {1}"),
 )
 
 OPERATORS: Mapping[str, Operator] = MappingProxyType({found.name: found for found in _ALL})
@@ -103,7 +103,7 @@ _ONLY_IN_RULES = (
 )
 
 RULE_OPERATORS: Mapping[str, Operator] = MappingProxyType(
-    {found.name: found for found in (*_ALL, *_ONLY_IN_RULES) if found.takes is not Takes.SHAPE}
+    {found.name: found for found in (*_ALL, *_ONLY_IN_RULES) if found.takes is not Takes.GEOMETRY}
 )
 """What validation rules and conditions take: they are tried on payloads, where there is no PostGIS."""
 

@@ -24,7 +24,7 @@ from cms.query.language.ast import (
     SortTerm,
     Window,
 )
-from cms.query.language.brackets import nested
+from cms.query.language.brackets import nested_params
 from cms.query.language.filters import parse_filter, parse_name
 from cms.query.language.limits import LimitExceeded
 from cms.query.language.literals import Literals
@@ -109,24 +109,27 @@ class PageSizes:
 
     @property
     def default_window(self) -> Window | None:
-        """The window when nobody says: its number is a setting and no client's, so it may stand in the text."""
+        """The window when nobody says: its number is a setting and no client's, so it may stand in
+        the text.
+        """
         sizes = [size for size in (self.default, self.maximum) if size is not None]
         return Window(min(sizes)) if sizes else None
 
 
 def parse_query_string(query_string: str, page: PageSizes) -> ParsedQuery:
     """Parse the query string of a GET."""
-    return parse(nested(query_string), page)
+    return parse(nested_params(query_string), page)
 
 
-def parse(params: Params, page: PageSizes, *, below: PageSizes | None = None) -> ParsedQuery:
-    """Parse parameters: strings and nested dicts of a query string, or the `query` of a SEARCH body.
+def parse(params: Params, page: PageSizes, *, nested_page: PageSizes | None = None) -> ParsedQuery:
+    """Parse parameters: strings and nested dicts of a query string, or the `query` of a SEARCH
+    body.
 
-    `below` is the page of the levels below, when it is another. Unknown parameters are ignored; a wrong value of a
-    known one raises `Refused` INVALID_QUERY.
+    `nested_page` is the page of the levels below, when it is another. Unknown parameters are
+    ignored; a wrong value of a known one raises `Refused` INVALID_QUERY.
     """
     try:
-        return _parse(params, page, below or page)
+        return _parse(params, page, nested_page or page)
     except RecursionError:
         raise invalid_query("It is nested too deeply", parameter="deep") from None
 
@@ -145,7 +148,9 @@ def _parse(params: Params, page: PageSizes, below: PageSizes) -> ParsedQuery:
 
 
 class UnreadableParameters(Refused):
-    """Parameters that cannot be read; `rest` is what the others say, where that means something without them."""
+    """Parameters that cannot be read; `rest` is what the others say, where that means something
+    without them.
+    """
 
     def __init__(self, problems: Sequence[Problem], rest: ParsedQuery | None) -> None:
         super().__init__(problems)
@@ -341,7 +346,9 @@ class _Collector(_Parser):
     problems: list[Problem]
 
     def attempt(self, work: Callable[[], T], instead: T) -> T:
-        """Return what the work does; where it is refused keep the problems, and return something harmless."""
+        """Return what the work does; where it is refused keep the problems, and return something
+        harmless.
+        """
         try:
             return work()
         except Refused as refused:

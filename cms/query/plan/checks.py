@@ -70,7 +70,7 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
             return parse_text
         case Takes.PATTERN:
             return lambda found: operator.pattern.format(escape_like(parse_text(found)))
-        case Takes.SHAPE:
+        case Takes.GEOMETRY:
             return parse_geometry
         case _:
             return parse

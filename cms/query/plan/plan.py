@@ -65,7 +65,7 @@ def plan(guarded: Guarded, catalogue: Catalogue) -> ReadPlan:
     return _Planner(catalogue).read(guarded.query, guarded.collection)
 
 
-def resolved(rule: Filter, collection: Collection, catalogue: Catalogue) -> Predicate:
+def resolve_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> Predicate:
     """Resolve a rule of a permission, all of whose names exist; raises `Refused` INVALID_QUERY as `plan` does."""
     return _Planner(catalogue).predicate(rule, collection)
 
@@ -97,7 +97,9 @@ class _Planner:
             for key in keys
         }
         fields = {
-            pick.key: collection.fields.get(pick.name.field, collection.fields.get(pick.name.bare))
+            pick.key: collection.fields.get(
+                pick.name.field, collection.fields.get(pick.name.base_field)
+            )
             for pick in picks
         }
         return tuple(_merge_outputs(found, fields[key]) for key, found in alike.items())
@@ -118,7 +120,7 @@ class _Planner:
             pick.key,
             LinkStep(link, self._when(pick.name, collection)),
             found,
-            bare=pick.nested.bare,
+            keys_only=pick.nested.keys_only,
         )
 
     def value(self, name: FieldName, collection: Collection) -> Value:
@@ -130,7 +132,7 @@ class _Planner:
         link = link_of(self.catalogue, collection, name.field)
         if name.function == "count" and link and link.to_many:
             return Value(field, name.function, self._step(name, collection))
-        if functions.template(name.function, field.type_name) is None:
+        if functions.function_sql(name.function, field.type_name) is None:
             fault = f'There is no function "{name.function}" for the type {field.type_name} of "{field.name}"'
             raise invalid_query(fault, collection=collection.name, field=field.name)
         return Value(field, name.function, when=when, members=members)
@@ -160,14 +162,16 @@ class _Planner:
 
     def _where(self, query: Query, collection: Collection) -> Predicate:
         found = [self.predicate(query.filter, collection)]
-        if query.only:
+        if query.key_test:
             found.append(
-                self._on_field(query.only, Value(collection.fields[str(collection.primary_key)]))
+                self._on_field(
+                    query.key_test, Value(collection.fields[str(collection.primary_key)])
+                )
             )
         if query.search:
             found.append(
                 search_matches(
-                    [self.value(name, collection) for name in query.searched], query.search
+                    [self.value(name, collection) for name in query.search_fields], query.search
                 )
             )
         return found[0] if len(found) == 1 else All(tuple(found))
@@ -349,7 +353,7 @@ def _is_renamed(pick: Pick) -> bool:
 def _merge_outputs(found: list[Output], field: Field | None) -> Output:
     """Several outputs of one key are the arms of a many-to-any field; one that is not opened is the key itself."""
     arms = tuple(item for item in found if isinstance(item, Embed))
-    if field and arms and all(arm.bare and arm.step.link.collection_field for arm in arms):
+    if field and arms and all(arm.keys_only and arm.step.link.collection_field for arm in arms):
         there = AnyOf(
             tuple(Exists(arm.step, All((arm.plan.allowed, arm.plan.where))) for arm in arms)
         )

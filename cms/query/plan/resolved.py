@@ -159,12 +159,12 @@ class ValueOutput:
 
 @dataclass(frozen=True, slots=True)
 class Embed:
-    """Related items: one object or an array; `bare` shows keys instead of objects."""
+    """Related items: one object or an array; `keys_only` shows keys instead of objects."""
 
     key: str
     step: LinkStep
     plan: ReadPlan
-    bare: bool = False
+    keys_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

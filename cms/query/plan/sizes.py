@@ -27,7 +27,7 @@ class AnswerSize:
     """The most that a row and the whole of an answer may come to; infinity where a list has no end."""
 
     row: float
-    whole: float
+    total: float
 
     @property
     def rows_at_a_time(self) -> int:
@@ -53,10 +53,10 @@ class WrittenSize:
     """The most that a write answers: `row` for each item, and the values that one body brings for all of them."""
 
     row: float
-    brought: tuple[float, ...]
+    sent_values: tuple[float, ...]
 
     def of(self, number: int) -> float:
-        return self.row * number + sum(min(each * number, LONG_VALUE) for each in self.brought)
+        return self.row * number + sum(min(each * number, LONG_VALUE) for each in self.sent_values)
 
 
 def written_size(plan: ReadPlan) -> WrittenSize:

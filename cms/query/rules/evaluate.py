@@ -106,7 +106,7 @@ def call_function(function: str, kind: Type, value: Any) -> int | None:
 
 def takes_function(function: str, kind: Type) -> bool:
     """Tell whether a type has the function; a to-many field has its count."""
-    return (kind.family is Family.ALIAS and function == "count") or functions.template(
+    return (kind.family is Family.ALIAS and function == "count") or functions.function_sql(
         function, kind.name
     ) is not None
 

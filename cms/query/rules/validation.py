@@ -1,6 +1,8 @@
-"""Rules tried on payloads: validation of fields and permissions, conditions (decisions, sections 2, 4 and 6).
+"""Rules tried on payloads: validation of fields and permissions, conditions (decisions, sections 2,
+4 and 6).
 
-A rule is a filter of the one language. It speaks of what a payload says and never of what the database holds.
+A rule is a filter of the one language. It speaks of what a payload says and never of what the
+database holds.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ from cms.schema.types import TYPES, Family
 
 @dataclass(frozen=True, slots=True)
 class PayloadRule:
-    """A parsed rule: the tree, the literals that its slots point to, and what to say when it is broken."""
+    """A parsed rule: the tree, the literals that its slots point to, and what to say when it is
+    broken.
+    """
 
     filter: Filter
     literals: tuple[object, ...] = ()
@@ -55,9 +59,10 @@ class PayloadRule:
 class RuleContext:
     """What a rule is tried under.
 
-    Without a collection no field has a type, and values are compared by what they are. A field that is not sent has
-    its value of `filled`; without one it is null when an item is created, and when it is changed only `_submitted`
-    speaks of it. `known` holds what paths from the caller (`caller_paths`) lead to.
+    Without a collection no field has a type, and values are compared by what they are. A field that
+    is not sent has its value of `unsent_values`; without one it is null when an item is created,
+    and when it is changed only `_submitted` speaks of it. `caller_values` holds what paths from the
+    caller (`caller_paths`) lead to.
     """
 
     collection: Collection | None = None
@@ -65,14 +70,16 @@ class RuleContext:
     is_creation: bool = True
     user: str | None = None
     role: str | None = None
-    filled: Mapping[str, object] = field(default_factory=dict)
-    known: Mapping[CallerValue, Sequence[object]] = field(default_factory=dict)
+    unsent_values: Mapping[str, object] = field(default_factory=dict)
+    caller_values: Mapping[CallerValue, Sequence[object]] = field(default_factory=dict)
 
 
 def parse_rule(
     value: object, *, parameter: str = "validation", message: str | None = None
 ) -> PayloadRule:
-    """Return a rule given as nested dicts, None being no rule; raises `Refused` INVALID_QUERY with a fault's place."""
+    """Return a rule given as nested dicts, None being no rule; raises `Refused` INVALID_QUERY with
+    a fault's place.
+    """
     literals = Literals()
     given = {} if value is None else require_not_blank(_exact(value), parameter)
     found = parse_filter(given, literals, parameter=parameter, operators=RULE_OPERATORS)
@@ -80,7 +87,9 @@ def parse_rule(
 
 
 def _exact(value: object) -> object:
-    """Rules of the catalogue come with floats, where everything else has numbers with all their digits."""
+    """Rules of the catalogue come with floats, where everything else has numbers with all their
+    digits.
+    """
     match value:
         case float():
             return Decimal(repr(value))
@@ -93,7 +102,9 @@ def _exact(value: object) -> object:
 
 
 def parse_field_rule(name: str, value: object, *, message: str | None = None) -> PayloadRule:
-    """Return the `validation` of a field: operators without a field in it are meant of the field itself."""
+    """Return the `validation` of a field: operators without a field in it are meant of the field
+    itself.
+    """
     rule = parse_rule(value, message=message)
     return (
         rule
@@ -103,10 +114,11 @@ def parse_field_rule(name: str, value: object, *, message: str | None = None) ->
 
 
 def failures(rule: PayloadRule, values: Mapping[str, object], given: RuleContext) -> list[Problem]:
-    """Return one FAILED_VALIDATION for each test that the values of an item fail, none when they keep the rule.
+    """Return one FAILED_VALIDATION for each test that the values of an item fail, none when they
+    keep the rule.
 
-    Values are as clients send them. Of an `_or` that no part fulfils all parts are told. Raises `Refused`
-    INVALID_QUERY for a rule that does not fit the types of its fields.
+    Values are as clients send them. Of an `_or` that no part fulfils all parts are told. Raises
+    `Refused` INVALID_QUERY for a rule that does not fit the types of its fields.
     """
     trial = _Evaluation(given, Bindings(rule.literals, given.user, given.role), rule.message)
     return trial.failures(rule.filter, _CheckedValue(values, item_collection=given.collection))
@@ -134,8 +146,8 @@ def _paths(said: Filter, literals: tuple[object, ...]) -> Iterator[CallerValue]:
 class _CheckedValue:
     """What a part of a rule speaks of: a value and how it is read, and where it stands.
 
-    `item_collection` is the collection whose item it is; `is_untyped` marks the inside of a json value, which no field
-    describes.
+    `item_collection` is the collection whose item it is; `is_untyped` marks the inside of a json
+    value, which no field describes.
     """
 
     value: Any
@@ -192,11 +204,14 @@ class _Evaluation:
 
     def _step(self, name: FieldName, subject: _CheckedValue) -> _CheckedValue:
         values = subject.value if isinstance(subject.value, Mapping) else {}
-        path = (*subject.path, name.bare)
+        path = (*subject.path, name.base_field)
         is_untyped = subject.is_untyped or subject.item_collection is None
-        unsent = None if subject.path else self.given.filled.get(name.bare)
+        unsent = None if subject.path else self.given.unsent_values.get(name.base_field)
         below = _CheckedValue(
-            values.get(name.bare, unsent), path, was_sent=name.bare in values, is_untyped=is_untyped
+            values.get(name.base_field, unsent),
+            path,
+            was_sent=name.base_field in values,
+            is_untyped=is_untyped,
         )
         if subject.item_collection:
             below = self._with_field(below, name, subject.item_collection)
@@ -205,10 +220,10 @@ class _Evaluation:
     def _with_field(
         self, below: _CheckedValue, name: FieldName, collection: Collection
     ) -> _CheckedValue:
-        known = collection.fields.get(name.bare)
+        known = collection.fields.get(name.base_field)
         if known is None:
-            reason = f'A rule names "{name.bare}", which "{collection.name}" does not have'
-            raise invalid_query(reason, collection=collection.name, field=name.bare)
+            reason = f'A rule names "{name.base_field}", which "{collection.name}" does not have'
+            raise invalid_query(reason, collection=collection.name, field=name.base_field)
         link = (
             link_of(self.given.catalogue, collection, name.field) if self.given.catalogue else None
         )
@@ -255,7 +270,7 @@ class _Evaluation:
 
     def _resolved(self, operand: Operand, operator: Operator) -> object:
         if isinstance(operand, CallerValue) and operand.path:
-            found = tuple(self.given.known.get(operand, ()))
+            found = tuple(self.given.caller_values.get(operand, ()))
             return found if operator.takes is Takes.LIST else next(iter(found), None)
         return bind_values([Placeholder(operand, _as_it_is, "validation")], self.bindings)[0]
 
@@ -287,8 +302,8 @@ def _as_it_is(found: object) -> object:
 def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[object]) -> bool:
     """Read value and operands as their type and compare them.
 
-    A value that is not of its field's type is told elsewhere, and passes nothing; neither does one without a field
-    that cannot be compared with the operand.
+    A value that is not of its field's type is told elsewhere, and passes nothing; neither does one
+    without a field that cannot be compared with the operand.
     """
     typed = subject.typed
     related = typed is None or typed.family is Family.ALIAS or subject.item_collection is not None

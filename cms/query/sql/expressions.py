@@ -109,7 +109,7 @@ def expression(value: Value, level: int) -> Fragment:
         column = visible_members(column, value.members, level)
     column = masked(column, value.when, level)
     if value.function:
-        template = functions.template(value.function, value.field.type_name)
+        template = functions.function_sql(value.function, value.field.type_name)
         assert template, "the planner refuses functions that do not fit"
         return fill(template, column)
     return column
@@ -258,7 +258,7 @@ def operand(bind: Placeholder | CallerPath, takes: Takes, cast: str, level: int)
             return param(bind, f"{cast}[]")
         case Takes.PATTERN:
             return param(bind, "text")
-        case Takes.SHAPE:
+        case Takes.GEOMETRY:
             return fill("ST_MakeValid(ST_GeomFromGeoJSON({0}))", param(bind, "text"))
         case _:
             return param(bind, cast)

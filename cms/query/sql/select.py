@@ -154,7 +154,7 @@ def related_rows(item: Embed, level: int) -> Fragment:
 
 def embedded_item(item: Embed) -> Fragment:
     """Print one related item as JSON."""
-    if item.bare:
+    if item.keys_only:
         return concat("n.", name(item.plan.outputs[0].key))
     if item.plan.grouping:
         return as_object(group_paths(item.plan))

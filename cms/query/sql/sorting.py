@@ -43,10 +43,9 @@ def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragme
 
 
 def move(
-    collection: Collection, sort: Field, *, key: str, way: tuple[str, str], author: Fragment
+    collection: Collection, sort: Field, *, key: str, source: str, target: str, author: Fragment
 ) -> Fragment:
     """Print the move of an item from one place to another; those between close up behind it, as part of the move."""
-    source, target = way
     down = int(source) < int(target)
     low, high = (source, target) if down else (target, source)
     old = fill(

@@ -36,7 +36,7 @@ class Statement:
     nesting: ListLevel | None = None
     """The lists of the answer, where its items hold any."""
     size: AnswerSize = NO_SIZE
-    written: WrittenSize | None = None
+    written_size: WrittenSize | None = None
     """The size of a write's answer, where it is one."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
     """The columns of an item in which nothing is nested."""

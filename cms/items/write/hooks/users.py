@@ -57,7 +57,7 @@ def _before(
     fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange], gone: Sequence[str]
 ) -> None:
     """Nobody but administrators touches what one of them logs in with."""
-    if context.actor.policy.admin:
+    if context.actor.policy.is_admin:
         return
     touched = [
         str(draft.key) for draft in drafts if not draft.new and _CREDENTIALS & draft.sent.keys()
