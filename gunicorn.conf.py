@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from cms.config import ConfigError, load
-from cms.server import settings
+from cms.server import gunicorn_settings
 
 try:
-    globals().update(settings(load(os.environ, folder=Path.cwd())))
+    globals().update(gunicorn_settings(load(os.environ, folder=Path.cwd())))
 except ConfigError as fault:
     sys.exit(f"Error: {fault}")  # gunicorn would print a traceback

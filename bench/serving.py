@@ -20,7 +20,7 @@ from gunicorn.app.base import BaseApplication
 from bench.wire import Address, request
 from bench.wire import exchange as ask
 from cms.config import load
-from cms.server import settings
+from cms.server import gunicorn_settings
 
 TIMEOUT_SECONDS = 60.0
 BACKLOG = 2048
@@ -103,7 +103,7 @@ def _application(kind: str) -> Any:
 def main() -> None:
     """Be the web server; the arguments are the kind, the descriptor to listen on, and changed settings."""
     kind, descriptor, changes = sys.argv[1], sys.argv[2], orjson.loads(sys.argv[3])
-    chosen = settings(load(os.environ, folder=Path.cwd()))
+    chosen = gunicorn_settings(load(os.environ, folder=Path.cwd()))
     _GunicornApplication(
         lambda: _application(kind), {**chosen, "bind": [f"fd://{descriptor}"], **changes}
     ).run()

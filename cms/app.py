@@ -38,7 +38,7 @@ from cms.http.middleware import Authentication, RequestTracing, SystemCollection
 from cms.http.origins import Origins
 from cms.http.paths import Router
 from cms.http.request import Request
-from cms.http.request_body import closing, request_body
+from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
 from cms.store.store import Store
 
@@ -52,17 +52,17 @@ class App(falcon.App[Request, falcon.Response]):
         middleware: Sequence[Any],
         *,
         send_seconds: float,
-        closing: Sequence[Callable[[], None]] = (),
+        close_hooks: Sequence[Callable[[], None]] = (),
     ) -> None:
         super().__init__(middleware=middleware, request_type=Request, router=Router())
         self.store = store
         self._send_seconds = send_seconds
-        self._close_hooks = [*closing, store.close]
+        self._close_hooks = [*close_hooks, store.close]
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         """Answer a request; what becomes of its connection is decided here, for all resources."""
         env["wsgi.input"] = body = request_body(env)
-        answer = super().__call__(env, closing(env, body, start_response))
+        answer = super().__call__(env, close_if_unread(env, body, start_response))
         return with_send_timeout(answer, env, self._send_seconds)
 
     def close(self) -> None:
@@ -81,13 +81,13 @@ class App(falcon.App[Request, falcon.Response]):
 
 def create_app(config: Config) -> App:
     """Make the WSGI application; it connects to nothing before its first request."""
-    store, issuer, max_bytes = Store(config), Issuer.of(config), config.max_payload_size
-    library = Library.of(store, config)
+    store, issuer, max_bytes = Store(config), Issuer.from_config(config), config.max_payload_size
+    library = Library.from_config(store, config)
     shown = Assets(store, library.contents.storages, config)
     origins, cookies, links = (
-        Origins.of(config),
-        Cookies.of(config),
-        MailLinks.of(config, issuer.secret),
+        Origins.from_config(config),
+        Cookies.from_config(config),
+        MailLinks.from_config(config, issuer.secret),
     )
     identification = Authentication(issuer.secret, origins=origins, hops=config.ip_trust_proxy)
     middleware = [
@@ -97,7 +97,10 @@ def create_app(config: Config) -> App:
         SystemCollectionGuard(store),
     ]
     app = App(
-        store, middleware, send_seconds=config.send_timeout.total_seconds(), closing=[shown.close]
+        store,
+        middleware,
+        send_seconds=config.send_timeout.total_seconds(),
+        close_hooks=[shown.close],
     )
     app.add_error_handler(Exception, errors.on_fault)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
@@ -141,8 +144,8 @@ def create_app(config: Config) -> App:
 
 def _add_people(app: App, links: MailLinks, secret: str, max_bytes: int) -> None:
     store = app.store
-    app.add_route("/users", items.ItemsResource(store, max_bytes, of="system_users"))
-    app.add_route("/users/{key}", items.ItemResource(store, max_bytes, of="system_users"))
+    app.add_route("/users", items.ItemsResource(store, max_bytes, collection="system_users"))
+    app.add_route("/users/{key}", items.ItemResource(store, max_bytes, collection="system_users"))
     app.add_route("/users/me", auth.MeResource(store, max_bytes))
     app.add_route("/users/invite", accounts.InviteResource(store, links.invite, max_bytes))
     app.add_route(
@@ -158,11 +161,13 @@ def _add_people(app: App, links: MailLinks, secret: str, max_bytes: int) -> None
     app.add_route(
         "/users/me/tfa/recovery-codes", factors.RecoveryCodesResource(store, secret, max_bytes)
     )
-    app.add_route("/roles", items.ItemsResource(store, max_bytes, of="system_roles"))
-    app.add_route("/roles/{key}", items.ItemResource(store, max_bytes, of="system_roles"))
-    app.add_route("/permissions", items.ItemsResource(store, max_bytes, of="system_permissions"))
+    app.add_route("/roles", items.ItemsResource(store, max_bytes, collection="system_roles"))
+    app.add_route("/roles/{key}", items.ItemResource(store, max_bytes, collection="system_roles"))
     app.add_route(
-        "/permissions/{key}", items.ItemResource(store, max_bytes, of="system_permissions")
+        "/permissions", items.ItemsResource(store, max_bytes, collection="system_permissions")
+    )
+    app.add_route(
+        "/permissions/{key}", items.ItemResource(store, max_bytes, collection="system_permissions")
     )
     app.add_route("/permissions/explain", rights.ExplainResource(store))
     app.add_route("/permissions/me", rights.MyPermissionsResource(store))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
-from cms.errors import Problem, shown
+from cms.errors import Problem, abbreviated
 
 MAX_DIGITS = 1_000
 
@@ -72,5 +72,5 @@ def _is_too_long(text: str, number: Decimal) -> bool:
 def too_many_digits(error: TooManyDigits, **place: object) -> Problem:
     """Return the problem of a number with too many digits."""
     reason = str(error)
-    extensions = {"reason": reason, **place, "value": shown(error.text)}
+    extensions = {"reason": reason, **place, "value": abbreviated(error.text)}
     return Problem("VALUE_OUT_OF_RANGE", f"A value is out of range: {reason}.", extensions)

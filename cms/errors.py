@@ -102,9 +102,9 @@ def combined(problems: Iterable[Problem]) -> Refused:
     return Refused(different)
 
 
-def at_index(problems: Iterable[Problem], index: int, *, of: int) -> list[Problem]:
+def at_index(problems: Iterable[Problem], index: int, *, count: int) -> list[Problem]:
     """Return problems with the place of the record that they are of, where there are several records."""
-    if of == 1:
+    if count == 1:
         return list(problems)
     return [
         replace(problem, extensions={**problem.extensions, "index": index}) for problem in problems
@@ -175,7 +175,7 @@ def unavailable(service: str, reason: str) -> Refused:
 MAX_VALUE_LENGTH = 200
 
 
-def shown(value: object) -> object:
+def abbreviated(value: object) -> object:
     """Return a value that a client sent as an error repeats it: what is long loses its end, and is a text then."""
     text = value
     if isinstance(value, dict | list):

@@ -60,7 +60,7 @@ class AddressFilter:
     denied: Sequence[Network] = ()
 
     @classmethod
-    def of(cls, config: Config) -> AddressFilter:
+    def from_config(cls, config: Config) -> AddressFilter:
         return cls(config.import_ip_allow_list, config.import_ip_deny_list)
 
     def allows(self, address: Address) -> bool:

@@ -23,7 +23,7 @@ READY = "ready"
 FAULT = "fault "
 
 
-def settings(config: Config) -> dict[str, object]:
+def gunicorn_settings(config: Config) -> dict[str, object]:
     """Return gunicorn's settings by its names, for `cms serve` and for gunicorn.conf.py."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     return {
@@ -50,7 +50,7 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn ha
     """The service under gunicorn, on a socket that is bound already, with a line to `cms serve`."""
 
     def __init__(self, config: Config, *, listener: int, parent: ParentChannel) -> None:
-        self._settings = settings(config) | {
+        self._settings = gunicorn_settings(config) | {
             "bind": [f"fd://{listener}"],
             "post_worker_init": parent.worker_started,
         }

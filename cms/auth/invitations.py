@@ -80,7 +80,7 @@ def _checked_emails(emails: Sequence[str]) -> list[str]:
     for index, email in enumerate(emails):
         faults: list[Problem] = []
         collect_problems(faults, partial(check_email, email))
-        problems += at_index(faults, index, of=len(emails))
+        problems += at_index(faults, index, count=len(emails))
     if problems:
         raise Refused(problems)
     return list(emails)

@@ -62,7 +62,7 @@ class MailLinks:
     register: MailLink
 
     @classmethod
-    def of(cls, config: Config, secret: str) -> MailLinks:
+    def from_config(cls, config: Config, secret: str) -> MailLinks:
         """Return the links of the settings."""
         admin = f"{config.public_url}/admin"
         verify = f"{config.public_url}/users/register/verify-email"

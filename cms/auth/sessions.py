@@ -44,7 +44,7 @@ class Issuer:
     session_life: timedelta
 
     @classmethod
-    def of(cls, config: Config) -> Issuer:
+    def from_config(cls, config: Config) -> Issuer:
         """Return the issuer of the settings; makes the secret when there is none."""
         passwords.warm_up()
         return cls(

@@ -177,14 +177,14 @@ TOKEN = click.option(
 @click.argument("file", type=click.File("rb"))
 @click.option(
     "--format",
-    "form",
+    "file_format",
     type=click.Choice(["csv", "json", "jsonl"]),
     help="When the file's name does not tell.",
 )
 @URL
 @TOKEN
 def import_(
-    collection: str, file: BinaryIO, form: str | None, url: str | None, token: str | None
+    collection: str, file: BinaryIO, file_format: str | None, url: str | None, token: str | None
 ) -> None:
     """Import a file into a collection of the running service, all of it or nothing; - is standard input.
 
@@ -195,10 +195,10 @@ def import_(
     from cms.cli.service import service
     from cms.cli.transfer import file_format_of, import_file
 
-    said = file_format_of(file.name, form)
+    said = file_format_of(file.name, file_format)
     size = os.fstat(file.fileno()).st_size or None
     with service(current_config(), url=url, token=token) as running:
-        import_file(running, collection, file, size=size, form=said)
+        import_file(running, collection, file, size=size, file_format=said)
 
 
 @cms.command()
@@ -206,7 +206,7 @@ def import_(
 @click.argument("file", type=click.File("wb"), default="-")
 @click.option(
     "--format",
-    "form",
+    "file_format",
     type=click.Choice(["csv", "json", "jsonl", "xml", "yaml"]),
     default="csv",
     show_default=True,
@@ -218,7 +218,7 @@ def import_(
 def export(
     collection: str,
     file: BinaryIO,
-    form: str,
+    file_format: str,
     rule: str | None,
     fields: str | None,
     **where: str | None,
@@ -227,7 +227,7 @@ def export(
     from cms.cli.service import service
     from cms.cli.transfer import export_file
 
-    asked = {"export": form, "filter": rule, "fields": fields}
+    asked = {"export": file_format, "filter": rule, "fields": fields}
     with service(current_config(), url=where["url"], token=where["token"]) as running:
         export_file(
             running, collection, file, params={name: said for name, said in asked.items() if said}

@@ -29,7 +29,7 @@ _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl
 
 
 def import_file(
-    service: Service, collection: str, file: BinaryIO, *, size: int | None, form: str
+    service: Service, collection: str, file: BinaryIO, *, size: int | None, file_format: str
 ) -> None:
     """Send a file and tell how many items were created and updated."""
     with _progress() as progress:
@@ -38,7 +38,7 @@ def import_file(
             chunks, progress, progress.add_task(f"sending {collection}", total=size)
         )
         made = service.upload(
-            f"/utils/import/{quote(collection)}", counted, media_type=MEDIA_TYPES[form]
+            f"/utils/import/{quote(collection)}", counted, media_type=MEDIA_TYPES[file_format]
         )
     say(f"{collection}: {made['created']} created, {made['updated']} updated")
 
@@ -56,12 +56,12 @@ def export_file(
         output.flush()
 
 
-def file_format_of(name: str, said: str | None) -> str:
+def file_format_of(name: str, named: str | None) -> str:
     """Return the form of a file, as said or by its name; raises `UsageError` where neither tells."""
-    found = said or _FORMATS.get(PurePath(name).suffix.lower())
-    if found is None:
+    file_format = named or _FORMATS.get(PurePath(name).suffix.lower())
+    if file_format is None:
         raise click.UsageError(f"Say what {name} is: --format {', '.join(MEDIA_TYPES)}")
-    return found
+    return file_format
 
 
 def _with_progress(chunks: Iterable[bytes], progress: Progress, task: TaskID) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from cms import jsontext
 from cms.config import Config
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, invalid_payload, shown
+from cms.errors import Problem, Refused, abbreviated, invalid_payload
 from cms.files import records
 from cms.files.contents import Content, Contents, Incoming, Json, contents_of
 from cms.files.form import FileUpload, FormPart, receive
@@ -60,10 +60,14 @@ class Library:
     max_bytes: int
 
     @classmethod
-    def of(cls, store: Store, config: Config) -> Library:
+    def from_config(cls, store: Store, config: Config) -> Library:
         seconds = config.import_timeout.total_seconds()
         return cls(
-            store, Contents(config), AddressFilter.of(config), seconds, config.max_payload_size
+            store,
+            Contents(config),
+            AddressFilter.from_config(config),
+            seconds,
+            config.max_payload_size,
         )
 
 
@@ -84,11 +88,13 @@ def upload_json(
     raw, name = _decode_base64(said.pop("data", None)), said.get("filename_download")
     if not isinstance(name, str) or not name:
         raise invalid_payload(
-            '"filename_download" must be a text', field="filename_download", value=shown(name)
+            '"filename_download" must be a text', field="filename_download", value=abbreviated(name)
         )
     location = said.pop("storage", None)
     if location is not None and not isinstance(location, str):
-        raise invalid_payload('"storage" must be a text', field="storage", value=shown(location))
+        raise invalid_payload(
+            '"storage" must be a text', field="storage", value=abbreviated(location)
+        )
     with library.contents.provisional() as put:
         put.append(library.contents.put(Incoming(name, None, [raw]), location))
         return create_rows(library, request, [FileUpload(put[0], said)])
@@ -108,7 +114,7 @@ def create_rows(
 
         def within(transaction: Transaction) -> bytes | None:
             transaction.after_commit.append(lambda _: done.append(True))
-            return records.shown(write(transaction), many=len(rows) > 1)
+            return records.response_body(write(transaction), many=len(rows) > 1)
 
         return within
 
@@ -139,13 +145,13 @@ def change_one(library: Library, request: WriteRequest, key: str, payload: objec
     found = _update(
         library, request, lambda call: records.plan_update(request, call, key, said, {})
     )
-    return records.shown(found, many=False)
+    return records.response_body(found, many=False)
 
 
 def change_many(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Change what is said of files: by an array of objects with their ids, or by `keys` or `query` with `data`."""
     said = checked_batch(payload, checked_changes)
-    return records.shown(
+    return records.response_body(
         _update(library, request, lambda call: records.plan_update_many(call, said)), many=True
     )
 
@@ -230,7 +236,7 @@ def _with_clean_name(said: Mapping[str, object]) -> Json:
     found = dict(said)
     if "filename_download" in found:
         if not isinstance(found["filename_download"], str):
-            value = shown(found["filename_download"])
+            value = abbreviated(found["filename_download"])
             raise invalid_payload(
                 '"filename_download" must be a text', field="filename_download", value=value
             )
@@ -310,4 +316,4 @@ def _replace_content(
 
     written, before = records.writing(library.store, request, (FILES, "update"), plan)
     library.contents.remove(before)
-    return records.shown(written, many=False)
+    return records.response_body(written, many=False)

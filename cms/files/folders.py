@@ -117,7 +117,7 @@ def _write(
         def within(transaction: Transaction) -> bytes | None:
             found = work(transaction)
             _refuse_cycle(transaction)
-            return records.shown(found, many=many)
+            return records.response_body(found, many=many)
 
         return within
 

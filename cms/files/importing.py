@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 from urllib.parse import unquote, urlsplit
 
-from cms.errors import Refused, invalid_payload, shown, unavailable
+from cms.errors import Refused, abbreviated, invalid_payload, unavailable
 from cms.files import records
 from cms.files.contents import Incoming, Json, too_large
 from cms.files.files import Library, create_rows
@@ -34,9 +34,9 @@ def import_url(
     records.require_permission(library.store, request.identity, FILES, "create")
     url, said = payload.get("url"), payload.get("data") or {}
     if not isinstance(url, str):
-        raise invalid_payload('"url" must be a text', field="url", value=shown(url))
+        raise invalid_payload('"url" must be a text', field="url", value=abbreviated(url))
     if not isinstance(said, Mapping):
-        raise invalid_payload('"data" must be an object', field="data", value=shown(said))
+        raise invalid_payload('"data" must be an object', field="data", value=abbreviated(said))
     stored_answer = library.store.stored_answer(request.identity, request.idempotency)
     if stored_answer is not None:
         return cast(bytes | None, stored_answer.answer)
@@ -46,7 +46,7 @@ def import_url(
             return _store_response(library, request, answer, dict(said))
     except AddressDenied as denied:
         raise invalid_payload(
-            f'"url" cannot be imported: {denied}', field="url", value=shown(url)
+            f'"url" cannot be imported: {denied}', field="url", value=abbreviated(url)
         ) from None
     except FetchError as failed:
         raise _source_failed(str(failed)) from None
@@ -61,7 +61,9 @@ def _store_response(
         raise _source_failed(f"it answers with the status {answer.status}")
     location = said.pop("storage", None)
     if location is not None and not isinstance(location, str):
-        raise invalid_payload('"storage" must be a text', field="storage", value=shown(location))
+        raise invalid_payload(
+            '"storage" must be a text', field="storage", value=abbreviated(location)
+        )
     incoming = Incoming(_filename_of(answer), answer.headers.get("content-type"), answer.chunks)
     with library.contents.provisional() as put:
         put.append(library.contents.put(incoming, location))

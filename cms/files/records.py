@@ -168,7 +168,7 @@ def delete_below(
         raise (forbidden() if refused.problems[0].code == "NOT_FOUND" else refused) from None
 
 
-def shown(found: WrittenItems, *, many: bool) -> bytes | None:
+def response_body(found: WrittenItems, *, many: bool) -> bytes | None:
     """Return rows as the body of an answer; None for a caller that may write but not read them."""
     return None if found is None else jsontext.dumps({"data": found if many else found[0]})
 

@@ -23,7 +23,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
 from cms.config import Config
-from cms.errors import invalid_payload, shown, unavailable
+from cms.errors import abbreviated, invalid_payload, unavailable
 from cms.locations import Location
 
 PART = 5 * 2**20  # the least that S3 takes as a part of an upload
@@ -215,7 +215,7 @@ class Storages(Mapping[str, Storage]):
         found = self._known.get(name)
         if found is None:
             raise invalid_payload(
-                "There is no such storage location", field="storage", value=shown(name)
+                "There is no such storage location", field="storage", value=abbreviated(name)
             )
         return found
 

@@ -11,12 +11,12 @@ from cms.auth import invitations, password_reset, registration
 from cms.auth.invitations import Invitation
 from cms.auth.links import MailLink
 from cms.auth.password_reset import NewPassword
-from cms.errors import invalid_payload, invalid_query, shown
+from cms.errors import abbreviated, invalid_payload, invalid_query
 from cms.http.media import (
     check_texts,
-    fields,
     idempotency_key_of,
     optional_text,
+    read_json_object,
     required_text,
     send,
 )
@@ -35,7 +35,7 @@ class _MailLinkResource:
 class ResetRequestResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer the same whoever it is: only the owner of the address learns whether there is an account."""
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         url = optional_text(payload, self._link.url_field)
         password_reset.request_reset(
             self._store, self._link, email=required_text(payload, "email"), url=url
@@ -45,7 +45,9 @@ class ResetRequestResource(_MailLinkResource):
 
 class PasswordResetResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        new_password = _new_password(fields(request, max_bytes=self._max_bytes), status="active")
+        new_password = _new_password(
+            read_json_object(request, max_bytes=self._max_bytes), status="active"
+        )
         password_reset.set_password(
             self._store, self._link, new_password, client=request.context.client
         )
@@ -55,7 +57,9 @@ class PasswordResetResource(_MailLinkResource):
 class AcceptInviteResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Accept an invitation by choosing a password."""
-        new_password = _new_password(fields(request, max_bytes=self._max_bytes), status="invited")
+        new_password = _new_password(
+            read_json_object(request, max_bytes=self._max_bytes), status="invited"
+        )
         password_reset.set_password(
             self._store,
             self._link,
@@ -68,7 +72,7 @@ class AcceptInviteResource(_MailLinkResource):
 
 class InviteResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         identity = request.context.identity  # who may not call at all is told nothing of the body
         url = optional_text(payload, self._link.url_field)
         invitation = Invitation(_emails(payload), _role_id(payload), url)
@@ -80,7 +84,7 @@ class InviteResource(_MailLinkResource):
 
 class RegisterResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         check_texts(
             payload, "email", "password", optional=("first_name", "last_name", self._link.url_field)
         )
@@ -138,5 +142,5 @@ def _role_id(payload: Mapping[str, object]) -> str:
         return str(uuid.UUID(said))
     except ValueError:
         raise invalid_payload(
-            '"role" must be the id of a role', field="role", value=shown(said)
+            '"role" must be the id of a role', field="role", value=abbreviated(said)
         ) from None

@@ -14,10 +14,10 @@ from cms.errors import Problem, Refused, invalid_payload, invalid_query
 from cms.http.cookies import Cookies, refresh_token_of
 from cms.http.etags import send_with_etag
 from cms.http.media import (
-    body,
     check_texts,
-    fields,
     optional_text,
+    read_json,
+    read_json_object,
     required_text,
     send,
     send_written,
@@ -42,7 +42,7 @@ class LoginResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         check_texts(payload, "email", "password", optional=("otp",))
         said = Credentials(
             required_text(payload, "email"),
@@ -119,7 +119,7 @@ class MeResource:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         """Change the own account, as far as the caller may change users, and with app access the own profile."""
-        payload, identity = body(request, max_bytes=self._max_bytes), request.context.identity
+        payload, identity = read_json(request, max_bytes=self._max_bytes), request.context.identity
         if_match = request.get_header("If-Match")
         found = update_me(
             self._store, identity, request.query_string, payload=payload, if_match=if_match
@@ -150,7 +150,7 @@ def _session_body(issued: IssuedTokens) -> Mapping[str, object]:
 
 
 def _optional_fields(request: falcon.Request, max_bytes: int) -> Mapping[str, object]:
-    found = body(request, max_bytes=max_bytes)
+    found = read_json(request, max_bytes=max_bytes)
     if found is not None and not isinstance(found, dict):
         raise invalid_payload("The body must be an object")
     return found or {}

@@ -11,8 +11,8 @@ import falcon
 from cms.auth.sessions import IssuedTokens, Mode
 from cms.config import Config
 
-SESSION = "cms_session_token"
-REFRESH = "cms_refresh_token"
+SESSION_COOKIE = "cms_session_token"
+REFRESH_COOKIE = "cms_refresh_token"
 
 _PAST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -28,7 +28,7 @@ class Cookies:
     session_life: int
 
     @classmethod
-    def of(cls, config: Config) -> Cookies:
+    def from_config(cls, config: Config) -> Cookies:
         """Return the cookies of the settings."""
         return cls(
             config.session_cookie_secure,
@@ -43,13 +43,13 @@ class Cookies:
     ) -> None:
         """Set the cookie of a session, if its mode has one."""
         if issued.mode is Mode.SESSION:
-            self._set(request, response, SESSION, issued.token, life=self.session_life)
+            self._set(request, response, SESSION_COOKIE, issued.token, life=self.session_life)
         elif issued.mode is Mode.COOKIE:
-            self._set(request, response, REFRESH, issued.token, life=self.refresh_life)
+            self._set(request, response, REFRESH_COOKIE, issued.token, life=self.refresh_life)
 
     def clear(self, request: falcon.Request, response: falcon.Response) -> None:
         """Have the browser forget both."""
-        for name in (SESSION, REFRESH):
+        for name in (SESSION_COOKIE, REFRESH_COOKIE):
             self._set(request, response, name, "", life=0)
 
     def _set(
@@ -68,7 +68,7 @@ class Cookies:
             value,
             max_age=life or None,
             expires=None if life else _PAST,
-            path=f"{mounted}/auth" if name == REFRESH else mounted or "/",
+            path=f"{mounted}/auth" if name == REFRESH_COOKIE else mounted or "/",
             secure=self.secure,
             http_only=True,
             same_site=self.same_site,
@@ -77,15 +77,23 @@ class Cookies:
 
 def session_cookie(request: falcon.Request) -> str | None:
     """Return what the session cookie holds."""
-    return _value(request, SESSION) if "HTTP_COOKIE" in request.env else None
+    return _value(request, SESSION_COOKIE) if "HTTP_COOKIE" in request.env else None
 
 
 def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
     """Return the token that a cookie holds: that of the mode, or of either where none is named."""
-    names = {Mode.SESSION: (SESSION,), Mode.COOKIE: (REFRESH,), None: (REFRESH, SESSION)}.get(
-        mode, ()
-    )
-    return next((found for name in names if (found := _value(request, name))), None)
+    if mode is None:
+        names: tuple[str, ...] = (REFRESH_COOKIE, SESSION_COOKIE)
+    elif mode is Mode.SESSION:
+        names = (SESSION_COOKIE,)
+    elif mode is Mode.COOKIE:
+        names = (REFRESH_COOKIE,)
+    else:
+        names = ()
+    for name in names:
+        if token := _value(request, name):
+            return token
+    return None
 
 
 def _value(request: falcon.Request, name: str) -> str | None:

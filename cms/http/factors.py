@@ -7,7 +7,7 @@ from dataclasses import replace
 import falcon
 
 from cms.auth import second_factor
-from cms.http.media import check_texts, fields, idempotency_key_of, required_text, send
+from cms.http.media import check_texts, idempotency_key_of, read_json_object, required_text, send
 from cms.store.identity import Identity
 from cms.store.store import Store
 
@@ -23,14 +23,14 @@ class _SecondFactorResource:
 class GenerateResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Give a secret to put into an authenticator app; nothing is stored before a code of it has come."""
-        password = required_text(fields(request, max_bytes=self._max_bytes), "password")
+        password = required_text(read_json_object(request, max_bytes=self._max_bytes), "password")
         found = second_factor.generate(self._store, _enrolling(request), password=password)
         send(response, {"secret": found.secret, "otpauth_url": found.otpauth_url})
 
 
 class EnableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         check_texts(payload, "secret", "otp")
         secret, code = required_text(payload, "secret"), required_text(payload, "otp")
         second_factor.enable(
@@ -45,7 +45,7 @@ class EnableResource(_SecondFactorResource):
 
 class DisableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        code = required_text(fields(request, max_bytes=self._max_bytes), "otp")
+        code = required_text(read_json_object(request, max_bytes=self._max_bytes), "otp")
         second_factor.disable(
             self._store, _enrolling(request), code=code, idempotency=idempotency_key_of(request)
         )
@@ -59,7 +59,7 @@ class RecoveryCodesResource(_SecondFactorResource):
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Give ten new codes that stand in for the second factor, once each; the older ones are worth nothing."""
-        password = required_text(fields(request, max_bytes=self._max_bytes), "password")
+        password = required_text(read_json_object(request, max_bytes=self._max_bytes), "password")
         codes = second_factor.recovery_codes(
             self._store,
             _enrolling(request),

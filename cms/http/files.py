@@ -12,7 +12,7 @@ from cms.files.importing import import_url
 from cms.files.records import FILES, FOLDERS, WriteRequest
 from cms.http.form import form_parts, is_form
 from cms.http.items import ItemResource, ItemsResource
-from cms.http.media import body, fields, idempotency_key_of, send_written
+from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
 
 
 class LibraryItemsResource:
@@ -31,13 +31,13 @@ class LibraryItemsResource:
         self._items.on_query(request, response, self._collection)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = body(request, max_bytes=self._library.max_bytes)
+        payload = read_json(request, max_bytes=self._library.max_bytes)
         send_written(
             response, self._calls.change_many(self._library, write_request_of(request), payload)
         )
 
     def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = body(request, max_bytes=self._library.max_bytes)
+        payload = read_json(request, max_bytes=self._library.max_bytes)
         self._calls.delete_many(self._library, write_request_of(request), payload)
         response.status = falcon.HTTP_204
 
@@ -55,7 +55,7 @@ class LibraryItemResource:
         self._item.on_get(request, response, self._collection, key=key)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        payload = body(request, max_bytes=self._library.max_bytes)
+        payload = read_json(request, max_bytes=self._library.max_bytes)
         send_written(
             response, self._calls.change_one(self._library, write_request_of(request), key, payload)
         )
@@ -80,7 +80,7 @@ class FilesResource(LibraryItemsResource):
                 form_parts(request, max_bytes=library.contents.max_bytes),
             )
         else:
-            payload = fields(request, max_bytes=library.max_bytes)
+            payload = read_json_object(request, max_bytes=library.max_bytes)
             found = files.upload_json(library, write_request_of(request), payload)
         send_written(response, found)
 
@@ -107,7 +107,7 @@ class ImportResource:
         self._library = library
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, max_bytes=self._library.max_bytes)
+        payload = read_json_object(request, max_bytes=self._library.max_bytes)
         send_written(response, import_url(self._library, write_request_of(request), payload))
 
 
@@ -118,7 +118,7 @@ class FoldersResource(LibraryItemsResource):
         super().__init__(library, FOLDERS, folders)
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = body(request, max_bytes=self._library.max_bytes)
+        payload = read_json(request, max_bytes=self._library.max_bytes)
         send_written(response, folders.create(self._library, write_request_of(request), payload))
 
 

@@ -6,7 +6,7 @@ import falcon
 
 from cms.http.etags import send_with_etag
 from cms.http.items import params_of, send_list, send_search
-from cms.http.media import fields, idempotency_key_of, send_written
+from cms.http.media import idempotency_key_of, read_json_object, send_written
 from cms.items.history import comments, revisions
 from cms.items.read.reads import ReadRequest, read_one
 from cms.store.store import Store
@@ -28,14 +28,14 @@ class SystemItemsResource:
         self._only = only
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        ask = ReadRequest(self._collection, request.query_string, only=self._only)
-        send_list(self._store, request, response, ask)
+        read_request = ReadRequest(self._collection, request.query_string, only=self._only)
+        send_list(self._store, request, response, read_request)
 
     def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
-        ask = ReadRequest(
+        read_request = ReadRequest(
             self._collection, params=params_of(request, self._max_bytes), only=self._only
         )
-        send_search(self._store, request, response, ask)
+        send_search(self._store, request, response, read_request)
 
 
 class SystemItemResource:
@@ -46,9 +46,11 @@ class SystemItemResource:
         self._collection = collection
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        ask = ReadRequest(self._collection, request.query_string)
+        read_request = ReadRequest(self._collection, request.query_string)
         send_with_etag(
-            request, response, read_one(self._store, request.context.identity, ask, key=key)
+            request,
+            response,
+            read_one(self._store, request.context.identity, read_request, key=key),
         )
 
 
@@ -59,11 +61,11 @@ class ItemRevisionsResource:
     def on_get(
         self, request: falcon.Request, response: falcon.Response, collection: str, key: str
     ) -> None:
-        ask = collection, request.query_string
+        read_request = ReadRequest(collection, request.query_string)
         send_with_etag(
             request,
             response,
-            revisions.read_revisions(self._store, request.context.identity, ask, key=key),
+            revisions.read_revisions(self._store, request.context.identity, read_request, key=key),
         )
 
 
@@ -79,9 +81,9 @@ class ItemRevisionResource:
         key: str,
         revision: str,
     ) -> None:
-        ask = collection, request.query_string
+        read_request = ReadRequest(collection, request.query_string)
         found = revisions.read_revision(
-            self._store, request.context.identity, ask, key=key, revision=revision
+            self._store, request.context.identity, read_request, key=key, revision=revision
         )
         send_with_etag(request, response, found)
 
@@ -106,7 +108,10 @@ class NewCommentResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload, identity = fields(request, max_bytes=self._max_bytes), request.context.identity
+        payload, identity = (
+            read_json_object(request, max_bytes=self._max_bytes),
+            request.context.identity,
+        )
         idempotency = idempotency_key_of(request)
         send_written(
             response,
@@ -124,7 +129,7 @@ class CommentResource:
         self._max_bytes = max_bytes
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         written = comments.change_comment(
             self._store,
             request.context.identity,
@@ -152,7 +157,9 @@ class ReadableCommentResource(CommentResource):
     """One of them, which here can also be read."""
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        ask = ReadRequest("system_activity", request.query_string, only=ONLY_COMMENTS)
+        read_request = ReadRequest("system_activity", request.query_string, only=ONLY_COMMENTS)
         send_with_etag(
-            request, response, read_one(self._store, request.context.identity, ask, key=key)
+            request,
+            response,
+            read_one(self._store, request.context.identity, read_request, key=key),
         )

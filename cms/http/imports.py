@@ -47,8 +47,8 @@ class ImportResource:
         identity = request.context.identity
         require_import(self._store, identity, collection)
         with TemporaryFile() as file:
-            form = self._receive(request, file)
-            upload = Upload(form, file, self._max_row_bytes)
+            file_format = self._receive(request, file)
+            upload = Upload(file_format, file, self._max_row_bytes)
             response.data = import_file(
                 self._store, identity, collection, upload, idempotency=idempotency_key_of(request)
             )
@@ -56,9 +56,12 @@ class ImportResource:
     def _receive(self, request: falcon.Request, file: BinaryIO) -> str:
         """Take the file into the temporary one, and return its form; raises `Refused` for what is no such file."""
         if is_form(request):
-            form, chunks = _file_part(form_parts(request, max_bytes=self._max_bytes))
+            file_format, chunks = _file_part(form_parts(request, max_bytes=self._max_bytes))
         else:
-            form, chunks = _file_format("", request.content_type), _body(request, self._max_bytes)
+            file_format, chunks = (
+                _file_format("", request.content_type),
+                _body(request, self._max_bytes),
+            )
         digest, size = sha256(), 0
         for chunk in chunks:
             size += len(chunk)
@@ -67,7 +70,7 @@ class ImportResource:
             digest.update(chunk)
             file.write(chunk)
         request.context.digest = digest.digest()
-        return form
+        return file_format
 
 
 def _file_part(found: Iterator[FormPart]) -> tuple[str, Iterator[bytes]]:

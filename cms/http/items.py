@@ -9,7 +9,7 @@ import falcon
 
 from cms.errors import invalid_payload
 from cms.http.etags import send_with_etag
-from cms.http.media import body, fields, idempotency_key_of, send_written
+from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
 from cms.items.read.reads import ReadRequest, read_list, read_one
 from cms.items.transfer.export import Export, export
 from cms.items.write import writes
@@ -20,12 +20,12 @@ from cms.store.store import Store
 
 
 class _StoreResource:
-    """What both resources need; `of` is the collection of those whose path does not name one."""
+    """What both resources need; `collection` is the one of those whose path does not name one."""
 
-    def __init__(self, store: Store, max_bytes: int, of: str = "") -> None:
+    def __init__(self, store: Store, max_bytes: int, collection: str = "") -> None:
         self._store = store
         self._max_bytes = max_bytes
-        self._collection = of
+        self._collection = collection
 
 
 class ItemsResource(_StoreResource):
@@ -45,43 +45,45 @@ class ItemsResource(_StoreResource):
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
     ) -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        ask = ReadRequest(
+        read_request = ReadRequest(
             collection or self._collection, params=params_of(request, self._max_bytes)
         )
-        send_search(self._store, request, response, ask)
+        send_search(self._store, request, response, read_request)
 
     def on_post(
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
     ) -> None:
-        payload = body(request, max_bytes=self._max_bytes)
+        payload = read_json(request, max_bytes=self._max_bytes)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
-        ask = collection or self._collection, request.query_string
+        target = writes.WriteTarget(collection or self._collection, request.query_string)
         idempotency = idempotency_key_of(request)
         send_written(
             response,
             writes.create(
-                self._store, request.context.identity, ask, payload, idempotency=idempotency
+                self._store,
+                request.context.identity,
+                target,
+                payload,
+                idempotency=idempotency,
             ),
         )
 
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
     ) -> None:
-        payload, ask = (
-            body(request, max_bytes=self._max_bytes),
-            (collection or self._collection, request.query_string),
-        )
+        payload = read_json(request, max_bytes=self._max_bytes)
+        target = writes.WriteTarget(collection or self._collection, request.query_string)
         if_match = request.get_header("If-Match")
         found = writes.update_many(
-            self._store, request.context.identity, ask, payload, if_match=if_match
+            self._store, request.context.identity, target, payload, if_match=if_match
         )
         send_written(response, found)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
     ) -> None:
-        payload = body(request, max_bytes=self._max_bytes)
+        payload = read_json(request, max_bytes=self._max_bytes)
         writes.delete_many(
             self._store, request.context.identity, collection or self._collection, payload
         )
@@ -100,34 +102,36 @@ class SettingsResource(_StoreResource):
 
 
 def send_list(
-    store: Store, request: falcon.Request, response: falcon.Response, ask: ReadRequest
+    store: Store, request: falcon.Request, response: falcon.Response, read_request: ReadRequest
 ) -> None:
     """Answer a list, or the file that the query string asks for."""
-    form = (
-        file_format_of(nested_params(request.query_string))
-        if "export" in request.query_string
-        else None
-    )
-    if form:
-        send_file(response, export(store, request.context.identity, ask, form=form))
+    file_format = None
+    if "export" in request.query_string:
+        file_format = file_format_of(nested_params(request.query_string))
+    if file_format:
+        send_file(
+            response, export(store, request.context.identity, read_request, file_format=file_format)
+        )
     else:
-        send_with_etag(request, response, read_list(store, request.context.identity, ask))
+        send_with_etag(request, response, read_list(store, request.context.identity, read_request))
 
 
 def send_search(
-    store: Store, request: falcon.Request, response: falcon.Response, ask: ReadRequest
+    store: Store, request: falcon.Request, response: falcon.Response, read_request: ReadRequest
 ) -> None:
     """Answer what the parameters in a body ask for: a list, or a file."""
-    form = file_format_of(ask.params or {})
-    if form:
-        send_file(response, export(store, request.context.identity, ask, form=form))
+    file_format = file_format_of(read_request.params or {})
+    if file_format:
+        send_file(
+            response, export(store, request.context.identity, read_request, file_format=file_format)
+        )
     else:
-        response.data = read_list(store, request.context.identity, ask).body
+        response.data = read_list(store, request.context.identity, read_request).body
 
 
 def params_of(request: falcon.Request, max_bytes: int) -> dict[str, object]:
     """Return the parameters of a SEARCH body; raises `Refused` INVALID_PAYLOAD."""
-    payload = body(request, max_bytes=max_bytes)
+    payload = read_json(request, max_bytes=max_bytes)
     params = payload.get("query", {}) if isinstance(payload, dict) else None
     if not isinstance(params, dict):
         raise invalid_payload('The body must be an object with the parameters under "query"')
@@ -156,22 +160,22 @@ class ItemResource(_StoreResource):
     def on_get(
         self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
     ) -> None:
-        ask = ReadRequest(collection or self._collection, request.query_string)
+        read_request = ReadRequest(collection or self._collection, request.query_string)
         send_with_etag(
-            request, response, read_one(self._store, request.context.identity, ask, key=key)
+            request,
+            response,
+            read_one(self._store, request.context.identity, read_request, key=key),
         )
 
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
     ) -> None:
-        payload, ask = (
-            body(request, max_bytes=self._max_bytes),
-            (collection or self._collection, request.query_string),
-        )
+        payload = read_json(request, max_bytes=self._max_bytes)
+        target = writes.WriteTarget(collection or self._collection, request.query_string)
         found = writes.update_one(
             self._store,
             request.context.identity,
-            ask,
+            target,
             key=key,
             payload=payload,
             if_match=request.get_header("If-Match"),
@@ -201,7 +205,7 @@ class SortResource:
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Move `item` to the place of `to`."""
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         move_item(
             self._store,
             request.context.identity,
@@ -220,7 +224,7 @@ class BatchResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = body(request, max_bytes=self._max_bytes)
+        payload = read_json(request, max_bytes=self._max_bytes)
         idempotency = idempotency_key_of(request)
         response.data = run_batch(
             self._store,

@@ -20,7 +20,7 @@ _MEMORY_PER_BODY_BYTE = 4
 """How many times the room of a body its values take at least."""
 
 
-def body(request: falcon.Request, *, max_bytes: int) -> object:
+def read_json(request: falcon.Request, *, max_bytes: int) -> object:
     """Return the JSON body; raises `Refused` for a wrong type, size or text. No body at all is null."""
     raw = _read_body(request, max_bytes)
     if request.get_header("Idempotency-Key") is not None:
@@ -51,9 +51,9 @@ def _digits_problem(error: TooManyDigits) -> Problem:
     return too_many_digits(error, **place)
 
 
-def fields(request: falcon.Request, *, max_bytes: int) -> Mapping[str, object]:
+def read_json_object(request: falcon.Request, *, max_bytes: int) -> Mapping[str, object]:
     """Return the body as an object; raises `Refused` INVALID_PAYLOAD for anything else."""
-    found = body(request, max_bytes=max_bytes)
+    found = read_json(request, max_bytes=max_bytes)
     if not isinstance(found, dict):
         raise invalid_payload("The body must be an object")
     return found

@@ -22,7 +22,7 @@ class Origins:
     allowed: frozenset[str]
 
     @classmethod
-    def of(cls, config: Config) -> Origins:
+    def from_config(cls, config: Config) -> Origins:
         """Return the origins of the settings."""
         allowed = config.cors_origin if config.cors_enabled and config.cors_credentials else ()
         return cls(origin_of(config.public_url) or "", frozenset(allowed) - {"*"})

@@ -80,7 +80,7 @@ def request_body(environ: Mapping[str, Any]) -> RequestBody:
     )
 
 
-def closing(
+def close_if_unread(
     environ: Mapping[str, Any], body: RequestBody, start_response: StartResponse
 ) -> StartResponse:
     """Return a `start_response` that has the connection closed where the body was left unread."""

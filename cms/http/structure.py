@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import falcon
 
 from cms.errors import invalid_payload
-from cms.http.media import body, fields, idempotency_key_of, send
+from cms.http.media import idempotency_key_of, read_json, read_json_object, send
 from cms.store.store import Store
 from cms.structure import collections, relations
 from cms.structure import fields as columns
@@ -26,7 +26,7 @@ class CollectionsResource(StructureResource):
         send(response, collections.list_collections(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         send(
             response,
             collections.create_collection(
@@ -38,7 +38,7 @@ class CollectionsResource(StructureResource):
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        changes = _records_by_name(body(request, max_bytes=self._max_bytes), "collection")
+        changes = _records_by_name(read_json(request, max_bytes=self._max_bytes), "collection")
         send(
             response, collections.update_collections(self._store, request.context.identity, changes)
         )
@@ -51,7 +51,7 @@ class CollectionResource(StructureResource):
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        changes = [(collection, fields(request, max_bytes=self._max_bytes))]
+        changes = [(collection, read_json_object(request, max_bytes=self._max_bytes))]
         send(
             response,
             collections.update_collections(self._store, request.context.identity, changes)[0],
@@ -74,7 +74,7 @@ class FieldsResource(StructureResource):
         send(response, columns.list_fields(self._store, request.context.identity, collection))
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         identity, idempotency = request.context.identity, idempotency_key_of(request)
         send(
             response,
@@ -86,7 +86,9 @@ class FieldsResource(StructureResource):
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         changes = [
             (name, {key: value for key, value in payload.items() if key != "field"})
-            for name, payload in _records_by_name(body(request, max_bytes=self._max_bytes), "field")
+            for name, payload in _records_by_name(
+                read_json(request, max_bytes=self._max_bytes), "field"
+            )
         ]
         send(
             response,
@@ -103,7 +105,7 @@ class FieldResource(StructureResource):
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        changes = [(field, fields(request, max_bytes=self._max_bytes))]
+        changes = [(field, read_json_object(request, max_bytes=self._max_bytes))]
         send(
             response,
             columns.update_fields(self._store, request.context.identity, collection, changes)[0],
@@ -121,7 +123,7 @@ class RelationsResource(StructureResource):
         send(response, relations.list_relations(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         send(
             response,
             relations.create_relation(
@@ -150,7 +152,7 @@ class RelationResource(StructureResource):
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        payload = fields(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request, max_bytes=self._max_bytes)
         place = collection, field
         send(
             response,

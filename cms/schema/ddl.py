@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from cms.digits import TooManyDigits, too_many_digits
-from cms.errors import Refused, invalid_payload, shown
+from cms.errors import Refused, abbreviated, invalid_payload
 from cms.fragment import Fragment, commas, concat, fill, join, name, param, text
 from cms.schema.defaults import computed_default
 from cms.schema.definitions import FieldDefinition
@@ -71,13 +71,15 @@ def default_value(field: str, type_name: str, value: object, *, length: object =
         raise Refused(too_many_digits(error, field="schema.default_value")) from None
     except ValueError as error:
         reason = f"The default of {field}: {error}"
-        raise invalid_payload(reason, field="schema.default_value", value=shown(value)) from None
+        raise invalid_payload(
+            reason, field="schema.default_value", value=abbreviated(value)
+        ) from None
     most = int(str(length or _DEFAULT_LENGTH)) if type_name == "string" else None
     if (
         most and len(parsed) > most
     ):  # PostgreSQL takes it and then refuses every row that relies on it
         reason = f"The default of {field}: it takes at most {most} characters"
-        raise invalid_payload(reason, field="schema.default_value", value=shown(value))
+        raise invalid_payload(reason, field="schema.default_value", value=abbreviated(value))
     return param(parsed)
 
 

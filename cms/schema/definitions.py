@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cms.errors import Problem, Refused, invalid_payload, shown
+from cms.errors import Problem, Refused, abbreviated, invalid_payload
 from cms.schema import names
 from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.meta_settings import (
@@ -285,7 +285,7 @@ def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...
 
 
 def _problem(place: str, reason: str, sent: object = None) -> Problem:
-    value = {} if sent is None else {"value": shown(sent)}
+    value = {} if sent is None else {"value": abbreviated(sent)}
     extensions = {"reason": reason, "field": place, **value}
     return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", extensions)
 

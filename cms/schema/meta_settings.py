@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import NoReturn
 
-from cms.errors import Problem, shown
+from cms.errors import Problem, abbreviated
 from cms.schema.types import TYPES
 
 Parse = Callable[[object], object]
@@ -284,7 +284,9 @@ def _parsed(
         yield key, None if value is None else setting.parse(value)
     except ValueError as error:
         problem = _problem(f"{place}.{key}", str(error))
-        problems.append(replace(problem, extensions={**problem.extensions, "value": shown(value)}))
+        problems.append(
+            replace(problem, extensions={**problem.extensions, "value": abbreviated(value)})
+        )
 
 
 def _problem(place: str, reason: str) -> Problem:

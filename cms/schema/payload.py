@@ -12,7 +12,7 @@ from typing import Any
 
 from cms import passwords
 from cms.digits import TooManyDigits
-from cms.errors import Problem, forbidden, shown
+from cms.errors import Problem, abbreviated, forbidden
 from cms.schema.array_columns import parse_list
 from cms.schema.bounds import is_bounded, is_within_bounds
 from cms.schema.model import Collection, Field
@@ -272,7 +272,7 @@ def invalid_item(reason: str, collection: str, name: str | None = None) -> Probl
 def value_problem(collection: Collection, name: str, value: object, error: ValueError) -> Problem:
     """Return the problem of a value that a field does not take; it repeats the value where that can be no secret."""
     code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
-    sent: dict[str, object] = {} if collection.has_secrets else {"value": shown(value)}
+    sent: dict[str, object] = {} if collection.has_secrets else {"value": abbreviated(value)}
     if isinstance(error, NotAllowed):
         sent["allowed"] = list(error.allowed)
     if code is None:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cms.errors import Problem, Refused, collect_problems, fixed_structure, invalid_payload, shown
+from cms.errors import (
+    Problem,
+    Refused,
+    abbreviated,
+    collect_problems,
+    fixed_structure,
+    invalid_payload,
+)
 from cms.schema.meta_settings import (
     RELATION_KEYS,
     RELATION_META,
@@ -69,7 +76,7 @@ def parse_relation(
 def _name(payload: Mapping[str, object], key: str) -> str:
     found = payload.get(key)
     if not isinstance(found, str):
-        raise invalid_payload(f"{key}: it must be a name", field=key, value=shown(found))
+        raise invalid_payload(f"{key}: it must be a name", field=key, value=abbreviated(found))
     return found
 
 
@@ -77,7 +84,7 @@ def _related(payload: Mapping[str, object]) -> str | None:
     related = payload.get("related_collection")
     if related is not None and not isinstance(related, str):
         reason = "related_collection: it must be a name or null"
-        raise invalid_payload(reason, field="related_collection", value=shown(related))
+        raise invalid_payload(reason, field="related_collection", value=abbreviated(related))
     return related
 
 
@@ -137,7 +144,9 @@ def _refuse(faults: Mapping[str, tuple[str | None, object]]) -> None:
         problem
         for place, (fault, sent) in faults.items()
         if fault
-        for problem in invalid_payload(f"{place}: {fault}", field=place, value=shown(sent)).problems
+        for problem in invalid_payload(
+            f"{place}: {fault}", field=place, value=abbreviated(sent)
+        ).problems
     ]
     if problems:
         raise Refused(problems)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Conflict, reporting_nulls
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, collect_problems, invalid_payload, shown
+from cms.errors import Problem, Refused, abbreviated, collect_problems, invalid_payload
 from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.build import ALIAS_SPECIALS
@@ -87,7 +87,7 @@ def _settings_of(
 def rename(transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue) -> None:
     """Rename a field, with every reference to it following."""
     if fault := fault_of_name(name):
-        raise invalid_payload(f"field: {fault}", field="field", value=shown(name))
+        raise invalid_payload(f"field: {fault}", field="field", value=abbreviated(name))
     owner, new = catalogue.collections[field.collection], str(name)
     if new in owner.fields:
         raise invalid_payload(f'There is a field "{new}" already', field="field", value=new)
@@ -102,7 +102,7 @@ def _type_of(payload: Mapping[str, object], field: Field) -> str:
     wanted = "datetime" if wanted == "dateTime" else wanted
     if not isinstance(wanted, str) or wanted not in TYPES:
         raise invalid_payload(
-            f"type: it must be one of {', '.join(TYPES)}", field="type", value=shown(wanted)
+            f"type: it must be one of {', '.join(TYPES)}", field="type", value=abbreviated(wanted)
         )
     if wanted != field.type_name and (
         wanted == "unknown" or _UNCHANGEABLE_FAMILIES & {TYPES[wanted].family, field.type.family}

@@ -187,7 +187,9 @@ def _check_changes(
     problems: list[Problem] = []
     for index, (name, payload) in enumerate(changes):
         problems += at_index(
-            _faults(require_alterable(catalogue, name), payload, catalogue), index, of=len(changes)
+            _faults(require_alterable(catalogue, name), payload, catalogue),
+            index,
+            count=len(changes),
         )
     if problems:
         raise Refused(problems)

@@ -195,7 +195,7 @@ def _check_changes(owner: Collection, changes: Sequence[tuple[str, Mapping[str, 
     for index, (name, payload) in enumerate(changes):
         faults = mismatched_keys(payload, {"collection": (owner.name,)})
         faults += faults_of_change(require_field(owner, name), payload)
-        problems += at_index(faults, index, of=len(changes))
+        problems += at_index(faults, index, count=len(changes))
     if problems:
         raise Refused(problems)
 

@@ -48,7 +48,7 @@ class Exchange:
     def __str__(self) -> str:
         return f"{self._environ['REQUEST_METHOD']} {self._environ['PATH_INFO']}"
 
-    def buffered(self, raw: bytes) -> None:
+    def set_body(self, raw: bytes) -> None:
         """Take the whole body."""
         self._environ["wsgi.input"] = io.BytesIO(raw)
         self._reserved = len(raw)

@@ -288,7 +288,7 @@ class RequestReader:
             self._connection.transport.resume_reading()
             return
         self._exchange = None
-        exchange.buffered(bytes(self._buffer or b""))
+        exchange.set_body(bytes(self._buffer or b""))
         self._buffer = None  # what it held stays reserved until a thread takes the request
         self._connection.enqueue(exchange)
 

@@ -39,7 +39,7 @@ class Proxies:
     https_headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, addresses: Iterable[str], headers: Mapping[str, str]) -> Proxies:
+    def from_settings(cls, addresses: Iterable[str], headers: Mapping[str, str]) -> Proxies:
         """Return the proxies of the settings; `headers` are those that say TLS, with their values."""
         return cls(
             frozenset(addresses),

@@ -36,7 +36,9 @@ class EventWorker(StoppableWorker):
         server = WebServer(
             self._call_application, loop, threads=self.cfg.threads, limits=self._read_limits()
         )
-        server.proxies = Proxies.of(self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers)
+        server.proxies = Proxies.from_settings(
+            self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers
+        )
         loop.run_until_complete(self._serve(server))
         if server.threads.is_busy:
             os._exit(

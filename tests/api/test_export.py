@@ -160,7 +160,7 @@ def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings
     store = Store(replace(settings, database_url=stage.dsn))
     identity = Identity(user=stage.admin.get("/users/me").data["id"])
     before = resident()
-    found = export(store, identity, ReadRequest("many", "limit=-1"), form="jsonl")
+    found = export(store, identity, ReadRequest("many", "limit=-1"), file_format="jsonl")
     lines = size = peak = 0
     for chunk in found.chunks:
         lines += chunk.count(b"\n")

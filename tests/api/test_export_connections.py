@@ -32,7 +32,7 @@ def test_exports_that_nobody_reads_leave_reads_their_connections(
     admin = Identity(user=api.get("/users/me").data["id"])
 
     def begun() -> Iterator[bytes]:
-        return export(store, admin, ReadRequest(things.name, "limit=-1"), form="csv").chunks
+        return export(store, admin, ReadRequest(things.name, "limit=-1"), file_format="csv").chunks
 
     unread = [begun() for _ in range(max_streams(config.database_pool_size))]
     for _ in range(config.database_pool_size + 1):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cms.errors import Refused
-from cms.http.request_body import SERVER_DRAIN_BYTES, closing, request_body
+from cms.http.request_body import SERVER_DRAIN_BYTES, close_if_unread, request_body
 
 
 class Server:
@@ -25,7 +25,7 @@ class Server:
 
     def answer_after(self, read: Callable[[Any], object]) -> list[tuple[str, str]]:
         body = request_body(self.environ)
-        start = closing(self.environ, body, self.start_response)
+        start = close_if_unread(self.environ, body, self.start_response)
         read(body)
         start("200 OK", [("X", "y")])
         return self.headers[1:]

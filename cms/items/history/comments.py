@@ -8,7 +8,7 @@ from cms import jsontext
 from cms.access.guard import readable_collection
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, forbidden, invalid_payload, not_found, shown
+from cms.errors import Problem, Refused, abbreviated, forbidden, invalid_payload, not_found
 from cms.items.read.reads import narrow_to_key, parse_key
 from cms.items.write.preconditions import check_match
 from cms.items.write.transaction_reads import find
@@ -116,7 +116,7 @@ def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[
 
 
 def _fault(name: str, payload: Mapping[str, object], reason: str) -> Problem:
-    sent = {"value": shown(payload[name])} if name in payload else {}
+    sent = {"value": abbreviated(payload[name])} if name in payload else {}
     return invalid_payload(f'"{name}": {reason}', field=name, **sent).problems[0]
 
 

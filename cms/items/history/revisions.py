@@ -34,16 +34,18 @@ _AUTO_SPECIALS = frozenset(
 )
 
 
-def read_revisions(store: Store, identity: Identity, ask: tuple[str, str], *, key: str) -> Answer:
+def read_revisions(store: Store, identity: Identity, request: ReadRequest, *, key: str) -> Answer:
     """Return the revisions of an item, those of one that is gone as well, as the query string asks."""
-    return read_list(store, identity, _narrowed_to_item(store, identity, ask, key=key))
+    return read_list(store, identity, _narrowed_to_item(store, identity, request, key=key))
 
 
 def read_revision(
-    store: Store, identity: Identity, ask: tuple[str, str], *, key: str, revision: str
+    store: Store, identity: Identity, request: ReadRequest, *, key: str, revision: str
 ) -> Answer:
     """Return one revision of an item; raises `Refused` NOT_FOUND for another item's."""
-    return read_one(store, identity, _narrowed_to_item(store, identity, ask, key=key), key=revision)
+    return read_one(
+        store, identity, _narrowed_to_item(store, identity, request, key=key), key=revision
+    )
 
 
 def revert(
@@ -62,15 +64,17 @@ def revert(
     collection, key, payload = store.run_primary_read(
         identity, lambda context: _former_values(store, context, revision)
     )
-    ask = collection.name, query_string
-    return writes.restore(store, identity, ask, key=key, payload=payload, idempotency=idempotency)
+    target = writes.WriteTarget(collection.name, query_string)
+    return writes.restore(
+        store, identity, target, key=key, payload=payload, idempotency=idempotency
+    )
 
 
 def _narrowed_to_item(
-    store: Store, identity: Identity, ask: tuple[str, str], *, key: str
+    store: Store, identity: Identity, request: ReadRequest, *, key: str
 ) -> ReadRequest:
     """Narrow a read of revisions to an item; of one that is not there, for who sees every item of the collection."""
-    name, query_string = ask
+    name = request.collection
 
     def work(context: RequestContext) -> tuple[tuple[str, str, str], ...]:
         collection = readable_collection(
@@ -89,7 +93,7 @@ def _narrowed_to_item(
         )  # others see no older ones anyway
         return ("collection", "_eq", name), ("item", "_eq", found), *own
 
-    return ReadRequest(REVISIONS, query_string, only=store.run_read(identity, work))
+    return ReadRequest(REVISIONS, request.query_string, only=store.run_read(identity, work))
 
 
 def _is_there(store: Store, context: RequestContext, collection: Collection, key: str) -> bool:

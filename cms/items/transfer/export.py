@@ -31,14 +31,14 @@ class Export:
     chunks: Iterator[bytes]
 
 
-def export(store: Store, identity: Identity, request: ReadRequest, *, form: str) -> Export:
+def export(store: Store, identity: Identity, request: ReadRequest, *, file_format: str) -> Export:
     """Start an export; what can be refused is refused before the first byte.
 
-    `form` is one of `FORMATS`, else `Refused` INVALID_QUERY.
+    `file_format` is one of `FORMATS`, else `Refused` INVALID_QUERY.
     """
-    if form not in FORMATS:
+    if file_format not in FORMATS:
         raise invalid_query(f"export is one of {', '.join(FORMATS)}", parameter="export")
-    found = FORMATS[form]
+    found = FORMATS[file_format]
 
     def work(context: RequestContext) -> tuple[Iterator[list[Item]], list[str]]:
         statement, literals = prepare_read(
@@ -52,7 +52,9 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, form: str)
         return _with_first_batch(_items(batches, statement, context)), keys
 
     batches, keys = store.run_read(identity, work)
-    return Export(found.media_type, f"{request.collection}.{form}", found.write(batches, keys))
+    return Export(
+        found.media_type, f"{request.collection}.{file_format}", found.write(batches, keys)
+    )
 
 
 def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:

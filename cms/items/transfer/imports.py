@@ -75,7 +75,7 @@ Drafted = tuple[PayloadParser, ChangeSet]
 class Upload:
     """A file that was received: one of `SOURCES`, its bytes, and how many of them a row may have."""
 
-    form: str
+    file_format: str
     file: BinaryIO
     max_bytes: int
 
@@ -160,7 +160,9 @@ class _Import:
 
     def run(self, upload: Upload) -> bytes:
         upload.file.seek(0)
-        batches = _batches(SOURCES[upload.form](upload.file, upload.max_bytes, self._columns))
+        batches = _batches(
+            SOURCES[upload.file_format](upload.file, upload.max_bytes, self._columns)
+        )
         ahead = Prefetch(map(self._read, batches))
         self._write_context = replace(self._write_context, while_waiting=ahead.advance)
         try:

@@ -17,7 +17,7 @@ from cms.access.structure import has_permission_on
 from cms.access.write_permissions import RowRules
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Conflict
-from cms.errors import Problem, Refused, combined, invalid_payload, not_found, shown
+from cms.errors import Problem, Refused, abbreviated, combined, invalid_payload, not_found
 from cms.items.read.reads import Item, parse_key, statement_for
 from cms.items.read.row_limits import ReadRun
 from cms.items.write import single_statement
@@ -369,7 +369,7 @@ def _keys(collection: Collection, given: object) -> list[str]:
         isinstance(key, dict | list) or key is None for key in given
     ):
         raise invalid_payload(
-            "keys must be an array of primary keys", field="keys", value=shown(given)
+            "keys must be an array of primary keys", field="keys", value=abbreviated(given)
         )
     return list(dict.fromkeys(parse_key(collection, key) for key in given))
 
@@ -383,7 +383,7 @@ def _keys_by_query(
     speaks no longer.
     """
     if not isinstance(params, Mapping):
-        raise invalid_payload("query must be an object", field="query", value=shown(params))
+        raise invalid_payload("query must be an object", field="query", value=abbreviated(params))
     unknown = [name for name in params if name not in PARAMETERS]
     if unknown:  # a misspelt filter would otherwise change every row
         known = f"there are {', '.join(sorted(PARAMETERS))}"

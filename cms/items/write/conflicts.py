@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 
 from cms.database.error_mapping import Conflict
-from cms.errors import Problem, shown
+from cms.errors import Problem, abbreviated
 from cms.items.write.changes import Problems, RowChange
 from cms.schema.model import Check, Collection
 from cms.schema.types import Family
@@ -141,7 +141,7 @@ def with_field(problem: Problem, draft: RowChange, collection: Collection, name:
         isinstance(sent, dict | list) and collection.fields[name].type.family is not Family.JSON
     )
     text = draft.values.get(name) if relates else sent  # a related item stands for its key
-    value = {} if is_secret else {"value": shown(text)}
+    value = {} if is_secret else {"value": abbreviated(text)}
     extensions = {"collection": collection.name, **problem.extensions, "field": name, **value}
     return with_path(replace(problem, extensions=extensions), draft)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cms.access.guard import view_of
-from cms.errors import Problem, shown
+from cms.errors import Problem, abbreviated
 from cms.items.read.reads import statement_for
 from cms.items.write.changes import (
     ChangeSet,
@@ -188,7 +188,7 @@ class Resolver:
         sentence = f'A key points to an item of "{collection.name}" that is not there, or not in this list.'
         extensions: dict[str, object] = {"collection": collection.name, "path": []}
         if self._write_context.context.actor.policy.is_admin:
-            extensions |= {"field": collection.primary_key, "value": shown(sent)}
+            extensions |= {"field": collection.primary_key, "value": abbreviated(sent)}
         self._faults.add(Problem("INVALID_FOREIGN_KEY", sentence, extensions), position)
 
     # Reads

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from cms.access.guard import writable_collection
 from cms.database.connections import Transaction
-from cms.errors import Problem, Refused, invalid_payload, not_found, shown
+from cms.errors import Problem, Refused, abbreviated, invalid_payload, not_found
 from cms.fragment import Fragment, commas, param
 from cms.items.read.reads import parse_key
 from cms.items.write.authorizing import WriteAuthorizer
@@ -72,7 +72,7 @@ def _sort_field(collection: Collection) -> Field:
 
 
 def _sent(payload: Mapping[str, object], name: str) -> dict[str, object]:
-    return {"value": shown(payload[name])} if name in payload else {}
+    return {"value": abbreviated(payload[name])} if name in payload else {}
 
 
 def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
@@ -50,6 +50,13 @@ _RIGHTS_FIELDS = frozenset({"role", "status", "token", "password", "email", "tfa
 T = TypeVar("T")
 
 
+class WriteTarget(NamedTuple):
+    """The collection that is written, and the query string, which says how the items are answered."""
+
+    collection: str
+    query_string: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOperation(Generic[T]):
     """What a call is made for, how it is planned, and the body that tells which fields it writes."""
@@ -62,7 +69,7 @@ class WriteOperation(Generic[T]):
 def create(
     store: Store,
     identity: Identity,
-    ask: tuple[str, str],
+    target: WriteTarget,
     payload: object,
     *,
     idempotency: Idempotency | None = None,
@@ -77,13 +84,13 @@ def create(
             single=not several,
         )
 
-    return _call(store, identity, ask, WriteOperation(CREATE, plan), idempotency=idempotency)
+    return _call(store, identity, target, WriteOperation(CREATE, plan), idempotency=idempotency)
 
 
 def update_one(
     store: Store,
     identity: Identity,
-    ask: tuple[str, str],
+    target: WriteTarget,
     *,
     key: str,
     payload: object,
@@ -101,7 +108,7 @@ def update_one(
             single=True,
         )
 
-    return _call(store, identity, ask, WriteOperation(CHANGE, plan, payload))
+    return _call(store, identity, target, WriteOperation(CHANGE, plan, payload))
 
 
 def update_me(
@@ -123,13 +130,14 @@ def update_me(
             single=True,
         )
 
-    return _call(store, identity, (USERS, query_string), WriteOperation(CHANGE, plan, payload))
+    target = WriteTarget(USERS, query_string)
+    return _call(store, identity, target, WriteOperation(CHANGE, plan, payload))
 
 
 def restore(
     store: Store,
     identity: Identity,
-    ask: tuple[str, str],
+    target: WriteTarget,
     *,
     key: str,
     payload: object,
@@ -147,14 +155,14 @@ def restore(
         return _as_body(call, job, single=True)
 
     return _call(
-        store, identity, ask, WriteOperation(RESTORE, plan, payload), idempotency=idempotency
+        store, identity, target, WriteOperation(RESTORE, plan, payload), idempotency=idempotency
     )
 
 
 def update_many(
     store: Store,
     identity: Identity,
-    ask: tuple[str, str],
+    target: WriteTarget,
     payload: object,
     *,
     if_match: str | None = None,
@@ -177,7 +185,7 @@ def update_many(
             )
         return _as_body(call, plan_update_many(call, payload), single=False)
 
-    return _call(store, identity, ask, WriteOperation(PUT, plan, payload))
+    return _call(store, identity, target, WriteOperation(PUT, plan, payload))
 
 
 def delete_one(
@@ -189,7 +197,7 @@ def delete_one(
         found = parse_key(call.collection, key)
         return _with_precondition(call, plan_delete(call, found), key=found, if_match=if_match)
 
-    _call(store, identity, (collection, ""), WriteOperation(DELETE, plan))
+    _call(store, identity, WriteTarget(collection), WriteOperation(DELETE, plan))
 
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
@@ -198,7 +206,7 @@ def delete_many(store: Store, identity: Identity, collection: str, payload: obje
     _call(
         store,
         identity,
-        (collection, ""),
+        WriteTarget(collection),
         WriteOperation(DELETE, lambda call: plan_delete_many(call, given)),
     )
 
@@ -206,12 +214,13 @@ def delete_many(store: Store, identity: Identity, collection: str, payload: obje
 def _call(
     store: Store,
     identity: Identity,
-    ask: tuple[str, str],
+    target: WriteTarget,
     work: WriteOperation[T],
     *,
     idempotency: Idempotency | None = None,
 ) -> T:
-    name, query_string = ask
+    name = target.collection
+    query_string = target.query_string
 
     def planned(context: RequestContext) -> WritePlan[T]:
         call = new_call(store, context, identity.client, (name, _EMPTY_QUERY), work.intent)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cms.database.connections import Fetch
-from cms.errors import Problem, Refused, shown
+from cms.errors import Problem, Refused, abbreviated
 from cms.items.write.changes import RowChange
 from cms.schema.types import MASK
 from cms.store.context import RequestContext
@@ -82,7 +82,11 @@ class SystemTableHooks:
                 told = not context.snapshot.catalogue.collections[collection].has_secrets
                 faults = error.faults if isinstance(error, InvalidParts) else (error,)
                 for fault in faults:
-                    sent = {"value": shown(_value_inside(draft.sent[name], fault))} if told else {}
+                    sent = (
+                        {"value": abbreviated(_value_inside(draft.sent[name], fault))}
+                        if told
+                        else {}
+                    )
                     found.append(_problem(collection, name, fault, sent))
         return found
 
