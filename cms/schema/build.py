@@ -177,7 +177,7 @@ def _default(expression: str | None) -> str | None:
 def _key_facts(key: CatalogueRow) -> dict[str, Any]:
     if key["kind"] == "f":
         return {"foreign_table": key["foreign_table"], "foreign_column": key["foreign_columns"][0]}
-    return {"primary_key": True, "unique": True} if key["kind"] == "p" else {"unique": True}
+    return {"primary_key": True, "is_unique": True} if key["kind"] == "p" else {"is_unique": True}
 
 
 def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
