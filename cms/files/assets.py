@@ -21,7 +21,8 @@ from cms.files.derivatives import Original, derivative_of
 from cms.files.image_pool import ImagePool
 from cms.files.storage import Storages
 from cms.files.stored_content import StoredContent, find_content
-from cms.items.read.reads import Item, ReadRequest, fetch_item
+from cms.items.read.prepare import ReadRequest
+from cms.items.read.reads import Item, fetch_item
 from cms.schema.model import Version
 from cms.store.context import RequestContext
 from cms.store.counters import check_version

@@ -8,7 +8,8 @@ from cms.http.etags import send_with_etag
 from cms.http.items import params_of, send_list, send_search
 from cms.http.media import idempotency_key_of, read_json_object, send_written
 from cms.items.history import comments, revisions
-from cms.items.read.reads import ReadRequest, read_one
+from cms.items.read.prepare import ReadRequest
+from cms.items.read.reads import read_one
 from cms.store.store import Store
 
 FixedFilters = tuple[tuple[str, str, str], ...]

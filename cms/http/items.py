@@ -10,7 +10,8 @@ import falcon
 from cms.errors import invalid_payload
 from cms.http.etags import send_with_etag
 from cms.http.media import idempotency_key_of, read_json, read_json_object, send_written
-from cms.items.read.reads import ReadRequest, read_list, read_one
+from cms.items.read.prepare import ReadRequest
+from cms.items.read.reads import read_list, read_one
 from cms.items.transfer.export import Export, export
 from cms.items.write import writes
 from cms.items.write.batches import run_batch

@@ -72,7 +72,7 @@ class Snapshot:
     """That of the structure: see `cms.store.foreign_changes`."""
     actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
-    said: LRUCache[Hashable, PreparedRead] = field(default_factory=_read_cache)
+    prepared_reads: LRUCache[Hashable, PreparedRead] = field(default_factory=_read_cache)
     statements: LRUCache[Hashable, Statement] = field(default_factory=_statement_cache)
     estimates: LRUCache[Hashable, Estimate] = field(
         default_factory=lambda: LRUCache(MAX_STATEMENTS)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from cms.config import Config
-from cms.items.read.reads import ReadRequest
+from cms.items.read.prepare import ReadRequest
 from cms.items.transfer.export import export
 from cms.store.identity import Identity
 from cms.store.store import Store

@@ -9,7 +9,8 @@ import pytest
 from cms.config import Config
 from cms.database.connections import max_streams
 from cms.errors import Refused
-from cms.items.read.reads import ReadRequest, read_list
+from cms.items.read.prepare import ReadRequest
+from cms.items.read.reads import read_list
 from cms.items.transfer.export import BATCH_ROWS, export
 from cms.store.identity import Identity
 from cms.store.store import Store

@@ -154,7 +154,7 @@ def test_long_statements_are_kept_up_to_a_length_in_all(
             client.get(f"/roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
         )
     current = client.app.store.snapshots.current()
-    said = [len(plan[0].text) for plan in current.said.values()]
+    said = [len(plan[0].text) for plan in current.prepared_reads.values()]
     statements = [len(plan.text) for plan in current.statements.values()]
     assert 0 < sum(said) <= 20_000
     assert 0 < sum(statements) <= 20_000
@@ -173,5 +173,5 @@ def test_different_queries_fill_the_caches_of_a_process_up_to_their_bound_only(
             == 200
         )
     current = client.app.store.snapshots.current()
-    assert 18 <= len(current.said) <= 20
+    assert 18 <= len(current.prepared_reads) <= 20
     assert 18 <= len(current.statements) <= 20

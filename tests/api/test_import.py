@@ -259,27 +259,28 @@ def test_imports_that_wait_for_each_other_are_both_done(
     assert things.column("name", "groupBy=name&aggregate[count]=*") in (["b"], ["c"])
 
 
-def test_each_batch_is_drafted_while_the_database_writes_the_one_before(
+def test_each_batch_is_parsed_while_the_database_writes_the_one_before(
     things: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    draft, wait = imports._Import._drafted, Wire._result_after
+    steps: list[str] = []
+    parse = imports._Import._parse
+    wait = Wire._result_after
 
-    def drafted(self: imports._Import, rows: Sequence[SourceRow]) -> imports.Drafted:
-        told.append("draft")
-        return draft(self, rows)
+    def parse_noted(self: imports._Import, rows: Sequence[SourceRow]) -> imports.ParsedBatch:
+        steps.append("parsed")
+        return parse(self, rows)
 
-    def awaited(self: Wire, while_waiting: Callable[[], None]) -> PGresult:
-        told.append("sent")
-        found = wait(self, while_waiting)
-        told.append("written")
-        return found
+    def wait_noted(self: Wire, while_waiting: Callable[[], None]) -> PGresult:
+        steps.append("sent")
+        result = wait(self, while_waiting)
+        steps.append("written")
+        return result
 
     monkeypatch.setattr(imports, "BATCH_ROWS", 2)
-    monkeypatch.setattr(imports._Import, "_drafted", drafted)
-    monkeypatch.setattr(Wire, "_result_after", awaited)
+    monkeypatch.setattr(imports._Import, "_parse", parse_noted)
+    monkeypatch.setattr(Wire, "_result_after", wait_noted)
     assert send(things, "name\na\nb\nc\nd\ne\n").data["created"] == 5
-    assert told == ["draft", *["sent", "draft", "written"] * 2, "sent", "written"]
+    assert steps == ["parsed", *["sent", "parsed", "written"] * 2, "sent", "written"]
     assert things.column("name") == list("abcde")
 
 

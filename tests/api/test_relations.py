@@ -1,4 +1,4 @@
-"""/relations: many-to-one, one-to-many, many-to-many, many-to-any (specification, sections 2.4 and 4.7)."""
+"""/relations: many-to-one, one-to-many, many-to-many, many-to-any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from cms.config import Config
 from cms.structure import indexes
 from tests.client import Client
-from tests.things import furnished
+from tests.things import field, furnished, table
 
 
 @pytest.fixture(scope="module")
@@ -468,3 +468,26 @@ def test_a_large_table_gets_the_index_of_its_relation_after_the_commit(
     monkeypatch.setattr(indexes, "LARGE_BYTES", -1)
     relate(library)
     assert library.get("/fields/articles/author").data["schema"]["is_indexed"]
+
+
+def test_a_list_is_in_the_order_of_its_relation(library: Client) -> None:
+    lists = table(library, field("name", "string"))
+    entries = table(library, field("list", "integer"), field("place", "integer"))
+    relation = {
+        "collection": entries.name,
+        "field": "list",
+        "related_collection": lists.name,
+        "meta": {"one_field": "entries", "sort_field": "place"},
+    }
+    assert library.post("/relations", relation).status == 200
+    (item,) = lists.add({"name": "a", "entries": [{"place": 3}, {"place": 1}, {"place": 2}]})
+    path = f"{lists.path}/{item['id']}"
+    assert library.get(path, fields="entries.place").data["entries"] == [
+        {"place": place} for place in (1, 2, 3)
+    ]
+    assert library.get(path, fields="entries").data["entries"] == [2, 3, 1]
+    assert library.get(f"{path}?fields=entries&deep[entries][_sort]=-place").data["entries"] == [
+        1,
+        3,
+        2,
+    ]

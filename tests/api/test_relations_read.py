@@ -1,4 +1,4 @@
-"""Reads through relations: nested fields, deep, paths in filters and sorts (decisions, section 4)."""
+"""Reads through relations: nested fields, deep, paths in filters and sorts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from cms.config import Config
 from tests.client import Answer, Client
 from tests.sql.compiler import assert_one_statement
-from tests.things import Stage, at, field, staged, table
+from tests.things import Stage, at, field, staged
 
 COLLECTIONS = {
     "authors": [field("name", "string"), field("boss", "integer"), field("user", "uuid")],
@@ -478,26 +478,3 @@ def test_a_to_many_lists_as_many_as_a_page_holds(stage: Stage, admin: Client) ->
         assert len(admin.get(f"/items/tags/1?{query}").data["kids"]) == 100
     assert len(admin.get("/items/tags/1?fields=kids&deep[kids][_limit]=-1").data["kids"]) == 150
     admin.delete("/collections/kids")
-
-
-def test_a_list_is_in_the_order_of_its_relation(admin: Client) -> None:
-    lists = table(admin, field("name", "string"))
-    entries = table(admin, field("list", "integer"), field("place", "integer"))
-    relation = {
-        "collection": entries.name,
-        "field": "list",
-        "related_collection": lists.name,
-        "meta": {"one_field": "entries", "sort_field": "place"},
-    }
-    assert admin.post("/relations", relation).status == 200
-    (made,) = lists.add({"name": "a", "entries": [{"place": 3}, {"place": 1}, {"place": 2}]})
-    path = f"{lists.path}/{made['id']}"
-    assert admin.get(path, fields="entries.place").data["entries"] == [
-        {"place": place} for place in (1, 2, 3)
-    ]
-    assert admin.get(path, fields="entries").data["entries"] == [2, 3, 1]
-    assert admin.get(f"{path}?fields=entries&deep[entries][_sort]=-place").data["entries"] == [
-        1,
-        3,
-        2,
-    ]

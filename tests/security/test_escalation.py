@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -62,72 +63,137 @@ def batch(caller: Client, method: str, collection: str, **said: Any) -> Answer:
     )
 
 
-def test_no_permission_lets_a_member_write_rights(stage: Stage, links: Table) -> None:
-    caller, me, role = mighty(stage, links)
-    admin_role = stage.admin.get("/users/me").data["role"]
-    other = new_role(stage, name="Others")
-    (link,) = links.add({"user": me, "role": role})
-    path, mine = f"{links.path}/{link['id']}", {"id": me}
-    permission = {"role": role, "collection": links.name, "action": "read", "fields": ["*"]}
-    (own,) = [
-        row["id"] for row in stage.admin.get("/permissions", limit=1, **{"filter[role]": role}).data
-    ]
-    changes: list[Json] = [
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member with every permission, its role, a link that it may change, and what it might aim at."""
+
+    client: Client
+    user: str
+    role: str
+    links: Table
+    link_path: str
+    own_permission: int
+    other_role: str
+    admin_role: str
+
+    @property
+    def permission(self) -> Json:
+        return {
+            "role": self.role,
+            "collection": self.links.name,
+            "action": "read",
+            "fields": ["*"],
+        }
+
+
+@pytest.fixture(scope="module")
+def member(stage: Stage, links: Table) -> Member:
+    caller, user, role = mighty(stage, links)
+    (link,) = links.add({"user": user, "role": role})
+    permissions = stage.admin.get("/permissions", limit=1, **{"filter[role]": role}).data
+    return Member(
+        client=caller,
+        user=user,
+        role=role,
+        links=links,
+        link_path=f"{links.path}/{link['id']}",
+        own_permission=permissions[0]["id"],
+        other_role=new_role(stage, name="Others"),
+        admin_role=stage.admin.get("/users/me").data["role"],
+    )
+
+
+def role_changes(member: Member) -> list[Json]:
+    me = member.user
+    return [
         {"admin_access": True},
-        {"parent": admin_role},
+        {"parent": member.admin_role},
         {"ip_access": []},
         {"enforce_tfa": False},
         {"users": [me]},
         {"users": [{"id": me}]},
         {"users": {"create": [{"email": "x@example.com"}]}},
-        {"users": {"update": [mine], "delete": [me]}},
+        {"users": {"update": [{"id": me}], "delete": [me]}},
         {"users": []},
         {"name": "x"},
     ]
+
+
+def role_attempts(member: Member) -> Iterator[Answer]:
+    caller = member.client
+    yield caller.post("/roles", {"name": "x"})
+    yield caller.post("/roles", {"name": "x", "admin_access": True, "users": [member.user]})
+    roles = (member.role, member.other_role, member.admin_role)
+    for key in roles:
+        for change in role_changes(member):
+            yield caller.patch(f"/roles/{key}", change)
+    for key in roles:
+        yield caller.delete(f"/roles/{key}")
+    yield caller.delete("/roles", {"query": {}})
+    yield caller.patch("/roles", {"query": {}, "data": {"admin_access": True}})
+
+
+def permission_attempts(member: Member) -> Iterator[Answer]:
+    caller = member.client
+    own = f"/permissions/{member.own_permission}"
+    yield caller.post("/permissions", member.permission)
+    yield caller.post("/permissions", {**member.permission, "role": None})
+    yield caller.patch(own, {"permissions": None})
+    yield caller.delete(own)
+    path = f"/permissions/explain?user={member.user}&collection={member.links.name}&action=read"
+    yield caller.get(path)
+
+
+def nested_attempts(member: Member) -> Iterator[Answer]:
+    caller = member.client
+    me = member.user
+    changes: list[Json] = [
+        {"role": {"id": member.role, "admin_access": True}},
+        {"role": {"name": "x", "admin_access": True}},
+        {"role": {"id": member.admin_role, "users": [me]}},
+        {"permission": member.permission},
+        {"permission": {"id": member.own_permission, "fields": ["*"]}},
+        {"user": {"id": me, "role": member.admin_role}},
+        {"user": {"id": me, "role": {"id": member.role, "admin_access": True}}},
+        {"user": {"id": me, "role": {"name": "x", "admin_access": True}}},
+    ]
+    for change in changes:
+        yield caller.patch(member.link_path, change)
+    user = {"email": "x@example.com", "role": member.admin_role}
+    yield caller.post(member.links.path, {"user": user})
+
+
+def other_attempts(member: Member) -> Iterator[Answer]:
+    caller = member.client
+    me = member.user
+    role = member.admin_role
+    setting = {"public_registration_role": role}
+    yield batch(caller, "update", "system_users", key=me, data={"role": role})
+    yield batch(caller, "create", "system_roles", data={"name": "x", "users": [me]})
+    yield batch(caller, "update", "system_settings", data=setting)
+    yield caller.patch("/settings", {"public_registration": True, **setting})
+    yield caller.post("/users/invite", {"email": "x@example.com", "role": role})
+    share = {"collection": member.links.name, "item": 1, "role": role}
+    yield caller.post("/items/system_shares", share)
+    yield caller.post("/utils/cache/clear")
+
+
+@pytest.mark.parametrize(
+    "attempts", [role_attempts, permission_attempts, nested_attempts, other_attempts]
+)
+def test_no_permission_lets_a_member_write_rights(
+    stage: Stage, member: Member, attempts: Callable[[Member], Iterator[Answer]]
+) -> None:
     before = footprint(stage.dsn)
-    for answer in (
-        caller.post("/roles", {"name": "x"}),
-        caller.post("/roles", {"name": "x", "admin_access": True, "users": [me]}),
-        *(
-            caller.patch(f"/roles/{key}", said)
-            for key in (role, other, admin_role)
-            for said in changes
-        ),
-        *(caller.delete(f"/roles/{key}") for key in (role, other, admin_role)),
-        caller.delete("/roles", {"query": {}}),
-        caller.patch("/roles", {"query": {}, "data": {"admin_access": True}}),
-        caller.post("/permissions", permission),
-        caller.post("/permissions", {**permission, "role": None}),
-        caller.patch(f"/permissions/{own}", {"permissions": None}),
-        caller.delete(f"/permissions/{own}"),
-        caller.patch(path, {"role": {"id": role, "admin_access": True}}),
-        caller.patch(path, {"role": {"name": "x", "admin_access": True}}),
-        caller.patch(path, {"role": {"id": admin_role, "users": [me]}}),
-        caller.patch(path, {"permission": permission}),
-        caller.patch(path, {"permission": {"id": own, "fields": ["*"]}}),
-        caller.patch(path, {"user": {"id": me, "role": admin_role}}),
-        caller.patch(path, {"user": {"id": me, "role": {"id": role, "admin_access": True}}}),
-        caller.patch(path, {"user": {"id": me, "role": {"name": "x", "admin_access": True}}}),
-        caller.post(links.path, {"user": {"email": "x@example.com", "role": admin_role}}),
-        batch(caller, "update", "system_users", key=me, data={"role": admin_role}),
-        batch(caller, "create", "system_roles", data={"name": "x", "users": [me]}),
-        batch(caller, "update", "system_settings", data={"public_registration_role": admin_role}),
-        caller.patch(
-            "/settings", {"public_registration": True, "public_registration_role": admin_role}
-        ),
-        caller.post("/users/invite", {"email": "x@example.com", "role": admin_role}),
-        caller.post(
-            "/items/system_shares", {"collection": links.name, "item": 1, "role": admin_role}
-        ),
-        caller.post("/utils/cache/clear"),
-        caller.get(f"/permissions/explain?user={me}&collection={links.name}&action=read"),
-    ):
+    for answer in attempts(member):
         assert (answer.status, set(answer.codes)) == (403, {"FORBIDDEN"}), answer.text
     after = footprint(stage.dsn)
     assert {name for name in before if before[name] != after[name]} == set()
-    assert (
-        caller.patch(path, {"role": role, "user": {"id": me}}).status == 200
-    )  # a key alone changes nothing of it
+
+
+def test_a_member_may_name_rights_by_their_keys(member: Member) -> None:
+    payload = {"role": member.role, "user": {"id": member.user}}
+    assert member.client.patch(member.link_path, payload).status == 200
 
 
 def test_nobody_becomes_an_administrator_by_registering(stage: Stage) -> None:

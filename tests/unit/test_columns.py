@@ -11,8 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cms.items.transfer.cells import (
+    COLUMN_PARSERS,
+    parse_json,
+    parse_json_or_text,
+    parse_number,
+)
 from cms.items.transfer.formats import unescape_formula
-from cms.items.transfer.imports import _COLUMN_PARSERS, _json, _json_or_text, _number
 from cms.items.transfer.sources import SourceColumn, _row, read_csv
 from cms.query.sql.arrays import array
 from cms.schema import payload
@@ -147,10 +152,10 @@ CELLS = (
     "\n",
 )
 WAYS = [
-    SourceColumn(f"c{n}", cell, _COLUMN_PARSERS.get(cell))
-    for n, cell in enumerate((unescape_formula, _number, _json, _json_or_text))
+    SourceColumn(f"c{n}", cell, COLUMN_PARSERS.get(cell))
+    for n, cell in enumerate((unescape_formula, parse_number, parse_json, parse_json_or_text))
 ]
-WAYS.append(SourceColumn("list", _json, takes_null=False))
+WAYS.append(SourceColumn("list", parse_json, takes_null=False))
 
 
 @examples

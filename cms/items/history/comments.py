@@ -9,7 +9,8 @@ from cms.access.guard import readable_collection
 from cms.database.connections import Transaction
 from cms.database.statements import statement
 from cms.errors import Problem, Refused, abbreviated, forbidden, invalid_payload, not_found
-from cms.items.read.reads import narrow_to_key, parse_key
+from cms.items.read.prepare import narrow_to_key
+from cms.items.read.reads import parse_key
 from cms.items.write.preconditions import check_match
 from cms.items.write.transaction_reads import find
 from cms.query.language.ast import INTERNAL_KEY, FieldName, Pick, Query, Slot

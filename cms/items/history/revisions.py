@@ -7,16 +7,8 @@ from typing import Any
 from cms import jsontext
 from cms.access.guard import readable_collection, view_of
 from cms.errors import not_found
-from cms.items.read.reads import (
-    Answer,
-    Item,
-    ReadRequest,
-    narrow_to_key,
-    parse_key,
-    read_list,
-    read_one,
-    statement_for,
-)
+from cms.items.read.prepare import ReadRequest, narrow_to_key, statement_for
+from cms.items.read.reads import Answer, Item, parse_key, read_list, read_one
 from cms.items.write import writes
 from cms.query.language.ast import EVERYTHING, FieldName, Pick, Query, Slot
 from cms.query.plan.bindings import Bindings, bind_values

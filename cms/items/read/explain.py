@@ -12,7 +12,8 @@ from cms.access.rules import guarded_rule
 from cms.access.structure import ACTIONS
 from cms.access.views import View
 from cms.errors import Refused, invalid_query
-from cms.items.read.reads import ReadRequest, keyed, parse_key, prepare_read
+from cms.items.read.prepare import ReadRequest, prepare_read
+from cms.items.read.reads import keyed, parse_key
 from cms.query.language.ast import Filter
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.plan.plan import resolve_rule

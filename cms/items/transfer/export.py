@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from cms.database.connections import Row
 from cms.errors import invalid_query
-from cms.items.read.reads import ReadRequest, prepare_read
+from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.row_limits import ReadRun, checked_parameters, estimator_of
 from cms.items.transfer.formats import FORMATS, Item
 from cms.memory import LARGE, note_memory_use
@@ -42,7 +42,7 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, file_forma
 
     def work(context: RequestContext) -> tuple[Iterator[list[Item]], list[str]]:
         statement, literals = prepare_read(
-            store, context, request, below=_nested_page(store.page, request)
+            store, context, request, nested_page=_nested_page(store.page, request)
         )
         values = checked_parameters(
             store, context, ReadRun(statement, literals, batch=BATCH_ROWS), estimator_of(store)

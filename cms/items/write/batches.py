@@ -12,7 +12,8 @@ from cms.access.endpoints import require_not_system
 from cms.database.allowance import Allowance
 from cms.database.connections import Transaction
 from cms.errors import Refused, invalid_payload
-from cms.items.read.reads import ReadRequest, parse_key
+from cms.items.read.prepare import ReadRequest
+from cms.items.read.reads import parse_key
 from cms.items.write.calls import (
     CHANGE,
     CREATE,

@@ -9,7 +9,7 @@ from typing import Any
 from cms import jsontext
 from cms.access.policy import ADMIN
 from cms.database.connections import Fetch
-from cms.items.read.reads import narrow_to_key, statement_for
+from cms.items.read.prepare import narrow_to_key, statement_for
 from cms.query.language.ast import CallerValue, FieldName, Pick, Query, Slot
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.store.context import RequestContext

@@ -18,7 +18,8 @@ from cms.access.write_permissions import RowRules
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Conflict
 from cms.errors import Problem, Refused, abbreviated, combined, invalid_payload, not_found
-from cms.items.read.reads import Item, parse_key, statement_for
+from cms.items.read.prepare import statement_for
+from cms.items.read.reads import Item, parse_key
 from cms.items.read.row_limits import ReadRun
 from cms.items.write import single_statement
 from cms.items.write.authorizing import WriteAuthorizer

@@ -5,7 +5,8 @@ from __future__ import annotations
 from cms.database.connections import Transaction
 from cms.errors import Problem, Refused, not_found
 from cms.etags import matches_version
-from cms.items.read.reads import NO_ROW_VERSION, narrow_to_key
+from cms.items.read.prepare import narrow_to_key
+from cms.items.read.reads import NO_ROW_VERSION
 from cms.items.write.transaction_reads import find
 from cms.query.language.ast import INTERNAL_VERSION, FieldName, Pick, Query, Slot
 from cms.query.sql import locks

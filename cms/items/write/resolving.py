@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from cms.access.guard import view_of
 from cms.errors import Problem, abbreviated
-from cms.items.read.reads import statement_for
+from cms.items.read.prepare import statement_for
 from cms.items.write.changes import (
     ChangeSet,
     Expects,

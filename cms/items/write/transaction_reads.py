@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from cms.database.connections import Row, Transaction
 from cms.errors import not_found
-from cms.items.read.reads import (
-    Item,
-    ReadRequest,
-    data_of,
-    keyed,
-    parse_key,
-    prepare_read,
-    statement_for,
-)
+from cms.items.read.prepare import ReadRequest, prepare_read, statement_for
+from cms.items.read.reads import Item, data_of, keyed, parse_key
 from cms.items.read.row_limits import Estimator, ReadRun, checked_parameters, chunking_for
 from cms.query.language.ast import INTERNAL_VERSION, Query
 from cms.store.context import RequestContext

@@ -1,0 +1,226 @@
+"""Reads made ready to run: parse, guard, plan and print, each shape of a query once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cms.access.guard import guard
+from cms.errors import STATUS, Refused, invalid_query
+from cms.query.language.ast import (
+    INTERNAL_VERSION,
+    ONE_ROW,
+    And,
+    AtField,
+    FieldName,
+    OperatorTest,
+    ParsedQuery,
+    Pick,
+    Query,
+    Slot,
+)
+from cms.query.language.brackets import nested_params
+from cms.query.language.parse import PageSizes, UnreadableParameters, parse
+from cms.query.language.parts import refusal_of_all
+from cms.query.language.shapes import shape_of
+from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.plan.plan import plan
+from cms.query.sql.statement import Statement, finish_statement
+from cms.schema.model import Kind
+from cms.store.context import RequestContext
+from cms.store.snapshot import PreparedRead
+from cms.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """A read as it came: the raw query string, or the parameters of a SEARCH body.
+
+    `only` are tests that rows must pass besides those of the query: a field, an operator and a
+    value each.
+    """
+
+    collection: str
+    query_string: str = ""
+    params: Mapping[str, object] | None = None
+    only: tuple[tuple[str, str, str], ...] = ()
+
+
+def prepare_read(
+    store: Store,
+    context: RequestContext,
+    request: ReadRequest,
+    *,
+    keyed: bool = False,
+    with_version: bool = False,
+    nested_page: PageSizes | None = None,
+) -> PreparedRead:
+    """Return the statement and the literals of a read.
+
+    A query string that differs from an earlier one in operands only is not even parsed. A `keyed`
+    read, of one item, comes with the item's version; `with_version` asks for that of a singleton.
+    `nested_page` is the page of the lists in the items, when it is not the store's.
+    """
+    preparation = _Preparation(store, context, request, keyed, with_version, nested_page)
+    if request.params is not None:
+        return preparation.run_or_refuse_all(request.params)
+    if request.only:
+        return preparation.run_or_refuse_all(nested_params(request.query_string))
+    shape = shape_of(request.query_string)
+    key = (
+        request.collection,
+        shape.text,
+        keyed,
+        with_version,
+        nested_page,
+        context.actor.policy,
+    )
+    try:
+        statement, literals = context.snapshot.prepared_reads.setdefault_with(
+            key, lambda: preparation.run(shape.params())
+        )
+    except Refused:
+        # The shape lacks the operands: problems are told of the query string as it was sent.
+        return preparation.run_or_refuse_all(nested_params(request.query_string))
+    return statement, shape.fill_gaps(literals)
+
+
+@dataclass(slots=True)
+class _Preparation:
+    """What makes a statement of the parameters of one read."""
+
+    store: Store
+    context: RequestContext
+    request: ReadRequest
+    keyed: bool
+    with_version: bool
+    nested_page: PageSizes | None
+
+    def run(self, params: Mapping[str, object]) -> PreparedRead:
+        """Return the statement and literals; raises `Refused` with the first problem."""
+        parsed = self._parse(params)
+        return self._statement(parsed), parsed.literals
+
+    def run_or_refuse_all(self, params: Mapping[str, object]) -> PreparedRead:
+        """Return the statement and literals; raises `Refused` with every problem of the query."""
+        try:
+            parsed = self._parse(params)
+        except UnreadableParameters as unreadable:
+            if unreadable.rest is None:
+                raise
+            raise self._refusal_of_all(unreadable.rest, first=unreadable) from None
+        try:
+            return self._statement(parsed), parsed.literals
+        except Refused as refused:
+            raise self._refusal_of_all(parsed, first=refused) from None
+
+    def _parse(self, params: Mapping[str, object]) -> ParsedQuery:
+        context = self.context
+        collection = self.request.collection
+        parsed = _narrowed(
+            parse(params, self.store.page, nested_page=self.nested_page), self.request.only
+        )
+        query = parsed.query
+        if self.keyed:
+            query = narrow_to_key(query, Slot(len(parsed.literals)))
+            query = _with_version(query, context, collection)
+        elif is_singleton(context, collection):
+            # A singleton is one item, whatever page the query asks for.
+            query = replace(query, window=ONE_ROW)
+            if self.with_version and not (query.aggregates or query.groups):
+                query = _with_version(query, context, collection)
+        return ParsedQuery(query, parsed.literals)
+
+    def _statement(self, parsed: ParsedQuery) -> Statement:
+        return statement_for(
+            self.store,
+            self.context,
+            self.request.collection,
+            parsed.query,
+            nested_page=self.nested_page,
+        )
+
+    def _refusal_of_all(self, parsed: ParsedQuery, *, first: Refused) -> Refused:
+        """Return a refusal with the other problems of the query and of its literals."""
+        if first.status != STATUS["INVALID_QUERY"]:
+            return first
+        catalogue = self.context.snapshot.catalogue
+        actor = self.context.actor
+        bindings = Bindings((*parsed.literals, None), actor.user, actor.role)
+
+        def attempt(part: Query) -> None:
+            guarded = guard(
+                part,
+                self.request.collection,
+                catalogue=catalogue,
+                policy=actor.policy,
+                depth=self.store.depth,
+                page=self.store.page.default_window,
+            )
+            statement = finish_statement(plan(guarded, catalogue), guarded.touched_collections)
+            bind_values(statement.values, bindings)
+
+        return refusal_of_all(parsed.query, attempt, first=first)
+
+
+def statement_for(
+    store: Store,
+    context: RequestContext,
+    collection: str,
+    query: Query,
+    *,
+    nested_page: PageSizes | None = None,
+) -> Statement:
+    """Return the finished statement of a query's shape, planned once for a snapshot and a policy."""
+    catalogue = context.snapshot.catalogue
+    policy = context.actor.policy
+    page = (nested_page or store.page).default_window
+
+    def make() -> Statement:
+        guarded = guard(
+            query, collection, catalogue=catalogue, policy=policy, depth=store.depth, page=page
+        )
+        single = query.key_test is not None and query.key_test.operator == "_eq"
+        return finish_statement(
+            plan(guarded, catalogue),
+            guarded.touched_collections,
+            is_search=query.search is not None,
+            single=single,
+        )
+
+    return context.snapshot.statements.setdefault_with((collection, query, policy, page), make)
+
+
+def narrow_to_key(query: Query, slot: Slot) -> Query:
+    """Return the query narrowed to the item whose key stands in the slot."""
+    if query.aggregates or query.groups:
+        raise invalid_query("Aggregates are of lists, not of one item", parameter="aggregate")
+    return replace(query, key_test=OperatorTest("_eq", (slot,)), window=None, sort=())
+
+
+def is_singleton(context: RequestContext, name: str) -> bool:
+    """Tell whether a name is that of a singleton; an unknown name is none."""
+    collection = context.snapshot.catalogue.collections.get(name)
+    return collection is not None and collection.is_singleton
+
+
+def _with_version(query: Query, context: RequestContext, name: str) -> Query:
+    """Return the query with the version of the row; rows of views have none."""
+    collection = context.snapshot.catalogue.collections[name]
+    if collection.kind is not Kind.TABLE or collection.primary_key is None:
+        return query
+    version = Pick(INTERNAL_VERSION, FieldName(collection.primary_key))
+    return replace(query, picks=(*query.picks, version))
+
+
+def _narrowed(parsed: ParsedQuery, tests: Sequence[tuple[str, str, str]]) -> ParsedQuery:
+    """Return a query of those rows only that pass the tests."""
+    if not tests:
+        return parsed
+    literals = list(parsed.literals)
+    filters = []
+    for name, operator, value in tests:
+        filters.append(AtField(FieldName(name), OperatorTest(operator, (Slot(len(literals)),))))
+        literals.append(value)
+    query = replace(parsed.query, base_filter=And(tuple(filters)))
+    return ParsedQuery(query, tuple(literals))

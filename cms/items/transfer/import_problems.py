@@ -1,0 +1,51 @@
+"""The problems of an imported file, each with its line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from cms.errors import Problem, Refused
+
+MAX_IMPORT_PROBLEMS = 100
+"""How many problems of a file an answer holds."""
+
+
+@dataclass(slots=True)
+class ImportProblems:
+    """The first problems of a file with their lines, and how many are known in all.
+
+    `is_partial` is set once a part of the file is no longer written, only checked.
+    """
+
+    with_lines: list[tuple[int, Problem]] = field(default_factory=list)
+    total: int = 0
+    is_partial: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        return self.total >= MAX_IMPORT_PROBLEMS
+
+    def add(self, problem: Problem, line: int) -> None:
+        self.total += 1
+        if len(self.with_lines) < MAX_IMPORT_PROBLEMS:
+            self.with_lines.append((line, problem))
+
+    def refuse(self) -> None:
+        """Raise `Refused` with the problems by line, and with their number where there are more."""
+        in_order = sorted(self.with_lines, key=lambda line_and_problem: line_and_problem[0])
+        problems = [with_line(problem, line) for line, problem in in_order]
+        if self.is_partial or self.total > len(problems):
+            problems.append(self._total_problem(problems))
+        if problems:
+            raise Refused(problems)
+
+    def _total_problem(self, problems: list[Problem]) -> Problem:
+        reason = f"The file has at least {self.total} faults; the first {len(problems)} are told"
+        extensions = {"reason": reason, "total": self.total}
+        return Problem(problems[0].code, f"{reason}.", extensions)
+
+
+def with_line(problem: Problem, line: int) -> Problem:
+    """Return a problem with the line of its row in place of the index in its batch."""
+    extensions = {key: value for key, value in problem.extensions.items() if key != "index"}
+    return replace(problem, extensions={**extensions, "line": line})
