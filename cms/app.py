@@ -40,6 +40,7 @@ from cms.http.paths import Router
 from cms.http.request import Request
 from cms.http.request_body import close_if_unread, request_body
 from cms.http.send_timeout import with_send_timeout
+from cms.memory import limit_arenas
 from cms.store.store import Store
 
 
@@ -224,6 +225,7 @@ def create_wsgi() -> App:
     """Make the application of the environment's settings, for `gunicorn 'cms.app:create_wsgi()'`."""
     config = load(os.environ, folder=Path.cwd())
     start_logging(config)
+    limit_arenas()
     app = create_app(config)
     gc.collect()
     gc.freeze()  # what stays for good is not looked through again whenever a call makes many objects
