@@ -1,4 +1,4 @@
-"""Letters to users: the one place that hands them to the mail."""
+"""Mails about accounts: the one place that hands them to `cms/mail`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ REGISTRATION = "user-registration"
 
 @dataclass(frozen=True, slots=True)
 class AccountMail:
-    """A letter from a template with its values (`url`, `email`, and the like), kept out of every log.
+    """A mail from a template with its values (`url`, `email`, and the like).
 
-    `to` nobody is a letter that is not sent and costs the same: who asks must not learn whether there is an account.
+    The values hold a secret link, so they stay out of every log. A mail without `to` is not sent
+    but costs the same work: whoever asks must not learn whether there is an account.
     """
 
     to: str | None
@@ -28,7 +29,7 @@ class AccountMail:
 
 
 def send(transaction: Transaction, mail: AccountMail) -> None:
-    """Send a letter when the transaction commits; to an address that no mail reaches, as to nobody."""
+    """Send a mail when the transaction commits; an address that no mail reaches gets none."""
     if mail.to and is_email(mail.to):
         post(transaction, Mail([mail.to], mail.template, mail.data))
     else:
@@ -36,5 +37,5 @@ def send(transaction: Transaction, mail: AccountMail) -> None:
 
 
 def fingerprint_of(email: str | None, password: str | None) -> str:
-    """Return what a link is good for: it dies when the address or the password of its account changes."""
+    """Return a digest that changes with an account's address or password; links to it then end."""
     return hashlib.sha256(f"{email}\n{password}".encode()).hexdigest()[:32]

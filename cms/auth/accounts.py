@@ -18,14 +18,18 @@ ADMINISTRATOR = "Administrator"
 
 
 def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
-    """Make the first active admin where there is none; return the password when one had to be made up."""
+    """Make the first active administrator where there is none.
+
+    Returns the password when one had to be made up.
+    """
     with standalone_transaction(dsn) as transaction:
+        # Two commands that start at once must not both find no administrator.
         transaction.execute(statement("lock_accounts"))
         if transaction.execute(statement("find_admin"), (None, True)):
             return None
         chosen = password or passwords.random_password()
-        role, made = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0]
-        if made:
+        role, is_new = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0]
+        if is_new:
             _recorder(transaction, "system_roles").created([role])
         _insert_user(transaction, email=email, password=chosen, role=role)
         return None if password else chosen
@@ -34,12 +38,16 @@ def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
 def create_user(dsn: str, *, email: str, password: str, role: str | None) -> str:
     """Make an active user and return its id; `role` is a role's id or name."""
     with standalone_transaction(dsn) as transaction:
-        found = transaction.execute(statement("find_role"), (role,)) if role else []
-        if role and not found:
-            raise not_found(f"role as {role}")
-        return _insert_user(
-            transaction, email=email, password=password, role=found[0][0] if found else None
-        )
+        role_id = _find_role(transaction, role) if role else None
+        return _insert_user(transaction, email=email, password=password, role=role_id)
+
+
+def _find_role(transaction: Transaction, role: str) -> str:
+    rows = transaction.execute(statement("find_role"), (role,))
+    if not rows:
+        raise not_found(f"role as {role}")
+    role_id: str = rows[0][0]
+    return role_id
 
 
 def set_password(dsn: str, *, email: str, password: str) -> None:
@@ -70,39 +78,44 @@ def _insert_user(transaction: Transaction, *, email: str, password: str, role: s
 
 
 def _recorder(transaction: Transaction, name: str) -> Recorder:
-    """Return what writes down changes that are nobody's whom the service knows."""
+    """Return a recorder of changes made on the machine, by no user whom the service knows."""
     return recorder(transaction, load_snapshot(transaction).catalogue, name)
 
 
 def check_email(email: str) -> None:
     """Raise `Refused` INVALID_PAYLOAD for what cannot be an email address."""
     if not is_email(email):
-        raise invalid_payload(
-            '"email" is no email address', field="email"
-        )  # it may be a password in the wrong place
+        # The value is not in the answer: it may be a password in the wrong place.
+        raise invalid_payload('"email" is no email address', field="email")
 
 
 def _update_one(transaction: Transaction, name: str, email: str, value: str) -> None:
     rows = transaction.execute(statement(name), (email, value))
     if not rows:
         raise not_found(f"user as {email}")
+    # Recorded after the change, so that old and new row are equal: a secret leaves no revision.
     users = _recorder(transaction, "system_users")
-    users.changed(users.before([rows[0][0]]))  # a secret leaves no revision
+    users.changed(users.before([rows[0][0]]))
 
 
 def admin_token(dsn: str, *, secret: str, life: timedelta) -> str:
-    """Return an access token of an administrator, for commands on the machine that holds the secret.
+    """Return an access token of an administrator, for commands on the machine that holds the
+    secret.
 
-    It has a session as every other, which nobody can refresh, so that what ends those ends it as well.
+    The token has a session like any other, so that whatever ends sessions ends it too. Nobody can
+    refresh that session: its refresh token is thrown away.
     """
     with standalone_transaction(dsn) as transaction:
-        found = transaction.execute(statement("find_admin"), (None, True))
-        if not found:
+        rows = transaction.execute(statement("find_admin"), (None, True))
+        if not rows:
             raise not_found("active administrator; `cms bootstrap` makes one")
-        user, session, expires = found[0][0], str(uuid.uuid4()), datetime.now(UTC) + life
-        unknown = passwords.digest(tokens.random_token())
+        user = rows[0][0]
+        session = str(uuid.uuid4())
+        expires = datetime.now(UTC) + life
+        refresh_digest = passwords.digest(tokens.random_token())
         transaction.execute(
-            statement("open_session"), (session, user, unknown, "json", expires, None, None, None)
+            statement("open_session"),
+            (session, user, refresh_digest, "json", expires, None, None, None),
         )
     claims = {"id": user, "session": session}
     return tokens.access_token(claims, secret=secret, life=life)

@@ -1,4 +1,4 @@
-"""Who somebody is at the moment of a login, and what they do to accounts, written down."""
+"""The claims of a user at the moment of a login, and the activity on accounts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from cms.store.identity import ClientInfo, Identity
 
 @dataclass(frozen=True, slots=True)
 class UserClaims:
-    """What an access token says of its user beside the id."""
+    """What an access token says about its user besides the id."""
 
     role: str | None
     admin_access: bool
     app_access: bool
 
 
-def person(transaction: Transaction, identity: Identity) -> UserClaims:
-    """Return who a user is; raises `Refused` INVALID_TOKEN for one who may not act, and INVALID_IP.
+def user_claims(transaction: Transaction, identity: Identity) -> UserClaims:
+    """Return the claims of a user.
 
-    A second factor that is missing yet hinders nobody here: without a login there is no way to set it up.
+    A required second factor that is not yet set up does not matter here: setting it up takes a
+    login. Raises `Refused` INVALID_TOKEN for a user who may not act, and INVALID_IP.
     """
     _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(
         statement("find_actor"), identity.values
@@ -38,6 +39,6 @@ def person(transaction: Transaction, identity: Identity) -> UserClaims:
 def record_activity(
     transaction: Transaction, action: str, *, user: str, client: ClientInfo
 ) -> None:
-    """Write an action of a user on the own account into the activity."""
+    """Record in the activity what a user did to their own account."""
     values = (action, user, client.ip, client.user_agent, client.origin, user)
     transaction.execute(statement("note_activity"), values)

@@ -1,4 +1,4 @@
-"""The second factor: codes of an authenticator app (TOTP, RFC 6238), and recovery codes (specification, section 5)."""
+"""The second factor: codes of an authenticator app (TOTP, RFC 6238), and recovery codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ RECOVERY_CODES = 10
 
 _SECRET = re.compile(r"[A-Z2-7]{16,128}")
 _STEP_SECONDS = 30
-_STEP_OFFSETS = (0, -1, 1)  # clocks may be apart by one step
+# The clocks of the service and of a phone may be one step apart.
+_STEP_OFFSETS = (0, -1, 1)
 
 
 def new_secret() -> str:
@@ -28,35 +29,39 @@ def new_secret() -> str:
 
 
 def otpauth_url(secret: str, *, account: str, issuer: str) -> str:
-    """Return what an authenticator app reads from a QR code."""
+    """Return the address that an authenticator app reads from a QR code."""
     return pyotp.TOTP(secret).provisioning_uri(name=account, issuer_name=issuer)
 
 
 def time_step_of(secret: str, code: str) -> int | None:
-    """Return the step of time to which a code belongs, now or next to it; None for a wrong code."""
+    """Return the time step of a code, the current one or its neighbour; None for a wrong code."""
     if not re.fullmatch(r"[0-9]{6}", code):
         return None
-    totp, now = pyotp.TOTP(secret), int(time.time()) // _STEP_SECONDS
-    steps = (now + around for around in _STEP_OFFSETS)
-    return next(
-        (step for step in steps if hmac.compare_digest(totp.generate_otp(step), code)), None
-    )
+    totp = pyotp.TOTP(secret)
+    current_step = int(time.time()) // _STEP_SECONDS
+    for offset in _STEP_OFFSETS:
+        step = current_step + offset
+        if hmac.compare_digest(totp.generate_otp(step), code):
+            return step
+    return None
 
 
 def use_code(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
-    """Use up a code or a recovery code; False when it is wrong or was used before.
+    """Use up a code or a recovery code; return False when it is wrong or was used before.
 
-    `execute` runs a statement at once, or in a transaction, whose end then decides whether the code is used.
+    `execute` runs a statement at once, or in a transaction: then the code is used up by its commit.
     """
-    bare = code.replace(" ", "")
-    step = time_step_of(secret, bare)
+    step = time_step_of(secret, code.replace(" ", ""))
     if step is not None:
         return bool(execute(statement("use_step"), (user, step, secret)))
     return bool(execute(statement("use_recovery_code"), (user, digest(_normalised(code)))))
 
 
 def enable(transaction: Transaction, user: str, *, secret: str, code: str) -> None:
-    """Give a user a second factor, proven by a code of it; raises `Refused` INVALID_OTP or INVALID_PAYLOAD."""
+    """Give a user a second factor, proven by one of its codes.
+
+    Raises `Refused` INVALID_OTP or INVALID_PAYLOAD.
+    """
     if not _SECRET.fullmatch(secret) or not _is_base32(secret):
         raise invalid_payload(
             '"secret" is not one that /users/me/tfa/generate gives', field="secret"
@@ -74,7 +79,7 @@ def disable(transaction: Transaction, user: str) -> None:
 
 
 def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
-    """Return the codes that stand in for a second factor, which nobody can tell who has not the seed and SECRET."""
+    """Return the recovery codes of a seed; only the seed together with SECRET gives them."""
     key = hmac.digest(secret.encode(), b"recovery codes", "sha256")
     return [
         _recovery_code(hmac.digest(key, seed + bytes([number]), "sha256"))
@@ -83,7 +88,8 @@ def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
 
 
 def store_recovery_codes(transaction: Transaction, user: str, codes: Sequence[str]) -> None:
-    """Put recovery codes in place of those that were there; only their digests are kept."""
+    """Replace a user's recovery codes; only their digests are kept."""
+    # Without the lock two calls at once would each leave their codes valid.
     transaction.execute(statement("lock_account"), (user,))
     transaction.execute(statement("forget_recovery_codes"), (user,))
     transaction.execute(
@@ -97,8 +103,8 @@ def invalid_otp() -> Refused:
 
 def _recovery_code(random: bytes) -> str:
     """Return a code of 80 random bits, in four groups of four letters and digits."""
-    plain = base64.b32encode(random[:10]).decode()
-    return "-".join(plain[start : start + 4] for start in range(0, len(plain), 4))
+    characters = base64.b32encode(random[:10]).decode()
+    return "-".join(characters[start : start + 4] for start in range(0, len(characters), 4))
 
 
 def _normalised(code: str) -> str:

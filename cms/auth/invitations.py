@@ -1,4 +1,4 @@
-"""Invitations: users that somebody makes, and who choose their password themselves (specification, section 4.11)."""
+"""Invitations: an administrator makes users, who choose their passwords themselves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ MAX_INVITED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """Whom to invite, to which role, and where the link of the letter leads, when it is not the usual place."""
+    """The people to invite, their role, and where the link of the mail leads (None: to the
+    default).
+    """
 
     emails: Sequence[str]
     role: str
@@ -39,31 +41,35 @@ def invite(
     *,
     idempotency: Idempotency | None = None,
 ) -> None:
-    """Make invited users of a role and send each a link, all or none; who is invited already is invited again.
+    """Make invited users of a role and send each a link, all or none.
 
-    Raises `Refused`: FORBIDDEN, INVALID_PAYLOAD, INVALID_FOREIGN_KEY for no such role, RECORD_NOT_UNIQUE for
-    addresses that belong to accounts.
+    Users who are invited already get a new link. Raises `Refused`: FORBIDDEN, INVALID_PAYLOAD,
+    INVALID_FOREIGN_KEY for an unknown role, RECORD_NOT_UNIQUE for addresses that belong to
+    accounts.
     """
     address = link.address(invitation.url)
-    emails = invitation.emails
 
     def work(transaction: Transaction, context: RequestContext) -> None:
         require_admin(context.actor)
-        wanted = _checked_emails(emails)
-        catalogue, who = context.snapshot.catalogue, context.actor.user
-        users = recorder(transaction, catalogue, "system_users", user=who, client=identity.client)
-        before = users.before(
-            [user for (user,) in transaction.execute(statement("find_invited"), (wanted,))]
+        emails = _checked_emails(invitation.emails)
+        users = recorder(
+            transaction,
+            context.snapshot.catalogue,
+            "system_users",
+            user=context.actor.user,
+            client=identity.client,
         )
-        made = transaction.execute(statement("invite_users"), (wanted, invitation.role))
-        users.created([user for user, _, _ in made if user not in before])
+        invited_before = transaction.execute(statement("find_invited"), (emails,))
+        before = users.before([user for (user,) in invited_before])
+        rows = transaction.execute(statement("invite_users"), (emails, invitation.role))
+        users.created([user for user, _, _ in rows if user not in before])
         users.changed(before)
-        _refuse_taken(emails, {str(email).lower() for _, email, _ in made})
-        for user, email, password in made:
-            target = link.to(address, user=user, fingerprint=fingerprint_of(email, password))
-            account_mail.send(
-                transaction, AccountMail(email, INVITATION, {"url": target, "email": email})
-            )
+        # The statement leaves out addresses of accounts: what it did not return is taken.
+        _refuse_taken(emails, {str(email).lower() for _, email, _ in rows})
+        for user, email, password in rows:
+            url = link.to(address, user=user, fingerprint=fingerprint_of(email, password))
+            data = {"url": url, "email": email}
+            account_mail.send(transaction, AccountMail(email, INVITATION, data))
 
     store.run_write(
         identity,
@@ -78,27 +84,24 @@ def _checked_emails(emails: Sequence[str]) -> list[str]:
         raise invalid_payload(f"1 to {MAX_INVITED} users can be invited at a time", field="email")
     problems: list[Problem] = []
     for index, email in enumerate(emails):
-        faults: list[Problem] = []
-        collect_problems(faults, partial(check_email, email))
-        problems += at_index(faults, index, count=len(emails))
+        email_problems: list[Problem] = []
+        collect_problems(email_problems, partial(check_email, email))
+        problems += at_index(email_problems, index, count=len(emails))
     if problems:
         raise Refused(problems)
     return list(emails)
 
 
-def _email_extensions(email: str, index: int) -> dict[str, object]:
-    return {"collection": "system_users", "field": "email", "value": email, "index": index}
-
-
-def _refuse_taken(emails: Sequence[str], made: set[str]) -> None:
+def _refuse_taken(emails: Sequence[str], invited: set[str]) -> None:
     problems = [
-        Problem(
-            "RECORD_NOT_UNIQUE",
-            f"There is a user {email} already.",
-            _email_extensions(email, index),
-        )
+        _email_taken(email, index)
         for index, email in enumerate(emails)
-        if email.lower() not in made
+        if email.lower() not in invited
     ]
     if problems:
         raise Refused(problems)
+
+
+def _email_taken(email: str, index: int) -> Problem:
+    extensions = {"collection": "system_users", "field": "email", "value": email, "index": index}
+    return Problem("RECORD_NOT_UNIQUE", f"There is a user {email} already.", extensions)

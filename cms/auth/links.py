@@ -1,4 +1,4 @@
-"""Links in letters: to addresses that the settings allow, never to one that a request made up."""
+"""Links in mails: to addresses that the settings allow, never to one that a request made up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from cms.errors import invalid_payload
 
 @dataclass(frozen=True, slots=True)
 class MailLink:
-    """One kind of link; `url_field` names its address in requests, `default_url` is the one when none is given."""
+    """One kind of link.
+
+    `url_field` is the field of requests that names the link's address; without it the link leads to
+    `default_url`.
+    """
 
     purpose: str
     url_field: str
@@ -22,34 +26,39 @@ class MailLink:
     life: timedelta
     secret: str = field(repr=False)
 
-    def address(self, said: str | None) -> str:
-        """Return where the link goes: the address said may differ from one on the list in its query string only.
+    def address(self, url: str | None) -> str:
+        """Return where the link leads: `url`, or the default address without one.
 
-        A token is the service's to put there. Raises `Refused` INVALID_PAYLOAD.
+        `url` may differ from an address on the list of the settings in its query string only, and
+        must not hold a token: the service puts its own there. Raises `Refused` INVALID_PAYLOAD.
         """
-        if said is None:
+        if url is None:
             return self.default_url
-        plain = said.isascii() and said.isprintable() and not set(said) & {" ", "#", "\\"}
-        bare, _, query = said.partition("?")
-        if (
-            not plain
-            or bare.rstrip("/") not in self.allowed_urls
-            or "token" in parse_qs(query, keep_blank_values=True)
-        ):
+        if not self._is_allowed(url):
             raise invalid_payload(
                 f'"{self.url_field}" is not on the list of allowed addresses', field=self.url_field
             )
-        return said
+        return url
+
+    def _is_allowed(self, url: str) -> bool:
+        # Browsers and parsers disagree on such characters, so that a link might lead elsewhere.
+        if not url.isascii() or not url.isprintable() or set(url) & {" ", "#", "\\"}:
+            return False
+        base, _, query = url.partition("?")
+        if base.rstrip("/") not in self.allowed_urls:
+            return False
+        return "token" not in parse_qs(query, keep_blank_values=True)
 
     def to(self, address: str, *, user: str, fingerprint: str) -> str:
-        """Return the link for a user, good until the mark of the account is another one."""
+        """Return the link for a user, good until the fingerprint of the account changes."""
         token = tokens.link_token(
             self.purpose, user=user, fingerprint=fingerprint, secret=self.secret, life=self.life
         )
-        return f"{address}{'&' if '?' in address else '?'}{urlencode({'token': token})}"
+        separator = "&" if "?" in address else "?"
+        return f"{address}{separator}{urlencode({'token': token})}"
 
     def read(self, token: str) -> tuple[str, str]:
-        """Return the user and the mark that a link was made for; raises `Refused` INVALID_TOKEN."""
+        """Return the user and the fingerprint of a link's token; raises `Refused` INVALID_TOKEN."""
         return tokens.read_link_token(self.purpose, token, secret=self.secret)
 
 

@@ -1,4 +1,4 @@
-"""Login, with what stands against guessing (specification, sections 4.3 and 5; decisions, section 10)."""
+"""Login, and the defence against guessed passwords (docs/authentication.md)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log = logging.getLogger("cms.auth")
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What somebody logs in with; `otp` is a code of the second factor, or a recovery code."""
+    """The values of a login; `otp` is a code of the second factor, or a recovery code."""
 
     email: str
     password: str = field(repr=False)
@@ -37,7 +37,7 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user as a login sees it; `is_throttled` is an administrator who was slowed down."""
+    """A user as a login reads it; `is_throttled` is an administrator who was slowed down."""
 
     id: str
     status: str
@@ -49,16 +49,17 @@ class Account:
 def login(
     store: Store, issuer: Issuer, credentials: Credentials, *, mode: Mode, client: ClientInfo
 ) -> IssuedTokens:
-    """Open a session; raises `Refused` INVALID_CREDENTIALS and, once the password was right, USER_SUSPENDED,
-    INVALID_OTP or INVALID_IP.
+    """Open a session.
 
-    An unknown address takes the same time as a wrong password.
+    An unknown address takes the same time as a wrong password. Raises `Refused` INVALID_CREDENTIALS
+    and, only once the password was right, USER_SUSPENDED, INVALID_OTP or INVALID_IP.
     """
     account = _account_from(
         store.database.fetch_primary(statement("find_account"), (credentials.email,))
     )
     _check_password(store, account, credentials.password, client)
     assert account
+    # The status is told only now: without the password nobody learns of an account.
     if account.status == "suspended":
         raise Refused(Problem("USER_SUSPENDED", "The user is suspended."))
     if account.status != "active":
@@ -67,9 +68,9 @@ def login(
     rehashed = passwords.rehashed(account.password or "", credentials.password)
 
     def work(transaction: Transaction) -> IssuedTokens:
-        if not transaction.execute(
-            statement("note_access"), (account.id, account.password, rehashed)
-        ):
+        # The statement compares the hash: the password may have changed since it was read.
+        values = (account.id, account.password, rehashed)
+        if not transaction.execute(statement("note_access"), values):
             raise invalid_credentials()
         return open_session(transaction, issuer, account.id, mode=mode, client=client)
 
@@ -78,29 +79,30 @@ def login(
 
 def account_of(fetch: Fetch, user: str) -> Account:
     """Return the account of a user who is logged in."""
-    found = _account_from(fetch(statement("find_account_of"), (user,)))
-    if found is None:
+    account = _account_from(fetch(statement("find_account_of"), (user,)))
+    if account is None:
         raise invalid_credentials()
-    return found
+    return account
 
 
 def confirm_password(store: Store, account: Account, password: str, *, client: ClientInfo) -> None:
-    """Have a user who is logged in say the password again; raises `Refused` INVALID_CREDENTIALS."""
+    """Check the password of a user who is logged in; raises `Refused` INVALID_CREDENTIALS."""
     _check_password(store, account, password, client)
 
 
 def check_factor(store: Store, account: Account, otp: str | None, *, client: ClientInfo) -> None:
     """Use up a code of the second factor, if the user has one; raises `Refused` INVALID_OTP.
 
-    To name no code is how a client learns that one is needed; a wrong one counts as a failed login.
+    A wrong code counts as a failed login. A missing one does not: that is how a client learns that
+    a code is needed.
     """
-    if account.tfa_secret is None:
+    secret = account.tfa_secret
+    if secret is None:
         return
-    if otp is None or not factors.use_code(
-        store.database.fetch_primary, account.id, secret=account.tfa_secret, code=otp
-    ):
-        if otp is not None:
-            count_failure(store, account.id, client)
+    if otp is None:
+        raise factors.invalid_otp()
+    if not factors.use_code(store.database.fetch_primary, account.id, secret=secret, code=otp):
+        count_failure(store, account.id, client)
         raise factors.invalid_otp()
 
 
@@ -111,25 +113,30 @@ def _account_from(rows: list[Row]) -> Account | None:
 def _check_password(
     store: Store, account: Account | None, password: str, client: ClientInfo
 ) -> None:
-    """Compare and count once, whoever it is; while an administrator is slowed down nothing is right or counts."""
-    right = passwords.matches(account.password if account else None, password)
+    """Compare the password and count a failure; raises `Refused` INVALID_CREDENTIALS.
+
+    Unknown addresses cost the same comparison and the same statement as accounts. While an
+    administrator is slowed down, no password is right and no failure counts.
+    """
+    is_right = passwords.matches(account.password if account else None, password)
     user = account.id if account and not account.is_throttled else None
-    if not right or user is None:
+    if not is_right or user is None:
         count_failure(store, user or str(uuid.uuid4()), client)
         raise invalid_credentials()
 
 
 def count_failure(store: Store, user: str, client: ClientInfo) -> None:
-    """Count a failed login, and suspend the user when there were too many; for nobody nothing is counted.
+    """Count a failed login, and suspend the user when there were too many.
 
-    The history tells the suspension as nobody's, with where it came from. The lock keeps the last two administrators
-    from being suspended at once.
+    An id that is no user's counts nothing. The activity records the suspension without a user, with
+    the client that it came from.
     """
-    counted = store.database.fetch_primary(statement("count_failure"), (user,))
-    if not counted or not counted[0][0]:
+    rows = store.database.fetch_primary(statement("count_failure"), (user,))
+    if not rows or not rows[0][0]:
         return
 
     def work(transaction: Transaction) -> list[Row]:
+        # The last two administrators must not be suspended at once.
         transaction.execute(statement("lock_accounts"))
         users = recorder(
             transaction, store.snapshots.current().catalogue, "system_users", client=client
@@ -142,9 +149,7 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
 
     outcome = in_transaction(store, work)
     if outcome:
-        done = (
-            "suspended"
-            if outcome[0][0] == "suspended"
-            else "slowed down, as the last active administrator"
-        )
-        log.warning("User %s has failed to log in too often and is %s.", user, done)
+        state = outcome[0][0]
+        if state != "suspended":
+            state = "slowed down, as the last active administrator"
+        log.warning("User %s has failed to log in too often and is %s.", user, state)

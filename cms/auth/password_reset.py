@@ -1,4 +1,6 @@
-"""A password by letter: asked for, set by its link, or by that of an invitation (specification, section 5)."""
+"""Forgotten passwords: a mail with a link, and the new password that the link or an invitation
+sets.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,29 @@ from cms.store.store import Store
 
 
 def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) -> None:
-    """Send an active user a link to set a new password; for anybody else do the same and send nothing."""
+    """Send an active user a link to set a new password.
+
+    For any other address the same work is done and nothing is sent, so that nobody learns of
+    accounts.
+    """
     address = link.address(url)
 
     def work(transaction: Transaction) -> None:
-        found = transaction.execute(statement("find_active_account"), (email,))
-        user, to, password = found[0] if found else (str(uuid.uuid4()), None, None)
-        target = link.to(address, user=user, fingerprint=fingerprint_of(to, password))
-        account_mail.send(
-            transaction, AccountMail(to, RESET, {"url": target, "email": to or email})
-        )
+        rows = transaction.execute(statement("find_active_account"), (email,))
+        user, to, password = rows[0] if rows else (str(uuid.uuid4()), None, None)
+        url = link.to(address, user=user, fingerprint=fingerprint_of(to, password))
+        data = {"url": url, "email": to or email}
+        account_mail.send(transaction, AccountMail(to, RESET, data))
 
     in_transaction(store, work)
 
 
 @dataclass(frozen=True, slots=True)
 class NewPassword:
-    """A new password with the token of its link; `status` is what the user has to be: active, or invited."""
+    """A new password with the token of its link.
+
+    `status` is the status that the user must have: active, or invited.
+    """
 
     token: str = field(repr=False)
     password: str = field(repr=False)
@@ -51,25 +59,29 @@ def set_password(
     client: ClientInfo,
     idempotency: Idempotency | None = None,
 ) -> None:
-    """Set the password of the user whom a link was sent to, and end all sessions; who was invited becomes active.
+    """Set the password of the user whom a link was sent to, and end all sessions of that user.
 
-    Raises `Refused` INVALID_TOKEN for a link that was used, and what `check_password` does.
+    A user who was invited becomes active. Raises `Refused` INVALID_TOKEN, with a reason for a link
+    that was used already, and whatever `check_password` raises.
     """
     user, fingerprint = link.read(new_password.token)
     passwords.check_password(new_password.password, policy=password_policy(store))
-    new = passwords.hashed(new_password.password)
+    # Hashed before the transaction: hashing is slow on purpose, and locks must not wait for it.
+    new_hash = passwords.hashed(new_password.password)
 
     def work(transaction: Transaction) -> None:
-        found = transaction.execute(statement("lock_account"), (user,))
-        _, email, current, old, _ = found[0] if found else (None,) * 5
-        if found and fingerprint != fingerprint_of(email, old):
+        rows = transaction.execute(statement("lock_account"), (user,))
+        if not rows:
+            raise invalid_token()
+        _, email, status, old_hash, _ = rows[0]
+        if fingerprint != fingerprint_of(email, old_hash):
             raise used_link()
-        if current != new_password.status:
+        if status != new_password.status:
             raise invalid_token()
         catalogue = store.snapshots.current().catalogue
         users = recorder(transaction, catalogue, "system_users", user=user, client=client)
         before = users.before([user])
-        transaction.execute(statement("change_password"), (user, new))
+        transaction.execute(statement("change_password"), (user, new_hash))
         end_sessions(transaction, user)
         users.changed(before)
 
@@ -79,5 +91,5 @@ def set_password(
 def password_policy(store: Store) -> str | None:
     """Return the regular expression that new passwords have to match."""
     rows = store.database.fetch_primary(statement("find_password_policy"))
-    found: str | None = rows[0][0] if rows else None
-    return found
+    policy: str | None = rows[0][0] if rows else None
+    return policy

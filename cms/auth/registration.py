@@ -1,4 +1,4 @@
-"""Public registration, when the settings open it (decisions, sections 9 and 15)."""
+"""Public registration, when the settings open it (docs/authentication.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cms.store.store import Store
 
 @dataclass(frozen=True, slots=True)
 class RegistrationForm:
-    """What somebody registers with."""
+    """The values that somebody registers with."""
 
     email: str
     password: str = field(repr=False)
@@ -35,7 +35,9 @@ class RegistrationForm:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationSettings:
-    """What the settings say of registration."""
+    """The settings of registration; `emails` is a filter as JSON text, `policy` a regular
+    expression.
+    """
 
     is_open: bool
     role: str | None
@@ -52,11 +54,13 @@ def register(
     client: ClientInfo,
     idempotency: Idempotency | None = None,
 ) -> None:
-    """Make a user, and send the link that opens the account where the settings ask for it.
+    """Make a user, and send the link that verifies the address where the settings ask for it.
 
-    For an address that has an account the same is done and nothing comes of it. Of two registrations of one address
-    either may be somebody else's, who waits for the owner to follow the link: with different passwords neither counts.
-    Raises `Refused` FORBIDDEN when registration is closed or not for that address, and what `check_password` does.
+    For an address that has an account the same work is done, and nothing comes of it. Of two
+    registrations of one address either may be a stranger's, who waits for the owner to follow the
+    link: with different passwords neither password counts.
+    Raises `Refused` FORBIDDEN when registration is closed, or closed to that address, and whatever
+    `check_password` raises.
     """
     settings = RegistrationSettings(
         *store.database.fetch_primary(statement("find_registration"))[0]
@@ -68,43 +72,48 @@ def register(
     if not _is_address_allowed(settings.emails, form.email):
         raise forbidden()
     passwords.check_password(form.password, policy=settings.policy)
-    before, new = _earlier_hash(store, form), passwords.hashed(form.password)
-    row = (form.email, new, form.first_name, form.last_name, settings.role, settings.verify)
+    earlier_hash = _earlier_hash(store, form)
+    new_hash = passwords.hashed(form.password)
+    values = (form.email, new_hash, form.first_name, form.last_name, settings.role, settings.verify)
 
     def work(transaction: Transaction) -> None:
-        again = [
-            user for (user,) in transaction.execute(statement("find_registered"), (form.email,))
-        ]
-        was = _recorder(store, transaction, None, client).before(again)
-        made = transaction.execute(statement("register_user"), (*row, before))
-        user, to, password = made[0] if made else (str(uuid.uuid4()), None, new)
+        registered = transaction.execute(statement("find_registered"), (form.email,))
+        before = _recorder(store, transaction, None, client).before(
+            [user for (user,) in registered]
+        )
+        rows = transaction.execute(statement("register_user"), (*values, earlier_hash))
+        user, to, password = rows[0] if rows else (str(uuid.uuid4()), None, new_hash)
         users = _recorder(store, transaction, user, client)
-        users.created([user for user, *_ in made if user not in was])
-        users.changed(was)
+        users.created([row[0] for row in rows if row[0] not in before])
+        users.changed(before)
         if settings.verify:
-            target = link.to(address, user=user, fingerprint=fingerprint_of(form.email, password))
-            account_mail.send(
-                transaction, AccountMail(to, REGISTRATION, {"url": target, "email": form.email})
-            )
+            url = link.to(address, user=user, fingerprint=fingerprint_of(form.email, password))
+            data = {"url": url, "email": form.email}
+            account_mail.send(transaction, AccountMail(to, REGISTRATION, data))
 
     in_transaction(store, made_idempotent(client, idempotency, work))
 
 
 def _earlier_hash(store: Store, form: RegistrationForm) -> str | None:
-    """Return the hash that an earlier registration left, if it is of the same password; a comparison whoever it is."""
-    found = store.database.fetch_primary(statement("find_registered_password"), (form.email,))
-    before: str | None = found[0][0] if found else None
-    return before if passwords.matches(before, form.password) else None
+    """Return the hash of an earlier registration if it is of the same password.
+
+    The comparison is made for every address: its duration must not tell whether there was one.
+    """
+    rows = store.database.fetch_primary(statement("find_registered_password"), (form.email,))
+    earlier_hash: str | None = rows[0][0] if rows else None
+    return earlier_hash if passwords.matches(earlier_hash, form.password) else None
 
 
 def verify(store: Store, link: MailLink, *, token: str, client: ClientInfo) -> None:
-    """Open the account of a registration by its link, once; raises `Refused` INVALID_TOKEN."""
+    """Activate the account of a registration by its link, once; raises `Refused` INVALID_TOKEN."""
     user, fingerprint = link.read(token)
 
     def work(transaction: Transaction) -> None:
-        found = transaction.execute(statement("lock_account"), (user,))
-        _, email, status, password, unverified = found[0] if found else (None,) * 5
-        if found and (not unverified or fingerprint != fingerprint_of(email, password)):
+        rows = transaction.execute(statement("lock_account"), (user,))
+        if not rows:
+            raise invalid_token()
+        _, email, status, password, is_unverified = rows[0]
+        if not is_unverified or fingerprint != fingerprint_of(email, password):
             raise used_link()
         if status != "draft":
             raise invalid_token()
@@ -119,17 +128,22 @@ def verify(store: Store, link: MailLink, *, token: str, client: ClientInfo) -> N
 def _recorder(
     store: Store, transaction: Transaction, user: str | None, client: ClientInfo
 ) -> Recorder:
-    """Return what writes down a registration as the user's own doing."""
+    """Return a recorder that records a registration as the user's own doing."""
     catalogue = store.snapshots.current().catalogue
     return recorder(transaction, catalogue, "system_users", user=user, client=client)
 
 
-def _is_address_allowed(said: str | None, email: str) -> bool:
-    """Tell whether the filter of the settings lets an address in; one that cannot be read lets nobody in."""
+def _is_address_allowed(stored_filter: str | None, email: str) -> bool:
+    """Tell whether the filter of the settings admits an address.
+
+    A filter that cannot be read admits nobody.
+    """
+    if stored_filter is None:
+        return True
     try:
-        rule = None if said is None else jsontext.loads_stored(said)
-        return rule is None or not failures(
-            parse_rule(rule), {"email": email.lower()}, RuleContext()
-        )
+        rule = jsontext.loads_stored(stored_filter)
+        if rule is None:
+            return True
+        return not failures(parse_rule(rule), {"email": email.lower()}, RuleContext())
     except (Refused, ValueError):
         return False

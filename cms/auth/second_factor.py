@@ -1,4 +1,4 @@
-"""Setting up and taking away the own second factor (decisions, section 9)."""
+"""Users set up and remove their own second factor (docs/authentication.md)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ _SEED_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class NewSecret:
-    """A secret that becomes the second factor when a code of it comes back."""
+    """A secret that becomes the second factor once the client sends one of its codes."""
 
     secret: str = field(repr=False)
     otpauth_url: str = field(repr=False)
 
 
 def generate(store: Store, identity: Identity, *, password: str) -> NewSecret:
-    """Return a new secret, once the password was said again; raises `Refused` INVALID_PAYLOAD where there is one."""
+    """Return a new secret to a user who sends the password again.
+
+    Raises `Refused` INVALID_CREDENTIALS, and INVALID_PAYLOAD where there is a second factor
+    already.
+    """
     account = _confirmed_account(store, identity, password)
     if account.tfa_secret is not None:
         raise invalid_payload("There is a second factor already")
@@ -63,11 +67,12 @@ def enable(
 def disable(
     store: Store, identity: Identity, *, code: str, idempotency: Idempotency | None = None
 ) -> None:
-    """Take the second factor away, with a code of it or a recovery code; raises `Refused` INVALID_OTP.
+    """Remove the second factor, with one of its codes or a recovery code; raises `Refused`
+    INVALID_OTP.
 
-    The code is used up in the transaction that takes the factor away: a call that waits for another one with its
-    Idempotency-Key finds that one's answer, and no code that is worth nothing any more. A wrong one is counted after
-    it, so that it counts although the transaction leaves nothing.
+    The code is used up in the transaction that removes the factor. So a call that waited for
+    another one with the same Idempotency-Key gets that one's answer, not the refusal of a used
+    code.
     """
     user = store.run_primary_read(identity, _user_of)
 
@@ -87,6 +92,7 @@ def disable(
             idempotency=idempotency,
         )
     except Refused as refused:
+        # Counted outside the transaction, which is rolled back.
         if refused.problems[0].code == "INVALID_OTP":
             count_failure(store, user, identity.client)
         raise
@@ -100,9 +106,9 @@ def recovery_codes(
     secret: str,
     idempotency: Idempotency | None = None,
 ) -> list[str]:
-    """Return new recovery codes, once the password was said again.
+    """Return new recovery codes to a user who sends the password again.
 
-    What is kept for an Idempotency-Key is the seed that they come from, which tells nothing without SECRET.
+    For an Idempotency-Key the seed of the codes is stored, which is worth nothing without SECRET.
     """
     user = _confirmed_account(store, identity, password).id
 

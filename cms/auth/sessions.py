@@ -1,4 +1,4 @@
-"""Sessions: opened by a login, renewed by their token, ended (specification, section 5; decisions, section 10)."""
+"""Sessions: opened by a login, renewed by their token, ended (docs/authentication.md)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from cms import passwords
 from cms.auth import tokens
-from cms.auth.claims import person, record_activity
+from cms.auth.claims import record_activity, user_claims
 from cms.config import Config, secret_of
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Deadlock
@@ -27,7 +27,10 @@ T = TypeVar("T")
 
 
 class Mode(StrEnum):
-    """What a client holds of its session: both tokens, the refresh token in a cookie, or one cookie for everything."""
+    """How a client holds its session.
+
+    Both tokens in JSON, the refresh token in a cookie, or one session cookie that is all it needs.
+    """
 
     JSON = "json"
     COOKIE = "cookie"
@@ -36,7 +39,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """What tokens are signed with, and how long they live."""
+    """The key that signs tokens, and how long they live."""
 
     secret: str
     access_life: timedelta
@@ -45,7 +48,8 @@ class Issuer:
 
     @classmethod
     def from_config(cls, config: Config) -> Issuer:
-        """Return the issuer of the settings; makes the secret when there is none."""
+        """Return the issuer of the settings; make the secret when there is none."""
+        # The first login of a process must not take longer than the others.
         passwords.warm_up()
         return cls(
             secret_of(config),
@@ -61,9 +65,10 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class IssuedTokens:
-    """What a login or a refresh gives: `token` is the refresh token, or the session cookie, which needs no other.
+    """The tokens of a login or a refresh.
 
-    `expires` is how many milliseconds the client can go on before it has to refresh.
+    `token` is the refresh token, or the session cookie, which needs no access token. `expires` is
+    the time in milliseconds until the client has to refresh.
     """
 
     mode: Mode
@@ -75,16 +80,14 @@ class IssuedTokens:
 def open_session(
     transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, client: ClientInfo
 ) -> IssuedTokens:
-    """Open a session of a user whose row is locked already, and write it down.
+    """Open a session of a user whose row is locked already, and record it; raises `Refused`
+    INVALID_IP.
 
-    First the user, then sessions: the order in which a change of the password takes their locks.
-    Raises `Refused` INVALID_IP.
+    First the user, then sessions: a change of the password takes its locks in the same order.
     """
     session = str(uuid.uuid4())
-    token, expires = (
-        tokens.session_token(session, secret=issuer.secret),
-        datetime.now(UTC) + issuer.life_of(mode),
-    )
+    token = tokens.session_token(session, secret=issuer.secret)
+    expires = datetime.now(UTC) + issuer.life_of(mode)
     transaction.execute(statement("end_expired_sessions_of"), (user, issuer.access_life))
     transaction.execute(
         statement("open_session"),
@@ -100,55 +103,53 @@ def open_session(
         ),
     )
     record_activity(transaction, "login", user=user, client=client)
-    return _issue_tokens(
-        transaction,
-        issuer,
-        Identity(user=user, session=session, client=client),
-        mode=mode,
-        token=token,
-    )
+    identity = Identity(user=user, session=session, client=client)
+    return _issue_tokens(transaction, issuer, identity, mode=mode, token=token)
 
 
 def refresh(store: Store, issuer: Issuer, *, token: str, client: ClientInfo) -> IssuedTokens:
-    """Go on with a session; one whose refresh token was used before ends, for one of its two holders has stolen it.
+    """Renew a session and return its new tokens; raises `Refused` INVALID_CREDENTIALS.
 
-    The token changes with every use, the one of a session cookie does not: requests that are under way hold it too.
-    Raises `Refused` INVALID_CREDENTIALS.
+    A refresh token changes with every use. A session whose refresh token comes a second time ends:
+    one of the token's two holders has stolen it. A session cookie keeps its token, for the requests
+    that are under way hold it too.
     """
 
     def work(transaction: Transaction) -> IssuedTokens | None:
         session, mode, user = _find_session(transaction, issuer, token)
         if user is None:
             return None
-        new = token if mode is Mode.SESSION else tokens.session_token(session, secret=issuer.secret)
+        new_token = token
+        if mode is not Mode.SESSION:
+            new_token = tokens.session_token(session, secret=issuer.secret)
         expires = datetime.now(UTC) + issuer.life_of(mode)
-        transaction.execute(statement("renew_session"), (session, passwords.digest(new), expires))
-        return _issue_tokens(
-            transaction,
-            issuer,
-            Identity(user=user, session=session, client=client),
-            mode=mode,
-            token=new,
-        )
+        digest = passwords.digest(new_token)
+        transaction.execute(statement("renew_session"), (session, digest, expires))
+        identity = Identity(user=user, session=session, client=client)
+        return _issue_tokens(transaction, issuer, identity, mode=mode, token=new_token)
 
-    renewed = in_transaction(store, work)
-    if renewed is None:
-        raise invalid_credentials()  # outside the transaction, which would take back the end of the session
-    return renewed
+    issued = in_transaction(store, work)
+    if issued is None:
+        # Raised outside the transaction, whose rollback would undo the end of a stolen session.
+        raise invalid_credentials()
+    return issued
 
 
 def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = False) -> None:
-    """End the session of a token, or all of its user's; raises `Refused` INVALID_CREDENTIALS when it is of none.
+    """End the session of a token, or with `everywhere` all sessions of its user.
 
-    The access token of the one session lives to its end; with `everywhere` those of all end at once.
+    The access token of the one session lives on until it expires; with `everywhere` all access
+    tokens end at once. Raises `Refused` INVALID_CREDENTIALS for a token of no session.
     """
     session = tokens.session_of(token)
 
     def work(transaction: Transaction) -> None:
-        found = transaction.execute(statement("lock_session"), (session,))
-        if not found or found[0][0] != passwords.digest(token) or not found[0][2]:
+        rows = transaction.execute(statement("lock_session"), (session,))
+        if not rows:
             raise invalid_credentials()
-        user = found[0][3]
+        digest, _, is_alive, user = rows[0]
+        if digest != passwords.digest(token) or not is_alive:
+            raise invalid_credentials()
         if everywhere:
             end_sessions(transaction, user)
         else:
@@ -159,7 +160,7 @@ def logout(store: Store, *, token: str, client: ClientInfo, everywhere: bool = F
 
 
 def end_sessions(transaction: Transaction, *users: str, keep: str | None = None) -> None:
-    """End all sessions of users, refresh and access tokens alike, but the one to keep."""
+    """End all sessions of users except the one to `keep`, with their refresh and access tokens."""
     transaction.execute(statement("end_sessions_of"), (list(users), keep))
 
 
@@ -168,7 +169,7 @@ def invalid_credentials() -> Refused:
 
 
 def in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
-    """Do the work in a transaction, again when two of them waited for each other and this one was given up."""
+    """Do the work in a transaction, and again when a deadlock ended it."""
     for _ in range(ATTEMPTS - 1):
         try:
             with store.database.transaction() as transaction:
@@ -182,27 +183,32 @@ def in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
 def made_idempotent(
     client: ClientInfo, idempotency: Idempotency | None, work: Callable[[Transaction], None]
 ) -> Callable[[Transaction], None]:
-    """Return the work of somebody who needs no credentials for it, done once with an Idempotency-Key."""
+    """Return work of an anonymous client that is done only once for an Idempotency-Key."""
     name = ANONYMOUS.with_client(client).name
 
-    def done(transaction: Transaction) -> None:
+    def idempotent_work(transaction: Transaction) -> None:
         lock_key(transaction, name, idempotency)
         run_idempotently(transaction, name, idempotency, lambda: work(transaction))
 
-    return done
+    return idempotent_work
 
 
 def _find_session(
     transaction: Transaction, issuer: Issuer, token: str
 ) -> tuple[str, Mode, str | None]:
-    """Return the session of a token, its mode and its user; no user when it is not to go on."""
+    """Return the session of a token, its mode and its user; no user when the session must not go
+    on.
+    """
     session = tokens.session_of(token)
-    found = transaction.execute(statement("lock_session"), (session,)) if session else []
-    if not session or not found:
+    if not session:
         return "", Mode.JSON, None
-    current, mode, lives, user = found[0]
-    if current == passwords.digest(token):
-        return session, Mode(mode), user if lives else None
+    rows = transaction.execute(statement("lock_session"), (session,))
+    if not rows:
+        return "", Mode.JSON, None
+    digest, mode, is_alive, user = rows[0]
+    if digest == passwords.digest(token):
+        return session, Mode(mode), user if is_alive else None
+    # Only an older token of this service ends the session: a made-up one must not log users out.
     if tokens.is_signed_here(token, secret=issuer.secret):
         transaction.execute(statement("end_stolen_session"), (session,))
     return session, Mode(mode), None
@@ -211,15 +217,17 @@ def _find_session(
 def _issue_tokens(
     transaction: Transaction, issuer: Issuer, identity: Identity, *, mode: Mode, token: str
 ) -> IssuedTokens:
-    """Return what the client gets, once it is known that this user may act from there."""
-    found = person(transaction, identity)
+    """Return the tokens of a session once it is known that the user may act from the client's
+    address.
+    """
+    user = user_claims(transaction, identity)
     if mode is Mode.SESSION:
         return IssuedTokens(mode, token, _milliseconds(issuer.session_life))
     claims = {
         "id": identity.user,
-        "role": found.role,
-        "app_access": found.app_access,
-        "admin_access": found.admin_access,
+        "role": user.role,
+        "app_access": user.app_access,
+        "admin_access": user.admin_access,
         "session": identity.session,
     }
     access = tokens.access_token(claims, secret=issuer.secret, life=issuer.access_life)

@@ -1,4 +1,4 @@
-"""Tokens: signed ones for access and for letters, random ones of which only digests are stored."""
+"""Tokens: signed ones for access and for links in mails, random ones, stored as digests only."""
 
 from __future__ import annotations
 
@@ -21,12 +21,15 @@ _REQUIRED_LINK_CLAIMS = ["id", "mark", "iss", "iat", "exp"]
 
 
 def access_token(claims: Mapping[str, object], *, secret: str, life: timedelta) -> str:
-    """Return a signed token of the claims that ends after `life` (decisions, section 10)."""
+    """Return a signed token of the claims that ends after `life`."""
     return _sign(claims, secret, life)
 
 
 def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
-    """Return the claims of an access token; raises `Refused` INVALID_TOKEN, with a reason when it has expired."""
+    """Return the claims of an access token.
+
+    Raises `Refused` INVALID_TOKEN, with a reason when the token has expired.
+    """
     try:
         claims = jwt.decode(
             token,
@@ -35,7 +38,9 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
             issuer=ISSUER,
             options={"require": _REQUIRED_CLAIMS},
         )
-        uuid.UUID(claims["id"]), uuid.UUID(claims["session"])
+        # Statements cast both to uuid: text that is none must not reach the database.
+        uuid.UUID(claims["id"])
+        uuid.UUID(claims["session"])
         return claims
     except jwt.ExpiredSignatureError:
         raise Refused(
@@ -50,22 +55,22 @@ def invalid_token() -> Refused:
 
 
 def used_link() -> Refused:
-    """Return the refusal of a link that was right once: it dies with what it was made for."""
+    """Return the refusal of a link that was valid once."""
     sentence = "The link was used already, or the account has changed since."
     return Refused(Problem("INVALID_TOKEN", sentence, {"reason": "used"}))
 
 
 def link_token(purpose: str, *, user: str, fingerprint: str, secret: str, life: timedelta) -> str:
-    """Return a signed token for a link in a letter.
+    """Return a signed token for a link in a mail.
 
-    Each purpose has a key of its own, so that a token is good for nothing else; it dies when the `fingerprint` of the
-    account, which its use changes, is another one.
+    Each purpose has a key of its own, so that a token serves no other purpose. The token ends when
+    the `fingerprint` of the account changes, as it does by its use.
     """
     return _sign({"id": user, "mark": fingerprint}, _purpose_key(secret, purpose), life)
 
 
 def read_link_token(purpose: str, token: str, *, secret: str) -> tuple[str, str]:
-    """Return the user and the mark of a letter's token; raises `Refused` INVALID_TOKEN."""
+    """Return the user and the fingerprint of a link's token; raises `Refused` INVALID_TOKEN."""
     try:
         claims = jwt.decode(
             token,
@@ -84,21 +89,26 @@ def read_link_token(purpose: str, token: str, *, secret: str) -> tuple[str, str]
 
 
 def session_token(session: str, *, secret: str) -> str:
-    """Return a new token of a session: its id, chance, and a signature by which even an old one is known as ours."""
+    """Return a new token of a session: its id, random text, and a signature.
+
+    By the signature the service knows even a token that has been replaced as its own.
+    """
     body = f"{session}.{random_token()}"
     return f"{body}.{_sign_session(body, secret)}"
 
 
 def session_of(token: str) -> str | None:
     """Return the session that a token names, whoever made it; None when it names none."""
+    if token.count(".") != 2:
+        return None
     try:
-        return str(uuid.UUID(token.partition(".")[0])) if token.count(".") == 2 else None
+        return str(uuid.UUID(token.partition(".")[0]))
     except ValueError:
         return None
 
 
 def is_signed_here(token: str, *, secret: str) -> bool:
-    """Tell whether a session's token was once given by this service."""
+    """Tell whether this service once issued a session's token."""
     body, _, signature = token.rpartition(".")
     return hmac.compare_digest(signature.encode(), _sign_session(body, secret).encode())
 
@@ -120,5 +130,5 @@ def _purpose_key(secret: str, purpose: str) -> str:
 
 
 def _sign_session(body: str, secret: str) -> str:
-    found = hmac.digest(_purpose_key(secret, "session").encode(), body.encode(), "sha256")
-    return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
+    signature = hmac.digest(_purpose_key(secret, "session").encode(), body.encode(), "sha256")
+    return base64.urlsafe_b64encode(signature).rstrip(b"=").decode()
