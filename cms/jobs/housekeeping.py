@@ -1,4 +1,4 @@
-"""What the queue needs besides its workers: stalled jobs run again, finished ones go."""
+"""Maintenance of the queue: stalled jobs run again, finished ones are deleted."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 5.0
 WORKER_TIMEOUT_SECONDS = 30.0
-"""After so long without a heartbeat a worker counts as dead."""
+"""A worker without a heartbeat for so long counts as dead."""
 MAX_ATTEMPTS = 20
-"""A job that is lost so often may be what kills its workers."""
+"""A job that lost its worker so often is given up: it may be what kills them."""
 RETENTION_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """How the queue stands: jobs that could run now, jobs that failed for good, workers that live."""
+    """Counts of the queue: jobs that could run now, jobs that failed for good, live workers."""
 
     due: int
     failed: int
@@ -30,33 +30,34 @@ class QueueState:
 def requeue_stalled(database: Database) -> None:
     """Put jobs whose worker is gone back in the queue."""
     with database.transaction() as transaction:
+        # All workers look for stalled jobs; whoever finds another one looking leaves it to that
+        # one.
         if not transaction.execute(statement("take_turns_with_stalled_jobs"))[0][0]:
             return
-        found = transaction.execute(
+        rows = transaction.execute(
             statement("give_back_stalled_jobs"), (str(WORKER_TIMEOUT_SECONDS), str(MAX_ATTEMPTS))
         )
-    for job, task, again, _ in found:
-        if again:
+    for job, task, runs_again, _ in rows:
+        if runs_again:
             log.warning("job %d of %s lost its worker and runs again", job, task)
         else:
             log.error("job %d of %s lost its worker too often and is given up", job, task)
 
 
 def requeue(database: Database, worker: int) -> None:
-    """Put what a worker has not finished back in the queue."""
+    """Put the jobs that a worker has not finished back in the queue."""
     with database.transaction() as transaction:
-        found = transaction.execute(statement("give_back_jobs"), (str(worker),))
-    for job, task, _ in found:
+        rows = transaction.execute(statement("give_back_jobs"), (str(worker),))
+    for job, task, _ in rows:
         log.warning("job %d of %s was not done in time and runs again on another worker", job, task)
 
 
 def delete_finished(database: Database) -> None:
-    """Delete the jobs that ended a week ago; those that succeeded are deleted at once."""
+    """Delete the jobs that ended a week ago; the worker deletes jobs that succeed at once."""
     with database.transaction() as transaction:
         transaction.execute(statement("delete_finished_jobs"), (str(RETENTION_DAYS),))
 
 
 def queue_state(transaction: Transaction) -> QueueState:
-    return QueueState(
-        *transaction.execute(statement("look_at_queue"), (str(WORKER_TIMEOUT_SECONDS),))[0]
-    )
+    rows = transaction.execute(statement("look_at_queue"), (str(WORKER_TIMEOUT_SECONDS),))
+    return QueueState(*rows[0])

@@ -1,4 +1,4 @@
-"""The service's tasks as the library of the queue takes them: with growing pauses, and payloads kept out of its log."""
+"""The queue of procrastinate with the service's tasks: growing pauses, payloads out of its log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from procrastinate import App, JobContext, PsycopgConnector
 from procrastinate.jobs import Job as QueuedJob
@@ -23,7 +23,7 @@ _CONNECTIONS = 3
 
 
 def queue_of(config: Config, tasks: Iterable[Task]) -> App:
-    """Return the queue of the settings' database with these tasks; it connects when it is opened."""
+    """Return the queue in the settings' database with these tasks; it connects when opened."""
     connector = PsycopgConnector(
         **pool_arguments(config), json_loads=_load_arguments, min_size=1, max_size=_CONNECTIONS
     )
@@ -36,16 +36,19 @@ def queue_of(config: Config, tasks: Iterable[Task]) -> App:
 
 @dataclass(frozen=True, slots=True)
 class SecretPayload:
-    """A payload that does not show in a text: it may hold a secret, and the library writes arguments to its log."""
+    """A payload that its text leaves out.
+
+    It may hold a secret, and procrastinate writes the arguments of jobs to its log.
+    """
 
     payload: Any = field(repr=False)
 
 
 def _load_arguments(arguments: str | bytes) -> object:
-    return {
-        name: SecretPayload(value) if name == "payload" else value
-        for name, value in jsontext.loads_stored(arguments).items()  # type: ignore[attr-defined]
-    }
+    values = cast(dict[str, object], jsontext.loads_stored(arguments))
+    if "payload" in values:
+        values["payload"] = SecretPayload(values["payload"])
+    return values
 
 
 def _register(app: App, task: Task) -> None:
@@ -53,15 +56,15 @@ def _register(app: App, task: Task) -> None:
         context: JobContext, payload: SecretPayload | None = None, timestamp: int | None = None
     ) -> None:
         assert context.job.id is not None
-        _run(
-            task, Job(context.job.id, payload.payload if payload else {}, context.job.attempts + 1)
-        )
+        values = payload.payload if payload else {}
+        _run(task, Job(context.job.id, values, context.job.attempts + 1))
 
     registered = app.task(
         name=task.name, queue=task.name, pass_context=True, retry=_RetryStrategy(task)
     )(run)
     if task.cron:
-        app.periodic(cron=task.cron)(registered)  # type: ignore[arg-type]  # it passes the moment by name
+        # The library passes `timestamp` by name, which its types do not say.
+        app.periodic(cron=task.cron)(registered)  # type: ignore[arg-type]
 
 
 def _run(task: Task, job: Job) -> None:
@@ -71,31 +74,24 @@ def _run(task: Task, job: Job) -> None:
     except Exception as fault:
         _log_failure(task, job, fault)
         raise
-    log.info(
-        "job %d of %s is done",
-        job.id,
-        task.name,
-        extra={"ms": round((time.perf_counter() - began) * 1000, 1)},
-    )
+    milliseconds = round((time.perf_counter() - began) * 1000, 1)
+    log.info("job %d of %s is done", job.id, task.name, extra={"ms": milliseconds})
 
 
 def _log_failure(task: Task, job: Job, fault: Exception) -> None:
-    """Log a failed attempt, with its trace when nobody has foreseen it."""
+    """Log a failed attempt, with a traceback unless it is a `JobError`."""
     pause = task.pause(fault, job.attempt)
-    level = logging.ERROR if pause is None else logging.WARNING
-    then = "it is given up" if pause is None else f"it runs again in {pause}"
-    reason = str(fault) if isinstance(fault, JobError) else repr(fault)
+    if pause is None:
+        level = logging.ERROR
+        outcome = "it is given up"
+    else:
+        level = logging.WARNING
+        outcome = f"it runs again in {pause}"
+    is_expected = isinstance(fault, JobError)
+    reason = str(fault) if is_expected else repr(fault)
     text = "job %d of %s failed at attempt %d, %s: %s"
-    log.log(
-        level,
-        text,
-        job.id,
-        task.name,
-        job.attempt,
-        then,
-        reason,
-        exc_info=not isinstance(fault, JobError),
-    )
+    values = (job.id, task.name, job.attempt, outcome, reason)
+    log.log(level, text, *values, exc_info=not is_expected)
 
 
 class _RetryStrategy(BaseRetryStrategy):
@@ -106,13 +102,11 @@ class _RetryStrategy(BaseRetryStrategy):
         self, *, exception: BaseException, job: QueuedJob
     ) -> RetryDecision | None:
         pause = self._task.pause(exception, job.attempts + 1)
-        return (
-            None
-            if pause is None
-            else RetryDecision(retry_in={"seconds": round(pause.total_seconds())})
-        )
+        if pause is None:
+            return None
+        return RetryDecision(retry_in={"seconds": round(pause.total_seconds())})
 
 
 def _is_unreported(record: logging.LogRecord) -> bool:
-    """Leave out of the library's log what `_log_failure` has told already."""
+    """Leave the failures that `_log_failure` has logged out of the library's log."""
     return getattr(record, "action", None) != "job_error"

@@ -13,16 +13,16 @@ from cms.database.statements import statement
 
 
 class JobError(Exception):
-    """A job could not be done; the text says why, without a secret. It is tried again."""
+    """A job failed and is tried again; the text says why, without a secret."""
 
 
 class PermanentError(JobError):
-    """A job could not be done, and trying again would not help."""
+    """A job failed, and trying again would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One job as its task sees it; `attempt` counts from 1."""
+    """One job as its task gets it; `attempt` counts from 1."""
 
     id: int
     payload: Mapping[str, Any]
@@ -31,11 +31,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of job. `run` works in a thread of its own, and more than once when a worker was killed meanwhile.
+    """A kind of job.
 
-    What it raises is logged, and the job is tried again until it was tried `attempts` times: after `wait`, then
-    after twice that, and so on up to `max_wait`. At the times of `cron`, in UTC, a job with an empty payload is
-    made, once over all machines.
+    `run` works in a thread of its own. It may run more than once for a job whose worker was killed.
+    Whatever it raises is logged, and the job is tried again until it was tried `attempts` times:
+    after `wait`, then after twice that, and so on up to `max_wait`. At the times of `cron`, in UTC,
+    one job with an empty payload is queued, however many machines run.
     """
 
     name: str
@@ -49,19 +50,19 @@ class Task:
         """Return how long to wait after a failed attempt, or None when it was the last one."""
         if isinstance(fault, PermanentError) or attempt >= self.attempts:
             return None
+        # Bounded, because a timedelta overflows long before `attempts` does.
         doublings = min(attempt - 1, 30)
         return min(self.wait * (1 << doublings), self.max_wait)
 
 
 def defer(transaction: Transaction, task: str, payload: Mapping[str, object]) -> None:
-    """Put a job in the queue; it is there when the transaction commits, and never when it does not."""
+    """Put a job in the queue; workers see it only once the transaction commits."""
     defer_all(transaction, task, [payload])
 
 
 def defer_all(
     transaction: Transaction, task: str, payloads: Sequence[Mapping[str, object]]
 ) -> None:
-    """Put a job for each payload (whatever `jsontext.dumps` takes) in the queue, with one statement."""
-    transaction.execute(
-        statement("defer_jobs"), (task, [jsontext.dumps(payload).decode() for payload in payloads])
-    )
+    """Put a job for each payload (values that `jsontext.dumps` takes) in the queue, all at once."""
+    texts = [jsontext.dumps(payload).decode() for payload in payloads]
+    transaction.execute(statement("defer_jobs"), (task, texts))

@@ -1,4 +1,4 @@
-"""The worker: takes jobs from the queue and runs them, some at a time, until it is asked to stop."""
+"""The worker: takes jobs from the queue and runs them, some at a time, until told to stop."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from cms.jobs.tasks import Task
 log = logging.getLogger(__name__)
 
 GRACE_SECONDS = 8.0
-"""For jobs that run when the end is asked for: containers are killed 10 seconds after."""
+"""The time that running jobs get to end in: containers are killed 10 seconds after a SIGTERM."""
 POLL_SECONDS = 5.0
 POLL_SECONDS_WITHOUT_NOTIFY = 1.0
-"""Behind a pooler nobody tells of a new job."""
+"""Behind a pooler no notification tells of a new job, so the worker asks more often."""
 STALLED_CHECK_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 30.0
@@ -42,17 +42,17 @@ MAX_PAUSE_SECONDS = 30.0
 def run_until_stopped(
     config: Config, database: Database, tasks: Iterable[Task], *, line: int | None = None
 ) -> bool:
-    """Run jobs until SIGTERM or SIGINT, or until `line`, a pipe, is closed; tell whether all that had begun was done.
+    """Run jobs until SIGTERM or SIGINT, or until `line`, a pipe, is closed.
 
-    When not, the jobs are back in the queue but their threads still run: the process is to be ended with `os._exit`.
+    Returns whether all jobs that had begun have ended. If not, they are back in the queue while
+    their threads still run: the caller must end the process with `os._exit`.
     """
     loop = asyncio.new_event_loop()
     worker = Worker(config, database, tasks)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         loop.add_signal_handler(number, worker.stop)
-    if (
-        signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-    ):  # else `nohup` wants it to outlive its terminal
+    # With another handler `nohup` has started the process, which then outlives its terminal.
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         loop.add_signal_handler(signal.SIGHUP, worker.stop)
     if line is not None:
         loop.add_reader(line, _until_closed(loop, line, worker))
@@ -68,19 +68,22 @@ def drain(config: Config, database: Database, tasks: Iterable[Task]) -> None:
 
 
 class Worker:
-    """What runs jobs in one process: the library's fetcher, made anew when the database was away."""
+    """Runs the jobs of one process with procrastinate's worker, remade after a lost connection."""
 
     def __init__(self, config: Config, database: Database, tasks: Iterable[Task]) -> None:
-        self._config, self._tasks = config, tuple(tasks)
+        self._config = config
+        self._tasks = tuple(tasks)
         self._max_jobs = config.worker_concurrency
+        # A pooler that allows no prepared statements does not pass on notifications either.
         self._is_listening = config.database_prepare
+        self._poll_seconds = POLL_SECONDS if self._is_listening else POLL_SECONDS_WITHOUT_NOTIFY
         self._database = database
         self._fetcher: Fetcher | None = None
         self._stop_requested = asyncio.Event()
         self._stop_at_once = asyncio.Event()
 
     def stop(self) -> None:
-        """Ask for the end: jobs that run have some seconds; asked once more, they have none."""
+        """Ask the worker to stop: running jobs get `GRACE_SECONDS`, or none at a second call."""
         if self._stop_requested.is_set():
             self._stop_at_once.set()
             return
@@ -90,24 +93,23 @@ class Worker:
         asyncio.get_running_loop().call_later(GRACE_SECONDS, self._stop_at_once.set)
 
     async def run(self) -> bool:
-        """Work until `stop`; tell whether all that had begun was done."""
-        # Two more threads than jobs, so that the queue's own upkeep never waits for a job.
+        """Run jobs until `stop`; return whether all jobs that had begun have ended."""
+        # Two more threads than jobs, so that the maintenance of the queue never waits for a job.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(self._max_jobs + 2))
-        upkeep = asyncio.create_task(self._requeue_stalled())
-        working, hurried = (
-            asyncio.create_task(self._run_jobs()),
-            asyncio.create_task(self._stop_at_once.wait()),
-        )
-        await asyncio.wait({working, hurried}, return_when=asyncio.FIRST_COMPLETED)
-        await _cancel(upkeep)
-        if not working.done():
+        maintenance = asyncio.create_task(self._requeue_stalled())
+        jobs = asyncio.create_task(self._run_jobs())
+        stop_at_once = asyncio.create_task(self._stop_at_once.wait())
+        await asyncio.wait({jobs, stop_at_once}, return_when=asyncio.FIRST_COMPLETED)
+        await _cancel(maintenance)
+        if not jobs.done():
             await self._requeue_running()
             return False
-        await _cancel(hurried)
-        await working
+        await _cancel(stop_at_once)
+        await jobs
         return True
 
     async def run_due(self) -> None:
+        """Run the jobs that are due and return."""
         await self._open_and_fetch(wait=False)
 
     async def _run_jobs(self) -> None:
@@ -122,13 +124,14 @@ class Worker:
                     pause,
                     _reason(fault),
                 )
+            # A connection that lasted was a good one: the next loss starts with short pauses again.
             if asyncio.get_running_loop().time() - began > MAX_PAUSE_SECONDS:
                 pause = FIRST_PAUSE_SECONDS
             await _wait_up_to(pause, self._stop_requested)
             pause = min(pause * 2, MAX_PAUSE_SECONDS)
 
     async def _open_and_fetch(self, *, wait: bool) -> None:
-        # Before the fetcher forgets silent workers: the rows that it locks meanwhile would be passed over.
+        # Before the fetcher deletes silent workers: this would pass over the rows that it locks.
         await asyncio.to_thread(requeue_stalled, self._database)
         with mapped_errors():
             async with queue_of(self._config, self._tasks).open_async() as queue:
@@ -139,13 +142,12 @@ class Worker:
     def _make_fetcher(self, queue: App, *, wait: bool) -> Fetcher:
         return Fetcher(
             queue,
-            # Each task has a queue of its name, so that a job waits for a worker of the version that knows its task.
+            # Each task has a queue of its name: a job waits for a worker whose version has its
+            # task.
             queues=[task.name for task in self._tasks],
             concurrency=self._max_jobs,
             wait=wait,
-            fetch_job_polling_interval=POLL_SECONDS
-            if self._is_listening
-            else POLL_SECONDS_WITHOUT_NOTIFY,
+            fetch_job_polling_interval=self._poll_seconds,
             listen_notify=self._is_listening and wait,
             delete_jobs="successful",
             install_signal_handlers=False,
@@ -159,12 +161,13 @@ class Worker:
             try:
                 await asyncio.to_thread(requeue_stalled, self._database)
             except (Refused, Stale) as fault:
-                log.debug("stalled jobs were not looked for: %s", fault)  # the fetcher tells of it
+                # Not a warning: the fetcher meets the same problem, and `_run_jobs` logs that.
+                log.debug("stalled jobs were not looked for: %s", fault)
             except Exception:
                 log.exception("stalled jobs cannot be looked for")
 
     async def _requeue_running(self) -> None:
-        """Give back what runs: its threads cannot be ended, but end with the process."""
+        """Put running jobs back in the queue: their threads end only with the process."""
         if self._fetcher is None or self._fetcher.worker_id is None:
             return
         try:
@@ -174,7 +177,7 @@ class Worker:
 
 
 async def _wait_up_to(seconds: float, event: asyncio.Event) -> None:
-    """Wait for an event, but not longer."""
+    """Wait for an event, but not longer than some seconds."""
     with suppress(TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
 
