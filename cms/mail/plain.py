@@ -12,7 +12,7 @@ _BLOCKS = frozenset(
 
 
 def plain(html: str) -> str:
-    """Return what a reader would see, with the address of each link behind it."""
+    """Return the text that a reader would see, with the address of each link after its words."""
     reader = _TextExtractor()
     reader.feed(html)
     reader.close()
@@ -37,6 +37,7 @@ class _TextExtractor(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         if tag in _HIDDEN_TAGS:
+            # An end tag without its start must not bring the depth below zero.
             self._hidden_depth = max(0, self._hidden_depth - 1)
         elif tag == "a" and self._links:
             address = self._links.pop()

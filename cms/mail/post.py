@@ -1,4 +1,4 @@
-"""Letters: what the rest of the service hands over to be sent."""
+"""Mails as the rest of the service posts them: jobs in the queue, which a worker sends."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _TEMPLATE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A letter to all addresses of `to`, `cc` and `bcc`.
+    """A mail to all addresses of `to`, `cc` and `bcc`.
 
-    `template` names files (docs/mail.md) that are filled with `data`, JSON values. The template `generic` shows
-    `body`, which is of a `kind`; it needs a `subject`, which else the template has.
+    `template` names files (docs/mail.md) that are filled with `data`, JSON values. The template
+    `generic` shows `body`, whose format is `kind`. It needs a `subject`; other templates have their
+    own.
     """
 
     to: Sequence[str]
@@ -42,12 +43,15 @@ class Mail:
 
 
 def post(transaction: Transaction, mail: Mail) -> None:
-    """Have a letter sent once the transaction has committed; raises `Refused` INVALID_PAYLOAD when it cannot be."""
+    """Have a mail sent once the transaction has committed.
+
+    Raises `Refused` INVALID_PAYLOAD for a mail that cannot be sent.
+    """
     if not [*mail.to, *mail.cc, *mail.bcc]:
         raise invalid_payload("A mail needs a recipient", field="to")
     for name in ("to", "cc", "bcc", "reply_to"):
         for address in getattr(mail, name):
-            _check(address, name)
+            _check_address(address, name)
     if not _TEMPLATE_NAME.fullmatch(mail.template):
         raise invalid_payload(
             "The name of a mail template has letters, digits, - and _", field="template"
@@ -56,12 +60,15 @@ def post(transaction: Transaction, mail: Mail) -> None:
 
 
 def post_decoy(transaction: Transaction, mail: Mail) -> None:
-    """Cost what a letter costs, and have none sent: who asks must not learn whether somebody is written to."""
+    """Queue a mail that is never sent, at the same cost.
+
+    The caller must not learn from the time whether somebody gets a mail.
+    """
     defer(transaction, TASK, to_payload(mail))
 
 
 def to_payload(mail: Mail) -> dict[str, object]:
-    """Return a letter as its job holds it, with an id that stays the same however often it is tried."""
+    """Return the job's payload of a mail, with an id that stays the same over all attempts."""
     return {
         "id": str(uuid.uuid4()),
         "to": list(mail.to),
@@ -77,15 +84,14 @@ def to_payload(mail: Mail) -> dict[str, object]:
 
 
 def from_payload(payload: Mapping[str, Any]) -> tuple[str, Mail]:
-    """Return the id and the letter of a job."""
+    """Return the id and the mail of a job's payload."""
     fields = dict(payload)
     return str(fields.pop("id")), Mail(**fields)
 
 
-def _check(address: object, place: str) -> None:
+def _check_address(address: object, field: str) -> None:
     try:
         parse_address(address if isinstance(address, str) else "")
     except ValueError as fault:
-        raise invalid_payload(
-            f"An address of the mail cannot be used: {fault}", field=place
-        ) from None
+        reason = f"An address of the mail cannot be used: {fault}"
+        raise invalid_payload(reason, field=field) from None

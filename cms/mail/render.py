@@ -1,4 +1,4 @@
-"""From a letter to its texts: the operator's templates in DATA_DIR/templates before those of the service."""
+"""Render a mail: the operator's templates in DATA_DIR/templates come before the service's own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEMPLATES_FOLDER = "templates"
 
 @dataclass(frozen=True, slots=True)
 class RenderedMail:
-    """What a letter says; there may be no HTML."""
+    """The texts of a mail; `html` is None where there is only plain text."""
 
     subject: str
     text: str
@@ -29,29 +29,31 @@ class RenderedMail:
 
 
 def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> RenderedMail:
-    """Fill the templates of a letter with its data and the project's name and colour; raises `JobError`."""
+    """Fill the templates of a mail with its data and the project's name and colour.
+
+    Raises `JobError`, for the operator may correct a template before the next attempt, and
+    `PermanentError` where there is no template.
+    """
     environment = _template_environment(data_dir)
+    # The project comes last: data of a mail must not pass itself off as the project's name.
     variables = {**mail.data, **_body(mail), **project}
     try:
-        html, text, subject = (
-            _render_template(environment, f"{mail.template}.{kind}", variables)
-            for kind in _SUFFIXES
-        )
+        html = _render_template(environment, f"{mail.template}.html", variables)
+        text = _render_template(environment, f"{mail.template}.txt", variables)
+        subject = _render_template(environment, f"{mail.template}.subject.txt", variables)
     except TemplateError as fault:
         raise JobError(f"The mail template {mail.template} is wrong: {fault}") from None
     if html is None and text is None:
         raise PermanentError(f"There is no mail template named {mail.template}")
     if mail.template == GENERIC and mail.kind == "text":
         html = None
-    return RenderedMail(
-        mail.subject or subject or "", text if text is not None else plain(html or ""), html
-    )
-
-
-_SUFFIXES = ("html", "txt", "subject.txt")
+    if text is None:
+        text = plain(html or "")
+    return RenderedMail(mail.subject or subject or "", text, html)
 
 
 def _template_environment(data_dir: Path) -> ImmutableSandboxedEnvironment:
+    # Sandboxed: whoever may write a template must not run code by it.
     return ImmutableSandboxedEnvironment(
         loader=FileSystemLoader([data_dir / TEMPLATES_FOLDER, BUILT_IN_TEMPLATES]),
         autoescape=lambda name: name is not None and name.endswith(".html"),
@@ -63,14 +65,14 @@ def _template_environment(data_dir: Path) -> ImmutableSandboxedEnvironment:
 def _render_template(
     environment: ImmutableSandboxedEnvironment, name: str, variables: Mapping[str, object]
 ) -> str | None:
-    """Return a filled template, or None when neither the operator nor the service has a file of that name."""
+    """Return a filled template, or None when neither the operator nor the service has one."""
     if name not in environment.list_templates():
         return None
     return environment.get_template(name).render(variables)
 
 
 def _body(mail: Mail) -> dict[str, object]:
-    """Return the body in both forms; what Markdown brings along as HTML is shown and not taken."""
+    """Return the body as HTML and as plain text; HTML inside Markdown is escaped."""
     match mail.kind:
         case "html":
             return {"html": Markup(mail.body), "text": plain(mail.body)}

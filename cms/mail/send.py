@@ -1,4 +1,4 @@
-"""The task `mail`: render a letter and hand it to the transport of the settings."""
+"""The task `mail`: render a mail and hand it to the transport of the settings."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ log = logging.getLogger(__name__)
 
 
 def send(job: Job, config: Config, database: Database) -> None:
-    """Send the letter of a job; raises `Failed` where trying again may help, else `PermanentError`."""
+    """Send the mail of a job; raises `JobError`, or `PermanentError` if no retry can help."""
     mail_id, mail = from_payload(job.payload)
+    # A decoy (`post_decoy`) has no recipient.
     if not [*mail.to, *mail.cc, *mail.bcc]:
         return
     name, _, color, *_ = database.fetch(statement("find_project"))[0]
@@ -44,13 +45,16 @@ def send(job: Job, config: Config, database: Database) -> None:
 
 
 def _write_to_log(mail: Mail, texts: RenderedMail) -> None:
-    """Log a letter on one line, in which its links stand free: on a developer's machine they are to be followed."""
+    """Log a mail on one line, with spaces around its links, so that a developer can open them."""
     lines = [one_line(texts.subject), *filter(None, map(str.strip, texts.text.splitlines()))]
     log.info("mail to %s: %s", ", ".join([*mail.to, *mail.cc, *mail.bcc]), " | ".join(lines))
 
 
 def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -> EmailMessage:
-    """Return the message; whatever stands in its texts and names, it has the headers below and no others."""
+    """Return the message of a mail.
+
+    It has the headers below and no others, whatever the texts and names hold.
+    """
     message = EmailMessage(SMTP)
     message["From"] = author
     for header, addresses in (("To", mail.to), ("Cc", mail.cc), ("Reply-To", mail.reply_to)):
@@ -58,9 +62,8 @@ def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -
             message[header] = _parse_all(addresses)
     message["Subject"] = one_line(texts.subject)
     message["Date"] = datetime.now(UTC)
-    message["Message-ID"] = (
-        f"<{mail_id}@{author.domain}>"  # the same at each attempt, so that a double is known as one
-    )
+    # The same at each attempt, so that mail programs recognise a duplicate.
+    message["Message-ID"] = f"<{mail_id}@{author.domain}>"
     message["Auto-Submitted"] = "auto-generated"
     # Quoted-printable passes servers that take 7 bits only.
     message.set_content(texts.text, cte="quoted-printable")

@@ -1,4 +1,4 @@
-"""The way to a mail server: TLS with certificates that are checked, one connection a letter."""
+"""Delivery to a mail server: TLS with verified certificates, one connection for each mail."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ _Refusals = Mapping[str, tuple[int, bytes]]
 def deliver(
     message: EmailMessage, config: Config, *, sender: str, recipients: Sequence[str]
 ) -> None:
-    """Hand a message over; raises `JobError`, or `PermanentError` when the server refuses it for good.
+    """Hand a message over; raises `JobError`, or `PermanentError` when the server refuses it for
+    good.
 
-    A letter that the server took for some recipients only has been sent: the others are logged.
+    A mail that the server took for some recipients only counts as sent: the others are logged.
     """
     with _mapped_errors(), _smtp_connection(config) as server:
         if config.email_smtp_user and config.email_smtp_password:
             server.login(config.email_smtp_user, config.email_smtp_password)
-        refused = server.send_message(message, sender, list(recipients))
-    if refused:
-        log.error("the mail server took a letter, but not for %s", _reasons(refused))
+        refusals = server.send_message(message, sender, list(recipients))
+    if refusals:
+        log.error("the mail server took a letter, but not for %s", _reasons(refusals))
 
 
 @contextmanager
 def _smtp_connection(config: Config) -> Iterator[smtplib.SMTP]:
-    host, port = config.email_smtp_host or "", config.email_smtp_port
+    host = config.email_smtp_host or ""
+    port = config.email_smtp_port
     context = ssl.create_default_context()
     if config.email_smtp_secure:
         with smtplib.SMTP_SSL(host, port, timeout=TIMEOUT_SECONDS, context=context) as server:
@@ -51,13 +53,15 @@ def _smtp_connection(config: Config) -> Iterator[smtplib.SMTP]:
 
 @contextmanager
 def _mapped_errors() -> Iterator[None]:
-    """Turn what goes wrong on the way into what the queue understands; no reason holds the password."""
+    """Turn errors of the delivery into `JobError` and `PermanentError`, whose texts hold no
+    password.
+    """
     try:
         yield
     except smtplib.SMTPRecipientsRefused as fault:
-        raise _refusal(
-            min(code for code, _ in fault.recipients.values()), _reasons(fault.recipients)
-        ) from None
+        # One recipient who may be taken later is reason enough to try again.
+        code = min(code for code, _ in fault.recipients.values())
+        raise _refusal(code, _reasons(fault.recipients)) from None
     except smtplib.SMTPAuthenticationError as fault:
         raise JobError(
             f"The mail server takes neither EMAIL_SMTP_USER nor its password ({fault.smtp_code})"
@@ -67,13 +71,11 @@ def _mapped_errors() -> Iterator[None]:
     except smtplib.SMTPNotSupportedError as fault:
         raise _unsupported(fault) from None
     except smtplib.SMTPResponseException as fault:
-        raise JobError(
-            f"The mail server refuses: {fault.smtp_code} {_decoded(fault.smtp_error)}"
-        ) from None
+        answer = f"{fault.smtp_code} {_decoded(fault.smtp_error)}"
+        raise JobError(f"The mail server refuses: {answer}") from None
     except (smtplib.SMTPException, OSError) as fault:  # ssl.SSLError is an OSError
-        raise JobError(
-            f"The mail server cannot be used: {one_line(str(fault)) or type(fault).__name__}"
-        ) from None
+        reason = one_line(str(fault)) or type(fault).__name__
+        raise JobError(f"The mail server cannot be used: {reason}") from None
 
 
 def _unsupported(fault: smtplib.SMTPNotSupportedError) -> JobError:
@@ -83,16 +85,18 @@ def _unsupported(fault: smtplib.SMTPNotSupportedError) -> JobError:
 
 
 def _refusal(code: int, reason: str) -> JobError:
-    """A code from 500 on stands for good."""
-    kind = PermanentError if code >= 500 else JobError
-    return kind(f"The mail server refuses: {code} {reason}")
+    """Return the error of a refusal; SMTP codes from 500 on are permanent."""
+    error_class = PermanentError if code >= 500 else JobError
+    return error_class(f"The mail server refuses: {code} {reason}")
 
 
-def _reasons(refused: _Refusals) -> str:
+def _reasons(refusals: _Refusals) -> str:
     return "; ".join(
-        f"{address} ({code} {_decoded(text)})" for address, (code, text) in refused.items()
+        f"{address} ({code} {_decoded(text)})" for address, (code, text) in refusals.items()
     )
 
 
 def _decoded(text: bytes | str) -> str:
-    return one_line(text.decode("utf-8", "replace") if isinstance(text, bytes) else text)
+    if isinstance(text, bytes):
+        text = text.decode("utf-8", "replace")
+    return one_line(text)
