@@ -18,7 +18,7 @@ from cms.items.transfer.cells import (
     parse_number,
 )
 from cms.items.transfer.formats import unescape_formula
-from cms.items.transfer.sources import SourceColumn, _row, read_csv
+from cms.items.transfer.sources import SourceColumn, _parse_row, read_csv
 from cms.query.sql.arrays import array
 from cms.schema import payload
 from cms.schema.model import Collection, Field, Kind
@@ -179,7 +179,7 @@ def _compare(table: Sequence[Sequence[str]], ways: list[SourceColumn]) -> None:
     found = list(read_csv(io.BytesIO(text.getvalue().encode()), 1_000, lambda names: ways))
     assert len(found) == len(table)
     for row, cells in zip(found, table, strict=True):
-        alone = _row(ways, (row.line, row.size, list(cells)))
+        alone = _parse_row(ways, (row.line, row.size, list(cells)))
         assert row == alone
         assert repr(row) == repr(alone)  # 1 and True are equal
 

@@ -1,4 +1,4 @@
-"""What a caller may do with the items that are there (decisions, section 11)."""
+"""What a caller may do with items, by collection and by item."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _ITEM_ACTIONS = ("update", "delete", "share")
 
 
 def my_abilities(store: Store, identity: Identity) -> dict[str, dict[str, Ability]]:
-    """Return what the caller may do, by collection and action; without credentials what the Public role may."""
+    """Return what the caller may do, by collection and action.
+
+    Without credentials that is what the Public role may do.
+    """
     return store.run_unversioned_read(
         identity, lambda context: abilities(context.actor.policy, context.snapshot.catalogue)
     )
@@ -32,23 +35,32 @@ def my_abilities(store: Store, identity: Identity) -> dict[str, dict[str, Abilit
 def my_item_abilities(
     store: Store, identity: Identity, name: str, *, key: str
 ) -> dict[str, Ability]:
-    """Return what the caller may do with one item, by action; raises `Refused` as a read of the item does."""
+    """Return what the caller may do with one item, by action.
+
+    Raises `Refused` as a read of the item does.
+    """
 
     def work(context: RequestContext) -> dict[str, Ability]:
         collection = keyed(context, name)
         grants = {action: _grants(context, collection, action) for action in _ITEM_ACTIONS}
         view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
         assert view, "the item's collection can be read"
-        rules = [view.rule, *(grant.rule for found in grants.values() for grant in found)]
+        rules = [view.rule]
+        for granted in grants.values():
+            rules += [grant.rule for grant in granted]
         rows = _fetch_checks(store, context, collection, parse_key(collection, key), rules)
-        if not rows or not rows[0][1]:
+        if not rows:
             raise not_found()
-        answers = iter(rows[0][2:])
-        held = {
-            action: tuple(grant for grant in found if next(answers))
-            for action, found in grants.items()
-        }
-        return {action: _ability(action, found) for action, found in held.items()}
+        _, is_readable, *passed = rows[0]
+        if not is_readable:
+            raise not_found()
+        # `passed` has an answer for each grant, in the order of `rules`.
+        answers = iter(passed)
+        item_abilities = {}
+        for action, granted in grants.items():
+            applicable = tuple(grant for grant in granted if next(answers))
+            item_abilities[action] = _ability(action, applicable)
+        return item_abilities
 
     return store.run_unversioned_read(identity, work)
 
@@ -62,9 +74,8 @@ def _fetch_checks(
 ) -> list[Row]:
     predicates = [resolve_rule(rule, collection, context.snapshot.catalogue) for rule in rules]
     text, values = check_rows(collection, [key], predicates).numbered()
-    return store.database.fetch(
-        text, bind_values(values, Bindings((), context.actor.user, context.actor.role))
-    )
+    bindings = Bindings((), context.actor.user, context.actor.role)
+    return store.database.fetch(text, bind_values(values, bindings))
 
 
 def _ability(action: str, grants: tuple[Grant, ...]) -> Ability:

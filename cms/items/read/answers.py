@@ -1,4 +1,4 @@
-"""The bodies of answers, none of which is larger than MAX_ANSWER_SIZE."""
+"""The bodies of answers: those of reads are never larger than MAX_ANSWER_SIZE."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def json_body(answer: Mapping[str, object], max_bytes: int) -> bytes:
 
 
 def body_of_done(answer: Mapping[str, object]) -> bytes:
-    """Return the answer of what is done by now as JSON, however large it is."""
+    """Return an answer as JSON, however large: what it tells of is already done."""
     body = jsontext.dumps(answer)
     note_memory_use(len(body))
     return body

@@ -1,8 +1,9 @@
-"""What a read becomes: the statement, its parameters, PostgreSQL's plan, and what each rule added to it."""
+"""What a read becomes: its statement and parameters, PostgreSQL's plan, and the rules in it."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from urllib.parse import unquote
 
 from cms.access.endpoints import require_not_system
@@ -36,30 +37,31 @@ Json = dict[str, object]
 
 
 def explain(store: Store, identity: Identity, path: str, *, user: str | None = None) -> Json:
-    """Return `statement`, `parameters`, `plan` and `rules` of the read at a path such as /items/articles?limit=5.
+    """Return `statement`, `parameters`, `plan` and `rules` of the read at a path.
 
-    The path of one item, /items/articles/1, is taken as well, and so are those of system collections, as /users.
+    That is a path such as /items/articles?limit=5, or of one item as /items/articles/1, or of a
+    system collection as /users.
 
-    Nothing is executed. For administrators, who may ask how it is for another `user`, or for "public". Raises
-    `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
+    Nothing is executed. Only administrators may ask, also for another `user` or for "public".
+    Raises `Refused` as the read itself would, and INVALID_QUERY for a user that may not act.
     """
     store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
     request, key = _parse_path(path)
     caller = identity if user is None else _identity_of(store, user)
 
     def work(context: RequestContext) -> Json:
-        named = () if key is None else (parse_key(keyed(context, request.collection), key),)
+        keys = []
+        if key is not None:
+            keys.append(parse_key(keyed(context, request.collection), key))
         statement, literals = prepare_read(store, context, request, keyed=key is not None)
-        bindings = Bindings((*literals, *named), context.actor.user, context.actor.role)
+        bindings = Bindings((*literals, *keys), context.actor.user, context.actor.role)
         values = bind_values(statement.values, bindings)
         rows = store.database.fetch(f"EXPLAIN (FORMAT JSON) {statement.text}", values)
-        views = [_view(context, name) for name in sorted(statement.touched_collections)]
-        rules = [
-            told
-            for view in views
-            if view
-            for told in _rules(view, context.snapshot.catalogue, bindings)
-        ]
+        rules: list[Json] = []
+        for name in sorted(statement.touched_collections):
+            view = _view(context, name)
+            if view:
+                rules += _rules(view, context.snapshot.catalogue, bindings)
         return {
             "statement": statement.text,
             "parameters": values,
@@ -73,26 +75,26 @@ def explain(store: Store, identity: Identity, path: str, *, user: str | None = N
 def explain_rights(
     store: Store, identity: Identity, *, user: str, collection: str, action: str
 ) -> list[Json]:
-    """Return each permission that gives a user (or "public") an action on a collection, its rule in words and in SQL.
+    """Return each permission that gives a user (or "public") an action on a collection.
 
-    One that cannot be applied comes with its `fault`. For administrators.
+    It comes with its rule in words and in SQL; one that cannot be applied comes with its `fault`.
+    Only administrators may ask.
     """
     store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
     if action not in ACTIONS:
         raise invalid_query(f"action is one of {', '.join(ACTIONS)}", parameter="action")
 
     def work(context: RequestContext) -> list[Json]:
-        catalogue, actor = context.snapshot.catalogue, context.actor
-        found = catalogue.collections.get(collection)
-        if found is None:
+        catalogue = context.snapshot.catalogue
+        actor = context.actor
+        target = catalogue.collections.get(collection)
+        if target is None:
             raise invalid_query("There is no such collection", parameter="collection")
-        held = (
-            [FULL_GRANT]
-            if actor.policy.is_admin
-            else actor.policy.grants.get((collection, action), ())
-        )
+        grants: Sequence[Grant] = actor.policy.grants.get((collection, action), ())
+        if actor.policy.is_admin:
+            grants = [FULL_GRANT]
         bindings = Bindings((), actor.user, actor.role)
-        return [_grant_record(grant, found, catalogue, bindings) for grant in held]
+        return [_grant_record(grant, target, catalogue, bindings) for grant in grants]
 
     return store.run_unversioned_read(_identity_of(store, user), work)
 
@@ -100,7 +102,7 @@ def explain_rights(
 def _grant_record(
     grant: Grant, collection: Collection, catalogue: Catalogue, bindings: Bindings
 ) -> Json:
-    said: Json = {
+    record: Json = {
         "permission": grant.id,
         "rule": grant.rule_source,
         "fields": sorted(grant.fields),
@@ -110,14 +112,15 @@ def _grant_record(
     try:
         rule = guarded_rule(grant.rule, collection, catalogue)
     except Refused as refused:
-        return said | {"sql": None, "parameters": [], "fault": refused.problems[0].message}
-    return said | _printed(rule, collection, catalogue, bindings)
+        return record | {"sql": None, "parameters": [], "fault": refused.problems[0].message}
+    return record | _printed(rule, collection, catalogue, bindings)
 
 
 def _parse_path(path: str) -> tuple[ReadRequest, str | None]:
-    """Return the read at a path, and the key where it names one; a system collection has a path of its own."""
+    """Return the read at a path, and the key if the path names one."""
     bare, _, query_string = path.partition("?")
     root, *names = [unquote(name) for name in bare.removeprefix("/").split("/")]
+    # System collections have paths of their own, outside /items.
     if root == "items" and names:
         collection = names.pop(0)
         require_not_system(collection, ADMIN)
@@ -132,13 +135,16 @@ def _parse_path(path: str) -> tuple[ReadRequest, str | None]:
 
 def _identity_of(store: Store, user: str) -> Identity:
     try:
-        found = ANONYMOUS if user == PUBLIC else Identity(user=str(uuid.UUID(user)), may_enrol=True)
-        store.run_unversioned_read(found, lambda context: None)
+        identity = ANONYMOUS
+        if user != PUBLIC:
+            identity = Identity(user=str(uuid.UUID(user)), may_enrol=True)
+        # An empty read: it is refused where the user may not act.
+        store.run_unversioned_read(identity, lambda context: None)
     except (ValueError, Refused):
         raise invalid_query(
             f'user is the id of an active user, or "{PUBLIC}"', parameter="user"
         ) from None
-    return found
+    return identity
 
 
 def _view(context: RequestContext, collection: str) -> View | None:
@@ -146,7 +152,10 @@ def _view(context: RequestContext, collection: str) -> View | None:
 
 
 def _rules(view: View, catalogue: Catalogue, bindings: Bindings) -> list[Json]:
-    """Tell each permission that takes part, with its rule in words and in SQL (the collection's rows are t0)."""
+    """Return each permission of a view, with its rule in words and in SQL.
+
+    The SQL names the collection's rows t0.
+    """
     return [
         {
             "collection": grant.collection,

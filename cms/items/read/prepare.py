@@ -171,7 +171,7 @@ def statement_for(
     *,
     nested_page: PageSizes | None = None,
 ) -> Statement:
-    """Return the finished statement of a query's shape, planned once for a snapshot and a policy."""
+    """Return the statement of a query's shape, planned once for a snapshot and a policy."""
     catalogue = context.snapshot.catalogue
     policy = context.actor.policy
     page = (nested_page or store.page).default_window

@@ -1,4 +1,4 @@
-"""Reads whose lists might hold too many rows: PostgreSQL's own estimate decides (MAX_NESTED_ROWS)."""
+"""The limit of rows in nested lists, MAX_NESTED_ROWS: PostgreSQL's own estimate decides."""
 
 from __future__ import annotations
 
@@ -23,35 +23,41 @@ from cms.query.sql.statement import Statement
 from cms.store.context import RequestContext
 from cms.store.store import Store
 
-SECONDS_KEPT = 60
-LONGEST_LIST_FACTOR = 10
-"""How many times more than it may nest a read could come to, were all lists as long as the longest.
+ESTIMATE_SECONDS = 60
+"""How long an estimate is kept."""
 
-The estimate knows the mean: it says nothing of the one author who wrote most of the articles, whom a read may pick.
+LONGEST_LIST_FACTOR = 10
+"""How many times MAX_NESTED_ROWS a read may come to if all its lists were as long as the longest.
+
+The estimate knows the mean only: a read may pick the one author who wrote most of the articles.
 """
 
 SMALL_TABLE_BYTES = 1_000_000
-"""Bytes of a table whose rows are counted in no time."""
+"""Bytes up to which a table is small: its rows are counted in no time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
-    """Where a statement is about to run: `explain` runs there, `analyze` where tables may be analyzed."""
+    """How PostgreSQL is asked before a statement runs.
+
+    `explain` asks where the statement is about to run, `analyze` where tables may be analyzed.
+    """
 
     explain: Fetch
     analyze: Callable[[Fragment], object]
 
 
 def estimator_of(store: Store) -> Estimator:
-    """Return the planner of reads outside of transactions."""
+    """Return the estimator of reads outside of transactions."""
     return Estimator(store.database.fetch_unprepared, store.database.run_primary)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRun:
-    """A statement with the literals of one request; `top` is the number of its items, where it is known.
+    """A statement with the literals of one request.
 
-    `batch` is how many of them are held at a time, where they are streamed.
+    `top` is the number of its items where that is known; `batch` is how many of them are in memory
+    at a time where they are streamed.
     """
 
     statement: Statement
@@ -61,27 +67,26 @@ class ReadRun:
 
 
 def checked_parameters(
-    store: Store, context: RequestContext, asked: ReadRun, estimator: Estimator
+    store: Store, context: RequestContext, run: ReadRun, estimator: Estimator
 ) -> list[object]:
-    """Return the parameters of a statement that may run; raises `Refused` INVALID_QUERY for one that nests too much.
+    """Return the parameters of a statement; raises `Refused` INVALID_QUERY if it nests too much.
 
-    Most statements cannot, whatever is in the tables. For the others PostgreSQL's estimate is kept for a while.
+    Most statements cannot, whatever the tables hold. For the others PostgreSQL's estimate is kept
+    for `ESTIMATE_SECONDS`.
     """
-    bindings = Bindings(asked.literals, context.actor.user, context.actor.role)
-    values = bind_values(asked.statement.values, bindings)
-    nesting = asked.statement.nesting
+    bindings = Bindings(run.literals, context.actor.user, context.actor.role)
+    values = bind_values(run.statement.values, bindings)
+    nesting = run.statement.nesting
     if nesting is None or nesting.max_rows <= store.max_nested_rows:
         return values
-    if (
-        nested_rows(nesting, asked.literals, top=_items_at_a_time(asked, nesting))
-        > store.max_nested_rows
-    ):
-        _refuse_too_many(store, context, asked, _estimate_of(asked, values, estimator))
+    max_rows = nested_rows(nesting, run.literals, top=_items_at_a_time(run, nesting))
+    if max_rows > store.max_nested_rows:
+        _refuse_too_many(store, context, run, _estimate_of(run, values, estimator))
     return values
 
 
 def may_be_large(store: Store, statement: Statement) -> bool:
-    """Tell whether a statement is to be looked at before it runs; most need not, whatever is in the tables."""
+    """Tell whether a statement needs a check before it runs; most never do."""
     nesting = statement.nesting
     size = statement.size
     if nesting is not None and nesting.max_rows > store.max_nested_rows:
@@ -89,36 +94,36 @@ def may_be_large(store: Store, statement: Statement) -> bool:
     return size.total > store.max_answer_size or size.row > WIDE_ROW
 
 
-def chunking_for(store: Store, asked: ReadRun, max_bytes: int) -> Chunking | None:
-    """Return how the rows of a statement are to be taken; None where they cannot be too large."""
-    size = asked.statement.size
-    whole = size.total if asked.top is None else size.row * asked.top
-    return (
-        None
-        if whole <= max_bytes and size.row <= WIDE_ROW
-        else Chunking(size.rows_at_a_time, max_bytes, store.max_answer_size)
-    )
+def chunking_for(store: Store, run: ReadRun, max_bytes: int) -> Chunking | None:
+    """Return how the rows of a statement are fetched; None where they cannot be too large."""
+    size = run.statement.size
+    total = size.total if run.top is None else size.row * run.top
+    if total <= max_bytes and size.row <= WIDE_ROW:
+        return None
+    return Chunking(size.rows_at_a_time, max_bytes, store.max_answer_size)
 
 
-def _items_at_a_time(asked: ReadRun, nesting: ListLevel) -> int | None:
-    if asked.batch is None:
-        return asked.top
-    return min(asked.batch, nesting.row_limit or asked.batch)
+def _items_at_a_time(run: ReadRun, nesting: ListLevel) -> int | None:
+    if run.batch is None:
+        return run.top
+    return min(run.batch, nesting.row_limit or run.batch)
 
 
 def _refuse_too_many(
-    store: Store, context: RequestContext, asked: ReadRun, estimate: Callable[[], Estimate]
+    store: Store, context: RequestContext, run: ReadRun, estimate: Callable[[], Estimate]
 ) -> None:
-    # $NOW and the caller stand beside the literals: they would make another estimate of every request.
-    digest = sha256(repr(asked.literals).encode()).digest()
-    key = asked.statement.text, digest, int(time.monotonic() / SECONDS_KEPT)
+    # Only the literals are in the key: with $NOW or the caller every request had its own estimate.
+    digest = sha256(repr(run.literals).encode()).digest()
+    key = run.statement.text, digest, int(time.monotonic() / ESTIMATE_SECONDS)
     expected = context.snapshot.estimates.setdefault_with(key, estimate)
-    nesting = asked.statement.nesting
+    nesting = run.statement.nesting
     assert nesting
-    share = min(1.0, asked.batch / max(expected.top, 1.0)) if asked.batch else 1.0
-    top = max(expected.top * share, 1.0) if asked.top is None else asked.top
-    uneven = expected.heaviest * top > store.max_nested_rows * LONGEST_LIST_FACTOR
-    if uneven or expected.nested * share > store.max_nested_rows:
+    share = 1.0
+    if run.batch:
+        share = min(1.0, run.batch / max(expected.top, 1.0))
+    top = max(expected.top * share, 1.0) if run.top is None else run.top
+    is_uneven = expected.heaviest * top > store.max_nested_rows * LONGEST_LIST_FACTOR
+    if is_uneven or expected.nested * share > store.max_nested_rows:
         chain = largest_path(nesting)
         reason = (
             f'"{chain}" may nest more than {store.max_nested_rows} rows: '
@@ -128,47 +133,47 @@ def _refuse_too_many(
 
 
 def _estimate_of(
-    asked: ReadRun, values: list[object], estimator: Estimator
+    run: ReadRun, values: list[object], estimator: Estimator
 ) -> Callable[[], Estimate]:
     def estimate() -> Estimate:
-        _analyze(asked.statement.touched_collections, estimator)
-        rows = estimator.explain(f"EXPLAIN (FORMAT JSON) {asked.statement.text}", values)
+        _analyze(run.statement.touched_collections, estimator)
+        rows = estimator.explain(f"EXPLAIN (FORMAT JSON) {run.statement.text}", values)
         plan: Any = jsontext.loads(jsontext.dumps(rows[0][0]))
-        nesting = asked.statement.nesting
+        nesting = run.statement.nesting
         assert nesting
-        heaviest = heaviest_rows(nesting, asked.literals, _longest_lists(nesting, estimator))
+        heaviest = heaviest_rows(nesting, run.literals, _longest_lists(nesting, estimator))
         return replace(estimate_of(plan), heaviest=heaviest)
 
     return estimate
 
 
 def _longest_lists(nesting: ListLevel, estimator: Estimator) -> dict[tuple[str, str], float]:
-    """Return how many rows hold the commonest value of each column that lists go by."""
+    """Return how many rows hold the commonest value of each column that lists are joined by."""
     columns = sorted(columns_of(nesting))
-    tables, names = [table for table, _ in columns], [name for _, name in columns]
+    tables = [table for table, _ in columns]
+    names = [name for _, name in columns]
     rows = estimator.explain(statement("find_longest_lists"), [array(tables), array(names)])
     return {(str(table), str(column)): float(length) for table, column, length in rows}
 
 
 def _analyze(collections: frozenset[str], estimator: Estimator) -> None:
-    """Have PostgreSQL look at tables that it has not seen as they are: of those it expects a few rows for each parent.
+    """Have PostgreSQL analyze tables whose statistics are missing or old.
 
-    It does so by itself, but not before the next minute, and not for a table of less than fifty rows.
+    Of those it expects a few rows for each parent, however many there are. It analyzes tables by
+    itself, but not before the next minute, and not a table of less than fifty rows.
     """
-    tables = [
-        _Table(*row)
-        for row in estimator.explain(statement("find_statistics"), [array(sorted(collections))])
-    ]
-    is_unanalyzed = [table for table in tables if table.is_unanalyzed] + _grown_tables(
-        tables, estimator
-    )
-    if is_unanalyzed:
-        try:
-            estimator.analyze(
-                concat("ANALYZE (SKIP_LOCKED) ", commas(table.printed for table in is_unanalyzed))
-            )
-        except Refused:
-            return  # the estimate is as good as without it
+    rows = estimator.explain(statement("find_statistics"), [array(sorted(collections))])
+    tables = [_Table(*row) for row in rows]
+    outdated = [table for table in tables if table.is_unanalyzed]
+    outdated += _grown_tables(tables, estimator)
+    if not outdated:
+        return
+    names = commas(table.printed for table in outdated)
+    try:
+        estimator.analyze(concat("ANALYZE (SKIP_LOCKED) ", names))
+    except Refused:
+        # The estimate is then as good as it was before.
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +190,10 @@ class _Table:
 
 
 def _grown_tables(tables: Sequence[_Table], estimator: Estimator) -> list[_Table]:
-    """Return the small tables that hold more rows than PostgreSQL knows of: it counts changes a second later."""
+    """Return the small tables that hold more rows than PostgreSQL's statistics say.
+
+    PostgreSQL counts changes a second late, so the rows of small tables are counted here.
+    """
     small = [
         table for table in tables if not table.is_unanalyzed and table.size <= SMALL_TABLE_BYTES
     ]
@@ -193,9 +201,9 @@ def _grown_tables(tables: Sequence[_Table], estimator: Estimator) -> list[_Table
         return []
     counts = (fill("(SELECT count(*) FROM {0})", table.printed) for table in small)
     text, values = concat("SELECT ", commas(counts)).numbered()
-    (numbers,) = estimator.explain(text, values)
-    return [
-        table
-        for table, number in zip(small, numbers, strict=True)
-        if number > 10 + 1.1 * table.rows
-    ]
+    (row_counts,) = estimator.explain(text, values)
+    grown = []
+    for table, row_count in zip(small, row_counts, strict=True):
+        if row_count > 10 + 1.1 * table.rows:
+            grown.append(table)
+    return grown

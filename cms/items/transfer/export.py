@@ -1,4 +1,4 @@
-"""Lists as files: streamed from a cursor, so that a million rows fit where one does (decisions, section 4)."""
+"""Exports: lists as files, streamed from a cursor, so that a million rows take little memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCH_ROWS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A file on its way: its media type, its name, its bytes."""
+    """A file that is being written: its media type, its name, its bytes."""
 
     media_type: str
     filename: str
@@ -32,34 +32,36 @@ class Export:
 
 
 def export(store: Store, identity: Identity, request: ReadRequest, *, file_format: str) -> Export:
-    """Start an export; what can be refused is refused before the first byte.
+    """Start an export; whatever refuses it does so before the first byte.
 
     `file_format` is one of `FORMATS`, else `Refused` INVALID_QUERY.
     """
     if file_format not in FORMATS:
         raise invalid_query(f"export is one of {', '.join(FORMATS)}", parameter="export")
-    found = FORMATS[file_format]
+    writer = FORMATS[file_format]
 
     def work(context: RequestContext) -> tuple[Iterator[list[Item]], list[str]]:
-        statement, literals = prepare_read(
-            store, context, request, nested_page=_nested_page(store.page, request)
-        )
-        values = checked_parameters(
-            store, context, ReadRun(statement, literals, batch=BATCH_ROWS), estimator_of(store)
-        )
+        page = _nested_page(store.page, request)
+        statement, literals = prepare_read(store, context, request, nested_page=page)
+        run = ReadRun(statement, literals, batch=BATCH_ROWS)
+        values = checked_parameters(store, context, run, estimator_of(store))
         batches = store.database.stream(statement.text, values, rows=BATCH_ROWS)
         keys = list(dict.fromkeys(path[0] for path in statement.paths))
         return _with_first_batch(_items(batches, statement, context)), keys
 
     batches, keys = store.run_read(identity, work)
-    return Export(
-        found.media_type, f"{request.collection}.{file_format}", found.write(batches, keys)
-    )
+    filename = f"{request.collection}.{file_format}"
+    return Export(writer.media_type, filename, writer.write(batches, keys))
 
 
 def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:
-    """All rows are all of what belongs to them as well: a list that ended early would be taken for the whole one."""
-    params = request.params if request.params is not None else nested_params(request.query_string)
+    """Return the page of the lists in the items: without a limit where all items are exported.
+
+    A reader of the file would take a list that ends early for the whole one.
+    """
+    params = request.params
+    if params is None:
+        params = nested_params(request.query_string)
     return replace(page, default=None) if str(params.get("limit")) == "-1" else page
 
 
@@ -69,13 +71,13 @@ def _items(
     for number, rows in enumerate(batches):
         if number == 0:
             check_version(context.snapshot, statement.version(rows))
-        elif number == 1:
+        elif number == 1:  # so there is more than one batch
             note_memory_use(LARGE)
         yield statement.items(rows)
 
 
 def _with_first_batch(batches: Iterator[list[Item]]) -> Iterator[list[Item]]:
-    """Read the first batch now: a stale plan must be noticed while there is still a way back."""
+    """Read the first batch now: a stale plan must be noticed while the read can be done again."""
     first = next(batches, [])
 
     def whole() -> Iterator[list[Item]]:

@@ -17,7 +17,7 @@ Item = dict[str, Any]
 Batches = Iterable[list[Item]]
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""What begins a formula; in some languages a spreadsheet takes the letters of full width as well."""
+"""What begins a formula; in some languages a spreadsheet takes full-width characters as well."""
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -25,12 +25,14 @@ _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 @dataclass(frozen=True, slots=True)
 class Format:
+    """A file format by its media type, and what writes it."""
+
     media_type: str
     write: Callable[[Batches, list[str]], Iterator[bytes]]
 
 
 def write_json(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """An array, one item a line."""
+    """Write an array, one item a line."""
     yield b"["
     separator = b"\n"
     for items in batches:
@@ -41,13 +43,13 @@ def write_json(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 
 
 def write_jsonl(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """One object a line."""
+    """Write one object a line."""
     for items in batches:
         yield b"".join(_one_line(jsontext.dumps(item)) + b"\n" for item in items)
 
 
 def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """RFC 4180 with a header; nested values stand as JSON in their cell."""
+    """Write RFC 4180 with a header; nested values stand as JSON in their cells."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(_cell(key) for key in keys)
@@ -59,9 +61,9 @@ def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 
 
 def _cell(value: object) -> str:
-    """Return the text of a cell; one that a spreadsheet would run as a formula gets an apostrophe in front.
+    """Return the text of a cell, with an apostrophe before what a spreadsheet would run.
 
-    So does one that has apostrophes before a formula already: `unescape_formula` takes one away, and finds what it was.
+    A formula that has apostrophes already gets one more: `unescape_formula` takes one away.
     """
     if value is None:
         return ""
@@ -76,34 +78,42 @@ def unescape_formula(cell: str) -> str:
 
 
 def write_yaml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """A list of mappings; a value is written as JSON, which YAML contains but for letters that readers refuse."""
-    empty = True
+    """Write a list of mappings, their values as JSON.
+
+    YAML contains JSON, except for some characters that its readers refuse.
+    """
+    is_empty = True
     for items in batches:
         for item in items:
-            empty = False
-            lines = [
-                jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value))
-                for key, value in item.items()
-            ]
-            yield _UNPRINTABLE.sub(
-                _escaped, (b"- " + b"\n  ".join(lines) + b"\n").decode()
-            ).encode()
-    if empty:
+            is_empty = False
+            yield _UNPRINTABLE.sub(_escape, _yaml_mapping(item)).encode()
+    if is_empty:
         yield b"[]\n"
 
 
-def _escaped(letter: re.Match[str]) -> str:
-    """Inside strings, where alone such letters stand, JSON's escapes are YAML's."""
-    return f"\\u{ord(letter[0]):04x}"
+def _yaml_mapping(item: Item) -> str:
+    lines = [
+        jsontext.dumps(key) + b": " + _one_line(jsontext.dumps(value))
+        for key, value in item.items()
+    ]
+    return (b"- " + b"\n  ".join(lines) + b"\n").decode()
+
+
+def _escape(character: re.Match[str]) -> str:
+    """Return an escape of JSON, which is one of YAML too: such characters stand in strings only."""
+    return f"\\u{ord(character[0]):04x}"
 
 
 def _one_line(json: bytes) -> bytes:
-    """A line break between JSON's tokens would end a YAML value; inside strings JSON has none."""
+    """Return JSON without line breaks, which would end a line of JSONL and a value of YAML.
+
+    They stand between tokens only: inside strings JSON escapes them.
+    """
     return json.replace(b"\n", b" ")
 
 
 def write_xml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """`<data>` of `<item>`s with a `<field>` for each value; nested values are written as JSON."""
+    """Write `<data>` of `<item>`s with a `<field>` for each value; nested values are JSON."""
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n<data>\n'
     for items in batches:
         yield b"".join(_element(item) for item in items)
@@ -116,10 +126,11 @@ def _element(item: Item) -> bytes:
 
 
 def _field(key: str, value: object) -> str:
+    name = quoteattr(_valid_xml(key))
     if value is None:
-        return f'    <field name={quoteattr(_valid_xml(key))} null="true"/>\n'
+        return f'    <field name={name} null="true"/>\n'
     text = value if isinstance(value, str) else jsontext.dumps(value).decode()
-    return f"    <field name={quoteattr(_valid_xml(key))}>{escape(_valid_xml(text), _XML_ESCAPES)}</field>\n"
+    return f"    <field name={name}>{escape(_valid_xml(text), _XML_ESCAPES)}</field>\n"
 
 
 _XML_ESCAPES = {"\r": "&#13;"}
@@ -127,7 +138,7 @@ _XML_ESCAPES = {"\r": "&#13;"}
 
 
 def _valid_xml(text: str) -> str:
-    """XML has no way to write some characters; they become the replacement character."""
+    """Return a text with U+FFFD in place of the characters that XML cannot hold."""
     return _INVALID_XML.sub("\ufffd", text)
 
 

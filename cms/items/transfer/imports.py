@@ -76,7 +76,7 @@ ParsedBatch = tuple[PayloadParser, ChangeSet]
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A file that was received: one of `SOURCES`, its bytes, and how many of them a row may have."""
+    """A received file: its format, one of `SOURCES`, its bytes, and how many a row may have."""
 
     file_format: str
     file: BinaryIO
@@ -152,8 +152,8 @@ class _Import:
     def _handle_batch(self, rows: Sequence[SourceRow], parsed: ParsedBatch | None) -> None:
         self._largest_batch = max(self._largest_batch, sum(row.size for row in rows))
         for row in rows:
-            if row.fault:
-                self._problems.add(row.fault, row.line)
+            if row.problem:
+                self._problems.add(row.problem, row.line)
         self._write_rows(_readable(rows), parsed)
 
     def _parse_batch(self, rows: list[SourceRow]) -> tuple[list[SourceRow], ParsedBatch | None]:
@@ -196,7 +196,7 @@ class _Import:
             return replace(transaction, prepare=False).run(question)
 
     def _check_structure(self) -> None:
-        """Raise `Stale` when the structure has changed: each row would be refused by itself then."""
+        """Raise `Stale` if the structure has changed: each row would be refused by itself then."""
         before = self._write_context.context.snapshot.version
         now = current_version(self._write_context.transaction.execute)
         if now.structure != before.structure:
@@ -357,7 +357,7 @@ def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
 
 
 def _readable(rows: Sequence[SourceRow]) -> list[SourceRow]:
-    return [row for row in rows if row.fault is None]
+    return [row for row in rows if row.problem is None]
 
 
 def _needs_halving(refused: Refused) -> bool:

@@ -1,4 +1,4 @@
-"""What comes next, made while something else is waited for."""
+"""The next element of an iterator, made while the program waits for something else."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ T = TypeVar("T")
 
 
 class Prefetch(Generic[T]):
-    """Yields what an iterator does; `advance` has the next element made before it is asked for.
+    """Yields what an iterator does; `advance` makes the next element early.
 
-    What the iterator raises then is raised when that element is asked for.
+    What the iterator raises meanwhile is raised when that element is taken.
     """
 
     def __init__(self, items: Iterator[T]) -> None:
         self._items = items
         self._ready: list[T] = []
-        self._fault: Exception | None = None
+        self._error: Exception | None = None
 
     def advance(self) -> None:
-        """Make the next element, unless it is there; raises nothing."""
-        if self._ready or self._fault:
+        """Make the next element unless it is made already; raises nothing."""
+        if self._ready or self._error:
             return
         try:
             self._ready.append(next(self._items))
-        except Exception as fault:
-            self._fault = fault
+        except Exception as error:
+            self._error = error
 
     def __iter__(self) -> Iterator[T]:
         return self
@@ -35,5 +35,5 @@ class Prefetch(Generic[T]):
         self.advance()
         if self._ready:
             return self._ready.pop()
-        assert self._fault
-        raise self._fault
+        assert self._error
+        raise self._error
