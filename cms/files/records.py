@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from cms import jsontext
@@ -11,11 +12,12 @@ from cms.database.connections import Transaction
 from cms.errors import Refused, forbidden
 from cms.files.contents import Json
 from cms.items.read.reads import parse_key
-from cms.items.write import calls, preconditions
+from cms.items.write import plans, preconditions
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.changes import Expects, RowChange
 from cms.items.write.deletion import delete_rows
+from cms.items.write.named_keys import named_keys
 from cms.items.write.rows import WriteContext
 from cms.query.language.parse import parse_query_string
 from cms.schema.model import Collection
@@ -62,10 +64,8 @@ def writing(
 
     def planned(context: RequestContext) -> WritePlan[T]:
         collection = _authorized_collection(context, name, action)
-        said, authorizer = (
-            parse_query_string(request.query_string, store.page),
-            WriteAuthorizer(store, context, context.fetch),
-        )
+        parsed = parse_query_string(request.query_string, store.page)
+        authorizer = WriteAuthorizer(store, context)
         history_action = "upload" if to == FILE_CREATION else None
         return WritePlan(
             plan(
@@ -74,7 +74,7 @@ def writing(
                     context,
                     request.identity.client,
                     collection,
-                    said,
+                    parsed,
                     authorizer,
                     history_action,
                 )
@@ -99,28 +99,31 @@ def plan_create(
     owned: Sequence[Json],
 ) -> TransactionWork[WrittenItems]:
     """Return what creates rows: of what is said, else of what is usual, and always of what the service owns."""
-    drafter = call.drafter()
-    root = drafter.root(call.collection, items, Expects.ABSENT)
-    for draft, common, kept in zip(root.drafts, defaults, owned, strict=True):
-        draft.values |= {
+    parser = call.payload_parser()
+    root = parser.parse(call.collection, items, Expects.ABSENT)
+    for change, common, kept in zip(root.changes, defaults, owned, strict=True):
+        change.values |= {
             **_values(call.collection, common),
-            **draft.values,
+            **change.values,
             **_values(call.collection, kept),
         }
-    call.complete(drafter, root)
-    for draft, kept in zip(root.drafts, owned, strict=True):
-        draft.values |= _values(call.collection, kept)  # over what permissions preset
-    return calls.writing(call, drafter, root)
+    call.complete(parser, root)
+    for change, kept in zip(root.changes, owned, strict=True):
+        change.values |= _values(call.collection, kept)  # over what permissions preset
+    return partial(plans.write_items, call, parser, root)
 
 
 def plan_update(
     request: WriteRequest, call: WriteCall, key: str, item: object, owned: Json
 ) -> TransactionWork[WrittenItems]:
     """Return what changes one row, if it is the one that the caller means."""
-    drafter, keys = call.drafter(), [parse_key(call.collection, key)]
-    root = drafter.root(call.collection, [item], Expects.PRESENT)
-    _set_owned(root.drafts, call.collection, owned)
-    write = calls.writing(call, drafter, calls.changed(call, drafter, root, keys))
+    parser = call.payload_parser()
+    keys = [parse_key(call.collection, key)]
+    root = parser.parse(call.collection, [item], Expects.PRESENT)
+    _set_owned(root.changes, call.collection, owned)
+    write = partial(
+        plans.write_items, call, parser, plans.complete_update(call, parser, root, keys)
+    )
 
     def within(transaction: Transaction) -> WrittenItems:
         check_match(request, call, transaction, key)
@@ -132,15 +135,15 @@ def plan_update(
 def plan_update_many(call: WriteCall, payload: object) -> TransactionWork[WrittenItems]:
     """Return what changes rows of an array with their keys, or those that `keys` or `query` name by `data`."""
     if isinstance(payload, list):
-        return calls.plan_update_each(call, payload).within
+        return plans.plan_update_each(call, payload).within
     assert isinstance(payload, Mapping)
-    return calls.plan_update_many(call, payload).within
+    return plans.plan_update_many(call, payload).within
 
 
 def named(write_context: WriteContext, collection: Collection, payload: object) -> list[str]:
     """Return the keys that a batch names: an array of them, `keys` or `query`."""
     given = payload if isinstance(payload, Mapping) else {"keys": payload}
-    return calls.named(write_context, collection, given)
+    return named_keys(write_context, collection, given)
 
 
 def delete(
@@ -179,9 +182,9 @@ def _authorized_collection(context: RequestContext, name: str, action: str) -> C
     return context.snapshot.catalogue.collections[name]
 
 
-def _set_owned(drafts: Sequence[RowChange], collection: Collection, owned: Json) -> None:
-    for draft in drafts:
-        draft.values |= _values(collection, owned)
+def _set_owned(changes: Sequence[RowChange], collection: Collection, owned: Json) -> None:
+    for change in changes:
+        change.values |= _values(collection, owned)
 
 
 def _values(collection: Collection, said: Json) -> Values:

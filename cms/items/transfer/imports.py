@@ -31,9 +31,10 @@ from cms.items.transfer.import_problems import ImportProblems, with_line
 from cms.items.transfer.prefetch import Prefetch
 from cms.items.transfer.sources import SOURCES, SourceColumn, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
-from cms.items.write.changes import ChangeSet, Expects, PayloadParser
+from cms.items.write.changes import ChangeSet, Expects
 from cms.items.write.inquiry import PayloadInquiry
 from cms.items.write.nested import write_tree
+from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.rows import advance_keys
 from cms.items.write.transaction_reads import find
 from cms.memory import note_memory_use
@@ -85,11 +86,7 @@ class Upload:
 
 def require_import(store: Store, identity: Identity, name: str) -> None:
     """Refuse, before the file is received, a caller who may not write to the collection."""
-    target = name, _EMPTY_QUERY
-    store.run_primary_read(
-        identity,
-        lambda context: new_call(store, context, identity.client, target, _IMPORT_INTENT),
-    )
+    store.run_primary_read(identity, lambda context: _new_call(store, context, identity, name))
 
 
 def import_file(
@@ -105,16 +102,21 @@ def import_file(
     A row whose key exists for the caller changes that item; any other row is a new item. Raises
     `Refused` with the lines of all problems, after which nothing was written.
     """
-    target = name, _EMPTY_QUERY
 
     def plan(context: RequestContext) -> WritePlan[bytes | None]:
         def within(transaction: Transaction) -> bytes:
-            call = new_call(store, context, identity.client, target, _IMPORT_INTENT)
+            call = _new_call(store, context, identity, name)
             return _Import(call, transaction).run(upload)
 
         return WritePlan(within)
 
     return store.run_write(identity, plan, idempotency=idempotency)
+
+
+def _new_call(store: Store, context: RequestContext, identity: Identity, name: str) -> WriteCall:
+    return new_call(
+        store, context, identity.client, name=name, parsed=_EMPTY_QUERY, intent=_IMPORT_INTENT
+    )
 
 
 class _Import:
@@ -164,8 +166,8 @@ class _Import:
             return rows, None
 
     def _parse(self, rows: Sequence[SourceRow]) -> ParsedBatch:
-        parser = self._call.drafter()
-        return parser, parser.root(self._collection, [row.item for row in rows], Expects.EITHER)
+        parser = self._call.payload_parser()
+        return parser, parser.parse(self._collection, [row.item for row in rows], Expects.EITHER)
 
     def _write_rows(self, rows: Sequence[SourceRow], parsed: ParsedBatch | None = None) -> None:
         try:
@@ -234,24 +236,24 @@ class _Import:
     def _write(self, parser: PayloadParser, root: ChangeSet) -> None:
         """Write a batch; once the file has too many problems, only check it."""
         self._mark_existing(root)
-        self._write_context.authorizer.complete(root, parser.faults)
+        self._write_context.authorizer.complete(root, parser.problems)
         context = self._write_context.context
         is_permitted = context.actor.policy.is_admin
-        parser.faults.refuse(
+        parser.problems.refuse(
             PayloadInquiry(context.snapshot.catalogue, root, is_permitted=is_permitted)
         )
         if self._problems.is_full:
             self._problems.is_partial = True
             return
         write_tree(self._write_context, parser, root)
-        created = sum(change.new for change in root.drafts)
+        created = sum(change.is_new for change in root.changes)
         self._created += created
-        self._updated += len(root.drafts) - created
+        self._updated += len(root.changes) - created
 
     def _mark_existing(self, root: ChangeSet) -> None:
         """Make those changes updates whose keys exist for this caller."""
         keys = []
-        for change in root.drafts:
+        for change in root.changes:
             key = change.values.get(root.key_field)
             if key is not None:
                 keys.append(key)
@@ -259,9 +261,9 @@ class _Import:
             return
         self._has_keys = True
         existing = self._existing_keys(root.collection, keys)
-        for change in root.drafts:
+        for change in root.changes:
             if change.values.get(root.key_field) in existing:
-                change.new = False
+                change.is_new = False
                 change.key = change.values.pop(root.key_field)
 
     def _existing_keys(self, collection: Collection, keys: list[str]) -> frozenset[str]:
@@ -318,14 +320,14 @@ class _Import:
         for name in names:
             is_list = name in fields and fields[name].column is None
             item[name] = [] if is_list else None
-        parser = self._call.drafter()
+        parser = self._call.payload_parser()
         try:
-            parser.root(self._collection, [item], Expects.EITHER)
+            parser.parse(self._collection, [item], Expects.EITHER)
         except Refused as refused:
             raise Refused(with_line(problem, 1) for problem in refused.problems) from refused
-        for _, problem in parser.faults.found:
+        for _, problem in parser.problems.entries:
             self._problems.add(problem, 1)
-        self._problems.total += parser.faults.total - len(parser.faults.found)
+        self._problems.total += parser.problems.total - len(parser.problems.entries)
 
     def _column(self, field: Field) -> SourceColumn:
         catalogue = self._write_context.context.snapshot.catalogue

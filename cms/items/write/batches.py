@@ -23,6 +23,8 @@ from cms.items.write.calls import (
     WriteIntent,
     WrittenItems,
     new_call,
+)
+from cms.items.write.plans import (
     plan_create,
     plan_delete,
     plan_delete_many,
@@ -164,8 +166,15 @@ def _call(
     shape: Mapping[str, object] | None = None,
 ) -> WriteCall:
     require_not_system(collection, batch.context.actor.policy)
-    ask = collection, parse(shape or {}, batch.store.page)
-    return new_call(batch.store, batch.context, batch.identity.client, ask, intent)
+    parsed = parse(shape or {}, batch.store.page)
+    return new_call(
+        batch.store,
+        batch.context,
+        batch.identity.client,
+        name=collection,
+        parsed=parsed,
+        intent=intent,
+    )
 
 
 def _create(batch: _BatchRun, operation: Operation) -> object:

@@ -20,7 +20,7 @@ _CODES_WITHOUT_COLUMN = ("INVALID_PAYLOAD", "VALUE_TOO_LONG", "VALUE_OUT_OF_RANG
 
 
 @contextmanager
-def locating_conflicts(collection: Collection, drafts: Sequence[RowChange]) -> Iterator[None]:
+def locating_conflicts(collection: Collection, changes: Sequence[RowChange]) -> Iterator[None]:
     """Add the field, the value, and the place where it was sent, to a refusal of the rows that are written inside.
 
     A value that no row has sent is another's or a preset's and is not told, nor is a secret; of several rows with the
@@ -32,14 +32,14 @@ def locating_conflicts(collection: Collection, drafts: Sequence[RowChange]) -> I
         problem = describe_check(conflict.problems[0], collection)
         if problem.extensions.get("collection", collection.name) != collection.name:
             raise
-        sent = _find_row(conflict, problem, collection, drafts)
+        sent = _find_row(conflict, problem, collection, changes)
         if sent is None:
             if problem is conflict.problems[0]:
                 raise
             raise Conflict(problem, conflict.value, server_text=conflict.server_text) from conflict
-        draft, name = sent
+        change, name = sent
         raise Conflict(
-            with_field(problem, draft, collection, name),
+            with_field(problem, change, collection, name),
             conflict.value,
             server_text=conflict.server_text,
         ) from conflict
@@ -63,32 +63,34 @@ def _sentence(collection: Collection, check: Check) -> str:
 
 
 def _find_row(
-    conflict: Conflict, problem: Problem, collection: Collection, drafts: Sequence[RowChange]
+    conflict: Conflict, problem: Problem, collection: Collection, changes: Sequence[RowChange]
 ) -> tuple[RowChange, str] | None:
     """Return the row that brought the value, and the field that holds it there; None where no row has."""
     name = problem.extensions.get("field")
     if isinstance(name, str):
         return (
-            _row_of_field(conflict, name, collection, drafts) if name in collection.fields else None
+            _row_of_field(conflict, name, collection, changes)
+            if name in collection.fields
+            else None
         )
     if problem.code not in _CODES_WITHOUT_COLUMN or "constraint" in problem.extensions:
         return None
-    return _find_quoted(conflict, collection, drafts)
+    return _find_quoted(conflict, collection, changes)
 
 
 def _row_of_field(
-    conflict: Conflict, name: str, collection: Collection, drafts: Sequence[RowChange]
+    conflict: Conflict, name: str, collection: Collection, changes: Sequence[RowChange]
 ) -> tuple[RowChange, str] | None:
     """Return the last row that holds the value in question, for all that is known of it."""
-    rows = [draft for draft in reversed(drafts) if draft.values.get(name) is not None]
+    rows = [change for change in reversed(changes) if change.values.get(name) is not None]
     if conflict.value is not None:
-        rows = [draft for draft in rows if conflict.value in _spellings(draft, name)]
-    elif len({draft.values[name] for draft in rows}) > 1:
+        rows = [change for change in rows if conflict.value in _spellings(change, name)]
+    elif len({change.values[name] for change in rows}) > 1:
         failing = _failing_value(conflict.server_text, name, collection)
         rows = [
-            draft
-            for draft in rows
-            if failing is not None and _is_same(str(draft.values[name]), failing)
+            change
+            for change in rows
+            if failing is not None and _is_same(str(change.values[name]), failing)
         ]
     return (rows[0], name) if rows else None
 
@@ -109,24 +111,24 @@ def _is_same(sent: str, stored: str) -> bool:
         return False
 
 
-def _spellings(draft: RowChange, name: str) -> tuple[str, ...]:
+def _spellings(change: RowChange, name: str) -> tuple[str, ...]:
     """A key may take capitals and small letters for the same."""
-    value = str(draft.values[name])
+    value = str(change.values[name])
     return value, value.lower()
 
 
 def _find_quoted(
-    conflict: Conflict, collection: Collection, drafts: Sequence[RowChange]
+    conflict: Conflict, collection: Collection, changes: Sequence[RowChange]
 ) -> tuple[RowChange, str] | None:
     """Return the one row and field whose type is PostgreSQL's own and whose value stands in what it said."""
     own = [found.name for found in collection.columns if found.type_name == "unknown"]
     quoting = [
-        (draft, name)
-        for draft in drafts
+        (change, name)
+        for change in changes
         for name in own
-        if _is_quoted(draft.values.get(name), conflict.server_text)
+        if _is_quoted(change.values.get(name), conflict.server_text)
     ]
-    same = {(name, draft.values[name]) for draft, name in quoting}
+    same = {(name, change.values[name]) for change, name in quoting}
     return quoting[-1] if len(same) == 1 else None
 
 
@@ -134,19 +136,19 @@ def _is_quoted(value: str | None, server_text: str) -> bool:
     return value is not None and f'"{value}"' in server_text
 
 
-def with_field(problem: Problem, draft: RowChange, collection: Collection, name: str) -> Problem:
-    is_secret = collection.fields[name].is_secret or name not in draft.sent
-    sent = draft.sent.get(name)
+def with_field(problem: Problem, change: RowChange, collection: Collection, name: str) -> Problem:
+    is_secret = collection.fields[name].is_secret or name not in change.sent
+    sent = change.sent.get(name)
     relates = (
         isinstance(sent, dict | list) and collection.fields[name].type.family is not Family.JSON
     )
-    text = draft.values.get(name) if relates else sent  # a related item stands for its key
+    text = change.values.get(name) if relates else sent  # a related item stands for its key
     value = {} if is_secret else {"value": abbreviated(text)}
     extensions = {"collection": collection.name, **problem.extensions, "field": name, **value}
-    return with_path(replace(problem, extensions=extensions), draft)
+    return with_path(replace(problem, extensions=extensions), change)
 
 
-def with_path(problem: Problem, draft: RowChange) -> Problem:
-    faults = Problems()
-    faults.add(problem, draft.position)
-    return faults.found[0][1]
+def with_path(problem: Problem, change: RowChange) -> Problem:
+    problems = Problems()
+    problems.add(problem, change.position)
+    return problems.entries[0][1]

@@ -25,12 +25,14 @@ class DeferredKeys:
     pending: dict[str, set[str]] = field(default_factory=dict)
     deferred: dict[str, dict[RowChange, Values]] = field(default_factory=dict)
 
-    def add_new_keys(self, batches: Iterable[ChangeSet]) -> None:
+    def add_new_keys(self, change_sets: Iterable[ChangeSet]) -> None:
         """Learn which keys the new rows of a call bring."""
-        for batch in batches:
-            keys = _keys(batch.collection, [draft for draft in batch.drafts if draft.new])
+        for change_set in change_sets:
+            keys = _keys(
+                change_set.collection, [change for change in change_set.changes if change.is_new]
+            )
             if keys:
-                self.pending.setdefault(batch.collection.name, set()).update(keys)
+                self.pending.setdefault(change_set.collection.name, set()).update(keys)
 
     def defer(
         self, collection: Collection, new: Sequence[RowChange], changed: Sequence[RowChange]
@@ -41,14 +43,14 @@ class DeferredKeys:
         pointers = list(self._pointers(collection))
         turns = [
             [new[place] for place in places]
-            for places in group_by_columns([draft.values for draft in new]).values()
+            for places in group_by_columns([change.values for change in new]).values()
         ]
-        for drafts in [*turns, changed]:
-            self.pending.get(collection.name, set()).difference_update(_keys(collection, drafts))
-            for draft in drafts:
+        for changes in [*turns, changed]:
+            self.pending.get(collection.name, set()).difference_update(_keys(collection, changes))
+            for change in changes:
                 for name, target in pointers:
-                    if draft.values.get(name) in self.pending[target]:
-                        self._defer_value(collection, draft, name)
+                    if change.values.get(name) in self.pending[target]:
+                        self._defer_value(collection, change, name)
 
     def write_deferred(self, write_context: WriteContext) -> Iterator[tuple[RowChange, WrittenRow]]:
         """Write what was held back, and yield each row with what was written of it."""
@@ -69,16 +71,16 @@ class DeferredKeys:
             if not link.to_many and link.target in self.pending:
                 yield name, link.target
 
-    def _defer_value(self, collection: Collection, draft: RowChange, name: str) -> None:
+    def _defer_value(self, collection: Collection, change: RowChange, name: str) -> None:
         column = collection.fields[name].column
-        if draft.new and not (column and column.is_nullable):
+        if change.is_new and not (column and column.is_nullable):
             return
-        self.deferred.setdefault(collection.name, {}).setdefault(draft, {})[name] = (
-            draft.values.pop(name)
+        self.deferred.setdefault(collection.name, {}).setdefault(change, {})[name] = (
+            change.values.pop(name)
         )
-        if draft.new:
-            draft.values[name] = None
+        if change.is_new:
+            change.values[name] = None
 
 
-def _keys(collection: Collection, drafts: Iterable[RowChange]) -> set[str]:
-    return {key for draft in drafts if (key := draft.values.get(str(collection.primary_key)))}
+def _keys(collection: Collection, changes: Iterable[RowChange]) -> set[str]:
+    return {key for change in changes if (key := change.values.get(str(collection.primary_key)))}

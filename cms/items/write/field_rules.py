@@ -68,9 +68,9 @@ def field_rules(collection: Collection) -> FieldRules:
     return FieldRules(validations, conditions, all_rules, defaults, computed)
 
 
-def filled(rules: FieldRules, draft: RowChange) -> Json:
+def filled_values(rules: FieldRules, change: RowChange) -> Json:
     """Return what a new row holds where nothing is sent: what the service has filled, else the columns' defaults."""
-    return {**rules.defaults, **draft.values}
+    return {**rules.defaults, **change.values}
 
 
 def _validation(found: Field, meta: Json) -> PayloadRule:

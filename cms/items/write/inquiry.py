@@ -13,7 +13,7 @@ from cms.database.connections import Row
 from cms.database.error_mapping import Conflict, Stale, UnexpectedError, database_problem
 from cms.errors import MAX_PROBLEMS, STATUS, Problem, Refused
 from cms.fragment import Fragment
-from cms.items.write.changes import ChangeSet, RowChange, change_sets
+from cms.items.write.changes import ChangeSet, RowChange, walk_change_sets
 from cms.items.write.conflicts import describe_check, with_field, with_path
 from cms.query.sql import questions
 from cms.schema.auto_fields import PENDING_KEY
@@ -43,16 +43,16 @@ class PayloadInquiry:
 
     def __call__(self, run_question: RunQuestion) -> list[Problem]:
         """Return what the database minds, as far as it can be asked."""
-        batches = list(change_sets(self.root))
+        change_sets = list(walk_change_sets(self.root))
         may_ask_about_rows = self.is_permitted or all(
-            draft.new for batch in batches for draft in batch.drafts
+            change.is_new for change_set in change_sets for change in change_set.changes
         )
         asking = _InquiryRun(
-            self.catalogue, batches, run_question, may_ask_about_rows=may_ask_about_rows
+            self.catalogue, change_sets, run_question, may_ask_about_rows=may_ask_about_rows
         )
         try:
-            for batch in batches:
-                asking.check_batch(batch)
+            for change_set in change_sets:
+                asking.check_batch(change_set)
         except _LimitReached:
             pass
         return asking.problems[:MAX_PROBLEMS]
@@ -63,41 +63,43 @@ class _InquiryRun:
     """An inquiry under way."""
 
     catalogue: Catalogue
-    batches: Sequence[ChangeSet]
+    change_sets: Sequence[ChangeSet]
     run_question: RunQuestion
     may_ask_about_rows: bool
     problems: list[Problem] = field(default_factory=list)
     questions: int = 0
 
-    def check_batch(self, batch: ChangeSet) -> None:
+    def check_batch(self, change_set: ChangeSet) -> None:
         """Ask about the rows of a batch; a value that its type does not take is asked about no further."""
-        columns = {found.name: _values_of(batch, found) for found in batch.collection.columns}
-        for found in batch.collection.columns:
+        columns = {
+            found.name: _values_of(change_set, found) for found in change_set.collection.columns
+        }
+        for found in change_set.collection.columns:
             if _has_own_rules(found):
-                self._check_type(batch.collection, found, columns[found.name])
-        for name, check in batch.collection.checks.items():
+                self._check_type(change_set.collection, found, columns[found.name])
+        for name, check in change_set.collection.checks.items():
             if (
                 check.expression
                 and check.columns
                 and all(columns.get(column) for column in check.columns)
             ):
-                self._check_rule(batch.collection, name, check, columns)
+                self._check_rule(change_set.collection, name, check, columns)
         if self.may_ask_about_rows:
-            self._check_rows(batch.collection, columns)
+            self._check_rows(change_set.collection, columns)
 
     def _check_type(self, collection: Collection, found: Field, values: _Values) -> None:
-        drafts: dict[str, list[RowChange]] = {}
-        for draft, value in values.items():
-            drafts.setdefault(value, []).append(draft)
-        for value, minded in self._unfit_values(found, list(drafts)):
+        changes: dict[str, list[RowChange]] = {}
+        for change, value in values.items():
+            changes.setdefault(value, []).append(change)
+        for value, minded in self._unfit_values(found, list(changes)):
             problem = describe_check(minded, collection)
             extensions = {key: said for key, said in problem.extensions.items() if key != "fields"}
             problem = replace(problem, extensions=extensions)
-            for draft in drafts[value]:
-                del values[draft]
-            minding = drafts[value][:MAX_PROBLEMS]
+            for change in changes[value]:
+                del values[change]
+            minding = changes[value][:MAX_PROBLEMS]
             self.problems += [
-                with_field(problem, draft, collection, found.name) for draft in minding
+                with_field(problem, change, collection, found.name) for change in minding
             ]
 
     def _unfit_values(self, found: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
@@ -117,23 +119,23 @@ class _InquiryRun:
     def _check_rule(
         self, collection: Collection, name: str, check: Check, columns: Mapping[str, _Values]
     ) -> None:
-        drafts = [
-            draft
-            for draft in columns[check.columns[0]]
-            if all(draft in columns[name] for name in check.columns)
+        changes = [
+            change
+            for change in columns[check.columns[0]]
+            if all(change in columns[name] for name in check.columns)
         ]
-        rows = [[columns[name][draft] for draft in drafts] for name in check.columns]
+        rows = [[columns[name][change] for change in changes] for name in check.columns]
         plain = database_problem(
             "INVALID_PAYLOAD", {"collection": collection.name, "constraint": name}
         )
         problem = describe_check(plain, collection)
-        for draft in self._matching_drafts(
-            drafts, questions.rows_breaking(collection, check, rows)
+        for change in self._matching_drafts(
+            changes, questions.rows_breaking(collection, check, rows)
         ):
             if len(check.columns) == 1:
-                self.problems.append(with_field(problem, draft, collection, check.columns[0]))
+                self.problems.append(with_field(problem, change, collection, check.columns[0]))
             else:
-                self.problems.append(with_path(problem, draft))
+                self.problems.append(with_path(problem, change))
 
     def _check_rows(self, collection: Collection, columns: Mapping[str, _Values]) -> None:
         for found in collection.columns:
@@ -149,18 +151,20 @@ class _InquiryRun:
     ) -> None:
         """Ask what points to nothing, but for what points to rows of the call itself."""
         own = self._written(constraint.foreign_table, constraint.foreign_column)
-        drafts = [draft for draft, value in values.items() if value not in own]
-        question = questions.rows_dangling(found, constraint, [values[draft] for draft in drafts])
+        changes = [change for change, value in values.items() if value not in own]
+        question = questions.rows_dangling(
+            found, constraint, [values[change] for change in changes]
+        )
         extensions = {
             "collection": collection.name,
             "field": found.name,
             "constraint": constraint.name,
         }
-        for draft in self._matching_drafts(drafts, question):
+        for change in self._matching_drafts(changes, question):
             self.problems.append(
                 with_field(
                     database_problem("INVALID_FOREIGN_KEY", extensions),
-                    draft,
+                    change,
                     collection,
                     found.name,
                 )
@@ -168,12 +172,12 @@ class _InquiryRun:
 
     def _check_unique(self, collection: Collection, found: Field, values: _Values) -> None:
         """Ask what another row has; those of the call may give theirs up with it."""
-        drafts, rows = list(values), list(values.values())
+        changes, rows = list(values), list(values.values())
         own = {
-            draft.key
-            for batch in self._batches(collection.name)
-            for draft in batch.drafts
-            if not draft.new
+            change.key
+            for change_set in self._batches(collection.name)
+            for change in change_set.changes
+            if not change.is_new
         }
         held = self._answers(questions.rows_holding(collection, found, rows))
         numbers = {number for number, key in held if key not in own}
@@ -181,19 +185,27 @@ class _InquiryRun:
         extensions = {"collection": collection.name, "field": found.name}
         for number in sorted(numbers)[:MAX_PROBLEMS]:
             problem = database_problem("RECORD_NOT_UNIQUE", extensions)
-            self.problems.append(with_field(problem, drafts[number - 1], collection, found.name))
+            self.problems.append(with_field(problem, changes[number - 1], collection, found.name))
 
     def _written(self, collection: str, column: str) -> set[str | None]:
-        drafts = [draft for batch in self._batches(collection) for draft in batch.drafts]
-        return {draft.values.get(column) for draft in drafts} | {draft.key for draft in drafts}
+        changes = [
+            change for change_set in self._batches(collection) for change in change_set.changes
+        ]
+        return {change.values.get(column) for change in changes} | {
+            change.key for change in changes
+        }
 
     def _batches(self, collection: str) -> list[ChangeSet]:
-        return [batch for batch in self.batches if batch.collection.name == collection]
+        return [
+            change_set
+            for change_set in self.change_sets
+            if change_set.collection.name == collection
+        ]
 
-    def _matching_drafts(self, drafts: Sequence[RowChange], question: Fragment) -> list[RowChange]:
+    def _matching_drafts(self, changes: Sequence[RowChange], question: Fragment) -> list[RowChange]:
         """Return the first drafts whose numbers answer a question."""
-        rows = self._answers(question) if drafts else []
-        return [drafts[number - 1] for (number,) in rows[:MAX_PROBLEMS]]
+        rows = self._answers(question) if changes else []
+        return [changes[number - 1] for (number,) in rows[:MAX_PROBLEMS]]
 
     def _answers(self, question: Fragment) -> list[Row]:
         """Return the answers to a question; none where it cannot be answered."""
@@ -218,15 +230,15 @@ _Values = dict[RowChange, str]
 """What rows hold in a column, those left out that hold nothing, or what is not known yet."""
 
 
-def _values_of(batch: ChangeSet, found: Field) -> _Values:
-    waits = any(name == found.name for name, _ in batch.to_one_fields)
+def _values_of(change_set: ChangeSet, found: Field) -> _Values:
+    waits = any(name == found.name for name, _ in change_set.to_one_fields)
     values: _Values = {}
-    for draft in batch.drafts:
-        value = draft.values.get(found.name)
+    for change in change_set.changes:
+        value = change.values.get(found.name)
         if value is not None and not (
-            value == PENDING_KEY and (waits or draft.parent_field == found.name)
+            value == PENDING_KEY and (waits or change.parent_field == found.name)
         ):
-            values[draft] = value
+            values[change] = value
     return values
 
 

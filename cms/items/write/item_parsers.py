@@ -1,4 +1,4 @@
-"""What reads the items of a collection for one caller."""
+"""The parser of a collection's items for one caller."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from cms.schema.model import Catalogue, Collection
 from cms.schema.payload import ItemParser
 
 
-def reader_of(
+def item_parser_of(
     catalogue: Catalogue,
     collection: Collection,
     names: frozenset[str] | None,
     *,
     knows: Callable[[str], bool],
 ) -> ItemParser:
-    """Return what reads items of a collection for a caller who may name these fields; None is all of them.
+    """Return the parser of items for a caller who may name these fields; None is all of them.
 
-    `knows` tells which collections the caller has a right on: any other is the same as one that is not there.
+    `knows` tells which collections the caller has a permission on: any other one is treated like
+    one that does not exist.
     """
 
     def relates(name: str) -> bool:
@@ -26,22 +27,19 @@ def reader_of(
             link_of(catalogue, collection, name) or target_collections(catalogue, collection, name)
         )
 
-    return ItemParser(
-        collection, relates, names=names, choices=_collections_allowed(catalogue, collection, knows)
-    )
+    choices = _allowed_collections(catalogue, collection, knows)
+    return ItemParser(collection, relates, names=names, choices=choices)
 
 
-def _collections_allowed(
+def _allowed_collections(
     catalogue: Catalogue, collection: Collection, knows: Callable[[str], bool]
 ) -> dict[str, list[str]]:
-    """Return the fields that say to which collection a many-to-any field leads, each with those that it may name."""
+    """Return the fields that name the collection of a many-to-any field, with the allowed names."""
     allowed: dict[str, list[str]] = {}
     for relation in catalogue.relations:
-        told_by = relation.one_collection_field
-        if (
-            relation.many_collection == collection.name
-            and told_by
-            and relation.one_allowed_collections
-        ):
-            allowed.setdefault(told_by, []).extend(filter(knows, relation.one_allowed_collections))
+        name = relation.one_collection_field
+        if relation.many_collection != collection.name or not name:
+            continue
+        if relation.one_allowed_collections:
+            allowed.setdefault(name, []).extend(filter(knows, relation.one_allowed_collections))
     return allowed

@@ -13,11 +13,11 @@ from cms.items.read.prepare import statement_for
 from cms.items.write.changes import (
     ChangeSet,
     Expects,
-    PayloadParser,
     PayloadPosition,
     RowChange,
     ToMany,
 )
+from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.rows import WriteContext, column_by_key, lock_list
 from cms.query.language.ast import INTERNAL_KEY, AtField, FieldName, OperatorTest, Pick, Query, Slot
 from cms.query.plan.bindings import Bindings, bind_values
@@ -32,66 +32,75 @@ StoredValues = Mapping[str, Mapping[str, str | None]]
 class Resolver:
     """Settles one tree, from the root down."""
 
-    def __init__(self, write_context: WriteContext, drafter: PayloadParser) -> None:
+    def __init__(self, write_context: WriteContext, parser: PayloadParser) -> None:
         self._write_context = write_context
-        self._drafter = drafter
-        self._faults = drafter.faults
+        self._parser = parser
+        self._problems = parser.problems
 
-    def resolve(self, batch: ChangeSet) -> None:
+    def resolve(self, change_set: ChangeSet) -> None:
         """Settle what is below a batch that is complete itself."""
-        self._resolve_targets(batch)
-        for one in batch.to_one_fields.values():
-            self._find(one.batch, self._stored(one.batch.collection, list(one.batch.by_key), ()))
-            self._descend(one.batch)
-        for many in batch.to_many_fields.values():
-            self._resolve_many(batch, many)
-            self._descend(many.batch)
+        self._resolve_targets(change_set)
+        for one in change_set.to_one_fields.values():
+            self._find(
+                one.change_set,
+                self._stored(one.change_set.collection, list(one.change_set.by_key), ()),
+            )
+            self._descend(one.change_set)
+        for many in change_set.to_many_fields.values():
+            self._resolve_many(change_set, many)
+            self._descend(many.change_set)
 
-    def _descend(self, batch: ChangeSet) -> None:
-        self._write_context.authorizer.complete(batch, self._faults)
-        self.resolve(batch)
+    def _descend(self, change_set: ChangeSet) -> None:
+        self._write_context.authorizer.complete(change_set, self._problems)
+        self.resolve(change_set)
 
-    def _resolve_targets(self, batch: ChangeSet) -> None:
+    def _resolve_targets(self, change_set: ChangeSet) -> None:
         """Find out to which collection objects belong of whose row the payload does not say it."""
-        if not batch.unresolved:
+        if not change_set.unresolved:
             return
-        fields = tuple(dict.fromkeys(told.collection_field for told in batch.unresolved))
-        keys = [told.draft.key for told in batch.unresolved if told.draft.key]
-        stored = self._stored(batch.collection, keys, fields)
-        for told in batch.unresolved:
-            self._drafter.attach_resolved(
-                batch, told, stored.get(told.draft.key or "", {}).get(told.collection_field)
+        fields = tuple(
+            dict.fromkeys(unresolved.collection_field for unresolved in change_set.unresolved)
+        )
+        keys = [
+            unresolved.change.key for unresolved in change_set.unresolved if unresolved.change.key
+        ]
+        stored = self._stored(change_set.collection, keys, fields)
+        for unresolved in change_set.unresolved:
+            self._parser.attach_resolved(
+                change_set,
+                unresolved,
+                stored.get(unresolved.change.key or "", {}).get(unresolved.collection_field),
             )
 
-    def _find(self, batch: ChangeSet, stored: StoredValues) -> None:
+    def _find(self, change_set: ChangeSet, stored: StoredValues) -> None:
         """Tell new rows from those that are there."""
-        for draft in batch.drafts:
-            key = draft.values.get(batch.key_field)
-            draft.new = key not in stored or draft.expects is Expects.ABSENT
-            if not draft.new:
-                draft.key = draft.values.pop(batch.key_field)
-            elif draft.expects is Expects.PRESENT:
-                draft.new = False
+        for change in change_set.changes:
+            key = change.values.get(change_set.key_field)
+            change.is_new = key not in stored or change.expects is Expects.ABSENT
+            if not change.is_new:
+                change.key = change.values.pop(change_set.key_field)
+            elif change.expects is Expects.PRESENT:
+                change.is_new = False
                 self._add_missing_item(
-                    batch.collection, draft.position, draft.sent.get(batch.key_field)
+                    change_set.collection, change.position, change.sent.get(change_set.key_field)
                 )
 
     # To-many
 
-    def _resolve_many(self, batch: ChangeSet, many: ToMany) -> None:
+    def _resolve_many(self, change_set: ChangeSet, many: ToMany) -> None:
         fields = (many.link.far, *self._order_seen(many))
-        keys = dict.fromkeys([*many.batch.by_key, *(removal.key for removal in many.removals)])
-        near_values = self._near_values(batch, many)
+        keys = dict.fromkeys([*many.change_set.by_key, *(removal.key for removal in many.removals)])
+        near_values = self._near_values(change_set, many)
         self._lock(
             many,
             list(keys),
             [near_values[owner] for owner in many.replaced_lists if owner in near_values],
         )
-        stored = self._stored(many.batch.collection, list(keys), fields)
-        self._find(many.batch, stored)
-        for owner, draft in many.pairs:
-            if draft.key and not draft.new:
-                _drop_unchanged(many, draft, stored[draft.key], near_values.get(owner))
+        stored = self._stored(many.change_set.collection, list(keys), fields)
+        self._find(many.change_set, stored)
+        for owner, change in many.pairs:
+            if change.key and not change.is_new:
+                _drop_unchanged(many, change, stored[change.key], near_values.get(owner))
         self._remove(many, stored, near_values)
         self._drop_unnamed(many, near_values)
         if many.dropped and not many.deletes_dropped:
@@ -101,7 +110,7 @@ class Resolver:
         """Return the column of a list's order where this caller sees it: its places are the service's to write."""
         order, context = many.link.relation.order, self._write_context.context
         view = view_of(
-            many.batch.collection.name,
+            many.change_set.collection.name,
             catalogue=context.snapshot.catalogue,
             policy=context.actor.policy,
         )
@@ -112,18 +121,22 @@ class Resolver:
         if keys or near_values:
             lock_list(
                 self._write_context,
-                many.batch.collection,
+                many.change_set.collection,
                 many.link.far,
                 keys=keys,
                 near_values=near_values,
             )
 
-    def _near_values(self, batch: ChangeSet, many: ToMany) -> dict[RowChange, str]:
+    def _near_values(self, change_set: ChangeSet, many: ToMany) -> dict[RowChange, str]:
         """Return what the rows of owners that are there already point to."""
-        owners = {owner.key: owner for owner in batch.drafts if owner.key and not owner.new}
-        if many.link.near == batch.key_field:
+        owners = {
+            owner.key: owner for owner in change_set.changes if owner.key and not owner.is_new
+        }
+        if many.link.near == change_set.key_field:
             return {owner: key for key, owner in owners.items()}
-        found = column_by_key(self._write_context, batch.collection, many.link.near, list(owners))
+        found = column_by_key(
+            self._write_context, change_set.collection, many.link.near, list(owners)
+        )
         return {owners[key]: value for key, value in found.items() if value is not None}
 
     def _remove(
@@ -132,10 +145,11 @@ class Resolver:
         for removal in many.removals:
             holder = stored.get(removal.key, {}).get(many.link.far)
             if holder is None or holder != near_values.get(removal.owner):
-                self._add_missing_item(many.batch.collection, removal.position, removal.sent)
-            elif removal.key in many.batch.by_key:
-                self._faults.add(
-                    invalid_item("it is there twice", many.batch.collection.name), removal.position
+                self._add_missing_item(many.change_set.collection, removal.position, removal.sent)
+            elif removal.key in many.change_set.by_key:
+                self._problems.add(
+                    invalid_item("it is there twice", many.change_set.collection.name),
+                    removal.position,
                 )
             else:
                 many.dropped.setdefault(removal.key, removal.owner)
@@ -147,41 +161,43 @@ class Resolver:
         }
         if not owners:
             return
-        present = self._read(many.batch.collection, many.link.far, list(owners), (many.link.far,))
+        present = self._read(
+            many.change_set.collection, many.link.far, list(owners), (many.link.far,)
+        )
         for key, row in present.items():
-            if key not in many.batch.by_key:
+            if key not in many.change_set.by_key:
                 many.dropped.setdefault(key, owners[str(row[many.link.far])])
 
     def _unlink(self, many: ToMany) -> None:
         """Let the rows that leave be changed as anybody would change them who clears the field."""
-        collection, far = many.batch.collection, many.link.far
-        many.unlinked = ChangeSet(collection, many.batch.level)
+        collection, far = many.change_set.collection, many.link.far
+        many.unlinked = ChangeSet(collection, many.change_set.level)
         for key, owner in many.dropped.items():
             position = owner.position.below(many.name)
-            draft = RowChange(
+            change = RowChange(
                 {far: None},
                 {far: None},
                 position,
                 Expects.PRESENT,
                 parent_row=owner,
                 key=key,
-                new=False,
+                is_new=False,
             )
-            many.unlinked.drafts.append(draft)
+            many.unlinked.changes.append(change)
         if takes_null(collection.fields[far]):
-            self._write_context.authorizer.complete(many.unlinked, self._faults)
+            self._write_context.authorizer.complete(many.unlinked, self._problems)
             return
         reason = (
             f'they cannot be without "{far}": delete them, or set one_deselect_action to delete'
         )
-        self._faults.add(invalid_item(reason, collection.name), many.unlinked.drafts[0].position)
+        self._problems.add(invalid_item(reason, collection.name), many.unlinked.changes[0].position)
 
     def _add_missing_item(
         self, collection: Collection, position: PayloadPosition, sent: object
     ) -> None:
         """What is hidden, what is not there, and what is in another list look the same."""
         if sent is None:
-            self._faults.add(
+            self._problems.add(
                 invalid_item("it must hold its primary key", collection.name), position
             )
             return
@@ -189,7 +205,7 @@ class Resolver:
         extensions: dict[str, object] = {"collection": collection.name, "path": []}
         if self._write_context.context.actor.policy.is_admin:
             extensions |= {"field": collection.primary_key, "value": abbreviated(sent)}
-        self._faults.add(Problem("INVALID_FOREIGN_KEY", sentence, extensions), position)
+        self._problems.add(Problem("INVALID_FOREIGN_KEY", sentence, extensions), position)
 
     # Reads
 
@@ -223,11 +239,11 @@ class Resolver:
 
 
 def _drop_unchanged(
-    many: ToMany, draft: RowChange, stored: Mapping[str, str | None], near: str | None
+    many: ToMany, change: RowChange, stored: Mapping[str, str | None], near: str | None
 ) -> None:
     """A row that is in its list and at its place already need not be written for it."""
     order = many.link.relation.order
-    wanted = {many.link.far: near, order: draft.values.get(order or "")}
+    wanted = {many.link.far: near, order: change.values.get(order or "")}
     for name, value in wanted.items():
         if name and value is not None and stored.get(name) == value:
-            del draft.values[name]
+            del change.values[name]

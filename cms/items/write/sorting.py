@@ -44,7 +44,7 @@ def move_item(
         if collection.is_singleton:
             raise not_found()
         sort, keys = _sort_field(collection), _keys(collection, payload)
-        authorizer = WriteAuthorizer(store, context, transaction.execute)
+        authorizer = WriteAuthorizer(store, context)
         authorizer.authorize_column(collection, keys, sort.name, transaction.execute)
         who = zip(author(context, identity.client), ("uuid", "text", "text", "text"), strict=True)
         _move(

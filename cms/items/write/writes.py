@@ -23,6 +23,8 @@ from cms.items.write.calls import (
     WriteIntent,
     WrittenItems,
     new_call,
+)
+from cms.items.write.plans import (
     plan_create,
     plan_delete,
     plan_delete_many,
@@ -223,7 +225,9 @@ def _call(
     query_string = target.query_string
 
     def planned(context: RequestContext) -> WritePlan[T]:
-        call = new_call(store, context, identity.client, (name, _EMPTY_QUERY), work.intent)
+        call = new_call(
+            store, context, identity.client, name=name, parsed=_EMPTY_QUERY, intent=work.intent
+        )
         asked = (
             replace(call, parsed=parse_query_string(query_string, store.page))
             if query_string

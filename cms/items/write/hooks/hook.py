@@ -26,9 +26,9 @@ class InvalidPart(ValueError):
 class InvalidParts(ValueError):
     """More than one thing is wrong with a value."""
 
-    def __init__(self, faults: Sequence[ValueError]) -> None:
-        super().__init__("; ".join(map(str, faults)))
-        self.faults = tuple(faults)
+    def __init__(self, errors: Sequence[ValueError]) -> None:
+        super().__init__("; ".join(map(str, errors)))
+        self.errors = tuple(errors)
 
 
 class NotOneOf(ValueError):
@@ -62,17 +62,19 @@ class SystemTableHooks:
         """The fields that no preset sets."""
         return self.admin_fields | self.explicit_only
 
-    def problems(self, draft: RowChange, context: RequestContext, collection: str) -> list[Problem]:
+    def problems(
+        self, change: RowChange, context: RequestContext, collection: str
+    ) -> list[Problem]:
         """Return what is wrong with the values of a row; null is left to what the column takes."""
         found: list[Problem] = []
         for name, check in self.checks.items():
             kept = (
-                draft.sent.get(name) == MASK and name not in draft.values
+                change.sent.get(name) == MASK and name not in change.values
             )  # a secret, sent back as it was shown
-            if draft.sent.get(name) is None or kept:
+            if change.sent.get(name) is None or kept:
                 continue
             try:
-                check(draft.sent[name], context)
+                check(change.sent[name], context)
             except Refused as refused:
                 found += [
                     replace(one, extensions={"collection": collection, **one.extensions})
@@ -80,20 +82,20 @@ class SystemTableHooks:
                 ]
             except ValueError as error:
                 told = not context.snapshot.catalogue.collections[collection].has_secrets
-                faults = error.faults if isinstance(error, InvalidParts) else (error,)
-                for fault in faults:
+                errors = error.errors if isinstance(error, InvalidParts) else (error,)
+                for error in errors:
                     sent = (
-                        {"value": abbreviated(_value_inside(draft.sent[name], fault))}
+                        {"value": abbreviated(_value_inside(change.sent[name], error))}
                         if told
                         else {}
                     )
-                    found.append(_problem(collection, name, fault, sent))
+                    found.append(_problem(collection, name, error, sent))
         return found
 
 
-def _value_inside(value: object, fault: ValueError) -> object:
+def _value_inside(value: object, error: ValueError) -> object:
     """Return the value inside a value that a fault is about."""
-    for step in fault.path if isinstance(fault, InvalidPart) else ():
+    for step in error.path if isinstance(error, InvalidPart) else ():
         if isinstance(value, Mapping):
             value = value.get(step)
         elif isinstance(value, list) and isinstance(step, int):
@@ -116,13 +118,13 @@ def _problem(collection: str, name: str, error: ValueError, sent: Mapping[str, o
     return Problem("FAILED_VALIDATION", message, {**extensions, **operand, **sent})
 
 
-def raise_faults(faults: Sequence[ValueError]) -> None:
+def raise_errors(errors: Sequence[ValueError]) -> None:
     """Raise what is wrong with a value, if anything is."""
-    if faults:
-        raise InvalidParts(faults)
+    if errors:
+        raise InvalidParts(errors)
 
 
-def faults_of(refused: Refused) -> InvalidParts:
+def errors_of(refused: Refused) -> InvalidParts:
     """Return what is wrong with a rule as what is wrong with the value that holds it."""
     reasons = (problem.extensions.get("reason", problem.message) for problem in refused.problems)
     return InvalidParts([ValueError(str(reason).removesuffix(".")) for reason in reasons])

@@ -12,7 +12,7 @@ from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.errors import Refused
 from cms.items.write.changes import RowChange
-from cms.items.write.hooks.hook import SystemTableHooks, faults_of, one_of, unprocessable
+from cms.items.write.hooks.hook import SystemTableHooks, errors_of, one_of, unprocessable
 from cms.items.write.hooks.users import USER_HOOKS
 from cms.query.rules.validation import parse_rule
 from cms.schema.model import Collection, Kind
@@ -35,14 +35,14 @@ def _check_rule(value: object, context: RequestContext) -> None:
     try:
         parse_permissions(value)
     except Refused as refused:
-        raise faults_of(refused) from None
+        raise errors_of(refused) from None
 
 
 def _check_validation(value: object, context: RequestContext) -> None:
     try:
         parse_rule(value)
     except Refused as refused:
-        raise faults_of(refused) from None
+        raise errors_of(refused) from None
 
 
 def _check_presets(value: object, context: RequestContext) -> None:
@@ -50,9 +50,9 @@ def _check_presets(value: object, context: RequestContext) -> None:
         raise ValueError("it is an object of fields and values")
 
 
-def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -> None:
+def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
     """What a permission says must fit its collection, whichever of the two was changed."""
-    keys = [str(draft.key) for draft in drafts]
+    keys = [str(change.key) for change in changes]
     for collection, *said in fetch(statement("find_permissions"), (keys,)) if keys else ():
         found = context.snapshot.catalogue.collections.get(collection)
         if found is None:
@@ -72,17 +72,17 @@ def _check_fits(
         for name in dict.fromkeys([*_names_in(fields), *_names_in(presets)])
         if name != ALL_FIELDS and name not in collection.fields
     ]
-    reasons += _preset_faults(collection, presets)
+    reasons += _preset_problems(collection, presets)
     if rule is not None:
         try:
             guarded_rule(parse_permissions(rule), collection, context.snapshot.catalogue)
         except Refused as refused:
-            reasons += map(str, faults_of(refused).faults)
+            reasons += map(str, errors_of(refused).errors)
     if reasons:
         raise Refused(problem for reason in reasons for problem in unprocessable(reason).problems)
 
 
-def _preset_faults(collection: Collection, presets: object) -> Iterator[str]:
+def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
     """Tell values that their columns do not take; what a variable stands for is known when an item is written."""
     for name, value in presets.items() if isinstance(presets, dict) else ():
         if collection.name == "system_users" and name in USER_HOOKS.never_preset:

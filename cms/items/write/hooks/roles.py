@@ -8,7 +8,7 @@ from cms.access.addresses import network
 from cms.database.connections import Fetch
 from cms.database.statements import statement
 from cms.items.write.changes import RowChange
-from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, raise_faults, unprocessable
+from cms.items.write.hooks.hook import InvalidPart, SystemTableHooks, raise_errors, unprocessable
 from cms.items.write.hooks.users import require_active_admin
 from cms.store.context import RequestContext
 
@@ -21,19 +21,19 @@ def _check_name(value: object, context: RequestContext) -> None:
 def _check_networks(value: object, context: RequestContext) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of addresses and networks")
-    faults = []
+    errors = []
     for place, entry in enumerate(value):
         try:
             network(entry)
         except ValueError:
-            faults.append(
+            errors.append(
                 InvalidPart("it is neither an address nor a network such as 10.0.0.0/8", place)
             )
-    raise_faults(faults)
+    raise_errors(errors)
 
 
-def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -> None:
-    if any("parent" in draft.sent for draft in drafts) and fetch(
+def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
+    if any("parent" in change.sent for change in changes) and fetch(
         statement("find_circle_of_roles"), ()
     ):
         raise unprocessable("A role cannot be its own parent, nor a parent's parent")

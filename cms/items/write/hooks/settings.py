@@ -13,9 +13,9 @@ from cms.items.write.hooks.hook import (
     InvalidPart,
     SystemTableHooks,
     ValueCheck,
-    faults_of,
+    errors_of,
     one_of,
-    raise_faults,
+    raise_errors,
 )
 from cms.items.write.hooks.roles import require_plain_registration_role
 from cms.query.rules.validation import parse_rule
@@ -55,20 +55,20 @@ def _check_filter(value: object, context: RequestContext) -> None:
     try:
         parse_rule(value, parameter="public_registration_email_filter")
     except Refused as refused:
-        raise faults_of(refused) from None
+        raise errors_of(refused) from None
 
 
 def _check_presets(value: object, context: RequestContext) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of presets")
     keys: set[object] = set()
-    faults = []
+    errors = []
     for place, preset in enumerate(value):
         try:
             keys.add(_check_preset(preset, place, keys))
         except InvalidPart as wrong:
-            faults.append(wrong)
-    raise_faults(faults)
+            errors.append(wrong)
+    raise_errors(errors)
 
 
 def _check_preset(preset: object, place: int, keys: Set[object]) -> object:
@@ -95,7 +95,7 @@ def _check_preset(preset: object, place: int, keys: Set[object]) -> object:
 def _check_ratios(value: object, context: RequestContext) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of ratios")
-    faults = []
+    errors = []
     for place, ratio in enumerate(value):
         found = (
             ratio.get("value")
@@ -103,13 +103,13 @@ def _check_ratios(value: object, context: RequestContext) -> None:
             else None
         )
         if isinstance(found, bool) or not isinstance(found, int | float | Decimal) or found <= 0:
-            faults.append(
+            errors.append(
                 InvalidPart("a ratio is an object with text and value, a number above 0", place)
             )
-    raise_faults(faults)
+    raise_errors(errors)
 
 
-def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -> None:
+def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
     require_plain_registration_role(fetch)
 
 

@@ -54,41 +54,47 @@ def _check_password(value: object, context: RequestContext) -> None:
 
 
 def _before(
-    fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange], gone: Sequence[str]
+    fetch: Fetch, context: RequestContext, changes: Sequence[RowChange], gone: Sequence[str]
 ) -> None:
     """Nobody but administrators touches what one of them logs in with."""
     if context.actor.policy.is_admin:
         return
     touched = [
-        str(draft.key) for draft in drafts if not draft.new and _CREDENTIALS & draft.sent.keys()
+        str(change.key)
+        for change in changes
+        if not change.is_new and _CREDENTIALS & change.sent.keys()
     ]
     if fetch(statement("find_admin"), ([*touched, *gone], False)):
         raise forbidden()
 
 
-def _after(fetch: Fetch, context: RequestContext, drafts: Sequence[RowChange]) -> None:
+def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
     """A new password or address, and the end of being active, end the sessions that were opened before, except the
     caller's own: who is active again later begins with a login, and without the failed ones from before. A status that
     was set is no registration's any more.
     """
-    changed = [str(draft.key) for draft in drafts if not draft.new and _ends_sessions(draft)]
+    changed = [
+        str(change.key) for change in changes if not change.is_new and _ends_sessions(change)
+    ]
     if changed:
         fetch(statement("end_other_sessions"), (changed, context.actor.session))
-    settled = [str(draft.key) for draft in drafts if "status" in draft.sent]
+    settled = [str(change.key) for change in changes if "status" in change.sent]
     if settled:
         fetch(statement("settle_registrations"), (settled,))
     opened = [
-        str(draft.key) for draft in drafts if draft.sent.get("status") == "active" and not draft.new
+        str(change.key)
+        for change in changes
+        if change.sent.get("status") == "active" and not change.is_new
     ]
     if opened:
         fetch(statement("forget_failures"), (opened,))
     require_active_admin(fetch)
 
 
-def _ends_sessions(draft: RowChange) -> bool:
+def _ends_sessions(change: RowChange) -> bool:
     return (
-        bool({"password", "email"} & draft.values.keys())
-        or draft.sent.get("status", "active") != "active"
+        bool({"password", "email"} & change.values.keys())
+        or change.sent.get("status", "active") != "active"
     )
 
 

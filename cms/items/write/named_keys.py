@@ -1,0 +1,93 @@
+"""The keys of the items that a call names, by `keys` or by `query`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from cms.errors import abbreviated, combined, invalid_payload
+from cms.items.read.reads import parse_key
+from cms.items.write.rows import WriteContext, lock_rows
+from cms.items.write.transaction_reads import find
+from cms.query.language.ast import INTERNAL_KEY, FieldName, ParsedQuery, Pick
+from cms.query.language.parse import PARAMETERS, PageSizes, parse
+from cms.schema.model import Collection
+
+_WITHOUT_LIMIT = PageSizes(default=None)
+
+
+def named_keys(
+    write_context: WriteContext, collection: Collection, payload: Mapping[str, object]
+) -> list[str]:
+    """Return the keys of the items that a payload names by either `keys` or `query`."""
+    if len({"keys", "query"} & payload.keys()) != 1:
+        raise invalid_payload("It takes either keys or query", field="keys")
+    if "keys" in payload:
+        return _parse_keys(collection, payload["keys"])
+    return _keys_of_query(write_context, collection, payload["query"])
+
+
+def key_pick(collection: Collection) -> Pick:
+    """Return the pick of an item's key, under a name that no field has."""
+    return Pick(INTERNAL_KEY, FieldName(str(collection.primary_key)))
+
+
+def _parse_keys(collection: Collection, value: object) -> list[str]:
+    """Return the keys of an array, without repetitions."""
+    if not isinstance(value, list) or not all(map(_may_be_key, value)):
+        raise invalid_payload(
+            "keys must be an array of primary keys", field="keys", value=abbreviated(value)
+        )
+    return list(dict.fromkeys(parse_key(collection, key) for key in value))
+
+
+def _may_be_key(value: object) -> bool:
+    return value is not None and not isinstance(value, dict | list)
+
+
+def _keys_of_query(
+    write_context: WriteContext, collection: Collection, params: object
+) -> list[str]:
+    """Return the keys of the items that a query selects; no default limit applies to it.
+
+    The query runs again once the items are locked: those that somebody else has changed or deleted
+    meanwhile, so that it does not select them any more, are left out.
+    """
+    if not isinstance(params, Mapping):
+        raise invalid_payload("query must be an object", field="query", value=abbreviated(params))
+    _refuse_unknown_parameters(params)
+    parsed = parse(params, _WITHOUT_LIMIT)
+    query = replace(
+        parsed.query, picks=(key_pick(collection),), aggregates=(), groups=(), counts=()
+    )
+    parsed = replace(parsed, query=query)
+    keys = _select_keys(write_context, collection, parsed)
+    lock_rows(write_context, collection, keys)
+    locked = set(_select_keys(write_context, collection, parsed))
+    return [key for key in keys if key in locked]
+
+
+def _refuse_unknown_parameters(params: Mapping[str, object]) -> None:
+    """Refuse names that are no parameters: a misspelt filter would otherwise change every row."""
+    unknown = [name for name in params if name not in PARAMETERS]
+    if not unknown:
+        return
+    known = ", ".join(sorted(PARAMETERS))
+    reasons = [f'query does not take "{name}"; there are {known}' for name in unknown]
+    raise combined(
+        problem for reason in reasons for problem in invalid_payload(reason, field="query").problems
+    )
+
+
+def _select_keys(
+    write_context: WriteContext, collection: Collection, parsed: ParsedQuery
+) -> list[str]:
+    items = find(
+        write_context.store,
+        write_context.transaction,
+        write_context.context,
+        collection.name,
+        parsed.query,
+        literals=parsed.literals,
+    )
+    return [str(item[INTERNAL_KEY]) for item in items]

@@ -1,0 +1,140 @@
+"""What the rules of fields and of permissions say of payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cms import jsontext
+from cms.access.policy import Grant
+from cms.database.connections import Fetch
+from cms.errors import Problem
+from cms.items.write.caller_values import caller_values
+from cms.items.write.changes import ChangeSet, Problems, RowChange
+from cms.items.write.field_rules import FieldRules, field_rules, filled_values
+from cms.query.language.ast import CallerValue
+from cms.query.plan.links import link_of
+from cms.query.rules.validation import PayloadRule, RuleContext, caller_paths, failures
+from cms.query.sql.row_checks import item_contents
+from cms.schema.auto_fields import missing
+from cms.schema.model import Collection
+from cms.store.context import RequestContext
+from cms.store.store import Store
+
+Json = Mapping[str, object]
+
+
+class PayloadValidator:
+    """Applies rules to the payloads of one call, for its caller.
+
+    `fetch` looks up what rules need to know of the caller.
+    """
+
+    def __init__(self, store: Store, context: RequestContext) -> None:
+        self.fetch = context.fetch
+        self._store = store
+        self._context = context
+        self._caller_values: dict[CallerValue, tuple[object, ...]] = {}
+
+    def rules_of(self, collection: Collection) -> FieldRules:
+        rules: FieldRules = self._context.snapshot.derived.setdefault_with(
+            ("rules", collection.name), lambda: field_rules(collection)
+        )
+        return rules
+
+    def field_problems(
+        self, rules: FieldRules, collection: Collection, change: RowChange
+    ) -> list[Problem]:
+        """Return the problems by those rules of fields that need nothing but the payload."""
+        values = self._payload(collection, change)
+        rule_context = self._rule_context(collection, rules.all_rules, change)
+        unsent_values = filled_values(rules, change) if change.is_new else {}
+        rule_context = replace(rule_context, unsent_values=unsent_values)
+        problems = rules.validation_problems(values, replace(rule_context, is_creation=False))
+        if change.is_new:
+            problems += map(missing, rules.missing_on_create(values, rule_context))
+        return problems
+
+    def grant_problems(
+        self, grant: Grant, collection: Collection, change: RowChange, presets: Json
+    ) -> list[Problem]:
+        """Return the problems by the validation of a permission that has one."""
+        assert grant.validation is not None
+        values = {**presets, **change.sent, **self._parent_reference(collection, change)}
+        rule_context = self._rule_context(collection, [grant.validation], change)
+        return failures(grant.validation, values, rule_context)
+
+    def check_conditions(
+        self,
+        change_set: ChangeSet,
+        changes: Sequence[RowChange],
+        fetch: Fetch,
+        problems: Problems,
+    ) -> None:
+        """Check conditions of fields, which look at the whole item as a change leaves it.
+
+        A required field that was empty before the change may stay empty.
+        """
+        collection = change_set.collection
+        rules = self.rules_of(collection)
+        if not rules.conditions or not changes:
+            return
+        keys = [str(change.key) for change in changes]
+        text, values = item_contents(collection, keys).numbered()
+        stored: dict[object, Any] = {
+            key: jsontext.loads_stored(row) for key, row in fetch(text, values)
+        }
+        for change in changes:
+            before = stored.get(change.key, {})
+            after = {**before, **self._payload(collection, change)}
+            rule_context = self._rule_context(collection, rules.all_rules, change)
+            rule_context = replace(rule_context, is_creation=True)
+            missing_before = rules.missing_fields(before, rule_context)
+            for field in rules.missing_fields(after, rule_context):
+                if field not in missing_before:
+                    problems.add(missing(field), change.position)
+
+    def values_of(self, paths: Iterable[CallerValue]) -> Mapping[CallerValue, tuple[object, ...]]:
+        """Return at least what these paths lead to; a call looks each path up only once."""
+        unknown = [path for path in paths if path not in self._caller_values]
+        if unknown:
+            values = caller_values(self._store, self._context, self.fetch, unknown)
+            self._caller_values.update(values)
+        return self._caller_values
+
+    def _payload(self, collection: Collection, change: RowChange) -> Json:
+        presets = change.presets or {}
+        return {**presets, **change.sent, **self._parent_reference(collection, change)}
+
+    def _parent_reference(self, collection: Collection, change: RowChange) -> Json:
+        """Return what an element of a list holds in the field that points to its owner.
+
+        It takes the place of whatever was sent for that field.
+        """
+        name = change.parent_field
+        parent = change.parent_row
+        if name is None or parent is None or name not in change.values:
+            return {}
+        catalogue = self._context.snapshot.catalogue
+        link = link_of(catalogue, collection, name)
+        points_to_key = (
+            link is not None and link.far == catalogue.collections[link.target].primary_key
+        )
+        if points_to_key and not parent.is_new:
+            return {name: parent.key}
+        return {name: parent.sent}
+
+    def _rule_context(
+        self, collection: Collection, rules: Iterable[PayloadRule], change: RowChange
+    ) -> RuleContext:
+        actor = self._context.actor
+        paths = frozenset(path for rule in rules for path in caller_paths(rule))
+        return RuleContext(
+            collection,
+            self._context.snapshot.catalogue,
+            is_creation=change.is_new,
+            user=actor.user,
+            role=actor.role,
+            caller_values=self.values_of(paths),
+        )
