@@ -123,6 +123,6 @@ def is_expected(fault: Exception) -> bool:
 def sentence_of(fault: Exception) -> str:
     """Return what to tell about an expected fault."""
     from cms.database.error_mapping import Stale
-    from cms.store.health import told
+    from cms.store.health import refusal_of_stale
 
-    return str(told(fault) if isinstance(fault, Stale) else fault)
+    return str(refusal_of_stale(fault) if isinstance(fault, Stale) else fault)

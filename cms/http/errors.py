@@ -12,7 +12,7 @@ import falcon
 from cms import jsontext
 from cms.database.error_mapping import Stale
 from cms.errors import STATUS, Problem, Refused
-from cms.store.health import told
+from cms.store.health import refusal_of_stale
 
 log = logging.getLogger("cms")
 
@@ -43,7 +43,7 @@ def on_refused(
 
 def on_stale(request: falcon.Request, response: falcon.Response, stale: Stale, params: Any) -> None:
     """Answer 503 where the database is not what the service needs: not migrated, or busy beyond patience."""
-    refused = told(stale)
+    refused = refusal_of_stale(stale)
     write_errors(response, refused.status, refused.problems)
 
 

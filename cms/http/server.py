@@ -10,7 +10,7 @@ from cms.errors import Refused
 from cms.http.errors import RETRY_AFTER_SECONDS
 from cms.http.media import idempotency_key_of, send
 from cms.items.read.explain import explain
-from cms.store.health import health, info, public
+from cms.store.health import health, info, public_health
 from cms.store.identity import ANONYMOUS
 from cms.store.store import Store, require_admin
 
@@ -36,7 +36,7 @@ class HealthResource:
         response.status = falcon.HTTP_200 if well else falcon.HTTP_503
         if not well:
             response.set_header("Retry-After", RETRY_AFTER_SECONDS)
-        send(response, found if well and self._is_admin(request) else public(found))
+        send(response, found if well and self._is_admin(request) else public_health(found))
 
     def _is_admin(self, request: falcon.Request) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""The caller of a request, looked up once for a version of the rights, and whether it may act at all."""
+"""The caller of a request, looked up once for a version of the rights, and whether it may act."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cms.store.snapshot import Snapshot
 
 
 def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
-    """Return the caller, looked up at most once for a snapshot; raises `Refused` when it may not act."""
+    """Return the caller, looked up once for a snapshot; raises `Refused` when it may not act."""
 
     def find() -> Actor:
         rows = fetch(statement("find_actor"), identity.values)
@@ -31,7 +31,11 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
 
 
 def admit(actor: Actor, identity: Identity) -> Actor:
-    """Return the actor; raises `Refused` INVALID_IP from elsewhere than its roles allow, FORBIDDEN when unproven."""
+    """Return the actor if it may act from where it is.
+
+    Raises `Refused`: INVALID_IP for an address that its roles do not allow, FORBIDDEN for a user
+    who still has to set up a second factor.
+    """
     require_address(actor.networks, identity.client.ip)
     if actor.lacks_tfa and not identity.may_enrol:
         raise forbidden()
@@ -39,25 +43,29 @@ def admit(actor: Actor, identity: Identity) -> Actor:
 
 
 def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
-    """Return the caller that `find_actor` found; raises `Refused` INVALID_TOKEN when it may not act."""
-    _, _, user, role, admin, app, roles, permissions, networks, lacks_tfa = rows[0]
+    """Return the actor of rows of `find_actor`; raises `Refused` INVALID_TOKEN for no such user."""
+    _, _, user, role, is_admin, has_app_access, roles, permissions, networks, lacks_tfa = rows[0]
     if user is None and identity != ANONYMOUS:
         raise _invalid_token()
 
-    def policy() -> Policy:
-        found = jsontext.loads_stored(permissions)
-        grants = [grant_of(row) for row in found] if isinstance(found, list) else []
-        return policy_of(
-            name,
-            [*grants, *(app_grants(grants) if app else ()), PUBLIC_SETTINGS_GRANT],
-            has_app_access=app,
-        )
+    def make_policy() -> Policy:
+        records = jsontext.loads_stored(permissions)
+        grants = [grant_of(record) for record in records] if isinstance(records, list) else []
+        granted = [*grants, PUBLIC_SETTINGS_GRANT]
+        if has_app_access:
+            granted = [*grants, *app_grants(grants), PUBLIC_SETTINGS_GRANT]
+        return policy_of(name, granted, has_app_access=has_app_access)
 
+    # All callers with the same roles share a policy, and with it the statements that it allows.
     name = ",".join(roles) or "public"
-    held = ADMIN if admin else snapshot.policies.setdefault_with(name, policy)
-    bound_to = networks_of(jsontext.loads_stored(networks))
+    policy = ADMIN if is_admin else snapshot.policies.setdefault_with(name, make_policy)
     return Actor(
-        held, user, role, networks=bound_to, lacks_tfa=bool(lacks_tfa), session=identity.session
+        policy,
+        user,
+        role,
+        networks=networks_of(jsontext.loads_stored(networks)),
+        lacks_tfa=bool(lacks_tfa),
+        session=identity.session,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a request runs under."""
+"""What each request carries to the functions that do its work."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from cms.store.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """Under what a request runs: the catalogue with its caches, the caller, and where to look things up meanwhile.
+    """The catalogue with its caches, the caller, and what fetches rows for the plan of the request.
 
-    That is the replica for reads, the primary for plans of writes, and the transaction for what is planned in one:
-    it must not wait for a second connection while it holds its own.
+    `fetch` asks the replica for reads and the primary for plans of writes. A plan that is made
+    within a transaction asks that one: it must not wait for a second connection while it holds
+    its own.
     """
 
     snapshot: Snapshot

@@ -1,4 +1,7 @@
-"""The counters of `system_version`: looked at, compared with those of a plan, and held (design, section 3)."""
+"""The counters of `system_version`: read, compared with those of a plan, and locked.
+
+docs/code-map.md ("Freshness") tells what they are for.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,12 @@ def check_version(snapshot: Snapshot, seen: Version) -> None:
         raise Stale(f"{seen} instead of {snapshot.version}")
 
 
-def checked(transaction: Transaction, snapshot: Snapshot) -> Snapshot:
-    """Return the snapshot; raises `Stale` when it is old."""
-    check_version(snapshot, current_version(transaction.execute))
-    return snapshot
+def lock_version(transaction: Transaction, snapshot: Snapshot, lock_statement: str) -> Snapshot:
+    """Lock the counters until the transaction ends, and return the snapshot of what they are.
 
-
-def held(transaction: Transaction, snapshot: Snapshot, lock_statement: str) -> Snapshot:
-    """Return a snapshot that holds until the transaction ends: loaded within it when the one at hand is old again.
-
-    `lock_statement` is the statement that takes the counters: "hold_version" shares them, "take_version" lets nobody
-    else hold them.
+    That is the snapshot at hand, unless it is old again: then one is loaded in the transaction.
+    `lock_statement` names the statement that locks: "hold_version" shares the counters,
+    "take_version" lets nobody else lock them.
     """
     version = Version(*transaction.execute(statement(lock_statement))[0])
     return snapshot if snapshot.version == version else load_snapshot(transaction)

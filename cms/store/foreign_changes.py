@@ -1,4 +1,4 @@
-"""Changes of structure that other programs make, found by a look at PostgreSQL's catalogue once a minute at most."""
+"""Changes of structure by other programs, found by comparing fingerprints once a minute."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from cms.store.snapshot import Snapshots
 log = logging.getLogger("cms.store")
 
 CHECK_SECONDS = 60.0
-"""How long a process goes without a look."""
+"""How often a process compares, at most."""
 
 RETRY_SECONDS = 1.0
-"""How long until the next one, where the counter could not be moved at once."""
+"""How long it waits with the next comparison if the counter could not be moved."""
 
 Fetch = Callable[[str], list[Row]]
 
 
 class ForeignChangeMonitor:
-    """Looks, with the first request after a while, whether the structure is still what the snapshot was made of.
+    """Compares the structure with that of the snapshot, at the first request after a while.
 
-    Where it is not, though the counter stands where it stood, the counter moves, and every process loads it again.
-    Changes that the service makes move the counter themselves, and are in the snapshot together with their marks.
+    Where they differ though the counter is the same, the counter moves, and every process loads
+    the structure again. Changes by the service move the counter themselves, and their fingerprint
+    is that of the next snapshot.
     """
 
     def __init__(self, database: Database, sources: Sequence[tuple[Snapshots, Fetch]]) -> None:
@@ -37,26 +38,23 @@ class ForeignChangeMonitor:
         self._lock = threading.Lock()
         self._next_check = monotonic() + CHECK_SECONDS
 
-    def look(self) -> None:
-        """Look if it is time to; one thread does, the others go on."""
+    def check(self) -> None:
+        """Compare if it is time to; one thread does, the others go on."""
         if monotonic() < self._next_check or not self._lock.acquire(blocking=False):
             return
         try:
             self._next_check = monotonic() + CHECK_SECONDS
             self._compare()
-        except (
-            Refused,
-            Stale,
-            UnexpectedError,
-        ) as fault:  # the request itself finds out what it means for it
-            log.warning("the structure could not be looked at: %s", fault)
+        except (Refused, Stale, UnexpectedError) as error:
+            # The request goes on, and finds out itself whether the error concerns it.
+            log.warning("the structure could not be looked at: %s", error)
         finally:
             self._lock.release()
 
     def _compare(self) -> None:
         for snapshots, fetch in self._sources:
             snapshot = snapshots.loaded
-            if snapshot is None:
+            if snapshot is None:  # nobody has used this source yet
                 continue
             ((structure, fingerprint),) = fetch(statement("find_mark"))
             if structure == snapshot.version.structure and fingerprint != snapshot.fingerprint:
@@ -64,7 +62,7 @@ class ForeignChangeMonitor:
             return
 
     def _advance_counter(self, structure: int) -> None:
-        """Move the counter, unless another process has, or a change of structure is under way."""
+        """Move the counter unless another process has, or a change of structure is under way."""
         with self._database.transaction() as transaction:
             moved = transaction.execute(statement("move_structure_from"), (str(structure),))
         if moved:

@@ -1,4 +1,4 @@
-"""What the service knows of its own state."""
+"""The state of the service, and the settings that anybody may see."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ NOT_MIGRATED = "It is not migrated; run `cms migrate`"
 
 
 def health(store: Store) -> dict[str, object]:
-    """Return `status` (ok or error) and the parts that were looked at, with milliseconds."""
+    """Return `status` (ok or error) and the state of the database, with milliseconds."""
     began = time.perf_counter()
     try:
         store.database.fetch(statement("find_version"))
-        database: dict[str, object] = {
-            "status": "ok",
-            "ms": round((time.perf_counter() - began) * 1000, 1),
-        }
+        milliseconds = round((time.perf_counter() - began) * 1000, 1)
+        database: dict[str, object] = {"status": "ok", "ms": milliseconds}
     except Refused as refused:
         database = {"status": "error", "reason": refused.problems[0].message}
     except Stale as stale:
-        database = {"status": "error", "reason": told(stale).problems[0].message}
+        database = {"status": "error", "reason": refusal_of_stale(stale).problems[0].message}
     return {"status": database["status"], "database": database}
 
 
-def public(found: Mapping[str, Any]) -> dict[str, object]:
-    """Return the part of `health` that anybody may see: any other request would be told the reason too."""
-    reason = found["database"].get("reason")
-    return {"status": found["status"]} | ({"reason": reason} if reason else {})
+def public_health(state: Mapping[str, Any]) -> dict[str, object]:
+    """Return the part of `health` that anybody may see: any other request tells the reason too."""
+    public = {"status": state["status"]}
+    reason = state["database"].get("reason")
+    if reason:
+        public["reason"] = reason
+    return public
 
 
-def told(stale: Stale) -> Refused:
-    """Return SERVICE_UNAVAILABLE for a fault of the database that trying again did not mend."""
+def refusal_of_stale(stale: Stale) -> Refused:
+    """Return SERVICE_UNAVAILABLE for an error of the database that stayed when tried again."""
     if isinstance(stale, Deadlock):
         return unavailable("database", "It is busy with other changes")
-    if "system_" in str(
-        stale
-    ):  # whatever language the server speaks, it names the table that is missing
+    # Whatever language the server speaks, it names the table that is missing.
+    if "system_" in str(stale):
         return unavailable("database", NOT_MIGRATED)
     return unavailable("database", "Its structure does not come to rest")
 
@@ -54,9 +54,8 @@ def info(store: Store, identity: Identity) -> dict[str, object]:
     """Return the public part of the settings; for administrators the versions as well."""
 
     def work(context: RequestContext) -> dict[str, object]:
-        name, descriptor, color, language, server = store.database.fetch(statement("find_project"))[
-            0
-        ]
+        rows = store.database.fetch(statement("find_project"))
+        name, descriptor, color, language, server = rows[0]
         project = {
             "project_name": name,
             "project_descriptor": descriptor,
@@ -66,7 +65,9 @@ def info(store: Store, identity: Identity) -> dict[str, object]:
         if not context.actor.policy.is_admin:
             return {"project": project}
         reserved_tables = context.snapshot.catalogue.reserved_tables
-        told = {"reserved_tables": list(reserved_tables)} if reserved_tables else {}
-        return {"project": project, "version": version("cms"), "database": server, **told}
+        answer = {"project": project, "version": version("cms"), "database": server}
+        if reserved_tables:
+            answer["reserved_tables"] = list(reserved_tables)
+        return answer
 
     return store.run_unversioned_read(identity, work)

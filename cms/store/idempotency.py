@@ -1,4 +1,4 @@
-"""Calls that may be sent twice: the answer is written with what the call wrote (decisions, section 5)."""
+"""Calls that may be sent twice: the answer is stored in the transaction of the call's writes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """A call that is done once for a caller: digests of its key, and of what it asks."""
+    """What tells a call from others: digests of its Idempotency-Key and of its request."""
 
     key: str
     request: str
 
 
 def lock_key(transaction: Transaction, caller: str, idempotency: Idempotency | None) -> None:
-    """Wait until no other call with the same key is under way; the lock goes with the transaction."""
+    """Wait until no other call with the same key runs; the lock ends with the transaction."""
     if idempotency is not None:
         transaction.execute(statement("lock_idempotency_key"), (caller, idempotency.key))
 
@@ -31,10 +31,10 @@ def lock_key(transaction: Transaction, caller: str, idempotency: Idempotency | N
 def run_idempotently(
     transaction: Transaction, caller: str, idempotency: Idempotency | None, work: Callable[[], T]
 ) -> T:
-    """Do the work and keep its answer, or return the answer that is kept.
+    """Do the work and store its answer, or return the answer that is stored.
 
     An answer is the bytes of a body, None for none, or what stands under `data`. Raises `Refused`
-    UNPROCESSABLE_CONTENT when the key came with another request. What raises leaves nothing.
+    UNPROCESSABLE_CONTENT when the key came with another request. Work that raises stores nothing.
     """
     if idempotency is None:
         return work()
@@ -42,21 +42,16 @@ def run_idempotently(
     if stored_answer is not None:
         return cast(T, stored_answer.answer)
     answer = work()
-    raw = answer if isinstance(answer, bytes | None) else jsontext.dumps(answer)
-    values = (
-        caller,
-        idempotency.key,
-        idempotency.request,
-        raw,
-        not isinstance(answer, bytes | None),
-    )
+    is_record = not isinstance(answer, bytes | None)
+    raw = jsontext.dumps(answer) if is_record else answer
+    values = (caller, idempotency.key, idempotency.request, raw, is_record)
     transaction.execute(statement("keep_idempotent_answer"), values)
     return answer
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """The answer of a call that was done before."""
+    """The answer of a call that was done before, which may be None."""
 
     answer: object
 
@@ -64,7 +59,7 @@ class StoredAnswer:
 def find_stored_answer(
     transaction: Transaction, caller: str, idempotency: Idempotency
 ) -> StoredAnswer | None:
-    """Return the answer that is kept of a call; raises `Refused` as `run_idempotently` does."""
+    """Return the stored answer of a call; raises `Refused` as `run_idempotently` does."""
     rows = transaction.execute(statement("find_idempotent_answer"), (caller, idempotency.key))
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""Who calls, as far as the request itself says: an identity, and where it comes from."""
+"""Who calls, by the request alone: an identity, and where the request comes from."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a request says it is, its signature checked: a user in a session, or the digest of a static token.
+    """Who a request says it is: a user in a session, or the digest of a static token.
 
-    `cookie` is the digest of a session cookie: it names a user by the session alone, which is looked up every time, so
-    that it is dead with the logout. `may_enrol` are the few requests that a user may make who still has to set up
-    the second factor that the role asks for.
-    Two identities are equal when they name the same caller, from wherever it calls.
+    The signature of a token is checked already. `cookie` is the digest of a session cookie; the
+    session is looked up for every request, so that the cookie ends with the logout. `may_enrol`
+    marks the few requests that a user may make who still has to set up a second factor.
+    Identities that differ in `client` and `may_enrol` only are equal: they name the same caller.
     """
 
     user: str | None = None
@@ -32,17 +32,17 @@ class Identity:
     may_enrol: bool = field(default=False, compare=False)
 
     def with_client(self, client: ClientInfo) -> Identity:
-        """Return the same identity with where this request of it came from."""
+        """Return the identity with the client of one request."""
         return Identity(self.user, self.token, self.session, self.cookie, client, self.may_enrol)
 
     @property
     def name(self) -> str:
-        """What tells one caller from another; those without credentials are told apart by their address."""
+        """The name of the caller; callers without credentials have their address as name."""
         return self.user or self.token or self.cookie or f"public at {self.client.ip}"
 
     @property
     def values(self) -> tuple[str | None, ...]:
-        """What the statement `find_actor` takes."""
+        """The parameters of the statement `find_actor`."""
         return self.user, self.token, self.session, self.cookie
 
 

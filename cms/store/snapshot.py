@@ -1,4 +1,4 @@
-"""What a process keeps in memory of the database, and how it learns that it is out of date (design, section 3)."""
+"""What a process remembers of the database, and how it learns that this is out of date."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("cms.store")
 MAX_STATEMENTS = 2_000
 MAX_ACTORS = 5_000
 MAX_STATEMENT_CHARACTERS = 8_000_000
-"""How many characters kept statements may have in all; one that opens everything is as long as hundreds."""
+"""Characters of all cached statements; one of many relations is as long as hundreds of others."""
 
 _CATALOGUE_LISTS = (
     "tables",
@@ -42,14 +42,17 @@ _CATALOGUE_LISTS = (
 )
 
 PreparedRead = tuple[Statement, tuple[object, ...]]
+"""A finished statement, and the literals of the request that it was made for."""
 
 
 def _statement_weight(statement: Statement) -> int:
-    """A short one counts for as much as lets only PLANS_KEPT stay; one of more than all room takes it all."""
-    return min(
-        max(len(statement.text), MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS),
-        MAX_STATEMENT_CHARACTERS,
-    )
+    """Return the share of the cache that a statement takes.
+
+    Short ones count as long enough that at most `MAX_STATEMENTS` stay; one that is longer than the
+    cache counts as all of it.
+    """
+    least_weight = MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS
+    return min(max(len(statement.text), least_weight), MAX_STATEMENT_CHARACTERS)
 
 
 def _statement_cache() -> LRUCache[Hashable, Statement]:
@@ -59,17 +62,17 @@ def _statement_cache() -> LRUCache[Hashable, Statement]:
 
 
 def _read_cache() -> LRUCache[Hashable, PreparedRead]:
-    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, plan: _statement_weight(plan[0]))
+    return LRUCache(MAX_STATEMENT_CHARACTERS, getsizeof=lambda _, read: _statement_weight(read[0]))
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalogue at one version, with the actors, policies and plans that were made under it and go with it."""
+    """The catalogue at one version, with the actors, policies and statements made under it."""
 
     version: Version
     catalogue: Catalogue
     fingerprint: str
-    """That of the structure: see `cms.store.foreign_changes`."""
+    """The fingerprint of the structure: see `cms.store.foreign_changes`."""
     actors: LRUCache[Hashable, Actor] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     policies: LRUCache[str, Policy] = field(default_factory=lambda: LRUCache(MAX_ACTORS))
     prepared_reads: LRUCache[Hashable, PreparedRead] = field(default_factory=_read_cache)
@@ -77,15 +80,15 @@ class Snapshot:
     estimates: LRUCache[Hashable, Estimate] = field(
         default_factory=lambda: LRUCache(MAX_STATEMENTS)
     )
-    """What PostgreSQL expects of reads that could nest many rows."""
+    """PostgreSQL's estimates of reads that could nest many rows."""
     derived: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
-    """What writes have found out of a collection: its rules, its duties, the readers of its items."""
+    """What writes derive from the fields of a collection, once: rules, duties, readers of items."""
 
 
 class Snapshots:
-    """The current snapshot of one process; loaded at first use and whenever the counters have moved.
+    """The current snapshot of one process, loaded at first use and whenever the counters moved.
 
-    `on_structure_change` is called when it is of another structure than the one before.
+    `on_structure_change` is called when the structure of the new one differs.
     """
 
     def __init__(
@@ -95,21 +98,21 @@ class Snapshots:
         on_structure_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._fetch = fetch
-        self._moved = on_structure_change
+        self._on_structure_change = on_structure_change
         self._current: Snapshot | None = None
         self._lock = threading.Lock()
 
     @property
     def loaded(self) -> Snapshot | None:
-        """The snapshot at hand, none before the first use."""
+        """The snapshot in memory, None before the first use."""
         return self._current
 
     def current(self) -> Snapshot:
-        """Return the snapshot at hand; whoever uses it compares the counters of the answer with its version."""
+        """Return the snapshot in memory; answers under it are compared with its version."""
         return self._current or self.refresh(None)
 
     def refresh(self, stale: Snapshot | None) -> Snapshot:
-        """Return a newer snapshot than the given one; threads that ask together load it once."""
+        """Return a newer snapshot than the stale one; threads that ask together load it once."""
         with self._lock:
             before = self._current
             if before is not None and before is not stale:
@@ -118,31 +121,32 @@ class Snapshots:
             self._current = current
             _warn_about_reserved_tables(current, before)
             if before and before.version.structure != current.version.structure:
-                self._moved()
+                self._on_structure_change()
             return current
 
     def _load(self) -> Snapshot:
         return _snapshot(self._fetch(statement("load_catalogue"))[0])
 
     def _with_new_rights(self, before: Snapshot | None) -> Snapshot | None:
-        """Return a snapshot of the same structure where only rights have moved: loading it takes much longer."""
-        now = Version(*self._fetch(statement("find_version"))[0]) if before else None
-        if (
-            before is None
-            or now is None
-            or now == before.version
-            or now.structure != before.version.structure
-        ):
+        """Return a snapshot of the same structure where only rights have changed, else None.
+
+        To load the structure takes much longer.
+        """
+        if before is None:
+            return None
+        now = Version(*self._fetch(statement("find_version"))[0])
+        if now == before.version or now.structure != before.version.structure:
             return None
         return Snapshot(now, before.catalogue, before.fingerprint)
 
 
 def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> None:
-    """Log once which tables are no collections though somebody has made them."""
+    """Log, once for each, the tables that are no collections because of their names."""
     for table in current.catalogue.reserved_tables:
         if before is None or table not in before.catalogue.reserved_tables:
             log.warning(
-                'the table "%s" is no collection: names that start with "system_" are the service\'s own',
+                'the table "%s" is no collection: '
+                'names that start with "system_" are the service\'s own',
                 table,
             )
 
@@ -154,9 +158,7 @@ def load_snapshot(transaction: Transaction) -> Snapshot:
 
 def _snapshot(row: Row) -> Snapshot:
     structure, access, fingerprint, *lists = row
-    loaded: dict[str, Any] = {
-        key: jsontext.loads_stored(raw) for key, raw in zip(_CATALOGUE_LISTS, lists, strict=True)
-    }
-    return Snapshot(
-        Version(structure, access), build_catalogue({"structure": structure, **loaded}), fingerprint
-    )
+    loaded: dict[str, Any] = {"structure": structure}
+    for name, raw in zip(_CATALOGUE_LISTS, lists, strict=True):
+        loaded[name] = jsontext.loads_stored(raw)
+    return Snapshot(Version(structure, access), build_catalogue(loaded), fingerprint)

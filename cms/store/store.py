@@ -1,4 +1,4 @@
-"""The store: what every request goes through to reach the database, always under fresh structure and rights."""
+"""The store: every request reaches the database through it, under fresh structure and rights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cms.query.language.parse import PageSizes
 from cms.schema.model import Version
 from cms.store.actors import actor_of, admit, find_actor
 from cms.store.context import RequestContext
-from cms.store.counters import check_version, checked, current_version, held
+from cms.store.counters import check_version, current_version, lock_version
 from cms.store.foreign_changes import ForeignChangeMonitor
 from cms.store.idempotency import (
     Idempotency,
@@ -33,17 +33,20 @@ from cms.store.refusals import with_inquiry
 from cms.store.snapshot import Snapshot, Snapshots, load_snapshot
 
 ATTEMPTS = 5
+"""How often work is tried before it is refused because structure or rights keep changing."""
+
 UNLOCKED_ATTEMPTS = 2
+"""How many of the attempts at a write leave the counters to others."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan(Generic[T]):
-    """What a write comes to: work in a transaction, or one statement that does as well.
+    """A planned write: work within a transaction, or one statement that does the same.
 
-    `in_one_statement` checks the counters itself. Once it has written it refuses nothing: what is refused may be done
-    again.
+    `in_one_statement` checks the counters itself. It refuses nothing once it has written: work
+    that is refused may be tried again.
     """
 
     within: Callable[[Transaction], T]
@@ -52,8 +55,10 @@ class WritePlan(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a work: the snapshot that it goes by, whether it has to hold the structure and the rights still,
-    and whether one before it ended in a deadlock.
+    """One attempt at work, and the snapshot that it uses.
+
+    `holds_version` says that it locks the counters, so that structure and rights cannot change;
+    `deadlocked`, that an attempt before it ended in a deadlock.
     """
 
     snapshot: Snapshot
@@ -62,7 +67,7 @@ class Attempt:
 
 
 class Store:
-    """The database of one application, with what its process remembers of it."""
+    """The database of one application, with what its process remembers of the structure."""
 
     def __init__(self, config: Config) -> None:
         self.database = Database(config)
@@ -71,18 +76,17 @@ class Store:
         self.max_nested_rows = config.max_nested_rows
         self.max_answer_size = config.max_answer_size
         self.statement_timeout = config.db_statement_timeout
-        self._attempts = (
-            ATTEMPTS + config.database_pool_size
-        )  # each connection may hold a plan that is out of date
+        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
+        self._attempts = ATTEMPTS + config.database_pool_size
         on_structure_change = self.database.discard_prepared
         self.snapshots = Snapshots(self.database.fetch, on_structure_change=on_structure_change)
-        # A replica may lag: what is written is checked against the primary's own structure and rights.
-        replica = config.database_read_url
-        self._primary = (
-            Snapshots(self.database.fetch_primary, on_structure_change=on_structure_change)
-            if replica
-            else self.snapshots
-        )
+        # A replica may lag: what is written is checked against the primary's own structure and
+        # rights.
+        self._primary = self.snapshots
+        if config.database_read_url:
+            self._primary = Snapshots(
+                self.database.fetch_primary, on_structure_change=on_structure_change
+            )
         sources = (
             (self._primary, self.database.fetch_primary),
             (self.snapshots, self.database.fetch),
@@ -90,7 +94,7 @@ class Store:
         self._monitor = ForeignChangeMonitor(self.database, sources)
 
     def run_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
-        """Do the work of a read, again where structure or rights had moved on; in the end it holds them still."""
+        """Do a read, again if structure or rights changed meanwhile; in the end under a lock."""
         return self._read(identity, work, self.snapshots, self.database.fetch)
 
     def _read(
@@ -100,24 +104,17 @@ class Store:
         snapshots: Snapshots,
         fetch: Fetch,
     ) -> T:
-        def look(attempt: Attempt) -> T:
+        def read(attempt: Attempt) -> T:
+            snapshot = attempt.snapshot
             if not attempt.holds_version:
-                return work(
-                    RequestContext(
-                        attempt.snapshot, find_actor(attempt.snapshot, identity, fetch), fetch
-                    )
-                )
+                return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
             with self.database.transaction() as transaction:
-                snapshot = held(transaction, attempt.snapshot, "hold_version")
+                snapshot = lock_version(transaction, snapshot, "hold_version")
                 return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
 
-        # What the primary holds still says nothing of a replica.
-        return self._retry(
-            snapshots,
-            fetch,
-            look,
-            unlocked_attempts=ATTEMPTS if snapshots is self._primary else None,
-        )
+        # A lock on the primary says nothing of a replica.
+        unlocked_attempts = ATTEMPTS if snapshots is self._primary else None
+        return self._retry(snapshots, fetch, read, unlocked_attempts=unlocked_attempts)
 
     def run_write(
         self,
@@ -127,12 +124,15 @@ class Store:
         idempotency: Idempotency | None = None,
         changes_rights: bool = False,
     ) -> T:
-        """Plan a write outside any transaction, then do it in one, all of it again where structure or rights had moved.
+        """Plan a write outside any transaction, then do it in one.
 
-        The first attempts hold up no change of structure or rights; later ones do, so that a run of them does not
-        starve it. After a deadlock the next attempts take turns with all others that had one. With `idempotency` a
-        call that was answered before gets that answer, and does nothing. A write that `changes_rights` takes the
-        counters for itself before it writes: two that shared them could not move them, and waited for each other.
+        All of it is done again if structure or rights changed meanwhile. The first attempts hold up
+        no change of structure or rights; later ones lock the counters, so that many such changes do
+        not starve the write. After a deadlock, attempts take turns with all others that had one.
+
+        With `idempotency` a call that was answered before gets the same answer and writes nothing.
+        A write that `changes_rights` locks the counters for itself before it writes: two writes
+        that shared the lock could not move the counters, and would wait for each other.
         """
         unlocked_attempts = 0 if changes_rights else UNLOCKED_ATTEMPTS
 
@@ -161,14 +161,15 @@ class Store:
         *,
         unlocked_attempts: int | None = None,
     ) -> T:
-        """Do the work, again as long as it is refused under a structure or rights that have moved on.
+        """Do the work, again as long as it is refused under old structure or rights.
 
-        What is refused, by the service or by PostgreSQL, is told only when the counters are seen to be those of the
-        plan. They never go back, so one look is enough, after the work was undone: what they are now they were all
-        along. From the attempt `unlocked_attempts` on the work holds them itself.
+        A refusal, by the service or by PostgreSQL, is raised only if the counters are still those
+        of the plan. They never go back: if they are the same after the work was undone, they were
+        the same all along. From the attempt `unlocked_attempts` on, the work locks the counters
+        itself.
         """
-        self._monitor.look()
-        before: _Fault | None = None
+        self._monitor.check()
+        last_error: _StaleError | None = None
         deadlocked = False
         for number in range(self._attempts):
             snapshot = snapshots.current()
@@ -179,15 +180,16 @@ class Store:
                 deadlocked = True
                 continue
             except Stale as stale:
-                before = _refuse_repeated(stale, snapshot, before)
+                last_error = _refuse_repeated(stale, snapshot, last_error)
             except (Refused, UnexpectedError) as refusal:
-                if (
+                is_final = (
                     holds_version
                     or _is_unavailable(refusal)
                     or current_version(fetch) == snapshot.version
-                ):
-                    if isinstance(refusal, Refused) and refusal.inquiry:
-                        raise with_inquiry(refusal, self.database.run_primary) from refusal
+                )
+                if is_final and isinstance(refusal, Refused) and refusal.inquiry:
+                    raise with_inquiry(refusal, self.database.run_primary) from refusal
+                if is_final:
                     raise
             snapshots.refresh(snapshot)
         raise unavailable("database", "Its structure does not come to rest")
@@ -196,12 +198,12 @@ class Store:
         self, snapshot: Snapshot, identity: Identity, plan: Callable[[RequestContext], WritePlan[T]]
     ) -> T:
         fetch = self.database.fetch_primary
-        job = plan(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
-        if job.in_one_statement:
-            return job.in_one_statement()
+        write = plan(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
+        if write.in_one_statement:
+            return write.in_one_statement()
         with self.database.transaction() as transaction:
             check_version(snapshot, current_version(transaction.execute))
-            return job.within(transaction)
+            return write.within(transaction)
 
     def _write_in_transaction(
         self,
@@ -217,14 +219,12 @@ class Store:
             if attempt.deadlocked:
                 transaction.execute(statement("wait_for_others"))
             snapshot = attempt.snapshot
-            used = (
-                held(transaction, snapshot, lock_statement)
-                if attempt.holds_version
-                else checked(transaction, snapshot)
-            )
-            context = RequestContext(
-                used, find_actor(used, identity, transaction.execute), transaction.execute
-            )
+            if attempt.holds_version:
+                snapshot = lock_version(transaction, snapshot, lock_statement)
+            else:
+                check_version(snapshot, current_version(transaction.execute))
+            fetch = transaction.execute
+            context = RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch)
             return run_idempotently(
                 transaction, identity.name, idempotency, lambda: plan(context).within(transaction)
             )
@@ -236,11 +236,11 @@ class Store:
         *,
         idempotency: Idempotency | None = None,
     ) -> T:
-        """Do the work of a change of structure: by admins, one at a time over all machines, whole or not at all.
+        """Change the structure in one transaction, as an administrator.
 
-        Moving the counter first takes the lock that orders these changes, so that what is validated is what is
-        there, and tells every process when the transaction commits. One that is given up for a deadlock with
-        writes of items is done again.
+        The counter moves first: that locks its row, so that changes of structure take turns over
+        all machines and are validated against what exists. With the commit every process learns of
+        the change. After a deadlock with writes of items the change is done again.
         """
         self._read(
             identity,
@@ -252,13 +252,11 @@ class Store:
             try:
                 with self.database.transaction() as transaction:
                     lock_key(transaction, identity.name, idempotency)
-                    stored_answer = (
-                        find_stored_answer(transaction, identity.name, idempotency)
-                        if idempotency
-                        else None
-                    )
-                    if stored_answer:
-                        return cast(T, stored_answer.answer)
+                    # A stored answer is found before the counter moves: it changes nothing.
+                    if idempotency:
+                        stored = find_stored_answer(transaction, identity.name, idempotency)
+                        if stored:
+                            return cast(T, stored.answer)
                     context = _lock_structure(transaction, identity)
                     in_context = partial(work, transaction, context)
                     return run_idempotently(transaction, identity.name, idempotency, in_context)
@@ -269,11 +267,11 @@ class Store:
         raise unavailable("database", "It is busy with the items of this collection")
 
     def run_unversioned_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
-        """Do a read whose statements, if it has any, do not tell the counters; then look at them."""
+        """Do a read whose statements do not select the counters; then compare these."""
         return self.run_read(identity, _then_check_version(work))
 
     def run_primary_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
-        """Do what goes before a write, by what the primary holds: a replica may not know of it yet."""
+        """Do a read that goes before a write, on the primary: a replica may lag behind."""
         return self._read(
             identity, _then_check_version(work), self._primary, self.database.fetch_primary
         )
@@ -281,7 +279,7 @@ class Store:
     def stored_answer(
         self, identity: Identity, idempotency: Idempotency | None
     ) -> StoredAnswer | None:
-        """Return the answer of a call that was done before, for calls that must not even be prepared a second time."""
+        """Return the stored answer of a call, for calls that must not even be prepared twice."""
         if idempotency is None:
             return None
 
@@ -294,7 +292,7 @@ class Store:
     def reload_structure(
         self, identity: Identity, *, idempotency: Idempotency | None = None
     ) -> None:
-        """Have every process load the structure again, for changes made behind the service's back."""
+        """Have every process load the structure again, for changes by other programs."""
         self.run_structure_change(
             identity, lambda transaction, context: None, idempotency=idempotency
         )
@@ -304,12 +302,12 @@ class Store:
 
 
 def _then_check_version(work: Callable[[RequestContext], T]) -> Callable[[RequestContext], T]:
-    """Return work whose statements do not tell the counters, with a look at them after it."""
+    """Return work that ends with a comparison of the counters."""
 
     def checked(context: RequestContext) -> T:
-        done = work(context)
+        answer = work(context)
         check_version(context.snapshot, current_version(context.fetch))
-        return done
+        return answer
 
     return checked
 
@@ -317,17 +315,17 @@ def _then_check_version(work: Callable[[RequestContext], T]) -> Callable[[Reques
 def redacting_errors(
     plan: Callable[[RequestContext], WritePlan[T]],
 ) -> Callable[[RequestContext], WritePlan[T]]:
-    """Return the plan of a write that tells its caller nothing of what is hidden from it."""
+    """Return the plan of a write whose errors tell nothing of what is hidden from the caller."""
 
     def planned(context: RequestContext) -> WritePlan[T]:
         policy = context.actor.policy
         if policy.is_admin:
             return plan(context)
         with redacted_problems(policy):
-            job = plan(context)
-        in_one_statement = job.in_one_statement
+            write = plan(context)
+        in_one_statement = write.in_one_statement
         return WritePlan(
-            lambda transaction: _redact_errors(policy, lambda: job.within(transaction)),
+            lambda transaction: _redact_errors(policy, lambda: write.within(transaction)),
             in_one_statement and (lambda: _redact_errors(policy, in_one_statement)),
         )
 
@@ -346,31 +344,35 @@ def require_admin(actor: Actor) -> None:
 
 
 def _lock_structure(transaction: Transaction, identity: Identity) -> RequestContext:
-    """Take the lock that orders changes of structure, and return what they start from."""
+    """Take the lock that orders changes of structure, and return the context of one."""
     transaction.execute(statement("move_structure"))
-    found = transaction.execute(statement("find_actor"), identity.values)
+    rows = transaction.execute(statement("find_actor"), identity.values)
     snapshot = load_snapshot(transaction)
-    context = RequestContext(
-        snapshot, admit(actor_of(snapshot, identity, found), identity), transaction.execute
-    )
+    actor = admit(actor_of(snapshot, identity, rows), identity)
+    context = RequestContext(snapshot, actor, transaction.execute)
     require_admin(context.actor)
     return context
 
 
-_Fault = tuple[Version, str]
-"""What went wrong, and under which version of the structure."""
+_StaleError = tuple[Version, str]
+"""The version of the structure that a statement was refused under, and PostgreSQL's message."""
 
 
 def _is_unavailable(refusal: Exception) -> bool:
-    """Tell whether nothing is known of the work's fate, or the service cannot do it now, whatever the structure is."""
+    """Tell whether the work cannot be done now, whatever the structure is."""
     return isinstance(refusal, Refused) and refusal.status == STATUS["SERVICE_UNAVAILABLE"]
 
 
-def _refuse_repeated(stale: Stale, snapshot: Snapshot, before: _Fault | None) -> _Fault | None:
-    """Return the fault to compare the next one with; raises `Refused` when a new look at the structure did not help."""
+def _refuse_repeated(
+    stale: Stale, snapshot: Snapshot, last_error: _StaleError | None
+) -> _StaleError | None:
+    """Return the error to compare the next one with.
+
+    Raises `Refused` for one that stayed the same after the structure was loaded again.
+    """
     if not isinstance(stale, UndefinedName):
         return None
-    fault = snapshot.version, str(stale)
-    if fault == before:
+    error = snapshot.version, str(stale)
+    if error == last_error:
         raise unavailable("database", f"It refuses the statement: {stale}") from stale
-    return fault
+    return error

@@ -1,4 +1,4 @@
-"""Comments on items: activity that people write (specification, section 4.10; decisions, sections 8 and 15)."""
+"""Comments on items: activity that people write."""
 
 from __future__ import annotations
 
@@ -32,16 +32,19 @@ def comment(
     *,
     idempotency: Idempotency | None = None,
 ) -> bytes | None:
-    """Add a comment to an item that the caller can read; returns it, or None when the caller may not read it."""
+    """Add a comment to an item that the caller can read.
+
+    Returns the comment, or None when the caller may not read comments.
+    """
     _require_user(identity)
-    told = _parse_texts(payload, ("collection", "item", "comment"))
+    texts = _parse_texts(payload, ("collection", "item", "comment"))
 
     def work(transaction: Transaction, context: RequestContext) -> bytes | None:
-        item = _key_of(store, transaction, context, told["collection"], told["item"])
+        item = _key_of(store, transaction, context, texts["collection"], texts["item"])
         client = identity.client
         values = (context.actor.user, client.ip, client.user_agent, client.origin)
         rows = transaction.execute(
-            statement("insert_comment"), (*values, told["collection"], item, told["comment"])
+            statement("insert_comment"), (*values, texts["collection"], item, texts["comment"])
         )
         return _answer(store, transaction, context, query_string, key=str(rows[0][0]))
 
@@ -61,13 +64,13 @@ def change_comment(
     payload: Mapping[str, object],
     if_match: str | None = None,
 ) -> bytes | None:
-    """Give a comment another text; its author may, and an administrator."""
+    """Give a comment another text; only its author and administrators may."""
     _require_user(identity)
-    told = _parse_texts(payload, ("comment",))
+    texts = _parse_texts(payload, ("comment",))
 
     def work(transaction: Transaction, context: RequestContext) -> bytes | None:
         own = _require_own(store, transaction, context, key, if_match=if_match)
-        transaction.execute(statement("change_comment"), (own, told["comment"]))
+        transaction.execute(statement("change_comment"), (own, texts["comment"]))
         return _answer(store, transaction, context, query_string, key=own)
 
     return store.run_write(
@@ -78,7 +81,7 @@ def change_comment(
 def delete_comment(
     store: Store, identity: Identity, *, key: str, if_match: str | None = None
 ) -> None:
-    """Delete a comment; its author may, and an administrator."""
+    """Delete a comment; only its author and administrators may."""
     _require_user(identity)
 
     def work(transaction: Transaction, context: RequestContext) -> None:
@@ -96,27 +99,26 @@ def _require_user(identity: Identity) -> None:
 
 
 def _parse_texts(payload: Mapping[str, object], names: tuple[str, ...]) -> dict[str, str]:
-    """Return what a body says, all of which must be there; a key may be a number."""
+    """Return the fields of a body, all of which are required; a key may be a number."""
     problems = [
-        _fault(name, payload, "there is no such field") for name in payload.keys() - {*names}
+        _problem(name, payload, "there is no such field") for name in payload.keys() - {*names}
     ]
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name in names:
         value = payload.get(name)
         if name == "item" and isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
         if isinstance(value, str) and value.strip() and len(value) <= MAX_COMMENT:
-            found[name] = value
+            texts[name] = value
         else:
-            problems.append(
-                _fault(name, payload, f"it must be a text of 1 to {MAX_COMMENT} characters")
-            )
+            reason = f"it must be a text of 1 to {MAX_COMMENT} characters"
+            problems.append(_problem(name, payload, reason))
     if problems:
         raise Refused(problems)
-    return found
+    return texts
 
 
-def _fault(name: str, payload: Mapping[str, object], reason: str) -> Problem:
+def _problem(name: str, payload: Mapping[str, object], reason: str) -> Problem:
     sent = {"value": abbreviated(payload[name])} if name in payload else {}
     return invalid_payload(f'"{name}": {reason}', field=name, **sent).problems[0]
 
@@ -131,24 +133,25 @@ def _require_own(
 ) -> str:
     """Return the key of a comment that the caller may change, locked.
 
-    Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it cannot,
-    PRECONDITION_FAILED for one that has changed since.
+    Raises `Refused`: FORBIDDEN for one that the caller can merely read, NOT_FOUND for one that it
+    cannot, PRECONDITION_FAILED for one that has changed since.
     """
     activity = context.snapshot.catalogue.collections[ACTIVITY]
-    found = parse_key(activity, key)
-    rows = transaction.execute(statement("lock_comment"), (found,))
+    parsed_key = parse_key(activity, key)
+    rows = transaction.execute(statement("lock_comment"), (parsed_key,))
     actor = context.actor
     if rows and (actor.policy.is_admin or str(rows[0][0]) == actor.user):
-        check_match(store, transaction, context, activity, key=found, if_match=if_match)
-        return found
-    _key_of(store, transaction, context, ACTIVITY, found)
+        check_match(store, transaction, context, activity, key=parsed_key, if_match=if_match)
+        return parsed_key
+    # NOT_FOUND for a caller who may not even read it.
+    _key_of(store, transaction, context, ACTIVITY, parsed_key)
     raise forbidden() if rows else not_found()
 
 
 def _key_of(
     store: Store, transaction: Transaction, context: RequestContext, collection: str, key: str
 ) -> str:
-    """Return the key of an item that the caller can read, as PostgreSQL writes it; raises `Refused`."""
+    """Return the key of an item as PostgreSQL writes it; raises `Refused` if it is unreadable."""
     owner = readable_collection(
         collection, catalogue=context.snapshot.catalogue, policy=context.actor.policy
     )
@@ -165,15 +168,17 @@ def _key_of(
 def _answer(
     store: Store, transaction: Transaction, context: RequestContext, query_string: str, *, key: str
 ) -> bytes | None:
-    """Return a comment as the caller may read it, or None where it may not."""
-    said = parse_query_string(query_string, store.page)
-    asked = said.query
-    query = narrow_to_key(
-        Query(picks=asked.picks, deep=asked.deep, checked_only=asked.checked_only),
-        Slot(len(said.literals)),
+    """Return a comment as the caller may read it, or None for a caller who may not."""
+    parsed = parse_query_string(query_string, store.page)
+    output = Query(
+        picks=parsed.query.picks,
+        deep=parsed.query.deep,
+        checked_only=parsed.query.checked_only,
     )
+    query = narrow_to_key(output, Slot(len(parsed.literals)))
+    literals = (*parsed.literals, key)
     try:
-        items = find(store, transaction, context, ACTIVITY, query, literals=(*said.literals, key))
+        items = find(store, transaction, context, ACTIVITY, query, literals=literals)
     except Refused as refused:
         if refused.problems[0].code != "FORBIDDEN":
             raise

@@ -1,4 +1,4 @@
-"""The history of rows that fixed statements write, and not the functions of cms/items/write/rows.py."""
+"""The history of rows that fixed statements write instead of cms/items/write/rows.py."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cms.store.identity import ClientInfo
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Writes down what is done to rows of a collection, and who did it.
+    """Records what is done to rows of a collection, and who did it.
 
-    To write nothing down takes as long as to write something down: nobody learns from it whether there is a row.
+    It takes as long when there is no row: nobody learns from the time whether there is one.
     """
 
     transaction: Transaction
@@ -28,21 +28,20 @@ class Recorder:
     author: tuple[str | None, ...]
 
     def before(self, keys: Sequence[str]) -> dict[str, str]:
-        """Lock the rows that are there, and return what they hold by their keys, for `changed`."""
+        """Lock the rows that exist, and return their contents by key, for `changed`."""
         return dict(self.transaction.run(item_contents(self.collection, keys, masks=False)))
 
     def created(self, keys: Sequence[str]) -> None:
-        """Write down that rows have been made."""
-        self._note("create", dict.fromkeys(keys))
+        """Record that rows have been created."""
+        self._record("create", dict.fromkeys(keys))
 
     def changed(self, before: Mapping[str, str | None]) -> None:
-        """Write down that rows have been changed; those that look as before leave no revision."""
-        self._note("update", before)
+        """Record that rows have been changed; unchanged ones leave no revision."""
+        self._record("update", before)
 
-    def _note(self, action: str, rows: Mapping[str, str | None]) -> None:
-        statement = finish_statement(
-            record_changes(self.collection, ArgumentSlots(), action=action)
-        )
+    def _record(self, action: str, rows: Mapping[str, str | None]) -> None:
+        changes = record_changes(self.collection, ArgumentSlots(), action=action)
+        statement = finish_statement(changes)
         literals = (*self.author, array(list(rows)), array(list(rows.values())))
         self.transaction.execute(statement.text, bind_values(statement.values, Bindings(literals)))
 
@@ -55,7 +54,8 @@ def recorder(
     user: str | None = None,
     client: ClientInfo | None = None,
 ) -> Recorder:
-    """Return what writes down changes of a system collection; without a caller it is done on the command line."""
-    found = client or ClientInfo()
-    author = user, found.ip, found.user_agent, found.origin
+    """Return the recorder of a system collection; changes on the command line have no author."""
+    if client is None:
+        client = ClientInfo()
+    author = user, client.ip, client.user_agent, client.origin
     return Recorder(transaction, catalogue.collections[name], author)

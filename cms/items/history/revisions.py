@@ -1,4 +1,4 @@
-"""Revisions of one item, and the way back to one of them (specification, sections 4.4 and 4.10)."""
+"""Revisions of one item, and the way back to one of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _AUTO_SPECIALS = frozenset(
 
 
 def read_revisions(store: Store, identity: Identity, request: ReadRequest, *, key: str) -> Answer:
-    """Return the revisions of an item, those of one that is gone as well, as the query string asks."""
+    """Return the revisions of an item, deleted ones included, as the query string asks."""
     return read_list(store, identity, _narrowed_to_item(store, identity, request, key=key))
 
 
@@ -48,10 +48,10 @@ def revert(
     revision: str,
     idempotency: Idempotency | None = None,
 ) -> bytes | None:
-    """Give an item back what it held at a revision, and return it.
+    """Give an item back the values of a revision, and return it.
 
-    What the service or the database fills in, secrets, and fields that are no longer there are left as they are.
-    Raises `Refused` NOT_FOUND for an unknown revision and for an item that is gone.
+    Secrets stay as they are, and so do fields that the service or the database fills. Raises
+    `Refused` NOT_FOUND for an unknown revision and for an item that is gone.
     """
     collection, key, payload = store.run_primary_read(
         identity, lambda context: _former_values(store, context, revision)
@@ -65,50 +65,53 @@ def revert(
 def _narrowed_to_item(
     store: Store, identity: Identity, request: ReadRequest, *, key: str
 ) -> ReadRequest:
-    """Narrow a read of revisions to an item; of one that is not there, for who sees every item of the collection."""
+    """Return the request narrowed to the revisions of one item.
+
+    Those of a deleted item are for callers who may read every item of the collection.
+    """
     name = request.collection
 
     def work(context: RequestContext) -> tuple[tuple[str, str, str], ...]:
         collection = readable_collection(
             name, catalogue=context.snapshot.catalogue, policy=context.actor.policy
         )
-        found = parse_key(collection, key) if collection.primary_key else ""
+        item = parse_key(collection, key) if collection.primary_key else ""
         view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
         assert view, "the collection can be read"
-        if not found or (
-            view.rule != EVERYTHING and not _is_there(store, context, collection, found)
-        ):
+        if not item:
             raise not_found()
-        last = collection.former_history.get(REVISIONS)
-        own = (
-            (("id", "_gt", str(last)),) if last and context.actor.policy.is_admin else ()
-        )  # others see no older ones anyway
-        return ("collection", "_eq", name), ("item", "_eq", found), *own
+        if view.rule != EVERYTHING and not _exists(store, context, collection, item):
+            raise not_found()
+        tests = [("collection", "_eq", name), ("item", "_eq", item)]
+        # Older revisions are of a former collection of this name; only administrators see those.
+        last_former = collection.former_history.get(REVISIONS)
+        if last_former and context.actor.policy.is_admin:
+            tests.append(("id", "_gt", str(last_former)))
+        return tuple(tests)
 
     return ReadRequest(REVISIONS, request.query_string, only=store.run_read(identity, work))
 
 
-def _is_there(store: Store, context: RequestContext, collection: Collection, key: str) -> bool:
+def _exists(store: Store, context: RequestContext, collection: Collection, key: str) -> bool:
     name = str(collection.primary_key)
-    return bool(_by_key(store, context, collection, (name,), key=key))
+    return bool(_find_by_key(store, context, collection, (name,), key=key))
 
 
 def _former_values(
     store: Store, context: RequestContext, revision: str
 ) -> tuple[Collection, str, dict[str, object]]:
-    """Return the item of a revision, and what can be written back of it."""
+    """Return the collection and key of a revision's item, and the values to write back."""
     catalogue = context.snapshot.catalogue
-    key = parse_key(catalogue.collections[REVISIONS], revision)
-    rows = _by_key(
-        store, context, catalogue.collections[REVISIONS], ("collection", "item", "data"), key=key
-    )
-    collection = catalogue.collections.get(rows[0]["collection"]) if rows else None
-    data: Any = jsontext.loads_stored(jsontext.dumps(rows[0]["data"])) if rows else None
-    if (
-        collection is None
-        or not isinstance(data, dict)
-        or int(key) <= collection.former_history.get(REVISIONS, 0)
-    ):
+    revisions = catalogue.collections[REVISIONS]
+    key = parse_key(revisions, revision)
+    rows = _find_by_key(store, context, revisions, ("collection", "item", "data"), key=key)
+    if not rows:
+        raise not_found("revision")
+    collection = catalogue.collections.get(rows[0]["collection"])
+    data: Any = jsontext.loads_stored(jsontext.dumps(rows[0]["data"]))
+    if collection is None or not isinstance(data, dict):
+        raise not_found("revision")
+    if int(key) <= collection.former_history.get(REVISIONS, 0):
         raise not_found("revision")
     payload = {
         name: value
@@ -128,7 +131,7 @@ def _is_restorable(collection: Collection, field: Field | None) -> bool:
     )
 
 
-def _by_key(
+def _find_by_key(
     store: Store,
     context: RequestContext,
     collection: Collection,
@@ -138,8 +141,8 @@ def _by_key(
 ) -> list[Item]:
     picks = tuple(Pick(name, FieldName(name)) for name in names)
     query = narrow_to_key(Query(picks=picks), Slot(0))
-    found = statement_for(store, context, collection.name, query)
+    statement = statement_for(store, context, collection.name, query)
     bindings = Bindings((key,), context.actor.user, context.actor.role)
-    rows = context.fetch(found.text, bind_values(found.values, bindings))
-    check_version(context.snapshot, found.version(rows))
-    return found.items(rows)
+    rows = context.fetch(statement.text, bind_values(statement.values, bindings))
+    check_version(context.snapshot, statement.version(rows))
+    return statement.items(rows)
