@@ -1,4 +1,6 @@
-"""Assets: a derivative that exists beside a bare file answer, and how many first transforms two cores do."""
+"""Assets: a derivative that exists beside a bare file answer, and how many first transforms two
+cores do.
+"""
 
 from __future__ import annotations
 

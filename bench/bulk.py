@@ -1,6 +1,8 @@
-"""Many rows by one call beside COPY of the same rows, without a history and with it; and what memory it took.
+"""Many rows by one call beside COPY of the same rows, without a history and with it; and what
+memory it took.
 
-What is beside it goes by the same table: its indexes, its foreign key and its history are the same on both sides.
+What is beside it goes by the same table: its indexes, its foreign key and its history are the same
+on both sides.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from bench.wire import exchange, request
 ROWS = 10_000
 MEBIBYTE = 1 << 20
 BARE, RECORDED = "records", "entries"
-"""The same fields twice: a collection without a history, and one that records activities and revisions."""
+"""The same fields twice: a collection without a history, and one that records activities and
+revisions.
+"""
 
 TIMEOUT_SECONDS = 1_800.0
 
@@ -63,7 +67,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """So many rows without a history and with it; mebibytes of the larger worker before, and at the peak."""
+    """So many rows without a history and with it; mebibytes of the larger worker before, and at the
+    peak.
+    """
 
     rows: int
     bare: Comparison
@@ -83,7 +89,9 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True)
 class BulkLoad:
-    """So many rows as a file for COPY, the call that sends them to a collection, and how often each takes its turn."""
+    """So many rows as a file for COPY, the call that sends them to a collection, and how often each
+    takes its turn.
+    """
 
     rows: int
     file: Path

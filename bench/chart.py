@@ -1,4 +1,6 @@
-"""The picture: for each case the service's rate as a part of its floor's, with the target as a mark."""
+"""The picture: for each case the service's rate as a part of its floor's, with the target as a
+mark.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Slow clients and overload: what one more client sees of the crowd, and how much is still answered."""
+"""Slow clients and overload: what one more client sees of the crowd, and how much is still
+answered.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ TARGET = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """So many clients that stop where they are: the p99 of others beside them, as times of what it is without."""
+    """So many clients that stop where they are: the p99 of others beside them, as times of what it
+    is without.
+    """
 
     name: str
     ping: float
@@ -33,7 +37,9 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """So many connections that ask without a pause; `after` is the rate of the usual load as soon as they are gone."""
+    """So many connections that ask without a pause; `after` is the rate of the usual load as soon
+    as they are gone.
+    """
 
     connections: int
     found: Round

@@ -66,7 +66,8 @@ _RELATIONS: list[dict[str, object]] = [
 ]
 
 RULE = '{"status": {"_neq": "archived"}}'
-"""What the member sees of articles, and may write of entries: of every four the fourth is archived."""
+"""What the member sees of articles, and may write of entries: of every four the fourth is archived.
+"""
 
 _GRANT = (
     "INSERT INTO system_permissions (role, collection, action, permissions, fields) "
@@ -82,8 +83,9 @@ _MEMBERS = {
     "tags": ["id", "name"],
 }
 
-# Every value follows from its row's number, so that two runs measure the same. 7919 is a prime: numbers that
-# follow one another are far apart after it, as in a table that has been written to for years.
+# Every value follows from its row's number, so that two runs measure the same. 7919 is a prime:
+# numbers that follow one another are far apart after it, as in a table that has been written to for
+# years.
 _AUTHORS = (
     "INSERT INTO authors (name, country) "
     "SELECT 'Author ' || n, 'Country ' || n % 60 FROM generate_series(1, {}) AS n"
@@ -129,7 +131,9 @@ def make(send: Send, dsn: str) -> None:
 
 
 def make_member(dsn: str) -> str:
-    """Make a user of a role that sees what is not archived, and of that some fields; return its token."""
+    """Make a user of a role that sees what is not archived, and of that some fields; return its
+    token.
+    """
     token, role = random_token(), str(uuid4())
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("INSERT INTO system_roles (id, name) VALUES (%s, 'Members')", (role,))

@@ -1,7 +1,8 @@
 """The floor: the least that answers the same. A bare application with SQL written by hand.
 
-No parsing of queries, no rights, no look whether the structure has changed, no validation, no log. What it has of
-the service is what any sound service has: prepared statements, a pool, orjson, sessions in UTC with a time limit.
+No parsing of queries, no rights, no look whether the structure has changed, no validation, no log.
+What it has of the service is what any sound service has: prepared statements, a pool, orjson,
+sessions in UTC with a time limit.
 """
 
 from __future__ import annotations

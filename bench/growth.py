@@ -45,7 +45,9 @@ class Depth:
 def by_size(
     service: Running, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...], length: Length
 ) -> list[Size]:
-    """Measure one item and a page in collections of different sizes, in turns, one request of the member at a time."""
+    """Measure one item and a page in collections of different sizes, in turns, one request of the
+    member at a time.
+    """
     names = [data.make_grown(sender(service, tokens.admin), dsn, rows) for rows in sizes]
     asks = [
         (_item(*made, tokens.member), _page(made[0], tokens.member))
@@ -63,7 +65,9 @@ def by_size(
 
 
 def by_depth(service: Running, *, token: str, length: Length) -> list[Depth]:
-    """Measure five authors alone, with their articles, with those articles' tags, with those tags' names."""
+    """Measure five authors alone, with their articles, with those articles' tags, with those tags'
+    names.
+    """
     found = []
     for depth, fields in enumerate(DEPTHS):
         message = request(

@@ -61,7 +61,9 @@ class LoadClient:
         self.socket: socket.socket = connect(address)
 
     def send_next(self, selector: selectors.BaseSelector) -> None:
-        """Send the next request; a connection that the server has ended counts with the time to make it."""
+        """Send the next request; a connection that the server has ended counts with the time to
+        make it.
+        """
         message = self._next()
         self.began = time.perf_counter()
         if self.closes:
@@ -74,7 +76,9 @@ class LoadClient:
         self.socket.sendall(message)
 
     def receive(self) -> bool:
-        """Take what has come; tell whether the answer is complete. Raises `RequestFailed` for an error."""
+        """Take what has come; tell whether the answer is complete. Raises `RequestFailed` for an
+        error.
+        """
         piece = self.socket.recv(1 << 18)
         if not piece:
             raise RequestFailed(

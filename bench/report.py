@@ -22,7 +22,9 @@ FLAT = 2.0  # a B-tree has one level more for some hundred times the rows
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One promise beside what was measured; what nothing was promised of is neither kept nor missed."""
+    """One promise beside what was measured; what nothing was promised of is neither kept nor
+    missed.
+    """
 
     name: str
     target: str

@@ -1,4 +1,6 @@
-"""Service and floor in turns: short rounds, one after the other, so that what else the machine does hits both."""
+"""Service and floor in turns: short rounds, one after the other, so that what else the machine does
+hits both.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The medians of a case's rounds; `ratio` is the median of the service's rate over the floor's, pair by pair."""
+    """The medians of a case's rounds; `ratio` is the median of the service's rate over the floor's,
+    pair by pair.
+    """
 
     case: Case
     service: Round

@@ -1,4 +1,6 @@
-"""Web servers in processes of their own: the service and its floor under the very same gunicorn settings."""
+"""Web servers in processes of their own: the service and its floor under the very same gunicorn
+settings.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def serving(
     *,
     changes: Mapping[str, object] | None = None,
 ) -> Iterator[Running]:
-    """Run the `service` or the `floor`; `changes` are gunicorn settings to try. Its log goes into `folder`."""
+    """Run the `service` or the `floor`; `changes` are gunicorn settings to try. Its log goes into
+    `folder`.
+    """
     log = folder / f"{kind}.log"
     with (
         socket.create_server(("127.0.0.1", 0), backlog=BACKLOG) as listener,
@@ -101,7 +105,9 @@ def _application(kind: str) -> Any:
 
 
 def main() -> None:
-    """Be the web server; the arguments are the kind, the descriptor to listen on, and changed settings."""
+    """Be the web server; the arguments are the kind, the descriptor to listen on, and changed
+    settings.
+    """
     kind, descriptor, changes = sys.argv[1], sys.argv[2], orjson.loads(sys.argv[3])
     chosen = gunicorn_settings(load(os.environ, folder=Path.cwd()))
     _GunicornApplication(

@@ -1,4 +1,6 @@
-"""What a run needs: a temporary folder, the embedded server in it, and the settings of both web servers."""
+"""What a run needs: a temporary folder, the embedded server in it, and the settings of both web
+servers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ WORKERS = "2"
 
 @dataclass(frozen=True, slots=True)
 class BenchEnvironment:
-    """The folder with the database in it, the database's address, the environment of the web servers."""
+    """The folder with the database in it, the database's address, the environment of the web
+    servers.
+    """
 
     folder: Path
     dsn: str

@@ -20,7 +20,9 @@ _PIECE = os.urandom(2**20)
 
 @dataclass(frozen=True, slots=True)
 class Uploading:
-    """Megabytes a second of each, medians; the copy is on the disk when its time ends, as the upload is."""
+    """Megabytes a second of each, medians; the copy is on the disk when its time ends, as the
+    upload is.
+    """
 
     upload: float
     cat: float

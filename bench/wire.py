@@ -19,7 +19,9 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """The start of an answer: its status, the bytes of head and body together, and whether it was the last."""
+    """The start of an answer: its status, the bytes of head and body together, and whether it was
+    the last.
+    """
 
     status: int
     size: int
@@ -62,7 +64,9 @@ def connect(address: Address, timeout: float = TIMEOUT_SECONDS) -> socket.socket
 
 
 def exchange(address: Address, message: bytes, *, timeout: float = TIMEOUT_SECONDS) -> bytes:
-    """Send one request on a connection of its own and return the body; raises `RequestFailed` for an error."""
+    """Send one request on a connection of its own and return the body; raises `RequestFailed` for
+    an error.
+    """
     received = bytearray()
     with connect(address, timeout) as connection:
         connection.sendall(message)

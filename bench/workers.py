@@ -16,12 +16,16 @@ from cms.server import WORKERS
 
 TIMES = {"one item by key": 2.5, "25 rows of 4 columns": 2.5, "asset derivative": 2.5}
 OTHER_TIMES = 1.5
-"""How many times as fast the event worker is to be: where the server is most of the work, and elsewhere."""
+"""How many times as fast the event worker is to be: where the server is most of the work, and
+elsewhere.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerComparison:
-    """The medians of a case's rounds with each worker; `ratio` is that of their rates, pair by pair."""
+    """The medians of a case's rounds with each worker; `ratio` is that of their rates, pair by
+    pair.
+    """
 
     name: str
     event: Round

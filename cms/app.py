@@ -71,7 +71,8 @@ class App(falcon.App[Request, falcon.Response]):
             close()
 
     def add_route(self, uri_template: str, resource: Any, **options: Any) -> None:
-        """Add a resource; what answers GET answers HEAD as well, of which Falcon sends the headers only.
+        """Add a resource; what answers GET answers HEAD as well, of which Falcon sends the headers
+        only.
 
         Unless it says itself what HEAD does.
         """
@@ -90,7 +91,9 @@ def create_app(config: Config) -> App:
         Cookies.from_config(config),
         MailLinks.from_config(config, issuer.secret),
     )
-    identification = Authentication(issuer.secret, origins=origins, hops=config.ip_trust_proxy)
+    identification = Authentication(
+        issuer.secret, origins=origins, trusted_proxies=config.ip_trust_proxy
+    )
     middleware = [
         RequestTracing(),
         *cors_middleware(config),
@@ -103,7 +106,7 @@ def create_app(config: Config) -> App:
         send_seconds=config.send_timeout.total_seconds(),
         close_hooks=[shown.close],
     )
-    app.add_error_handler(Exception, errors.on_fault)
+    app.add_error_handler(Exception, errors.on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     app.add_error_handler(Refused, errors.on_refused)
     app.add_error_handler(Stale, errors.on_stale)

@@ -1,4 +1,4 @@
-"""Read the settings of a process, once, into one frozen record (decisions, section 16)."""
+"""Reads the settings of a process once, into one frozen record (docs/settings.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Sources = tuple[Mapping[str, str], ...]
 
 
 class ConfigError(Exception):
-    """Settings that cannot be used; holds one sentence for each, never a secret's value."""
+    """Settings that cannot be used: a sentence for each problem, never with the value of a secret."""
 
     def __init__(self, *problems: str) -> None:
         self.problems = problems
@@ -33,8 +33,9 @@ class ConfigError(Exception):
 class Config:
     """The settings of a process; each field is the setting of that name in lower case.
 
-    Sizes are bytes, lives and limits of time are timedeltas, paths are absolute. The fields left out of
-    the representation may hold passwords, so that no log shows them. `locations` are those of `storage_locations`.
+    Sizes are bytes, lifetimes and time limits are timedeltas, paths are absolute. Fields that are
+    left out of the representation may hold passwords, so that no log shows them. `locations` are
+    those that `storage_locations` names.
     """
 
     host: str
@@ -110,8 +111,8 @@ class Config:
 def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     """Read the settings from the environment, `folder/.env` and the files that `<NAME>_FILE` names.
 
-    The environment wins over `.env`; an empty value counts as unset; relative paths start at `folder`.
-    Raises one `ConfigError` that tells everything that is wrong.
+    The environment wins over `.env`; an empty value counts as unset; relative paths start at
+    `folder`. Raises one `ConfigError` with everything that is wrong.
     """
     problems: list[str] = []
     sources = (environ, _dotenv(folder / ".env", problems=problems))
@@ -119,7 +120,7 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
     problems.extend(problem for source in sources for problem in unbuilt(source))
-    found = [
+    locations = [
         _read_location(name, sources, folder, problems)
         for name in values["storage_locations"] or ()
     ]
@@ -129,8 +130,11 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
         raise ConfigError(*problems)
     values = _with_defaults(values, folder)
     uploads = values["data_dir"] / "uploads"
-    locations = tuple(with_absolute_root(one, uploads=uploads, folder=folder) for one in found)
-    config = Config(**values, locations=locations)
+    absolute_locations = tuple(
+        with_absolute_root(location, uploads=uploads, folder=folder) for location in locations
+    )
+    config = Config(**values, locations=absolute_locations)
+    # Checked on the defaults as well: what is secure follows from PUBLIC_URL.
     if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
         raise ConfigError(
             "SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true: browsers refuse it otherwise."
@@ -139,9 +143,10 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
 
 
 def effective(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every setting in the table's order, locations last, with secrets masked.
+    """Yield name and text of every setting in the order of the table, locations last.
 
-    An unset one is the empty text, so that unmasked lines can go back into a `.env`.
+    Secrets are masked. An unset setting has the empty text, so that lines without a mask can go
+    back into a `.env`.
     """
     for setting in SETTINGS:
         yield setting.name, _show(setting, getattr(config, setting.name.lower()))
@@ -189,91 +194,95 @@ def _with_defaults(values: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _read_location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:
-    """Return a location as the settings name it; adds to the problems what its driver lacks."""
-    said = {
-        option: _value(setting, sources, folder=folder, problems=problems)
-        for option, setting in options_of(name).items()
-    }
-    found = Location(
-        name=name, **{option: value for option, value in said.items() if value is not None}
-    )
-    problems += missing_options(found)
-    return found
+    """Return a storage location of the settings; missing options are added to `problems`."""
+    options: dict[str, Any] = {}
+    for option, setting in options_of(name).items():
+        value = _value(setting, sources, folder=folder, problems=problems)
+        if value is not None:
+            options[option] = value
+    location = Location(name=name, **options)
+    problems += missing_options(location)
+    return location
 
 
 def _cores() -> int:
-    """Return how many cores this process may use: in a container often fewer than the machine has."""
+    """Return how many cores this process may use, in a container often fewer than the machine has."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[str]) -> Any:
-    """Return the value from the first source that names the setting or its file; None when unset or wrong."""
-    name, from_file = setting.name, f"{setting.name}_FILE"
-    source = next((source for source in sources if name in source or from_file in source), {})
+    """Return a setting from the first source that names it or its file; None when unset or wrong."""
+    name = setting.name
+    file_name = f"{name}_FILE"
+    source = next((source for source in sources if name in source or file_name in source), {})
     text = source.get(name, "")
-    if source.get(from_file):
+    if source.get(file_name):
         if text:
-            problems.append(f"{name} and {from_file} are both set: keep one.")
+            problems.append(f"{name} and {file_name} are both set: keep one.")
             return None
-        text = _read_file(
-            folder / Path(source[from_file]), setting_name=from_file, problems=problems
-        )
+        path = folder / Path(source[file_name])
+        text = _read_file(path, setting_name=file_name, problems=problems)
+    text_or_default = text or setting.default
     try:
         if "\0" in text:
             raise ValueError
-        return setting.kind.parse(text or setting.default) if text or setting.default else None
+        return setting.kind.parse(text_or_default) if text_or_default else None
     except (ValueError, OverflowError):
-        seen = "" if setting.mask or source.get(from_file) else f", not {text[:60]!r}"
-        problems.append(f"{name} takes {setting.kind.takes}{seen}.")
+        # A secret, and whatever comes from a file, is not repeated.
+        is_secret = setting.mask or source.get(file_name)
+        sent = "" if is_secret else f", not {text[:60]!r}"
+        problems.append(f"{name} takes {setting.kind.takes}{sent}.")
         return None
 
 
 def _read_file(path: Path, *, setting_name: str, problems: list[str]) -> str:
     try:
         return path.read_text("utf-8").removesuffix("\n").removesuffix("\r")
-    except (OSError, ValueError) as fault:
-        problems.append(f"{setting_name} names a file that cannot be read: {_reason(fault)}.")
+    except (OSError, ValueError) as error:
+        problems.append(f"{setting_name} names a file that cannot be read: {_reason(error)}.")
         return ""
 
 
-def _reason(fault: OSError | ValueError) -> str:
-    if isinstance(fault, OSError):
-        return fault.strerror or "unreadable"
-    return "it is not UTF-8 text" if isinstance(fault, UnicodeDecodeError) else str(fault)
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or "unreadable"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return str(error)
 
 
 def _dotenv(path: Path, *, problems: list[str]) -> Mapping[str, str]:
     try:
-        values, faults = dotenv.read(path)
-    except (OSError, ValueError) as fault:
-        problems.append(f"{path.name} cannot be read: {_reason(fault)}.")
+        values, line_problems = dotenv.read(path)
+    except (OSError, ValueError) as error:
+        problems.append(f"{path.name} cannot be read: {_reason(error)}.")
         return {}
-    problems.extend(faults)
+    problems.extend(line_problems)
     return values
 
 
 def secret_of(config: Config) -> str:
-    """Return SECRET, or the random one that this installation keeps in `DATA_DIR/secret`, made when missing.
+    """Return SECRET, else the random secret in `DATA_DIR/secret`, which is made when missing.
 
-    Every process over one DATA_DIR gets the same. Raises `ConfigError` when it cannot be kept.
+    Every process with this DATA_DIR gets the same one. Raises `ConfigError` when it cannot be kept.
     """
     if config.secret:
         return config.secret
     path = config.data_dir / "secret"
     try:
-        kept = _read_or_make(path).strip()
-    except (OSError, ValueError) as fault:
+        secret = _read_or_make(path).strip()
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            f"SECRET is not set, and none can be kept in {path}: {_reason(fault)}."
-        ) from fault
+            f"SECRET is not set, and none can be kept in {path}: {_reason(error)}."
+        ) from error
     try:
-        LONG_TEXT.parse(kept)
+        LONG_TEXT.parse(secret)
     except ValueError:
         sentence = f"SECRET is not set, and {path} does not hold {LONG_TEXT.takes}: set one, or remove that file."
         raise ConfigError(sentence) from None
-    return kept
+    return secret
 
 
 def _read_or_make(path: Path) -> str:
@@ -284,16 +293,19 @@ def _read_or_make(path: Path) -> str:
 
 
 def _publish(content: str, path: Path) -> None:
-    """Write a file that appears whole or not at all, readable by this account only; the first writer wins."""
-    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    """Write a file that appears complete or not at all, readable by this account only.
+
+    Of several writers the first one wins.
+    """
+    descriptor, temporary_path = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(draft, path)
+            os.link(temporary_path, path)
         except FileExistsError:
             return  # another process was first, and its secret is the one to use
     finally:
-        os.unlink(draft)
+        os.unlink(temporary_path)

@@ -1,4 +1,4 @@
-"""How many digits a number may have: those before and after the point together, exponent written out."""
+"""How many digits a number may have, before and after the point, with the exponent written out."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ PathStep = str | int
 
 
 class TooManyDigits(ValueError):
-    """A number of more than `MAX_DIGITS` digits.
+    """A number has more than `MAX_DIGITS` digits.
 
-    `path` leads to it in the value of the JSON text that holds it, and `end` is where that value ends.
+    `path` leads to the number within its JSON value, and `end` is where the text of that value
+    ends.
     """
 
     def __init__(self, text: str, path: Sequence[PathStep] = (), *, end: int = 0) -> None:
@@ -27,50 +28,49 @@ class TooManyDigits(ValueError):
 
 
 def decimal_of(text: str) -> Decimal:
-    """Return the number that a text of digits, point and exponent stands for; raises TooManyDigits.
-
-    What is short and has no exponent cannot have too many, and is not looked at any further.
-    """
+    """Return the number of a text of digits, point and exponent; raises `TooManyDigits`."""
     try:
         number = Decimal(text)
     except InvalidOperation:
         raise TooManyDigits(text) from None
+    # A short text without an exponent cannot have too many digits.
     if (len(text) > MAX_DIGITS or "e" in text or "E" in text) and _is_too_long(text, number):
         raise TooManyDigits(text)
     return number
 
 
 def check_numbers(text: str) -> None:
-    """Look at the numbers with an exponent in the text of a range, a record or the like; raises TooManyDigits.
+    """Raise `TooManyDigits` for a number with a large exponent in the text of a range or record.
 
-    Digits that are written out are left alone: they take no more room than the text did, and may be bits or a word.
+    Digits without an exponent are left alone: they take no more room than the text, and may be bits
+    or a word.
     """
     for match in _WITH_EXPONENT.finditer(_UUID.sub("", text.translate(_IGNORED))):
         decimal_of(match[0])
 
 
 _IGNORED = str.maketrans("", "", '\\"_')
-"""What PostgreSQL passes over within a number: the escapes and quotes of ranges and records, and marks of grouping."""
+"""Characters that PostgreSQL ignores within a number: quotes, escapes and digit separators."""
 
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.ASCII | re.IGNORECASE)
 
 _WITH_EXPONENT = re.compile(
     r"(?<![\w.])(?:\d++(?:\.\d*+)?+|\.\d++)e[+-]?\d++(?!\w)", re.ASCII | re.IGNORECASE
 )
-"""A number that is a word of its own, and no part of hexadecimal digits."""
+"""A number with an exponent that is a word of its own, not a part of hexadecimal digits."""
 
 
 def _is_too_long(text: str, number: Decimal) -> bool:
-    """Count without writing anything out: an exponent of a few characters may stand for gigabytes."""
+    """Count the digits without writing them out: a short exponent may stand for gigabytes."""
     if len(text) > 2 * MAX_DIGITS:
         return True
-    behind = max(-int(number.as_tuple().exponent), 0)
-    before = max(number.adjusted() + 1, 0)
-    return before + behind > MAX_DIGITS
+    fraction_digits = max(-int(number.as_tuple().exponent), 0)
+    integer_digits = max(number.adjusted() + 1, 0)
+    return integer_digits + fraction_digits > MAX_DIGITS
 
 
-def too_many_digits(error: TooManyDigits, **place: object) -> Problem:
+def too_many_digits(error: TooManyDigits, **details: object) -> Problem:
     """Return the problem of a number with too many digits."""
     reason = str(error)
-    extensions = {"reason": reason, **place, "value": abbreviated(error.text)}
+    extensions = {"reason": reason, **details, "value": abbreviated(error.text)}
     return Problem("VALUE_OUT_OF_RANGE", f"A value is out of range: {reason}.", extensions)

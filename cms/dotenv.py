@@ -1,4 +1,4 @@
-"""Read a `.env` file: NAME=value lines, quotes, comments, `export`."""
+"""Reads a `.env` file: NAME=value lines, quotes, comments, `export`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read(path: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the variables of the file and a sentence for each line that is none; a missing file holds none.
+    """Return the variables of a file, and a sentence for each malformed line.
 
-    No sentence quotes its line, which may hold a secret. Raises OSError and UnicodeDecodeError.
+    A missing file has no variables. No sentence quotes its line, which may hold a secret. Raises
+    OSError and UnicodeDecodeError.
     """
     values: dict[str, str] = {}
     problems = []
@@ -29,14 +30,14 @@ def read(path: Path) -> tuple[dict[str, str], list[str]]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        # Not splitlines(), which also splits at characters that a value may hold.
+        # Not splitlines(), which also splits at characters that a value may contain.
         return [line.strip() for line in path.read_text("utf-8-sig").split("\n")]
     except FileNotFoundError:
         return []
 
 
 def _unquoted(text: str) -> str | None:
-    """Return the value that the right side of a line writes; None for a quote that does not end."""
+    """Return the value on the right side of a line, None for a quote that does not end."""
     if text[:1] not in ("'", '"'):
         return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()
     quoted = QUOTED.fullmatch(text)
@@ -44,4 +45,4 @@ def _unquoted(text: str) -> str | None:
         return None
     if quoted["plain"] is not None:
         return quoted["plain"]
-    return re.sub(r"\\(.)", lambda found: ESCAPES.get(found[1], found[1]), quoted["escaped"])
+    return re.sub(r"\\(.)", lambda match: ESCAPES.get(match[1], match[1]), quoted["escaped"])

@@ -1,4 +1,4 @@
-"""E-mail addresses: which are taken, of accounts and in mail alike."""
+"""Which e-mail addresses the service accepts, for accounts and in mail alike."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 
 import idna
 
-# Quoted local parts and address literals are nobody's; a line break or a comma would be read as something else.
+# # Nobody uses quoted local parts and address literals; a line break or a comma would be read as
+# something else in the header of a mail.
 _FORBIDDEN = r"\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\""
 _ADDRESS = re.compile(rf"[^{_FORBIDDEN}]{{1,64}}@[^{_FORBIDDEN}]{{1,255}}")
 
 
 def split_address(text: str) -> tuple[str, str]:
-    """Return what stands before the @, and the domain in ASCII; raises ValueError for what is no address."""
+    """Return the local part, and the domain in ASCII; raises ValueError for a malformed address."""
     if not _ADDRESS.fullmatch(text):
         raise ValueError("it is not an e-mail address")
     local, domain = text.split("@")
@@ -20,7 +21,7 @@ def split_address(text: str) -> tuple[str, str]:
 
 
 def is_email(text: object) -> bool:
-    """Tell whether mail can be sent to an address."""
+    """Tell whether a value is an address to which mail can be sent."""
     try:
         return isinstance(text, str) and bool(split_address(text))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Every way in which the service says no: a code, a status and a sentence (decisions, section 2)."""
+"""Errors of the service: each is a code, a status and a sentence (docs/errors.md)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STATUS: Mapping[str, int] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong: a code of `STATUS`, a sentence, and the extensions that place it."""
+    """One thing that is wrong: a code of `STATUS`, a sentence, and extensions with the details."""
 
     code: str
     message: str
@@ -53,14 +53,14 @@ class Problem:
 
 
 Inquiry = Callable[[Any], list[Problem]]
-"""Asks the database what else it minds of a payload that was refused (cms/items/write/inquiry.py)."""
+"""Asks the database what else is wrong with a refused payload (cms/items/write/inquiry.py)."""
 
 
 class Refused(Exception):
-    """A request that is answered with an error; holds one `Problem` for each fault found.
+    """A request that is answered with an error: one `Problem` for each thing that is wrong.
 
-    `total` is the number of faults, where there are more than problems. What is told only after the transaction is
-    over comes by `inquiry`.
+    `total` counts the problems, also those that are left out. `inquiry` finds further problems once
+    the transaction is over.
     """
 
     def __init__(
@@ -77,33 +77,35 @@ class Refused(Exception):
 
     @property
     def status(self) -> int:
-        """The status of the whole answer: that of the first problem."""
+        """The status of the answer: that of the first problem."""
         return STATUS[self.problems[0].code]
 
     def map_problems(self, change: Callable[[Problem], Problem]) -> Refused:
-        """Return the refusal with its problems changed, those that the inquiry brings too."""
+        """Return the refusal with each problem changed, also those that the inquiry will find."""
         inquiry = self.inquiry
-        later = inquiry and (lambda ask: [change(problem) for problem in inquiry(ask)])
-        return Refused(map(change, self.problems), total=self.total, inquiry=later)
+        changed_inquiry = inquiry and (
+            lambda run_question: [change(problem) for problem in inquiry(run_question)]
+        )
+        return Refused(map(change, self.problems), total=self.total, inquiry=changed_inquiry)
 
 
 MAX_PROBLEMS = 100
-"""How many problems of one query or body an answer holds: each may repeat what a field takes, however long that is."""
+"""How many problems of one query or body an answer holds: each may repeat a long value."""
 
 
 def combined(problems: Iterable[Problem]) -> Refused:
-    """Return one refusal with each of the problems once, the first of many."""
-    different: list[Problem] = []
+    """Return one refusal with each different problem once, up to `MAX_PROBLEMS`."""
+    distinct: list[Problem] = []
     for problem in problems:
-        if problem not in different:
-            different.append(problem)
-        if len(different) == MAX_PROBLEMS:
+        if problem not in distinct:
+            distinct.append(problem)
+        if len(distinct) == MAX_PROBLEMS:
             break
-    return Refused(different)
+    return Refused(distinct)
 
 
 def at_index(problems: Iterable[Problem], index: int, *, count: int) -> list[Problem]:
-    """Return problems with the place of the record that they are of, where there are several records."""
+    """Return the problems of one of `count` records, with its index where there are several."""
     if count == 1:
         return list(problems)
     return [
@@ -115,9 +117,9 @@ T = TypeVar("T")
 
 
 def collect_problems(problems: list[Problem], work: Callable[[], T]) -> T | None:
-    """Return what the work does, or None once what is wrong with the request has been added to `problems`.
+    """Return the result of `work`, or None after adding its problems to `problems`.
 
-    That the caller may not do it, or that there is nothing to do it to, ends the request at once.
+    A refusal for want of rights, or because a record is missing, is raised at once.
     """
     try:
         return work()
@@ -128,15 +130,15 @@ def collect_problems(problems: list[Problem], work: Callable[[], T]) -> T | None
         return None
 
 
-def invalid_query(reason: str, **place: object) -> Refused:
+def invalid_query(reason: str, **extensions: object) -> Refused:
     return Refused(
-        Problem("INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, **place})
+        Problem("INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, **extensions})
     )
 
 
-def invalid_payload(reason: str, **place: object) -> Refused:
+def invalid_payload(reason: str, **extensions: object) -> Refused:
     return Refused(
-        Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", {"reason": reason, **place})
+        Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", {"reason": reason, **extensions})
     )
 
 
@@ -150,12 +152,15 @@ def answer_too_large(max_bytes: int) -> Refused:
 
 
 def forbidden() -> Refused:
-    """One text for everything that is hidden or missing, so that neither can be told from the other."""
+    """Return the refusal for everything hidden or missing.
+
+    Its text is always the same, so that the two cannot be told apart.
+    """
     return Refused(Problem("FORBIDDEN", "You don't have permission to access this."))
 
 
 def fixed_structure(collection: str) -> Refused:
-    """Return the refusal to change a system collection; nobody but administrators comes that far."""
+    """Return the refusal to change a system collection, which only administrators reach."""
     reason = "The structure of system collections is fixed: only the service itself changes it"
     return Refused(Problem("FORBIDDEN", f"{reason}.", {"reason": reason, "collection": collection}))
 
@@ -165,7 +170,7 @@ def not_found(what: str = "item") -> Refused:
 
 
 def unavailable(service: str, reason: str) -> Refused:
-    """Something that the service needs does not answer; the caller may try again."""
+    """Return the refusal where something that the service needs does not answer."""
     extensions = {"service": service, "reason": reason}
     return Refused(
         Problem("SERVICE_UNAVAILABLE", f"The {service} is not available. {reason}.", extensions)
@@ -176,7 +181,7 @@ MAX_VALUE_LENGTH = 200
 
 
 def abbreviated(value: object) -> object:
-    """Return a value that a client sent as an error repeats it: what is long loses its end, and is a text then."""
+    """Return a client's value as an error repeats it: a long one is cut off, as a text."""
     text = value
     if isinstance(value, dict | list):
         try:

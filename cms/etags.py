@@ -1,4 +1,4 @@
-"""Entity tags: `"<version>-<answer>"` for an item, `"<answer>"` for what has no version (decisions, section 5)."""
+"""Entity tags: `"<version>-<answer>"` for an item, `"<answer>"` for answers without a version."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def etag_of(body: bytes, version: str | None = None) -> str:
-    """Return the tag of an answer; `version` is what tells one version of the item's row from the next."""
+    """Return the tag of an answer; `version` tells versions of the item's row apart."""
     return f'"{_digest(version.encode())}-{_digest(body)}"' if version else f'"{_digest(body)}"'
 
 
 def matches_etag(header: str, tag: str) -> bool:
-    """Tell whether an If-None-Match header names the tag; `*` names every one."""
+    """Tell whether an If-None-Match header names the tag; `*` names every tag."""
     return header.strip() == "*" or tag.strip('"') in _TAG.findall(header)
 
 
 def matches_version(header: str, version: str | None) -> bool:
-    """Tell whether an If-Match header names the version, whatever was shown of it; `*` names every one.
+    """Tell whether an If-Match header names the version, whichever fields the client read.
 
-    A tag that a proxy has made weak counts: the version stands for the row and not for the bytes of an answer.
+    `*` names every version. A tag that a proxy made weak counts: the version is of the row, not of
+    the bytes of an answer.
     """
     if header.strip() == "*":
         return True
-    named = (found.rpartition("-")[0] for found in _TAG.findall(header))
-    return version is not None and _digest(version.encode()) in named
+    versions = (tag.rpartition("-")[0] for tag in _TAG.findall(header))
+    return version is not None and _digest(version.encode()) in versions
 
 
 def _digest(raw: bytes) -> str:

@@ -1,4 +1,4 @@
-"""SQL text that owns its parameters: the one way in which statements are put together."""
+"""SQL text that holds its parameters: the only way in which statements are composed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A piece of SQL: text parts with one parameter between each two of them.
+    """A piece of SQL: parts of text with one parameter between each two of them.
 
-    `parts` always holds one element more than `values`. The numbers `$1 …` are given once, by `numbered`,
-    when the statement is whole; a value never becomes text.
+    `parts` always has one element more than `values`. `numbered` gives the parameters their numbers
+    `$1 …` once the statement is complete; a value never becomes text.
     """
 
     parts: tuple[str, ...] = ("",)
     values: tuple[object, ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything in it."""
+        """Tell whether the fragment holds anything."""
         return self != EMPTY
 
     def __add__(self, other: Fragment) -> Fragment:
@@ -28,12 +28,14 @@ class Fragment:
         return Fragment((*self.parts[:-1], seam, *other.parts[1:]), self.values + other.values)
 
     def numbered(self) -> tuple[str, tuple[object, ...]]:
-        """Return the text with `$1 …` in it and the values in that order.
+        """Return the text with `$1 …` in it, and the values in that order.
 
-        A symbolic value (nothing that PostgreSQL takes as it is) that stands at several places gets one number, so
-        that an expression can stand in SELECT and in GROUP BY.
+        A symbolic value (one that PostgreSQL does not take as it is) gets one number for all of its
+        places, so that an expression can stand in SELECT and in GROUP BY.
         """
-        pieces, values, numbers = [self.parts[0]], list[object](), dict[int, int]()
+        pieces = [self.parts[0]]
+        values: list[object] = []
+        numbers: dict[int, int] = {}
         for value, part in zip(self.values, self.parts[1:], strict=True):
             number = numbers.get(id(value))
             if number is None:
@@ -49,12 +51,12 @@ EMPTY = Fragment()
 
 
 def text(sql: str) -> Fragment:
-    """Return SQL that was written in this code base; never pass anything from a request."""
+    """Return SQL that is written in this code base; never pass anything from a request."""
     return Fragment((sql,))
 
 
 def param(value: object, cast: str = "") -> Fragment:
-    """Return a parameter, with `::cast` behind it when its type is not plain from its place."""
+    """Return a parameter, with `::cast` where its type does not follow from its place."""
     return Fragment(("", f"::{cast}" if cast else ""), (value,))
 
 
@@ -64,12 +66,12 @@ def name(identifier: str) -> Fragment:
 
 
 def quoted(identifier: str) -> str:
-    """Return an identifier in double quotes, with those inside it doubled."""
+    """Return an identifier in double quotes, with double quotes inside it doubled."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
 def join(separator: str, fragments: Iterable[Fragment]) -> Fragment:
-    """Return the fragments in a row with `separator` between each two of them; linear in their size."""
+    """Return the fragments with `separator` between them, in linear time."""
     parts: list[str] = [""]
     values: list[object] = []
     for index, fragment in enumerate(fragments):
@@ -80,7 +82,7 @@ def join(separator: str, fragments: Iterable[Fragment]) -> Fragment:
 
 
 def concat(*fragments: Fragment | str) -> Fragment:
-    """Return pieces of this code base's SQL and fragments in a row."""
+    """Return fragments, and pieces of this code base's SQL, one behind the other."""
     return join("", (text(piece) if isinstance(piece, str) else piece for piece in fragments))
 
 
@@ -91,10 +93,14 @@ def commas(fragments: Iterable[Fragment]) -> Fragment:
 def fill(template: str, *operands: Fragment) -> Fragment:
     """Return a template of this code base's SQL with `{0}`, `{1}` … replaced by the operands."""
     pieces = _split(template)
-    return join("", (operands[int(piece)] if odd else text(piece) for odd, piece in pieces))
+    return join(
+        "",
+        (operands[int(piece)] if is_operand else text(piece) for is_operand, piece in pieces),
+    )
 
 
 @lru_cache(maxsize=1024)
 def _split(template: str) -> tuple[tuple[bool, str], ...]:
+    # With a group in the pattern, every second piece is the number of an operand.
     pieces = re.split(r"\{(\d)\}", template)
     return tuple((bool(index % 2), piece) for index, piece in enumerate(pieces))

@@ -1,4 +1,4 @@
-"""JSON in and out, exact to the last digit: the one place where either is read or written."""
+"""JSON, exact to the last digit: the only place that reads or writes it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MAX_INT64_DIGITS = 18
 
 
 def loads(raw: str | bytes) -> object:
-    """Return the value of a JSON text; numbers with a fraction or beyond 64 bits are `Decimal`.
+    """Return the value of a JSON text; numbers with a fraction or beyond 64 bits become `Decimal`.
 
-    Raises ValueError with a reason for what is not JSON, for NaN and infinity, for nesting past the
-    interpreter's depth, and for text that PostgreSQL cannot hold (U+0000, halves of surrogate pairs);
-    TooManyDigits, with the path to it, for a number that is too long.
+    Raises ValueError with a reason: for text that is not JSON, for NaN and infinity, for nesting
+    beyond the interpreter's depth, and for text that PostgreSQL cannot hold (U+0000, halves of
+    surrogate pairs). Raises `TooManyDigits`, with the path to it, for a number that is too long.
     """
     try:
         decoded = raw.decode("utf-8") if isinstance(raw, bytes) else raw
@@ -40,17 +40,18 @@ def _decode(text: str) -> object:
     try:
         return _DECODER.decode(text)
     except TooManyDigits as error:
+        # Only a refused text is decoded twice: the second time to find the path to the number.
         raise _with_path(error, _MARKING_DECODER.decode(text), end=len(text)) from None
 
 
 def loads_stored(text: str | bytes) -> object:
-    """Return the value of JSON text that PostgreSQL answered: a column may hold what `loads` would not let in."""
+    """Return the value of JSON from PostgreSQL, where a column may hold what `loads` refuses."""
     value: object = _STORED_DECODER.decode(text.decode() if isinstance(text, bytes) else text)
     return value
 
 
 def loads_at(text: str, start: int) -> tuple[object, int]:
-    """Return the value that begins at `start` of a longer text, as `loads` does, and where it ends."""
+    """Return the value that begins at `start` of a longer text, and where it ends, as `loads` does."""
     try:
         value, end = _decode_first(text, start)
         _refuse_unstorable(text[start:end], value)
@@ -63,22 +64,21 @@ def _decode_first(text: str, start: int) -> tuple[object, int]:
     try:
         return _DECODER.raw_decode(text, start)
     except TooManyDigits as error:
-        value, end = _MARKING_DECODER.raw_decode(
-            text, start
-        )  # a text that is not whole yet is refused as such
+        # A text that is not complete yet is refused as incomplete, not for its number.
+        value, end = _MARKING_DECODER.raw_decode(text, start)
         raise _with_path(error, value, end=end) from None
 
 
 def dumps(value: object) -> bytes:
-    """Return the JSON text of a value that `loads` made or that a statement answered.
+    """Return the JSON text of a value from `loads` or from a statement.
 
-    Raises TypeError for what has no JSON form, and for nesting past 254 levels.
+    Raises TypeError for a value without a JSON form, and for nesting beyond 254 levels.
     """
     return orjson.dumps(value, default=_encode_decimal, option=_OPTIONS)
 
 
 def raw_json(raw: str | bytes) -> object:
-    """Return JSON text as a value that `dumps` copies as it is."""
+    """Return JSON text as a value that `dumps` copies unchanged."""
     return orjson.Fragment(raw)
 
 
@@ -123,35 +123,42 @@ def _refuse_unstorable(text: str, value: object) -> None:
             raise ValueError("half of a surrogate pair is no character") from None
 
 
-def _returning_fault(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Let what reads a number return the fault instead of raising it, so that it can be looked for."""
+def _returning_error(read: Callable[[str], object]) -> Callable[[str], object]:
+    """Make a reader of numbers return its error instead of raising it.
 
-    def marked(digits: str) -> object:
+    The error can then be found in the decoded value, which gives the path to it.
+    """
+
+    def read_or_error(digits: str) -> object:
         try:
             return read(digits)
         except TooManyDigits as error:
             return error
 
-    return marked
+    return read_or_error
 
 
 def _with_path(error: TooManyDigits, value: object, *, end: int) -> TooManyDigits:
-    """Return the fault with the path to it; one whose name an object holds twice may have none."""
-    text, path = next(_faults_in(value, ()), (error.text, ()))
+    """Return the error with the path to its number.
+
+    Under a name that an object holds twice only the second value is kept, so a number may have no
+    path.
+    """
+    text, path = next(_errors_in(value, ()), (error.text, ()))
     return TooManyDigits(text, path, end=end)
 
 
-def _faults_in(
+def _errors_in(
     value: object, path: tuple[PathStep, ...]
 ) -> Iterator[tuple[str, tuple[PathStep, ...]]]:
     if isinstance(value, TooManyDigits):
         yield value.text, path
     elif isinstance(value, dict):
         for name, inner in value.items():
-            yield from _faults_in(inner, (*path, name))
+            yield from _errors_in(inner, (*path, name))
     elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _faults_in(inner, (*path, number))
+        for index, inner in enumerate(value):
+            yield from _errors_in(inner, (*path, index))
 
 
 _DECODER = json.JSONDecoder(
@@ -161,7 +168,7 @@ _STORED_DECODER = json.JSONDecoder(
     parse_float=_stored_decimal, parse_int=_stored_number, parse_constant=_refuse_constant
 )
 _MARKING_DECODER = json.JSONDecoder(
-    parse_float=_returning_fault(decimal_of),
-    parse_int=_returning_fault(_number),
+    parse_float=_returning_error(decimal_of),
+    parse_int=_returning_error(_number),
     parse_constant=_refuse_constant,
 )

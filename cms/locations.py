@@ -1,4 +1,4 @@
-"""Where contents of files live: the settings `STORAGE_<NAME>_…` of each name in STORAGE_LOCATIONS."""
+"""Storage locations of files: the settings `STORAGE_<NAME>_…` for each of STORAGE_LOCATIONS."""
 
 from __future__ import annotations
 
@@ -108,29 +108,30 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 
 
 def options_of(name: str) -> dict[str, Setting]:
-    """Return the settings of a location by the field of `Location` that each fills."""
-    return {
-        option.name.removeprefix("STORAGE_<NAME>_").lower(): replace(
-            option, name=option.name.replace("<NAME>", name.upper())
-        )
-        for option in OPTIONS
-    }
+    """Return the settings of a location, by the fields of `Location` that they fill."""
+    settings: dict[str, Setting] = {}
+    for option in OPTIONS:
+        field_name = option.name.removeprefix("STORAGE_<NAME>_").lower()
+        variable_name = option.name.replace("<NAME>", name.upper())
+        settings[field_name] = replace(option, name=variable_name)
+    return settings
 
 
 def with_absolute_root(location: Location, *, uploads: Path, folder: Path) -> Location:
-    """Return a location with its root made absolute (`uploads` when there is none), or bare of slashes at its ends."""
-    if location.driver == "local":
-        root = (
-            Path(os.path.abspath(folder / Path(location.root).expanduser()))
-            if location.root
-            else uploads
-        )
-        return replace(location, root=str(root))
-    return replace(location, root=location.root.strip("/"))
+    """Return a location with an absolute folder, or with a prefix without slashes at its ends.
+
+    Without a root of its own, the folder is `uploads`.
+    """
+    if location.driver != "local":
+        return replace(location, root=location.root.strip("/"))
+    root = uploads
+    if location.root:
+        root = Path(os.path.abspath(folder / Path(location.root).expanduser()))
+    return replace(location, root=str(root))
 
 
 def missing_options(location: Location) -> list[str]:
-    """Return one sentence for each option that the driver needs and that is not set."""
+    """Return a sentence for each option that the driver needs and that is not set."""
     needed = _NEEDED.get(location.driver, ())
     return [
         f"{location.variable_name(option)} is needed by the driver {location.driver}."

@@ -1,6 +1,6 @@
-"""Memory that large requests have used goes back to the system.
+"""Gives memory that large requests have used back to the system.
 
-The C library by itself does not see to it: it keeps what was freed, and a pool of it for nearly every thread.
+The C library does not do so by itself: it keeps what was freed, in a pool for nearly every thread.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import time
 from contextlib import suppress
 
 LARGE = 2**20
-"""Bytes of a body, an answer or a result after which it is worth while."""
-_FIRST_WAIT, _SECOND_WAIT = 1.0, 9.0
-"""Seconds to wait: until an answer is sent, and until it is sent to a slow client."""
+"""Bytes of a body, an answer or a result from which it is worth while."""
+_FIRST_WAIT_SECONDS = 1.0  # until an answer is sent
+_SECOND_WAIT_SECONDS = 9.0  # until it is sent to a slow client
 
 _M_ARENA_MAX = -8
 _ARENAS = 2
 
 
 def limit_arenas() -> None:
-    """Have all threads of this process share two pools of memory; the interpreter's lock keeps them from contending.
+    """Let all threads of this process share two pools of memory.
 
-    By default glibc makes eight for each processor: imports in four threads held twice the memory that one needs.
+    The interpreter's lock keeps them from contending. By default glibc makes eight pools for each
+    processor, and imports in four threads then held twice the memory that one needs.
     """
     with suppress(OSError, AttributeError):  # other C libraries have no mallopt
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
@@ -39,7 +40,7 @@ def _trim_of_library() -> ctypes._NamedFuncPointer | None:
 
 
 class _Trimmer:
-    """The thread of a process that gives memory back; the allocator is one for all applications in it."""
+    """The thread that gives memory back; all applications of a process share the allocator."""
 
     def __init__(self) -> None:
         self._trim = _trim_of_library()
@@ -51,7 +52,7 @@ class _Trimmer:
         if self._trim is None or self._requested.is_set():
             return
         self._requested.set()
-        if self._process != os.getpid():  # no thread lives on behind a fork
+        if self._process != os.getpid():  # threads do not survive a fork
             self._start()
 
     def _start(self) -> None:
@@ -63,11 +64,11 @@ class _Trimmer:
     def _run(self) -> None:
         assert self._trim
         while self._requested.wait():
-            time.sleep(_FIRST_WAIT)
+            time.sleep(_FIRST_WAIT_SECONDS)
             self._requested.clear()
             gc.collect()
             self._trim(0)
-            if not self._requested.wait(_SECOND_WAIT):
+            if not self._requested.wait(_SECOND_WAIT_SECONDS):
                 self._trim(0)
 
 
@@ -75,6 +76,6 @@ _TRIMMER = _Trimmer()
 
 
 def note_memory_use(size: int) -> None:
-    """Note that a request has held so many bytes at a time; after many of them memory is given back soon."""
+    """Note that a request held so many bytes at once; after a large one memory is given back soon."""
     if size >= LARGE:
         _TRIMMER.schedule()

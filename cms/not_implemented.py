@@ -1,4 +1,4 @@
-"""Variables that are settled but not built yet: none is passed over as if it were in effect."""
+"""Variables of features that are not built yet: setting one is refused, not ignored."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ UNBUILT: Mapping[str, str] = {
     "AUTH_<NAME>_IDP_metadata": "external logins",
     "AUTH_<NAME>_IDP_METADATA": "external logins",
 }
-"""Each variable with what it is for; a line goes when its setting comes."""
+"""Each variable and its purpose; a line is removed when the setting is built."""
 
 
 def unbuilt(variables: Mapping[str, str]) -> Iterator[str]:

@@ -1,8 +1,8 @@
-"""Requests that the service sends for its users, to addresses that have been checked (decisions, sections 7 and 15).
+"""Requests that the service sends for its users, to addresses that have been checked.
 
-A name is resolved once, every address that it has is checked, and the connection goes to one of those: nothing can
-be resolved anew in between. A redirect is a request of its own, and so checked again. Proxies of the environment are
-not used: they would resolve names themselves.
+A name is resolved once, each of its addresses is checked, and the connection goes to one of these:
+nothing is resolved again in between. A redirect is a new request and checked again. Proxies of the
+environment are not used, because they would resolve names themselves.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ READ_SECONDS = 30.0
 CHUNK_BYTES = 2**16
 
 _PORTS = {"http": 80, "https": 443}
+_REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _SENSITIVE_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _BODY_HEADERS = frozenset(
     {"content-type", "content-length", "content-encoding", "transfer-encoding"}
@@ -41,20 +42,20 @@ _BODY_HEADERS = frozenset(
 
 
 class AddressDenied(Exception):
-    """An address that must not be asked; the text says why, for whoever named it."""
+    """An address that must not be requested; the text says why, for whoever named it."""
 
 
 class FetchError(Exception):
-    """A source that does not answer as it should; the text says how."""
+    """A server that does not answer properly; the text says how."""
 
 
 class ResponseTooLarge(Exception):
-    """An answer with more bytes than there may be."""
+    """A response with more bytes than allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressFilter:
-    """Which addresses may be asked: all public ones, and what is allowed besides, but never what is denied."""
+    """Which addresses may be requested: public and allowed ones, but never denied ones."""
 
     allowed: Sequence[Network] = ()
     denied: Sequence[Network] = ()
@@ -64,7 +65,8 @@ class AddressFilter:
         return cls(config.import_ip_allow_list, config.import_ip_deny_list)
 
     def allows(self, address: Address) -> bool:
-        """Tell whether an address may be asked."""
+        """Tell whether an address may be requested."""
+        # An IPv6 address may lead to an IPv4 address that is denied.
         if _is_in((address, *embedded_ipv4(address)), self.denied):
             return False
         return _is_in(_with_mapped(address), self.allowed) or not (
@@ -74,7 +76,7 @@ class AddressFilter:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRequest:
-    """What is asked."""
+    """A request to another server."""
 
     url: str
     method: str = "GET"
@@ -84,7 +86,7 @@ class OutgoingRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """What an answer may take: seconds for all of it with its redirects, and bytes when decoded."""
+    """The limits of a response: seconds in all, with redirects, and bytes when decoded."""
 
     seconds: float
     size: int
@@ -92,7 +94,10 @@ class FetchLimits:
 
 @dataclass(frozen=True, slots=True)
 class OutgoingResponse:
-    """The answer of the last `url`; its bytes come decoded, and raise `FetchError` or `ResponseTooLarge`."""
+    """The response of the last `url`.
+
+    Its chunks are decoded; they raise `FetchError` or `ResponseTooLarge`.
+    """
 
     url: str
     status: int
@@ -102,7 +107,7 @@ class OutgoingResponse:
 
 
 class Resolver(Protocol):
-    """What tells the addresses of a host: none of one that is not known."""
+    """Returns the addresses of a host, none for an unknown one."""
 
     def __call__(self, host: str, port: int) -> Sequence[Address]: ...
 
@@ -116,10 +121,10 @@ def fetch(
     resolve: Resolver | None = None,
     ssl_context: ssl.SSLContext | None = None,
 ) -> Iterator[OutgoingResponse]:
-    """Ask, follow redirects, and yield the answer while its connection is open.
+    """Send a request, follow redirects, and yield the response while its connection is open.
 
-    Raises `AddressDenied` for what may not be asked, `FetchError` for a source that does not answer. `resolve` and
-    `ssl_context` stand in for the system's own.
+    Raises `AddressDenied` for an address that may not be requested, `FetchError` for a server that
+    does not answer. `resolve` and `ssl_context` replace the system's own.
     """
     deadline = time.monotonic() + limits.seconds
     for _ in range(MAX_REDIRECTS + 1):
@@ -131,40 +136,38 @@ def fetch(
             ) as connection,
             _send_request(connection, request, target) as response,
         ):
-            onward = (
-                response.headers.get("Location")
-                if response.status in (301, 302, 303, 307, 308)
-                else None
-            )
-            if onward is None:
+            location = None
+            if response.status in _REDIRECT_STATUSES:
+                location = response.headers.get("Location")
+            if location is None:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 chunks = _body(response, deadline, limits.size)
                 yield OutgoingResponse(
                     request.url, response.status, response.reason, headers, chunks
                 )
                 return
-        request = _redirect(request, onward, response.status)
+        request = _redirect(request, location, response.status)
     raise FetchError(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-# Where to
+# The address
 
 
 def _target(url: str) -> SplitResult:
     if re.search(r"[\x00-\x20\x7f\\]", url):
         raise AddressDenied("the address has characters that no address has")
     try:
-        found = urlsplit(url)
-        port = found.port
+        target = urlsplit(url)
+        port = target.port
     except ValueError:
         raise AddressDenied("it is no address") from None
-    if found.scheme not in _PORTS:
+    if target.scheme not in _PORTS:
         raise AddressDenied("only http and https are asked")
-    if not found.hostname or port == 0 or "%" in found.hostname:
+    if not target.hostname or port == 0 or "%" in target.hostname:
         raise AddressDenied("the address names no host")
-    if found.username is not None or found.password is not None:
+    if target.username is not None or target.password is not None:
         raise AddressDenied("the address must not hold credentials")
-    return found
+    return target
 
 
 def _port(target: SplitResult) -> int:
@@ -174,9 +177,10 @@ def _port(target: SplitResult) -> int:
 def _checked_addresses(
     target: SplitResult, address_filter: AddressFilter, resolve: Resolver
 ) -> Sequence[Address]:
-    """Return all addresses of a host; raises `AddressDenied` when one of them may not be asked.
+    """Return all addresses of a host; raises `AddressDenied` if one of them may not be requested.
 
-    A name that is not there is refused like one inside: nobody learns which names a network has.
+    An unknown name is refused like one of the internal network: nobody learns which names there
+    are.
     """
     addresses = resolve(str(target.hostname), _port(target))
     if not addresses or not all(map(address_filter.allows, addresses)):
@@ -193,17 +197,18 @@ def _resolve(host: str, port: int) -> Sequence[Address]:
 
 
 def _with_mapped(address: Address) -> tuple[Address, ...]:
-    """Return an address, and the IPv4 address that it stands for if it does."""
+    """Return an address, and the IPv4 address that it maps to, if any."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return (address, mapped) if mapped else (address,)
 
 
 def _is_in(forms: Sequence[Address], networks: Sequence[Network]) -> bool:
+    """Tell whether one of the forms of an address lies in one of the networks."""
     return any(form in network for form in forms for network in networks)
 
 
 def _is_local(address: Address) -> bool:
-    """Tell whether an address is one of this machine's: only those can be bound."""
+    """Tell whether an address belongs to this machine: only such an address can be bound."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.bind((str(address), 0))
@@ -211,7 +216,7 @@ def _is_local(address: Address) -> bool:
     return False
 
 
-# There and back
+# The exchange
 
 
 @contextmanager
@@ -219,32 +224,39 @@ def _connection(
     target: SplitResult, addresses: Sequence[Address], deadline: float, ssl_context: ssl.SSLContext
 ) -> Iterator[http.client.HTTPConnection]:
     """Connect to one of the addresses, and hang up at the deadline whatever is being waited for."""
-    bare = _connect(addresses, _port(target), deadline)
-    handle = bare.dup()  # TLS takes the socket over, and this stays
-    ending = threading.Timer(max(deadline - time.monotonic(), 0), _hang_up, (handle,))
-    ending.daemon = True
-    ending.start()
-    # The name, not the address: it is what the Host header and the certificate speak of.
+    plain_socket = _connect(addresses, _port(target), deadline)
+    # TLS takes the socket over, so the timer gets a handle of its own.
+    handle = plain_socket.dup()
+    timer = threading.Timer(max(deadline - time.monotonic(), 0), _hang_up, (handle,))
+    timer.daemon = True
+    timer.start()
+    # By name, not by address: the Host header and the certificate need the name.
     connection = http.client.HTTPConnection(str(target.hostname), _port(target))
     try:
-        connection.sock = _with_tls(bare, target, ssl_context) if target.scheme == "https" else bare
+        connection.sock = (
+            _with_tls(plain_socket, target, ssl_context)
+            if target.scheme == "https"
+            else plain_socket
+        )
         yield connection
     finally:
-        ending.cancel()
+        timer.cancel()
         connection.close()
-        bare.close()
+        plain_socket.close()
         handle.close()
 
 
 def _connect(addresses: Sequence[Address], port: int, deadline: float) -> socket.socket:
     for address in addresses:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        seconds_left = deadline - time.monotonic()
+        if seconds_left <= 0:
             break
         with suppress(OSError):
-            found = socket.create_connection((str(address), port), min(CONNECT_SECONDS, left))
-            found.settimeout(READ_SECONDS)
-            return found
+            connection = socket.create_connection(
+                (str(address), port), min(CONNECT_SECONDS, seconds_left)
+            )
+            connection.settimeout(READ_SECONDS)
+            return connection
     raise FetchError("it cannot be reached")
 
 
@@ -254,16 +266,14 @@ def _hang_up(open_socket: socket.socket) -> None:
 
 
 def _with_tls(
-    bare: socket.socket, target: SplitResult, ssl_context: ssl.SSLContext
+    plain_socket: socket.socket, target: SplitResult, ssl_context: ssl.SSLContext
 ) -> ssl.SSLSocket:
     try:
-        return ssl_context.wrap_socket(bare, server_hostname=target.hostname)
-    except (OSError, ValueError) as fault:
-        reason = (
-            fault.verify_message
-            if isinstance(fault, ssl.SSLCertVerificationError)
-            else "it speaks no TLS"
-        )
+        return ssl_context.wrap_socket(plain_socket, server_hostname=target.hostname)
+    except (OSError, ValueError) as error:
+        reason = "it speaks no TLS"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            reason = error.verify_message
         raise FetchError(
             f"its certificate is not trusted or the handshake fails: {reason}"
         ) from None
@@ -271,9 +281,9 @@ def _with_tls(
 
 @cache
 def _default_ssl_context() -> ssl.SSLContext:
-    found = ssl.create_default_context()
-    found.load_verify_locations(certifi.where())
-    return found
+    context = ssl.create_default_context()
+    context.load_verify_locations(certifi.where())
+    return context
 
 
 def _send_request(
@@ -287,21 +297,27 @@ def _send_request(
         "User-Agent": "cms",
         "Connection": "close",
     }
-    said = {name.title(): value for name, value in request.headers.items()}
+    own_headers = {name.title(): value for name, value in request.headers.items()}
     try:
         connection.request(
-            request.method, f"{path}?{query}" if query else path, request.body, headers | said
+            request.method,
+            f"{path}?{query}" if query else path,
+            request.body,
+            headers | own_headers,
         )
         return connection.getresponse()
-    except (OSError, http.client.HTTPException, ValueError) as fault:
+    except (OSError, http.client.HTTPException, ValueError) as error:
         raise FetchError(
-            f"it does not answer as a web server does ({type(fault).__name__})"
+            f"it does not answer as a web server does ({type(error).__name__})"
         ) from None
 
 
-def _redirect(request: OutgoingRequest, onward: str, status: int) -> OutgoingRequest:
-    """Return what a redirect asks for: nothing secret goes to another server, and no body where the method changes."""
-    url = urljoin(request.url, onward)
+def _redirect(request: OutgoingRequest, location: str, status: int) -> OutgoingRequest:
+    """Return the request that a redirect asks for.
+
+    Nothing secret goes to another server, and no body goes along where the method changes.
+    """
+    url = urljoin(request.url, location)
     headers = dict(request.headers)
     if urlsplit(url)[:2] != urlsplit(request.url)[:2]:
         headers = {
@@ -314,15 +330,18 @@ def _redirect(request: OutgoingRequest, onward: str, status: int) -> OutgoingReq
 
 
 def _body(response: http.client.HTTPResponse, deadline: float, max_bytes: int) -> Iterator[bytes]:
-    """Yield the bytes, decoded and counted; an answer that breaks off or takes too long raises `FetchError`."""
+    """Yield the bytes of a response, decoded and counted.
+
+    Raises `FetchError` for a response that breaks off or takes too long.
+    """
     size = 0
-    for piece in _decoded(
+    for chunk in _decoded(
         _read_raw(response, deadline), response.headers.get("Content-Encoding", "")
     ):
-        size += len(piece)
+        size += len(chunk)
         if size > max_bytes:
             raise ResponseTooLarge
-        yield piece
+        yield chunk
 
 
 def _read_raw(response: http.client.HTTPResponse, deadline: float) -> Iterator[bytes]:
@@ -330,37 +349,38 @@ def _read_raw(response: http.client.HTTPResponse, deadline: float) -> Iterator[b
         if time.monotonic() > deadline:
             raise FetchError("it takes too long")
         try:
-            piece = response.read1(CHUNK_BYTES)
+            chunk = response.read1(CHUNK_BYTES)
         except (OSError, http.client.HTTPException, ValueError):
             raise FetchError("it breaks off") from None
-        if not piece:
+        if not chunk:
             break
-        yield piece
-    if response.length or time.monotonic() > deadline:  # the end came before all that was announced
+        yield chunk
+    # Less than the server announced, or cut off by the timer.
+    if response.length or time.monotonic() > deadline:
         raise FetchError("it breaks off")
 
 
-def _decoded(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
-    """Undo gzip, never more than a piece of it at a time."""
+def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Undo gzip in small chunks: a short body may expand to gigabytes."""
     coding = encoding.strip().lower()
     if coding in ("", "identity"):
-        yield from pieces
+        yield from chunks
         return
     if coding not in ("gzip", "x-gzip"):
         raise FetchError(f"it is encoded in a way that was not asked for ({coding[:20]})")
     decoder = zlib.decompressobj(wbits=31)
-    started = False
-    for piece in pieces:
-        started = True
-        yield from _inflate(decoder, piece)
-    if started and not decoder.eof:
+    has_begun = False
+    for chunk in chunks:
+        has_begun = True
+        yield from _inflate(decoder, chunk)
+    if has_begun and not decoder.eof:
         raise FetchError("it breaks off")
 
 
-def _inflate(decoder: zlib._Decompress, piece: bytes) -> Iterator[bytes]:
+def _inflate(decoder: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:
     try:
-        while piece and not decoder.eof:
-            yield decoder.decompress(piece, CHUNK_BYTES)
-            piece = decoder.unconsumed_tail
+        while chunk and not decoder.eof:
+            yield decoder.decompress(chunk, CHUNK_BYTES)
+            chunk = decoder.unconsumed_tail
     except zlib.error:
         raise FetchError("its encoding is broken") from None

@@ -1,4 +1,4 @@
-"""Passwords: argon2id with the second profile of RFC 9106 (specification, section 5)."""
+"""Passwords: argon2id with the second profile of RFC 9106."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HASHER = PasswordHasher(
 
 MAX_PASSWORD_LENGTH = 1_000
 MAX_HASHES_PER_CALL = 100
-"""How many secrets one call may have hashed: each takes 50 ms, and a body holds tens of thousands."""
+"""How many hashes one call may cause: each takes 50 ms, and a body holds tens of thousands."""
 
 _hashes_left: ContextVar[list[int] | None] = ContextVar("left", default=None)
 
 
 @contextmanager
 def limited_hashing(max_hashes: int = MAX_HASHES_PER_CALL) -> Iterator[None]:
-    """Let what is done inside hash so many secrets."""
+    """Allow so many hashes inside this context."""
     token = _hashes_left.set([max_hashes])
     try:
         yield
@@ -37,8 +37,11 @@ def limited_hashing(max_hashes: int = MAX_HASHES_PER_CALL) -> Iterator[None]:
 
 
 def hashed(password: str) -> str:
-    """Return the argon2id hash in PHC form; about 50 ms of work. Raises `Refused` past what is `limited_hashing`."""
-    left = _hashes_left.get()
+    """Return the argon2id hash of a password in PHC form; about 50 ms of work.
+
+    Raises `Refused` INVALID_PAYLOAD beyond the number that `limited_hashing` allows.
+    """
+    left = _hashes_left.get()  # a list of one number, which code inside the context can lower
     if left is not None:
         if not left[0]:
             raise invalid_payload(
@@ -49,7 +52,11 @@ def hashed(password: str) -> str:
 
 
 def matches(stored: str | None, password: str) -> bool:
-    """Tell whether the password is the stored one; without a stored one the work is the same and the answer no."""
+    """Tell whether the password is the stored one.
+
+    Without a stored one the answer is no, after the same work: the time does not tell which users
+    exist.
+    """
     try:
         return _HASHER.verify(stored or _dummy_hash(), password) and stored is not None
     except (VerificationError, InvalidHashError):
@@ -57,14 +64,14 @@ def matches(stored: str | None, password: str) -> bool:
 
 
 def rehashed(stored: str, password: str) -> str | None:
-    """Return a hash by today's parameters, when the stored one was made by others."""
+    """Return a hash with today's parameters, where the stored one has others."""
     return hashed(password) if _HASHER.check_needs_rehash(stored) else None
 
 
 def check_password(password: str, *, policy: str | None = None) -> None:
-    """Raise `Refused`: INVALID_PAYLOAD for a length that is not taken, FAILED_VALIDATION against the policy.
+    """Raise `Refused`: INVALID_PAYLOAD for a wrong length, FAILED_VALIDATION against the policy.
 
-    The policy is a regular expression of linear time, bare or between slashes.
+    The policy is a regular expression, bare or between slashes.
     """
     if not 0 < len(password) <= MAX_PASSWORD_LENGTH:
         raise invalid_payload(
@@ -78,12 +85,12 @@ def check_password(password: str, *, policy: str | None = None) -> None:
 
 
 def warm_up() -> None:
-    """Make what unknown users are compared with, so that not even the first of them takes longer."""
+    """Make the hash that unknown users are compared with, so that not even the first takes longer."""
     _dummy_hash()
 
 
 def digest(token: str) -> str:
-    """Return what is stored of a random token: with 256 bits of chance, a plain SHA-256 is enough."""
+    """Return what is stored of a random token: of 256 random bits, a plain SHA-256 is enough."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -93,7 +100,10 @@ def random_password() -> str:
 
 
 def _matches_policy(password: str, policy: str) -> bool:
-    """A policy that cannot be read lets no password through: it must not be weaker than it was meant."""
+    """Tell whether a policy allows a password; one that cannot be read allows none.
+
+    An unreadable policy must not be weaker than it was meant.
+    """
     try:
         return compile_regex(policy).search(password) is not None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Regular expressions of people: matched in time that grows with the text only, whatever the pattern."""
+"""Regular expressions of people, matched in time linear in the text whatever the pattern."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ _MAX_MEMORY = 1 << 20
 
 @lru_cache(maxsize=256)
 def compile_regex(text: str) -> Any:
-    """Return a pattern with `search`, in the syntax of RE2; raises ValueError for one that does not compile.
+    """Return a pattern with `search`, in the syntax of RE2; raises ValueError for an invalid one.
 
-    `$` is the very end of the text. A pattern between slashes is meant without them.
+    `$` matches only at the very end of the text. Slashes around a pattern do not count.
     """
     if len(text) > MAX_PATTERN_LENGTH:
         raise ValueError(f"a pattern has at most {MAX_PATTERN_LENGTH} characters")
     bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "/" else text
     options = re2.Options()
-    options.log_errors, options.max_mem = False, _MAX_MEMORY
+    options.log_errors = False
+    options.max_mem = _MAX_MEMORY
     try:
         return re2.compile(bare, options)
     except re2.error as error:
@@ -29,5 +30,5 @@ def compile_regex(text: str) -> Any:
 
 
 def _message(error: Exception) -> str:
-    said = error.args[0] if error.args else ""
-    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    text = error.args[0] if error.args else ""
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)

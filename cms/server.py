@@ -20,11 +20,11 @@ from cms.web.starting import remember_arbiter
 WORKERS = {"event": "cms.web.worker.EventWorker", "gthread": "cms.web.threaded.ThreadedWorker"}
 
 READY = "ready"
-FAULT = "fault "
+FAILED = "fault "
 
 
 def gunicorn_settings(config: Config) -> dict[str, object]:
-    """Return gunicorn's settings by its names, for `cms serve` and for gunicorn.conf.py."""
+    """Return gunicorn's settings by their names, for `cms serve` and for gunicorn.conf.py."""
     host = f"[{config.host}]" if ":" in config.host else config.host
     return {
         "bind": [f"{host}:{config.port}"],
@@ -34,20 +34,20 @@ def gunicorn_settings(config: Config) -> dict[str, object]:
         "post_fork": remember_arbiter,
         "keepalive": 5,
         "worker_connections": 10_000,
-        "forwarder_headers": "",  # no header moves the application: SCRIPT_NAME is for the environment to say
+        # No header may move the application: only the environment sets SCRIPT_NAME.
+        "forwarder_headers": "",
         "graceful_timeout": 8,  # containers are killed 10 seconds after they were asked to stop
-        "limit_request_line": 8190,  # filters are long, and this is the most that gunicorn bounds
+        "limit_request_line": 8190,  # filters are long, and this is gunicorn's maximum
         "loglevel": "warning",
         "accesslog": None,  # the service writes a log of its own
-        "worker_tmp_dir": "/dev/shm"
-        if Path("/dev/shm").is_dir()
-        else None,  # a slow disk stops no heartbeat
+        # In memory, so that a slow disk stops no heartbeat.
+        "worker_tmp_dir": "/dev/shm" if Path("/dev/shm").is_dir() else None,
         "control_socket_disable": True,  # it would run threads in the process that forks
     }
 
 
 class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    """The service under gunicorn, on a socket that is bound already, with a line to `cms serve`."""
+    """The service under gunicorn, on a bound socket, with a line to `cms serve`."""
 
     def __init__(self, config: Config, *, listener: int, parent: ParentChannel) -> None:
         self._settings = gunicorn_settings(config) | {
@@ -59,9 +59,8 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn ha
 
     def load_config(self) -> None:
         for name, value in self._settings.items():
-            if (
-                name in self.cfg.settings
-            ):  # some came with newer versions than the oldest that will do
+            # The oldest version of gunicorn that the service supports lacks some settings.
+            if name in self.cfg.settings:
                 self.cfg.set(name, value)
 
     def load(self) -> Callable[..., Any]:
@@ -69,47 +68,47 @@ class GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn ha
             from cms.app import create_wsgi
 
             return create_wsgi()
-        except ConfigError as fault:
-            self._parent.report_fault(fault)
+        except ConfigError as error:
+            self._parent.report_failure(error)
             sys.exit(Arbiter.WORKER_BOOT_ERROR)
-        except Exception as fault:
-            self._parent.report_fault(fault)
+        except Exception as error:
+            self._parent.report_failure(error)
             raise  # gunicorn logs where it comes from
 
 
 class ParentChannel:
-    """The line between the workers and `cms serve`; it closes when that process is gone, however it ended."""
+    """The line between the workers and `cms serve`; it closes when that process ends."""
 
     def __init__(self, line: socket.socket) -> None:
         self._socket = line
 
     def worker_started(self, worker: Any) -> None:
-        """Tell that a worker answers requests, and end the server when `cms serve` is gone."""
+        """Report that a worker answers requests, and stop the server when `cms serve` is gone."""
         self._send(READY)
         threading.Thread(target=self._end_with_parent, args=(worker.ppid,), daemon=True).start()
 
-    def report_fault(self, fault: Exception) -> None:
-        """Tell why no worker can answer."""
-        self._send(FAULT + " ".join(str(fault).split()))
+    def report_failure(self, error: Exception) -> None:
+        """Report why no worker can answer."""
+        self._send(FAILED + " ".join(str(error).split()))
 
     def _send(self, message: str) -> None:
         try:
             self._socket.sendall(f"{message}\n".encode())
         except BrokenPipeError:
-            return  # nobody is there to be told; the worker that follows ends for that
+            return  # `cms serve` is gone; `_end_with_parent` stops the server for that
 
     def _end_with_parent(self, arbiter: int) -> None:
-        self._socket.recv(1)  # nothing is ever sent this way, so it returns at the end of the line
-        if os.getppid() == arbiter:  # else the parent is some process that has adopted this one
+        self._socket.recv(1)  # nothing is ever sent this way, so it returns when the line closes
+        if os.getppid() == arbiter:  # else another process has adopted this one
             os.kill(arbiter, signal.SIGTERM)
 
 
 def main() -> None:
-    """Run the web server; the arguments are the descriptors of the socket and of the supervisor's line."""
-    listener, line = int(sys.argv[1]), socket.socket(fileno=int(sys.argv[2]))
-    GunicornApplication(
-        load(os.environ, folder=Path.cwd()), listener=listener, parent=ParentChannel(line)
-    ).run()
+    """Run the web server; the arguments are the descriptors of the socket and of the line."""
+    listener = int(sys.argv[1])
+    line = socket.socket(fileno=int(sys.argv[2]))
+    config = load(os.environ, folder=Path.cwd())
+    GunicornApplication(config, listener=listener, parent=ParentChannel(line)).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The table of settings: every variable, what it takes, and what it is for (decisions, section 16)."""
+"""The table of settings: each variable, the values it takes, and its purpose (docs/settings.md)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 MASK = "**********"
 
-# Beyond this many workers the connections of one machine outgrow PostgreSQL's default of 100.
+# With more workers the connections of one machine exceed PostgreSQL's default of 100.
 MAX_DEFAULT_WORKERS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class SettingType:
-    """A kind of value: what it takes in words, how text becomes it, and how it is written again."""
+    """A type of values: a description of them, how text is parsed, and how a value is shown."""
 
     takes: str
     parse: Callable[[str], Any]  # raises ValueError
@@ -83,14 +83,14 @@ def _choice(*words: str) -> SettingType:
     )
 
 
-def _with_unit(text: str, units: Mapping[str, int], *, plain: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]*)", text.lower())
-    if found is None:
+def _with_unit(text: str, units: Mapping[str, int], *, default_unit: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]*)", text.lower())
+    if match is None:
         raise ValueError
-    factor = units.get(found[2] or plain)
+    factor = units.get(match[2] or default_unit)
     if factor is None:
         raise ValueError
-    return int(float(found[1]) * factor)
+    return int(float(match[1]) * factor)
 
 
 def _in_largest_unit(amount: int, units: Mapping[str, int]) -> str:
@@ -102,7 +102,7 @@ def _in_largest_unit(amount: int, units: Mapping[str, int]) -> str:
 
 def _duration(maximum: timedelta) -> SettingType:
     def parse(text: str) -> timedelta:
-        value = timedelta(milliseconds=_with_unit(text, DURATION_UNITS, plain="ms"))
+        value = timedelta(milliseconds=_with_unit(text, DURATION_UNITS, default_unit="ms"))
         if not timedelta(0) < value <= maximum:
             raise ValueError
         return value
@@ -117,7 +117,7 @@ def _duration(maximum: timedelta) -> SettingType:
 
 def _size(maximum: int) -> SettingType:
     def parse(text: str) -> int:
-        value = _with_unit(text, SIZE_UNITS, plain="b")
+        value = _with_unit(text, SIZE_UNITS, default_unit="b")
         if not 0 < value <= maximum:
             raise ValueError
         return value
@@ -131,7 +131,7 @@ def _size(maximum: int) -> SettingType:
 
 
 def _retention(text: str) -> str:
-    """Months are no fixed time, so the text itself is the value."""
+    # Months have no fixed length, so the text itself is the value.
     return _matched("[1-9][0-9]{0,3}(d|w|mo)|[1-9][0-9]{0,2}y")(text.lower().replace(" ", ""))
 
 
@@ -144,8 +144,8 @@ def _boolean(text: str) -> bool:
 def _folder(text: str) -> Path:
     try:
         return Path(text).expanduser()
-    except RuntimeError as fault:  # a "~" without a home folder behind it
-        raise ValueError from fault
+    except RuntimeError as error:  # a "~" without a home folder behind it
+        raise ValueError from error
 
 
 def _host(text: str) -> str:
@@ -158,14 +158,13 @@ def _web_address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError
-    if parts.port == 0 or re.search(
-        r"\s", text
-    ):  # a port that is no number raises ValueError by itself
+    # A port that is not a number raises ValueError by itself.
+    if parts.port == 0 or re.search(r"\s", text):
         raise ValueError
     return text.rstrip("/")
 
 
-def _list_of(parse_part: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+def _comma_separated(parse_part: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
     return lambda text: tuple(parse_part(part.strip()) for part in text.split(",") if part.strip())
 
 
@@ -178,7 +177,9 @@ def _origin(text: str) -> str:
 def _origins(text: str) -> tuple[str, ...]:
     if text == "*" or text.lower() == "true":
         return ("*",)
-    return () if text.lower() == "false" else _list_of(_origin)(text)
+    if text.lower() == "false":
+        return ()
+    return _comma_separated(_origin)(text)
 
 
 def _hops(text: str) -> int:
@@ -212,7 +213,7 @@ IMPORT_TIME = _duration(timedelta(days=1))
 RETENTION = SettingType("a span such as 90d, 8w, 12mo or 2y", _retention)
 ADDRESSES = SettingType(
     "addresses such as https://example.com/welcome, with commas between them",
-    _list_of(_web_address),
+    _comma_separated(_web_address),
     ",".join,
 )
 ORIGINS = SettingType(
@@ -220,25 +221,31 @@ ORIGINS = SettingType(
     _origins,
     ",".join,
 )
-METHODS = SettingType("methods with commas between them", _list_of(_matched("[A-Z]+")), ",".join)
+METHODS = SettingType(
+    "methods with commas between them", _comma_separated(_matched("[A-Z]+")), ",".join
+)
 HEADERS = SettingType(
-    "names of headers with commas between them", _list_of(_matched("[A-Za-z0-9-]+")), ",".join
+    "names of headers with commas between them",
+    _comma_separated(_matched("[A-Za-z0-9-]+")),
+    ",".join,
 )
 HOPS = SettingType("true, false, or how many proxies there are, up to 16", _hops)
 STATEMENT_TIME = _duration(timedelta(days=24))  # the server counts milliseconds in 31 bits
 NETWORKS = SettingType(
     "addresses and networks such as 10.0.0.0/8,::1",
-    lambda text: tuple(ipaddress.ip_network(part, strict=False) for part in _list_of(str)(text)),
+    lambda text: tuple(
+        ipaddress.ip_network(part, strict=False) for part in _comma_separated(str)(text)
+    ),
     lambda networks: ",".join(map(str, networks)),
 )
 MEDIA_TYPES = SettingType(
     "media types such as image/*,application/pdf",
-    _list_of(lambda part: _matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
+    _comma_separated(lambda part: _matched(r"[\w.+-]+/([\w.+-]+|\*)|\*/\*")(part.lower())),
     ",".join,
 )
 LOCATIONS = SettingType(
     "names such as local,s3: small letters, digits and _, first the default",
-    _list_of(_matched(r"[a-z][a-z0-9_]{0,62}")),
+    _comma_separated(_matched(r"[a-z][a-z0-9_]{0,62}")),
     ",".join,
 )
 DRIVER = _choice("local", "s3", "gcs", "azure")
@@ -258,9 +265,10 @@ def mask_all(_text: str) -> str:
 
 
 def mask_password(address: str) -> str:
-    """Return a PostgreSQL address, of either form that libpq takes, without its passwords."""
-    bare = re.sub(r"(?s)(://[^:@/?]*):.*@", rf"\1:{MASK}@", address)
-    return re.sub(r"(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)", rf"\g<1>{MASK}", bare)
+    """Return a PostgreSQL address, in either form that libpq takes, with its passwords masked."""
+    without_userinfo = re.sub(r"(?s)(://[^:@/?]*):.*@", rf"\1:{MASK}@", address)
+    parameter = r"(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)"
+    return re.sub(parameter, rf"\g<1>{MASK}", without_userinfo)
 
 
 SETTINGS: tuple[Setting, ...] = (

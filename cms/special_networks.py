@@ -1,7 +1,7 @@
-"""Networks that lead to no public host: the special-purpose address registries of IANA, and what else is not public.
+"""Networks without public hosts: IANA's special-purpose address registries, and some more.
 
-They are named here because Python's own table is as old as the Python that runs. Everything that a registry lists is
-in, also what it calls globally reachable: nobody keeps a file behind such an address.
+They are listed here because Python's own table is as old as the Python that runs. Every entry of
+the registries is in, also those called globally reachable: nobody keeps files at such an address.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ IPV4 = (
     "10.0.0.0/8",  # private use
     "100.64.0.0/10",  # shared address space of carriers
     "127.0.0.0/8",  # loopback
-    "168.63.129.16/32",  # the host of a virtual machine in a large cloud, though the address is a public one
+    "168.63.129.16/32",  # the host of a virtual machine in a large cloud, a public address
     "169.254.0.0/16",  # link-local, where clouds keep their metadata
     "172.16.0.0/12",  # private use
     "192.0.0.0/24",  # IETF protocol assignments, and the metadata of another cloud
@@ -68,7 +68,7 @@ _ENDS_IN_IPV4 = tuple(
 
 
 def is_special(address: Address) -> bool:
-    """Tell whether an address lies in one of the networks; an IPv4-mapped one is what it maps to."""
+    """Tell whether an address lies in one of the networks, or maps to an IPv4 address that does."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id:
             return True
@@ -78,13 +78,13 @@ def is_special(address: Address) -> bool:
 
 
 def embedded_ipv4(address: Address) -> tuple[ipaddress.IPv4Address, ...]:
-    """Return the IPv4 addresses that an IPv6 address leads to or through."""
+    """Return the IPv4 addresses that an IPv6 address leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return ()
-    inner: list[ipaddress.IPv4Address] = []
+    embedded: list[ipaddress.IPv4Address] = []
     if any(address in network for network in _ENDS_IN_IPV4):
-        inner.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+        embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     if address.sixtofour:
-        inner.append(address.sixtofour)
-    inner.extend(address.teredo or ())
-    return tuple(inner)
+        embedded.append(address.sixtofour)
+    embedded.extend(address.teredo or ())
+    return tuple(embedded)

@@ -13,7 +13,7 @@ from cms.mail.send import send
 
 
 def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
-    """Return what a worker can do; the name of a task is what its jobs are put in the queue under."""
+    """Return the tasks of a worker; a job names its task."""
 
     def mail(job: Job) -> None:
         send(job, config, database)

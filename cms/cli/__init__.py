@@ -15,7 +15,9 @@ Completion of names with the tab key, for bash, zsh or fish: put the output of
 
 
 class CommandGroup(click.Group):
-    """Tells the faults that a user can do something about in a sentence; others keep their traceback."""
+    """Tells the faults that a user can do something about in a sentence; others keep their
+    traceback.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -40,8 +42,8 @@ def cms() -> None:
 def serve() -> None:
     """Start the service; Ctrl-C stops it.
 
-    Without DATABASE_URL it brings a database of its own, in DATA_DIR. The first start makes an admin of
-    ADMIN_EMAIL and ADMIN_PASSWORD; without a password it makes one up and prints it once.
+    Without DATABASE_URL it brings a database of its own, in DATA_DIR. The first start makes an
+    admin of ADMIN_EMAIL and ADMIN_PASSWORD; without a password it makes one up and prints it once.
     """
     from cms.cli.serve import serve
 
@@ -84,8 +86,9 @@ def maintain() -> None:
     """Do the upkeep that a database needs once a day.
 
     It makes the partitions of activity and revisions for the months ahead, drops those older than
-    ACTIVITY_RETENTION, and deletes expired sessions and idempotent answers. `cms serve` does it when it starts.
-    Contents of files that belong to none are removed, and files without a content are told.
+    ACTIVITY_RETENTION, and deletes expired sessions and idempotent answers. `cms serve` does it
+    when it starts. Contents of files that belong to none are removed, and files without a content
+    are told.
     """
     from cms.cli.setup import maintain
 
@@ -107,8 +110,8 @@ def config() -> None:
 def doctor() -> None:
     """Tell what is wrong with this installation.
 
-    It looks at settings, disk, database, extensions and connections. The exit code is 1 when something is
-    wrong, and 0 when there are warnings only.
+    It looks at settings, disk, database, extensions and connections. The exit code is 1 when
+    something is wrong, and 0 when there are warnings only.
     """
     from cms.cli.doctor import diagnose
 
@@ -186,7 +189,8 @@ TOKEN = click.option(
 def import_(
     collection: str, file: BinaryIO, file_format: str | None, url: str | None, token: str | None
 ) -> None:
-    """Import a file into a collection of the running service, all of it or nothing; - is standard input.
+    """Import a file into a collection of the running service, all of it or nothing; - is standard
+    input.
 
     Rows whose key is there change that item, all others are new ones.
     """

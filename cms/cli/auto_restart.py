@@ -20,7 +20,8 @@ RESTART_ATTEMPTS = 3
 class AutoRestart:
     """Starts a server again whenever it ends, until the end of the context.
 
-    When it cannot be started, the process is sent SIGTERM, and the context ends with `DatabaseLost`.
+    When it cannot be started, the process is sent SIGTERM, and the context ends with
+    `DatabaseLost`.
     """
 
     def __init__(self, server: EmbeddedServer) -> None:

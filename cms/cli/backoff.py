@@ -8,7 +8,9 @@ HEALTHY_SECONDS = 60.0
 
 
 class Backoff:
-    """Pauses between the starts of one thing: each doubles the one before, and they begin anew once it ran well."""
+    """Pauses between the starts of one thing: each doubles the one before, and they begin anew once
+    it ran well.
+    """
 
     def __init__(self, first: float) -> None:
         self._first = first

@@ -56,7 +56,9 @@ def diagnose() -> int:
 
 
 def findings() -> Iterator[Finding]:
-    """Yield what there is to tell about the installation of the current folder, the simple things first."""
+    """Yield what there is to tell about the installation of the current folder, the simple things
+    first.
+    """
     try:
         config = current_config()
     except ConfigError as fault:

@@ -1,4 +1,4 @@
-"""`cms serve`: the embedded server where one is needed, the web server, a worker, and the end of them all."""
+"""`cms serve`: runs the database where needed, the web server and a worker, and stops them all."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from cms.cli.session import DatabaseLost, is_expected, say, watched_database
 from cms.cli.setup import prepare
 from cms.cli.worker_process import WorkerProcess, start_module
 from cms.config import Config, ConfigError, secret_of
-from cms.server import FAULT, READY
+from cms.server import FAILED, READY
 
-# The first signal asks, the second hurries, the third ends it.
+# The first request to stop is gentle, the second is urgent, the third kills.
 STEPS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGKILL)
 HURRY_COUNT = 2
 GRACE_SECONDS = 9.0  # a worker takes no longer (`graceful_timeout`)
@@ -32,23 +32,27 @@ MAX_WAIT_SECONDS = 1.0
 
 
 def serve(config: Config) -> int:
-    """Run the service until SIGTERM, SIGINT or a fault, stop all that was started, return the exit code."""
+    """Run the service until SIGTERM, SIGINT or an error, stop all processes, return the exit code."""
     stop = StopSignals()
     try:
         with _bind_with_retries(config) as listener, watched_database(config) as dsn:
             if not stop.count:
-                secret_of(config)  # one fault here is better than one in each worker
+                secret_of(config)  # one error here is better than one in each worker
                 prepare(dsn, config=config)
-            return 0 if stop.count else _run(config, dsn=dsn, listener=listener, stop=stop)
-    except Exception as fault:
-        if stop.count and is_expected(fault) and not isinstance(fault, DatabaseLost):
-            return 0  # a terminal's Ctrl-C also ended the program that made the database
+            if stop.count:
+                return 0
+            return _run(config, dsn=dsn, listener=listener, stop=stop)
+    except Exception as error:
+        if stop.count and is_expected(error) and not isinstance(error, DatabaseLost):
+            return 0  # Ctrl-C in a terminal also ended the program that made the database
         raise
 
 
 class StopSignals:
-    """The signals that ask for the end. They go on to what runs, the web server and the worker, and to nobody
-    before: a database that is just being made is stopped as soon as it can be.
+    """The signals that ask the service to stop.
+
+    They are passed on to the running processes, the web server and the worker. Before these run,
+    nothing is signalled: a database that is being made is stopped as soon as possible.
     """
 
     def __init__(self) -> None:
@@ -59,18 +63,17 @@ class StopSignals:
         signal.set_wakeup_fd(waker.detach())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._handle)
-        if (
-            signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
-        ):  # else `nohup` wants it to outlive its terminal
+        # Under `nohup` the signal is ignored: the service is to outlive its terminal.
+        if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
             signal.signal(signal.SIGHUP, self._handle)
-        signal.signal(
-            signal.SIGCHLD, lambda _number, _frame: None
-        )  # the end of a child ends a rest too
+        # A handler, even an empty one, lets the end of a child interrupt `wait`.
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def wait(self, *lines: socket.socket) -> bool:
-        """Wait for a signal or a moment, or for something on the lines, and tell whether there is something on them.
+        """Wait for a moment, a signal, or bytes on the lines; tell whether there are bytes.
 
-        A signal that comes just before a blocking call does not interrupt it; here it leaves a byte to be read.
+        A signal that comes just before a blocking call does not interrupt it; here it leaves a byte
+        to be read.
         """
         ready, _, _ = select.select([self._wake, *lines], [], [], MAX_WAIT_SECONDS)
         if self._wake in ready:
@@ -80,55 +83,57 @@ class StopSignals:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
         step = STEPS[min(self.count, len(STEPS)) - 1]
-        for one in self.running:
-            one.send_signal(step)
+        for process in self.running:
+            process.send_signal(step)
         if self.running:
             return
         if step == signal.SIGTERM:
-            os.write(
-                2, b"Stopping as soon as the database can be left.\n"
-            )  # print is not safe in a handler
+            # print is not safe in a signal handler.
+            os.write(2, b"Stopping as soon as the database can be left.\n")
         elif step == signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
 
 def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals) -> int:
-    here, there = socket.socketpair()
-    with here:
-        with there, _listen_errors(config):
+    line, server_line = socket.socketpair()
+    with line:
+        with server_line, _listen_errors(config):
             listener.listen(BACKLOG)
-            web = start_module(("cms.server",), listener.fileno(), there.fileno(), dsn=dsn)
-        listener.close()  # the address is free as soon as the web server lets go of it
-        background = WorkerProcess(dsn)
-        stop.running = web, background
+            web = start_module(("cms.server",), listener.fileno(), server_line.fileno(), dsn=dsn)
+        listener.close()  # so that the address is free once the web server releases it
+        worker = WorkerProcess(dsn)
+        stop.running = (web, worker)
         try:
+            # A signal that came before `running` was set has been sent to nobody.
             if stop.count:
                 web.send_signal(signal.SIGTERM)
-            message = _await_first_message(config, here, stop)
+            message = _await_first_message(config, line, stop)
             if message == READY:
-                background.start()  # not before, as it would only take time from the web server's start
+                worker.start()  # only now: it would slow the start of the web server
             while (status := web.poll()) is None:
                 stop.wait()
         finally:
-            background.end()
+            worker.end()
             stop.running = ()
     _end_group(web.pid, stop)
     if stop.count or status == 0:
         return 0
-    fault = message.removeprefix(FAULT) if message.startswith(FAULT) else None
-    raise click.ClickException(fault or f"The web server ended by itself (status {status}).")
+    reason = f"The web server ended by itself (status {status})."
+    if message.startswith(FAILED):
+        reason = message.removeprefix(FAILED) or reason
+    raise click.ClickException(reason)
 
 
 def _await_first_message(config: Config, line: socket.socket, stop: StopSignals) -> str:
-    """Return the web server's first message, and print the address when it is that a worker accepts."""
+    """Return the web server's first message; print the address once a worker accepts connections."""
     received = b""
     while b"\n" not in received:
         if stop.wait(line):
-            more = line.recv(READ_BYTES)
-            if not more:
+            chunk = line.recv(READ_BYTES)
+            if not chunk:
                 break
-            received += more
+            received += chunk
     message = received.decode().partition("\n")[0]
     if message == READY:
         say(f"The service answers at {_address(config)} (Ctrl-C stops it).")
@@ -136,7 +141,7 @@ def _await_first_message(config: Config, line: socket.socket, stop: StopSignals)
 
 
 def _end_group(leader: int, stop: StopSignals) -> None:
-    """End what a web server that was killed has left behind; requests under way are answered first."""
+    """End what a killed web server has left behind; requests under way are answered first."""
     deadline = time.monotonic() + GRACE_SECONDS
     with suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGTERM)
@@ -154,16 +159,17 @@ def _address(config: Config) -> str:
 
 
 def _bind_with_retries(config: Config) -> socket.socket:
-    """Return a socket bound to HOST and PORT that does not listen yet: nobody is let in to wait.
+    """Return a socket bound to HOST and PORT that does not listen yet, so that no client waits.
 
-    A server that has just been killed may hold the port for a moment, so it is tried for some seconds.
+    A server that was just killed may hold the port for a moment, so binding is tried for some
+    seconds.
     """
     deadline = time.monotonic() + BIND_SECONDS
     while time.monotonic() < deadline:
         try:
             return _bind(config)
-        except OSError as fault:
-            if fault.errno != errno.EADDRINUSE:
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
                 break
         time.sleep(0.2)
     with _listen_errors(config):
@@ -174,10 +180,10 @@ def _bind_with_retries(config: Config) -> socket.socket:
 def _listen_errors(config: Config) -> Iterator[None]:
     try:
         yield
-    except OSError as fault:
+    except OSError as error:
         raise ConfigError(
-            f"HOST, PORT: cannot listen on {_address(config)}: {fault.strerror}."
-        ) from fault
+            f"HOST, PORT: cannot listen on {_address(config)}: {error.strerror}."
+        ) from error
 
 
 def _bind(config: Config) -> socket.socket:
@@ -186,7 +192,7 @@ def _bind(config: Config) -> socket.socket:
     )[0]
     listener = socket.socket(family, kind, protocol)
     try:
-        # Without it a port stays closed for minutes after the connections of the server before.
+        # Otherwise connections of an earlier server block the port for minutes.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
     except OSError:

@@ -1,4 +1,6 @@
-"""The running service, as the commands speak to it: over HTTP, as an administrator unless a token says otherwise."""
+"""The running service, as the commands speak to it: over HTTP, as an administrator unless a token
+says otherwise.
+"""
 
 from __future__ import annotations
 
@@ -91,10 +93,12 @@ class Service:
 
 @contextmanager
 def service(config: Config, *, url: str | None, token: str | None) -> Iterator[Service]:
-    """Yield the service at an address, else at PUBLIC_URL, to which a token is shown, else an administrator's."""
+    """Yield the service at an address, else at PUBLIC_URL, to which a token is shown, else an
+    administrator's.
+    """
     with requests.Session() as session:
-        # Neither a proxy nor a .netrc of this account may come between: the one is for elsewhere, and the
-        # other would replace the token.
+        # Neither a proxy nor a .netrc of this account may come between: the one is for elsewhere,
+        # and the other would replace the token.
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token or _administrator_token(config)}"
         yield Service(session, url or config.public_url, has_own_token=not token)

@@ -27,7 +27,9 @@ def current_config() -> Config:
 
 @contextmanager
 def database(config: Config) -> Iterator[str]:
-    """Yield the address of the database, for which the embedded server runs where `DATABASE_URL` is unset."""
+    """Yield the address of the database, for which the embedded server runs where `DATABASE_URL` is
+    unset.
+    """
     if config.database_url:
         yield config.database_url
         return
@@ -39,7 +41,8 @@ def database(config: Config) -> Iterator[str]:
 
 @contextmanager
 def watched_database(config: Config) -> Iterator[str]:
-    """Yield the address of the database, for what runs for long: an embedded server that ends is started again.
+    """Yield the address of the database, for what runs for long: an embedded server that ends is
+    started again.
 
     When it cannot be, this process is sent SIGTERM, and the context ends with `DatabaseLost`.
     """
@@ -58,7 +61,9 @@ def watched_database(config: Config) -> Iterator[str]:
 
 @contextmanager
 def running_database(config: Config) -> Iterator[str]:
-    """Yield the address of the database that a service uses; starts none and raises `NoDatabase` instead."""
+    """Yield the address of the database that a service uses; starts none and raises `NoDatabase`
+    instead.
+    """
     if config.database_url:
         yield config.database_url
         return
@@ -76,7 +81,9 @@ def running_database(config: Config) -> Iterator[str]:
 
 @contextmanager
 def existing_database(config: Config) -> Iterator[str]:
-    """Yield the address of a database that is there already; raises `NoDatabase` rather than make one."""
+    """Yield the address of a database that is there already; raises `NoDatabase` rather than make
+    one.
+    """
     require_database(config)
     with database(config) as dsn:
         yield dsn

@@ -62,7 +62,9 @@ def _sweep(dsn: str, config: Config) -> SweepResult:
 
 
 def prepare(dsn: str, *, config: Config) -> None:
-    """Migrate, tidy up and see to the first admin; a password that had to be made up is printed, this once."""
+    """Migrate, tidy up and see to the first admin; a password that had to be made up is printed,
+    this once.
+    """
     apply_migrations(dsn)
     run_maintenance(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)
     password = first_admin(dsn, email=config.admin_email, password=config.admin_password)

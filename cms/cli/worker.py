@@ -14,10 +14,13 @@ from cms.tasks import tasks_of
 
 
 def run_worker(config: Config, *, line: int | None = None) -> None:
-    """Run background jobs until SIGTERM, SIGINT, or the end of `line`, a pipe whose other end `cms serve` holds."""
+    """Run background jobs until SIGTERM, SIGINT, or the end of `line`, a pipe whose other end `cms
+    serve` holds.
+    """
     require_database(config)
     with watched_database(config) as dsn:
-        # Its jobs run in threads, each of which may need a connection; one more gives back stalled jobs.
+        # Its jobs run in threads, each of which may need a connection; one more gives back stalled
+        # jobs.
         ours = replace(config, database_url=dsn, database_pool_size=config.worker_concurrency + 1)
         start_logging(ours)
         database = Database(ours)

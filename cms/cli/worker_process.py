@@ -1,4 +1,6 @@
-"""The worker beside the web server: a process of its own that is started anew when it ends by itself."""
+"""The worker beside the web server: a process of its own that is started anew when it ends by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class WorkerProcess:
                 self._process.send_signal(number)
 
     def end(self) -> None:
-        """Stop the worker and wait until it is gone; jobs that take too long are given back to the queue."""
+        """Stop the worker and wait until it is gone; jobs that take too long are given back to the
+        queue.
+        """
         self.send_signal(signal.SIGTERM)
         if self._thread.ident is not None:
             self._thread.join(TIMEOUT_SECONDS)
@@ -80,9 +84,11 @@ class WorkerProcess:
 
 
 def start_module(arguments: Sequence[str], *descriptors: int, dsn: str) -> subprocess.Popen[bytes]:
-    """Start a module of this program over a database, in a session of its own: a terminal's Ctrl-C does not come to it.
+    """Start a module of this program over a database, in a session of its own: a terminal's Ctrl-C
+    does not come to it.
 
-    Its module path is this process's: neither more nor fewer folders than `cms` itself was found in.
+    Its module path is this process's: neither more nor fewer folders than `cms` itself was found
+    in.
     """
     return subprocess.Popen(
         [sys.executable, "-P", "-m", *arguments, *map(str, descriptors)],

@@ -1,4 +1,4 @@
-"""Accounts by letter: password resets, invitations, registrations (specification, sections 4.3 and 4.11)."""
+"""Accounts by mail: password resets, invitations, registrations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cms.store.store import Store
 
 
 class _MailLinkResource:
-    """What all of these work with."""
+    """Base of the resources that send or follow a link in a mail."""
 
     def __init__(self, store: Store, link: MailLink, max_bytes: int) -> None:
         self._store = store
@@ -34,7 +34,10 @@ class _MailLinkResource:
 
 class ResetRequestResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer the same whoever it is: only the owner of the address learns whether there is an account."""
+        """Mail a link; the answer is always the same.
+
+        Only the owner of the address learns whether there is an account.
+        """
         payload = read_json_object(request, max_bytes=self._max_bytes)
         url = optional_text(payload, self._link.url_field)
         password_reset.request_reset(
@@ -73,7 +76,8 @@ class AcceptInviteResource(_MailLinkResource):
 class InviteResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request, max_bytes=self._max_bytes)
-        identity = request.context.identity  # who may not call at all is told nothing of the body
+        # Before the body is looked at: a caller with a bad token learns nothing about it.
+        identity = request.context.identity
         url = optional_text(payload, self._link.url_field)
         invitation = Invitation(_emails(payload), _role_id(payload), url)
         invitations.invite(
@@ -111,7 +115,7 @@ class VerifyEmailResource:
         self._link = link
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Open the account whose link was followed, and say so: a person may be looking at it."""
+        """Activate the account of the link, and answer a body: a person may be looking at it."""
         token = request.get_param("token")
         if not token:
             raise invalid_query('"token" is missing', parameter="token")
@@ -119,7 +123,7 @@ class VerifyEmailResource:
         send(response, {"status": "active"})
 
     def on_head(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Open nothing: programs that look into mail ask where a link leads."""
+        """Activate nothing: programs that scan mail send HEAD to find out where a link leads."""
 
 
 def _new_password(payload: Mapping[str, object], *, status: str) -> NewPassword:
@@ -128,19 +132,19 @@ def _new_password(payload: Mapping[str, object], *, status: str) -> NewPassword:
 
 
 def _emails(payload: Mapping[str, object]) -> list[str]:
-    said = payload.get("email")
-    found = said if isinstance(said, list) else [said]
-    texts = [email for email in found if isinstance(email, str)]
-    if len(texts) < len(found):
+    value = payload.get("email")
+    values = value if isinstance(value, list) else [value]
+    emails = [email for email in values if isinstance(email, str)]
+    if len(emails) < len(values):
         raise invalid_payload('"email" must be an address or an array of addresses', field="email")
-    return texts
+    return emails
 
 
 def _role_id(payload: Mapping[str, object]) -> str:
-    said = required_text(payload, "role")
+    text = required_text(payload, "role")
     try:
-        return str(uuid.UUID(said))
+        return str(uuid.UUID(text))
     except ValueError:
         raise invalid_payload(
-            '"role" must be the id of a role', field="role", value=abbreviated(said)
+            '"role" must be the id of a role', field="role", value=abbreviated(text)
         ) from None

@@ -1,4 +1,4 @@
-"""/assets: the contents of files, transformed where that is asked for (specification, section 4.8)."""
+"""/assets: the contents of files, transformed on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cms.files.names import clean_name
 from cms.http.conditions import RangeNotSatisfiable, byte_range_of, is_not_modified
 from cms.store.identity import ANONYMOUS, Identity
 
-# What a browser would run: it is handed out to be saved, whatever is asked for.
+# A browser would run these types, so they are always sent as attachments.
 _ACTIVE_CONTENT = re.compile(
     r"text/html|image/svg|[a-z]+/(?:[a-z0-9.-]+\+)?xml|[a-z]+/xhtml|text/xsl|application/xslt"
 )
@@ -25,15 +25,13 @@ _NOT_QUOTABLE = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
 class AssetResource:
-    """A file's content, under the name that may stand behind its id in the path, else under its own."""
+    """The content of a file. The path may end in a name for it; else the file's own name is used."""
 
     def __init__(self, assets: Assets, config: Config) -> None:
         self._assets = assets
         seconds = int(config.assets_cache_ttl.total_seconds())
-        self._public_cache, self._private_cache = (
-            f"public, max-age={seconds}",
-            f"private, max-age={seconds}",
-        )
+        self._public_cache = f"public, max-age={seconds}"
+        self._private_cache = f"private, max-age={seconds}"
         self._sendfile = config.assets_sendfile
 
     def on_get(
@@ -45,19 +43,14 @@ class AssetResource:
         except FileNotFoundError:
             asset, delivery = self._find_again(request, identity, key)
         _set_headers(response, asset)
-        response.set_header(
-            "Cache-Control", self._public_cache if identity == ANONYMOUS else self._private_cache
-        )
+        cache_control = self._public_cache if identity == ANONYMOUS else self._private_cache
+        response.set_header("Cache-Control", cache_control)
         if delivery is None:
             response.status = falcon.HTTP_304
             return
+        filename = clean_name(name) if name else delivery.filename
         is_attachment = _is_truthy(request.params.get("download"))
-        _set_disposition(
-            response,
-            delivery,
-            clean_name(name) if name else delivery.filename,
-            is_attachment=is_attachment,
-        )
+        _set_disposition(response, delivery, filename, is_attachment=is_attachment)
         if self._sendfile and delivery.content.storage.folder is not None:
             self._send_by_proxy(response, delivery)
         else:
@@ -66,24 +59,24 @@ class AssetResource:
     def _find(
         self, request: falcon.Request, identity: Identity, key: str
     ) -> tuple[Asset, Delivery | None]:
-        """Return a file with what is sent of it, which is nothing to a client that holds it already."""
+        """Return a file and what to send of it: None where the client's copy is current."""
         accept = request.get_header("Accept") or ""
         asset = self._assets.asset(identity, key, request.params, accept=accept)
-        return asset, None if is_not_modified(
-            request, asset.tag, asset.modified
-        ) else self._assets.delivery(asset)
+        if is_not_modified(request, asset.tag, asset.modified):
+            return asset, None
+        return asset, self._assets.delivery(asset)
 
     def _find_again(
         self, request: falcon.Request, identity: Identity, key: str
     ) -> tuple[Asset, Delivery | None]:
-        """Look once more at a file whose content was exchanged between a look at its row and one at its place."""
+        """Look a second time: the content may have been replaced after its row was read."""
         try:
             return self._find(request, identity, key)
         except FileNotFoundError:
             raise not_found("file") from None
 
     def _send_by_proxy(self, response: falcon.Response, delivery: Delivery) -> None:
-        """Have the proxy in front send the file, with ranges of its own."""
+        """Let the proxy in front send the file; it handles ranges itself."""
         content = delivery.content
         if self._sendfile == "x-sendfile":
             response.set_header("X-Sendfile", f"{content.storage.folder}/{content.path}")
@@ -110,11 +103,16 @@ def _set_disposition(
 
 
 def disposition(kind: str, filename: str) -> str:
-    """Return a Content-Disposition: the name in plain letters, and as it is where that is something else (RFC 6266)."""
-    plain = unicodedata.normalize("NFKD", filename).encode("ascii", "ignore").decode()
-    plain = _NOT_QUOTABLE.sub("_", plain)
-    whole = f'{kind}; filename="{plain}"'
-    return whole if plain == filename else f"{whole}; filename*=UTF-8''{quote(filename, safe='')}"
+    """Return a Content-Disposition header for a file name (RFC 6266).
+
+    The name is given in ASCII, and once more in UTF-8 where ASCII cannot express it.
+    """
+    ascii_name = unicodedata.normalize("NFKD", filename).encode("ascii", "ignore").decode()
+    ascii_name = _NOT_QUOTABLE.sub("_", ascii_name)
+    header = f'{kind}; filename="{ascii_name}"'
+    if ascii_name == filename:
+        return header
+    return f"{header}; filename*=UTF-8''{quote(filename, safe='')}"
 
 
 def _send(
@@ -141,8 +139,8 @@ def _send(
         response.set_stream(content.chunks(start, length), length)
 
 
-def _is_truthy(said: object) -> bool:
-    return said is not None and said not in ("false", "0")
+def _is_truthy(value: object) -> bool:
+    return value is not None and value not in ("false", "0")
 
 
 def _http_date(moment: datetime) -> str:

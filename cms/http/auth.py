@@ -1,4 +1,4 @@
-"""/auth and /users/me: who is there (specification, sections 4.3 and 4.11)."""
+"""/auth and /users/me: logins, sessions, and the current user."""
 
 from __future__ import annotations
 
@@ -44,30 +44,41 @@ class LoginResource:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request, max_bytes=self._max_bytes)
         check_texts(payload, "email", "password", optional=("otp",))
-        said = Credentials(
+        credentials = Credentials(
             required_text(payload, "email"),
             required_text(payload, "password"),
             optional_text(payload, "otp"),
         )
         mode = _mode(payload) or Mode.JSON
-        found = login(self._store, self._issuer, said, mode=mode, client=request.context.client)
-        self._cookies.set_session(request, response, found)
-        send(response, _session_body(found))
+        issued = login(
+            self._store, self._issuer, credentials, mode=mode, client=request.context.client
+        )
+        self._cookies.set_session(request, response, issued)
+        send(response, _session_body(issued))
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshTokenSource:
-    """Where a client keeps the token of its session: it comes in the body, else in a cookie."""
+    """Finds the token of a session: in the body, else in a cookie."""
 
     cookies: Cookies
     origins: Origins
 
     def token(self, request: falcon.Request, payload: Mapping[str, object]) -> str:
-        """Return the token; raises `Refused` INVALID_PAYLOAD without one, FORBIDDEN for another site's request."""
-        found = optional_text(payload, "refresh_token")
-        if found is None and (found := refresh_token_of(request, _mode(payload))) is not None:
-            self.origins.require(request)
-        return found if found is not None else required_text(payload, "refresh_token")
+        """Return the token of the request.
+
+        Raises `Refused`: INVALID_PAYLOAD without a token, FORBIDDEN for a cookie that comes with
+        another site's request.
+        """
+        token = optional_text(payload, "refresh_token")
+        if token is not None:
+            return token
+        cookie = refresh_token_of(request, _mode(payload))
+        if cookie is None:
+            return required_text(payload, "refresh_token")
+        # Browsers send cookies along with requests of any site.
+        self.origins.require(request)
+        return cookie
 
 
 class RefreshResource:
@@ -80,12 +91,12 @@ class RefreshResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        token = self._token_source.token(request, _optional_fields(request, self._max_bytes))
-        found = sessions.refresh(
+        token = self._token_source.token(request, _optional_object(request, self._max_bytes))
+        issued = sessions.refresh(
             self._store, self._issuer, token=token, client=request.context.client
         )
-        self._token_source.cookies.set_session(request, response, found)
-        send(response, _session_body(found))
+        self._token_source.cookies.set_session(request, response, issued)
+        send(response, _session_body(issued))
 
 
 class LogoutResource:
@@ -95,8 +106,9 @@ class LogoutResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        """End a session, or with `all=true` all of its user's; cookies go in any case."""
-        token = self._token_source.token(request, _optional_fields(request, self._max_bytes))
+        """End one session, or with `all=true` every session of its user, and clear the cookies."""
+        token = self._token_source.token(request, _optional_object(request, self._max_bytes))
+        # Before the session ends: even with a token that is no longer valid the cookies go.
         self._token_source.cookies.clear(request, response)
         everywhere = _boolean(request.get_param("all"))
         sessions.logout(
@@ -118,46 +130,50 @@ class MeResource:
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Change the own account, as far as the caller may change users, and with app access the own profile."""
-        payload, identity = read_json(request, max_bytes=self._max_bytes), request.context.identity
-        if_match = request.get_header("If-Match")
-        found = update_me(
-            self._store, identity, request.query_string, payload=payload, if_match=if_match
+        """Change the caller's own user, as its permissions or app access allow."""
+        payload = read_json(request, max_bytes=self._max_bytes)
+        written = update_me(
+            self._store,
+            request.context.identity,
+            request.query_string,
+            payload=payload,
+            if_match=request.get_header("If-Match"),
         )
-        send_written(response, found)
+        send_written(response, written)
 
 
 def _mode(payload: Mapping[str, object]) -> Mode | None:
-    said = payload.get("mode")
-    if said == "ldap":
+    mode = payload.get("mode")
+    if mode is None:
+        return None
+    if mode == "ldap":
         raise Refused(Problem("INVALID_PROVIDER", "There is no login by directory here."))
     try:
-        return None if said is None else Mode(str(said))
+        return Mode(str(mode))
     except ValueError:
-        raise invalid_payload(
-            f'"mode" is one of {", ".join(Mode)}', field="mode"
-        ) from None  # it may be a secret
+        # Without the value: it may be a secret that landed under the wrong name.
+        raise invalid_payload(f'"mode" is one of {", ".join(Mode)}', field="mode") from None
 
 
 def _session_body(issued: IssuedTokens) -> Mapping[str, object]:
-    """Return what a client may see of its session: what lies in a cookie, no script gets hold of."""
-    found: dict[str, object] = {"expires": issued.expires}
+    """Return the part of a session for the body: no script can read what lies in a cookie."""
+    body: dict[str, object] = {"expires": issued.expires}
     if issued.access_token is not None:
-        found["access_token"] = issued.access_token
+        body["access_token"] = issued.access_token
     if issued.mode is Mode.JSON:
-        found["refresh_token"] = issued.token
-    return found
+        body["refresh_token"] = issued.token
+    return body
 
 
-def _optional_fields(request: falcon.Request, max_bytes: int) -> Mapping[str, object]:
-    found = read_json(request, max_bytes=max_bytes)
-    if found is not None and not isinstance(found, dict):
+def _optional_object(request: falcon.Request, max_bytes: int) -> Mapping[str, object]:
+    payload = read_json(request, max_bytes=max_bytes)
+    if payload is not None and not isinstance(payload, dict):
         raise invalid_payload("The body must be an object")
-    return found or {}
+    return payload or {}
 
 
-def _boolean(said: str | None) -> bool:
-    """Read `all` of a query string; raises `Refused` INVALID_QUERY for what is neither true nor false."""
-    if said not in (None, "", "true", "false", "1", "0"):
+def _boolean(text: str | None) -> bool:
+    """Read `all` of a query string; raises `Refused` INVALID_QUERY for any other text."""
+    if text not in (None, "", "true", "false", "1", "0"):
         raise invalid_query('"all" is true or false', parameter="all")
-    return said in ("", "true", "1")
+    return text in ("", "true", "1")

@@ -1,4 +1,4 @@
-"""Conditional and partial requests for a content (RFC 9110, sections 13 and 14)."""
+"""Conditional and partial requests for a file's content (RFC 9110, sections 13 and 14)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ _RANGE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})", re.ASCII)
 
 
 class RangeNotSatisfiable(Exception):
-    """A range that begins behind the end of the content."""
+    """A range begins behind the end of the content."""
 
 
 def is_not_modified(request: falcon.Request, tag: str, modified: datetime) -> bool:
-    """Tell whether the client holds this very content: the answer is 304 then."""
-    tags = request.get_header("If-None-Match")
-    if tags is not None:
-        return tags.strip() == "*" or f'"{tag}"' in (
-            one.strip().removeprefix("W/") for one in tags.split(",")
-        )
+    """Tell whether the client already has this version of the content, which is answered 304."""
+    header = request.get_header("If-None-Match")
+    if header is not None:
+        client_tags = [part.strip().removeprefix("W/") for part in header.split(",")]
+        return header.strip() == "*" or f'"{tag}"' in client_tags
     since = _http_time(request.get_header("If-Modified-Since"))
     return since is not None and modified.replace(microsecond=0) <= since
 
@@ -29,25 +28,28 @@ def is_not_modified(request: falcon.Request, tag: str, modified: datetime) -> bo
 def byte_range_of(
     request: falcon.Request, tag: str, modified: datetime, *, size: int
 ) -> tuple[int, int] | None:
-    """Return start and length of the part that is asked for, None for all of it. Raises `RangeNotSatisfiable`.
+    """Return start and length of the requested part, None for the whole content.
 
-    A range that is not understood, names several parts or is of another content is as if it were not there.
+    A range that cannot be read, names several parts or belongs to another version is ignored.
+    Raises `RangeNotSatisfiable`.
     """
-    said = _RANGE.fullmatch((request.get_header("Range") or "").strip().lower())
-    if said is None or said.groups() == ("", "") or request.context.method != "GET":
+    bounds = _RANGE.fullmatch((request.get_header("Range") or "").strip().lower())
+    if bounds is None or bounds.groups() == ("", "") or request.context.method != "GET":
         return None
     if not _if_range_matches(request.get_header("If-Range"), tag, modified):
         return None
-    return _byte_range(said[1], said[2], size)
+    return _byte_range(bounds[1], bounds[2], size)
 
 
 def _byte_range(first: str, last: str, size: int) -> tuple[int, int] | None:
     if not first:
+        # "-500" asks for the last 500 bytes.
         length = min(int(last), size)
         if not length:
             raise RangeNotSatisfiable
         return size - length, length
-    start, end = int(first), min(int(last), size - 1) if last else size - 1
+    start = int(first)
+    end = min(int(last), size - 1) if last else size - 1
     if last and int(last) < start:
         return None
     if start >= size:
@@ -55,16 +57,18 @@ def _byte_range(first: str, last: str, size: int) -> tuple[int, int] | None:
     return start, end - start + 1
 
 
-def _if_range_matches(said: str | None, tag: str, modified: datetime) -> bool:
-    """Tell whether If-Range names this content: by its strong tag, or by the very second of its change."""
-    if said is None:
+def _if_range_matches(header: str | None, tag: str, modified: datetime) -> bool:
+    """Tell whether If-Range names this version: by its strong tag or its exact time of change."""
+    if header is None:
         return True
-    return said.strip() == f'"{tag}"' or _http_time(said) == modified.replace(microsecond=0)
+    return header.strip() == f'"{tag}"' or _http_time(header) == modified.replace(microsecond=0)
 
 
-def _http_time(said: str | None) -> datetime | None:
+def _http_time(header: str | None) -> datetime | None:
+    if not header:
+        return None
     try:
-        found = parsedate_to_datetime(said) if said else None
+        time = parsedate_to_datetime(header)
     except (ValueError, OverflowError):
         return None
-    return found.replace(tzinfo=UTC) if found and found.tzinfo is None else found
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time

@@ -1,4 +1,4 @@
-"""The cookies of logins (decisions, section 10)."""
+"""The cookies of logins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _PAST = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """How cookies are written; lives are seconds, `path` is the one of PUBLIC_URL, where it has one."""
+    """How the cookies of logins are written.
+
+    Lifetimes are in seconds; `path` is the path of PUBLIC_URL, empty where it has none.
+    """
 
     secure: bool
     same_site: str
@@ -29,7 +32,7 @@ class Cookies:
 
     @classmethod
     def from_config(cls, config: Config) -> Cookies:
-        """Return the cookies of the settings."""
+        """Return the cookies that the settings ask for."""
         return cls(
             config.session_cookie_secure,
             config.session_cookie_same_site.capitalize(),
@@ -41,16 +44,16 @@ class Cookies:
     def set_session(
         self, request: falcon.Request, response: falcon.Response, issued: IssuedTokens
     ) -> None:
-        """Set the cookie of a session, if its mode has one."""
+        """Set the cookie of a session, where its mode keeps the token in one."""
         if issued.mode is Mode.SESSION:
-            self._set(request, response, SESSION_COOKIE, issued.token, life=self.session_life)
+            self._set(request, response, SESSION_COOKIE, issued.token, max_age=self.session_life)
         elif issued.mode is Mode.COOKIE:
-            self._set(request, response, REFRESH_COOKIE, issued.token, life=self.refresh_life)
+            self._set(request, response, REFRESH_COOKIE, issued.token, max_age=self.refresh_life)
 
     def clear(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Have the browser forget both."""
+        """Make the browser forget both cookies."""
         for name in (SESSION_COOKIE, REFRESH_COOKIE):
-            self._set(request, response, name, "", life=0)
+            self._set(request, response, name, "", max_age=0)
 
     def _set(
         self,
@@ -59,16 +62,20 @@ class Cookies:
         name: str,
         value: str,
         *,
-        life: int,
+        max_age: int,
     ) -> None:
-        """The refresh token goes nowhere but to /auth, wherever the service is mounted."""
-        mounted = self.path or request.root_path
+        """Write one cookie.
+
+        The refresh token is sent to /auth only, wherever the service is mounted.
+        """
+        mount_path = self.path or request.root_path
         response.set_cookie(
             name,
             value,
-            max_age=life or None,
-            expires=None if life else _PAST,
-            path=f"{mounted}/auth" if name == REFRESH_COOKIE else mounted or "/",
+            max_age=max_age or None,
+            # Only a date in the past deletes a cookie in every browser.
+            expires=None if max_age else _PAST,
+            path=f"{mount_path}/auth" if name == REFRESH_COOKIE else mount_path or "/",
             secure=self.secure,
             http_only=True,
             same_site=self.same_site,
@@ -76,12 +83,13 @@ class Cookies:
 
 
 def session_cookie(request: falcon.Request) -> str | None:
-    """Return what the session cookie holds."""
+    """Return the value of the session cookie."""
+    # Most requests have no cookies; to ask Falcon for one costs more than this look.
     return _value(request, SESSION_COOKIE) if "HTTP_COOKIE" in request.env else None
 
 
 def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
-    """Return the token that a cookie holds: that of the mode, or of either where none is named."""
+    """Return the token from the cookie of the mode, or from either cookie where no mode is given."""
     if mode is None:
         names: tuple[str, ...] = (REFRESH_COOKIE, SESSION_COOKIE)
     elif mode is Mode.SESSION:
@@ -97,6 +105,6 @@ def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
 
 
 def _value(request: falcon.Request, name: str) -> str | None:
-    """A browser that holds two cookies of a name sends the one with the longer path first."""
-    found = request.get_cookie_values(name)
-    return found[0] if found else None
+    # A browser with two cookies of one name sends the one with the longer path first.
+    values = request.get_cookie_values(name)
+    return values[0] if values else None

@@ -1,4 +1,4 @@
-"""Cross-origin requests (specification, section 4.1; settings CORS_*)."""
+"""Cross-origin requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cms.config import Config
 
 
 def cors_middleware(config: Config) -> Sequence[object]:
-    """Return the middleware that the settings ask for."""
+    """Return the CORS middleware, where the settings turn it on."""
     return [Cors(config)] if config.cors_enabled and config.cors_origin else []
 
 
 class Cors:
-    """Tell browsers which sites may read answers, and answer their preflights.
+    """Tells browsers which sites may read answers, and answers their preflights.
 
-    Sites that are not named, when any is allowed, never get what a cookie opens.
+    With `*` other sites may read answers too, but never answers to a request with cookies.
     """
 
     def __init__(self, config: Config) -> None:
@@ -32,9 +32,9 @@ class Cors:
         }
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer a preflight at once: it comes without credentials and concerns no resource."""
-        asked = request.get_header("Access-Control-Request-Method")
-        if request.method == "OPTIONS" and asked and request.get_header("Origin"):
+        """Answer a preflight at once: it carries no credentials and concerns no resource."""
+        requested_method = request.get_header("Access-Control-Request-Method")
+        if request.method == "OPTIONS" and requested_method and request.get_header("Origin"):
             response.status = falcon.HTTP_204
             response.set_headers(self._preflight)
             response.complete = True

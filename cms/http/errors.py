@@ -1,4 +1,4 @@
-"""Errors as answers: the envelope, and nothing that an unexpected fault could leak (decisions, section 2)."""
+"""Errors as answers: the envelope, and no detail of an unexpected error."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from cms.store.health import refusal_of_stale
 log = logging.getLogger("cms")
 
 MAX_ERRORS = 200
-"""How many problems an answer holds, whoever has gathered them: a small body may have a hundred thousand."""
+"""How many problems an answer holds: a small body may have a hundred thousand."""
 
 RETRY_AFTER_SECONDS = "2"
-"""About as long as a database server needs that is started again."""
+"""About as long as a database server takes to start again."""
 
 
 def write_errors(response: falcon.Response, status: int, problems: Iterable[Problem]) -> None:
-    """Write problems as the body of an error; a 503 tells when to try again."""
+    """Write problems as the body of an error; a 503 says when to try again."""
     response.status = status
     if status == 503:
         response.set_header("Retry-After", RETRY_AFTER_SECONDS)
@@ -37,12 +37,12 @@ def write_errors(response: falcon.Response, status: int, problems: Iterable[Prob
 def on_refused(
     request: falcon.Request, response: falcon.Response, refused: Refused, params: Any
 ) -> None:
-    """Answer what the service itself refuses."""
+    """Answer a request that the service refuses."""
     write_errors(response, refused.status, refused.problems)
 
 
 def on_stale(request: falcon.Request, response: falcon.Response, stale: Stale, params: Any) -> None:
-    """Answer 503 where the database is not what the service needs: not migrated, or busy beyond patience."""
+    """Answer 503 where the database cannot serve: not migrated, or too busy."""
     refused = refusal_of_stale(stale)
     write_errors(response, refused.status, refused.problems)
 
@@ -50,23 +50,23 @@ def on_stale(request: falcon.Request, response: falcon.Response, stale: Stale, p
 def on_http_error(
     request: falcon.Request, response: falcon.Response, error: falcon.HTTPError, params: Any
 ) -> None:
-    """Answer what Falcon refuses: unknown routes, methods, media."""
+    """Answer a request that Falcon refuses: unknown routes, methods, media types."""
     problem = _problem_of(request, error)
     if problem.code == "METHOD_NOT_ALLOWED":
-        response.set_header("Allow", _allowed(error))
+        response.set_header("Allow", _allowed_methods(error))
     write_errors(response, STATUS[problem.code], [problem])
 
 
-def on_fault(
+def on_unexpected_error(
     request: falcon.Request, response: falcon.Response, error: Exception, params: Any
 ) -> None:
-    """Log an unexpected fault under the request's id, and answer that id and no detail."""
-    identifier = request.context.id
-    log.error("unexpected fault", exc_info=error, extra={"request": identifier})
+    """Log an unexpected error under the request's id; the answer holds that id and no detail."""
+    request_id = request.context.id
+    log.error("unexpected fault", exc_info=error, extra={"request": request_id})
     problem = Problem(
         "INTERNAL_SERVER_ERROR",
         "An unexpected error occurred; it has been logged.",
-        {"id": identifier},
+        {"id": request_id},
     )
     write_errors(response, 500, [problem])
 
@@ -76,11 +76,9 @@ def _problem_of(request: falcon.Request, error: falcon.HTTPError) -> Problem:
         case 404:
             return Problem("ROUTE_NOT_FOUND", "There is no such route.", {"path": request.path})
         case 405:
-            allowed = _allowed(error)
-            message = (
-                f"The method {request.context.method} is not allowed here; there are {allowed}."
-            )
-            return Problem("METHOD_NOT_ALLOWED", message, {"allowed": allowed.split(", ")})
+            allowed_methods = _allowed_methods(error)
+            message = f"The method {request.context.method} is not allowed here; there are {allowed_methods}."
+            return Problem("METHOD_NOT_ALLOWED", message, {"allowed": allowed_methods.split(", ")})
         case 413:
             return Problem("CONTENT_TOO_LARGE", "The body is too large.")
         case 415:
@@ -93,13 +91,13 @@ def _problem_of(request: falcon.Request, error: falcon.HTTPError) -> Problem:
             )
 
 
-def _allowed(error: falcon.HTTPError) -> str:
+def _allowed_methods(error: falcon.HTTPError) -> str:
     headers: Any = error.headers or {}
     return with_search(str(dict(headers).get("Allow", "")))
 
 
 def with_search(allowed: str) -> str:
-    """Return the methods of an `Allow` header: SEARCH is served wherever QUERY is."""
+    """Add SEARCH to the methods of an `Allow` header: it is served wherever QUERY is."""
     return allowed.replace("QUERY", "QUERY, SEARCH")
 
 

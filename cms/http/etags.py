@@ -1,4 +1,4 @@
-"""Answers to reads with their ETag, or 304 to a client that holds them already (decisions, section 5)."""
+"""Answers to reads with their ETag, or 304 for a client that already has them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cms.items.read.reads import Answer
 
 
 def send_with_etag(request: falcon.Request, response: falcon.Response, answer: Answer) -> None:
-    """Answer one item, or a list."""
+    """Send one item or a list."""
     tag = etag_of(answer.body, answer.version)
     response.set_header("ETag", tag)
-    held = request.get_header("If-None-Match")
-    if held is not None and matches_etag(held, tag):
+    client_tags = request.get_header("If-None-Match")
+    if client_tags is not None and matches_etag(client_tags, tag):
         response.status = falcon.HTTP_304
     else:
         response.data = answer.body

@@ -1,4 +1,4 @@
-"""/users/me/tfa: the second factor of the current user (decisions, section 9)."""
+"""/users/me/tfa: the second factor of the current user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from cms.store.store import Store
 
 
 class _SecondFactorResource:
-    """What a user does to the own account, also before there is the second factor that the role asks for."""
+    """Base of what users do to their own second factor.
+
+    A user whose role demands a second factor reaches these before having one.
+    """
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
@@ -22,22 +25,21 @@ class _SecondFactorResource:
 
 class GenerateResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Give a secret to put into an authenticator app; nothing is stored before a code of it has come."""
+        """Answer a secret for an authenticator app; it is stored once a code proves its use."""
         password = required_text(read_json_object(request, max_bytes=self._max_bytes), "password")
-        found = second_factor.generate(self._store, _enrolling(request), password=password)
-        send(response, {"secret": found.secret, "otpauth_url": found.otpauth_url})
+        enrolment = second_factor.generate(self._store, _enrolling(request), password=password)
+        send(response, {"secret": enrolment.secret, "otpauth_url": enrolment.otpauth_url})
 
 
 class EnableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request, max_bytes=self._max_bytes)
         check_texts(payload, "secret", "otp")
-        secret, code = required_text(payload, "secret"), required_text(payload, "otp")
         second_factor.enable(
             self._store,
             _enrolling(request),
-            secret=secret,
-            code=code,
+            secret=required_text(payload, "secret"),
+            code=required_text(payload, "otp"),
             idempotency=idempotency_key_of(request),
         )
         response.status = falcon.HTTP_204
@@ -58,7 +60,7 @@ class RecoveryCodesResource(_SecondFactorResource):
         self._secret = secret
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Give ten new codes that stand in for the second factor, once each; the older ones are worth nothing."""
+        """Answer ten new recovery codes, each good for one login; older ones become invalid."""
         password = required_text(read_json_object(request, max_bytes=self._max_bytes), "password")
         codes = second_factor.recovery_codes(
             self._store,
@@ -71,5 +73,5 @@ class RecoveryCodesResource(_SecondFactorResource):
 
 
 def _enrolling(request: falcon.Request) -> Identity:
-    found: Identity = request.context.identity
-    return replace(found, may_enrol=True)
+    identity: Identity = request.context.identity
+    return replace(identity, may_enrol=True)

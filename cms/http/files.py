@@ -1,4 +1,4 @@
-"""/files and /folders (specification, sections 4.8 and 4.9)."""
+"""/files and /folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cms.http.media import idempotency_key_of, read_json, read_json_object, send
 
 
 class LibraryItemsResource:
-    """What files and folders have in common: several rows by query, change and deletion."""
+    """Reads, changes and deletes several files or folders."""
 
     def __init__(self, library: Library, collection: str, calls: ModuleType) -> None:
         self._library = library
@@ -43,7 +43,7 @@ class LibraryItemsResource:
 
 
 class LibraryItemResource:
-    """One of them by its id."""
+    """One file or folder by its id."""
 
     def __init__(self, library: Library, collection: str, calls: ModuleType) -> None:
         self._library = library
@@ -74,19 +74,19 @@ class FilesResource(LibraryItemsResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         library = self._library
         if is_form(request):
-            found = files.upload(
+            created = files.upload(
                 library,
                 write_request_of(request),
                 form_parts(request, max_bytes=library.contents.max_bytes),
             )
         else:
             payload = read_json_object(request, max_bytes=library.max_bytes)
-            found = files.upload_json(library, write_request_of(request), payload)
-        send_written(response, found)
+            created = files.upload_json(library, write_request_of(request), payload)
+        send_written(response, created)
 
 
 class FileResource(LibraryItemResource):
-    """One file; a form brings it a new content."""
+    """One file; a form replaces its content."""
 
     def __init__(self, library: Library) -> None:
         super().__init__(library, FILES, files)
@@ -101,7 +101,7 @@ class FileResource(LibraryItemResource):
 
 
 class ImportResource:
-    """A file from elsewhere."""
+    """A file that the service fetches from a URL."""
 
     def __init__(self, library: Library) -> None:
         self._library = library
@@ -130,7 +130,7 @@ class FolderResource(LibraryItemResource):
 
 
 def write_request_of(request: falcon.Request) -> WriteRequest:
-    """Return who asks, and under which conditions; of a JSON body once it has been read."""
+    """Return the caller and the conditions of a write; call it after a JSON body was read."""
     idempotency = idempotency_key_of(request) if request.method == "POST" else None
     return WriteRequest(
         request.context.identity, request.query_string, idempotency, request.get_header("If-Match")

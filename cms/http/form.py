@@ -29,10 +29,10 @@ def is_form(request: falcon.Request) -> bool:
 
 
 def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]:
-    """Yield the parts of a form, of which the files may have `max_bytes` bytes in all.
+    """Yield the parts of a form whose files may have `max_bytes` bytes in all.
 
-    Raises `Refused`: CONTENT_TOO_LARGE before anything is read where the request tells its length, INVALID_PAYLOAD for
-    a form that is none or breaks off.
+    Raises `Refused`: CONTENT_TOO_LARGE, before anything is read where the request announces its
+    length; INVALID_PAYLOAD for a form that is malformed or breaks off.
     """
     length = request.content_length
     if length is not None and length > max_bytes + MAX_OVERHEAD_BYTES:
@@ -45,48 +45,50 @@ def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]
     try:
         for part in form:
             yield _part(part)
-        while stream.read(
-            CHUNK_BYTES
-        ):  # what stands behind the last boundary means nothing, but belongs to the body
+        # Bytes behind the last boundary mean nothing, but they belong to the body.
+        while stream.read(CHUNK_BYTES):
             pass
-    except (MultipartParseError, ValueError) as fault:
-        raise _malformed(getattr(fault, "description", None)) from None
+    except (MultipartParseError, ValueError) as error:
+        raise _malformed(getattr(error, "description", None)) from None
 
 
 def _part(part: BodyPart) -> FormPart:
     if not part.name:
         raise invalid_payload("A part of the form has no name")
     try:
-        declared = part.content_type
+        media_type = part.content_type
     except UnicodeDecodeError:
-        declared = None
+        media_type = None
     return FormPart(
-        part.name, part.filename, declared, iter(lambda: part.stream.read(CHUNK_BYTES), b"")
+        part.name, part.filename, media_type, iter(lambda: part.stream.read(CHUNK_BYTES), b"")
     )
 
 
 def _boundary(request: falcon.Request) -> bytes:
     _, options = falcon.parse_header(request.content_type or "")
     try:
-        found = options.get("boundary", "").encode("ascii")
+        boundary = options.get("boundary", "").encode("ascii")
     except UnicodeEncodeError:
-        found = b""
-    if not 0 < len(found) <= 70:
+        boundary = b""
+    if not 0 < len(boundary) <= 70:
         raise invalid_payload("The header Content-Type names no boundary of the form")
-    return found
+    return boundary
 
 
 def _reader(request: falcon.Request, limit: int) -> Callable[[int], bytes]:
-    """Return what reads the body, up to a limit that only one without an announced length can pass."""
-    seen = 0
+    """Return a function that reads the body.
+
+    Only a body without an announced length can exceed the limit.
+    """
+    bytes_read = 0
 
     def read(size: int) -> bytes:
-        nonlocal seen
-        piece: bytes = request.stream.read(size)
-        seen += len(piece)
-        if seen > limit:
+        nonlocal bytes_read
+        chunk: bytes = request.stream.read(size)
+        bytes_read += len(chunk)
+        if bytes_read > limit:
             raise too_large(limit)
-        return piece
+        return chunk
 
     return read
 

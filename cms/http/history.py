@@ -1,4 +1,4 @@
-"""/activity, /revisions, comments and the way back (specification, section 4.10)."""
+"""/activity, /revisions, comments, and reverting to a revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONLY_COMMENTS: FixedFilters = (("action", "_eq", "comment"),)
 
 
 class SystemItemsResource:
-    """A system collection that is read as a list, in whole or only the rows with certain values."""
+    """A system collection that is read as a list; `only` restricts it to some of its rows."""
 
     def __init__(
         self, store: Store, max_bytes: int, collection: str, *, only: FixedFilters = ()
@@ -83,10 +83,10 @@ class ItemRevisionResource:
         revision: str,
     ) -> None:
         read_request = ReadRequest(collection, request.query_string)
-        found = revisions.read_revision(
+        answer = revisions.read_revision(
             self._store, request.context.identity, read_request, key=key, revision=revision
         )
-        send_with_etag(request, response, found)
+        send_with_etag(request, response, answer)
 
 
 class RevertResource:
@@ -94,13 +94,13 @@ class RevertResource:
         self._store = store
 
     def on_post(self, request: falcon.Request, response: falcon.Response, revision: str) -> None:
-        """Give an item back what it held at a revision."""
+        """Give an item the values that it had at a revision."""
         identity = request.context.identity
         idempotency = idempotency_key_of(request)
-        found = revisions.revert(
+        written = revisions.revert(
             self._store, identity, request.query_string, revision=revision, idempotency=idempotency
         )
-        send_written(response, found)
+        send_written(response, written)
 
 
 class NewCommentResource:
@@ -109,21 +109,19 @@ class NewCommentResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload, identity = (
-            read_json_object(request, max_bytes=self._max_bytes),
+        payload = read_json_object(request, max_bytes=self._max_bytes)
+        written = comments.comment(
+            self._store,
             request.context.identity,
+            request.query_string,
+            payload,
+            idempotency=idempotency_key_of(request),
         )
-        idempotency = idempotency_key_of(request)
-        send_written(
-            response,
-            comments.comment(
-                self._store, identity, request.query_string, payload, idempotency=idempotency
-            ),
-        )
+        send_written(response, written)
 
 
 class CommentResource:
-    """A comment as its author sees it."""
+    """A comment that its author changes or deletes."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
@@ -148,14 +146,14 @@ class CommentResource:
 
 
 class CommentsResource(SystemItemsResource, NewCommentResource):
-    """The same comments for clients of the newer form."""
+    """Comments under the newer path."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         super().__init__(store, max_bytes, "system_activity", only=ONLY_COMMENTS)
 
 
 class ReadableCommentResource(CommentResource):
-    """One of them, which here can also be read."""
+    """One comment under the newer path, where it can be read as well."""
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         read_request = ReadRequest("system_activity", request.query_string, only=ONLY_COMMENTS)

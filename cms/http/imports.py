@@ -1,4 +1,4 @@
-"""/utils/import: files of items, received whole before anything is written (docs/import.md)."""
+"""/utils/import: files of items, received in full before anything is written (docs/import.md)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cms.http.media import idempotency_key_of
 from cms.items.transfer.imports import Upload, import_file, require_import
 from cms.store.store import Store
 
-_CHUNK = 1 << 18
+_CHUNK_BYTES = 1 << 18
 
 _FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
     {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -35,7 +35,7 @@ _FORMAT_BY_MEDIA_TYPE: Mapping[str, str] = MappingProxyType(
 
 
 class ImportResource:
-    """Items of a file; `max_row_bytes` bytes are the largest row of it, `max_bytes` the largest file."""
+    """Imports a file; no row of it may exceed `max_row_bytes`, nor the file `max_bytes`."""
 
     def __init__(self, store: Store, max_row_bytes: int, max_bytes: int) -> None:
         self._store = store
@@ -43,8 +43,11 @@ class ImportResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        """Write the rows of a CSV, JSON or JSONL file, and answer how many were created and updated."""
+        """Write the rows of a CSV, JSON or JSONL file, and answer how many were created and
+        updated.
+        """
         identity = request.context.identity
+        # Before the file is received: whoever may not import does not send it for nothing.
         require_import(self._store, identity, collection)
         with TemporaryFile() as file:
             file_format = self._receive(request, file)
@@ -54,15 +57,14 @@ class ImportResource:
             )
 
     def _receive(self, request: falcon.Request, file: BinaryIO) -> str:
-        """Take the file into the temporary one, and return its form; raises `Refused` for what is no such file."""
+        """Store the upload in `file` and return its format; raises `Refused` for anything else."""
         if is_form(request):
             file_format, chunks = _file_part(form_parts(request, max_bytes=self._max_bytes))
         else:
-            file_format, chunks = (
-                _file_format("", request.content_type),
-                _body(request, self._max_bytes),
-            )
-        digest, size = sha256(), 0
+            file_format = _file_format("", request.content_type)
+            chunks = _body_chunks(request, self._max_bytes)
+        digest = sha256()
+        size = 0
         for chunk in chunks:
             size += len(chunk)
             if size > self._max_bytes:
@@ -73,14 +75,13 @@ class ImportResource:
         return file_format
 
 
-def _file_part(found: Iterator[FormPart]) -> tuple[str, Iterator[bytes]]:
-    """Return the form of the one file in a form, and its bytes; when these end, so must the form."""
-    part = next((part for part in found if part.name == "file"), None)
+def _file_part(parts: Iterator[FormPart]) -> tuple[str, Iterator[bytes]]:
+    """Return the format of the form's only file, and its bytes, behind which the form must end."""
+    part = next((part for part in parts if part.name == "file"), None)
     if part is None:
         raise invalid_payload('The form has no file in a part named "file"', field="file")
-    return _file_format(PurePath(part.filename or "").suffix.lower(), part.declared), _only_file(
-        part, found
-    )
+    suffix = PurePath(part.filename or "").suffix.lower()
+    return _file_format(suffix, part.declared), _only_file(part, parts)
 
 
 def _only_file(part: FormPart, others: Iterator[FormPart]) -> Iterator[bytes]:
@@ -89,18 +90,18 @@ def _only_file(part: FormPart, others: Iterator[FormPart]) -> Iterator[bytes]:
         raise invalid_payload("The form has more than one file", field="file")
 
 
-def _body(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:
-    """Yield the body itself; raises `Refused` where it breaks off, or could not fit."""
+def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:
+    """Yield the chunks of the body; raises `Refused` where it breaks off or is announced too long."""
     if (request.content_length or 0) > max_bytes:
         raise too_large(max_bytes)
-    yield from iter(lambda: request.stream.read(_CHUNK), b"")
+    yield from iter(lambda: request.stream.read(_CHUNK_BYTES), b"")
 
 
 def _file_format(suffix: str, content_type: str | None) -> str:
-    """A name tells more than a type, which programs often only guess."""
-    media = (content_type or "").partition(";")[0].strip().lower()
-    found = _FORMAT_BY_SUFFIX.get(suffix) or _FORMAT_BY_MEDIA_TYPE.get(media)
-    if found is None:
+    """Return the format by suffix, else by type: programs often only guess the type."""
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    file_format = _FORMAT_BY_SUFFIX.get(suffix) or _FORMAT_BY_MEDIA_TYPE.get(media_type)
+    if file_format is None:
         message = f"An import is one of {', '.join(_FORMAT_BY_MEDIA_TYPE)}, or a form with a file that is."
         raise Refused(Problem("UNSUPPORTED_MEDIA_TYPE", message))
-    return found
+    return file_format

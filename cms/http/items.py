@@ -1,4 +1,4 @@
-"""/items: the rows of collections (specification, section 4.4)."""
+"""/items: the rows of collections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cms.store.store import Store
 
 
 class _StoreResource:
-    """What both resources need; `collection` is the one of those whose path does not name one."""
+    """Base of the resources of items; `collection` is for paths that do not name one."""
 
     def __init__(self, store: Store, max_bytes: int, collection: str = "") -> None:
         self._store = store
@@ -30,7 +30,7 @@ class _StoreResource:
 
 
 class ItemsResource(_StoreResource):
-    """Several items, or the one of a singleton."""
+    """Several items, or the only item of a singleton."""
 
     def on_get(
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
@@ -76,10 +76,10 @@ class ItemsResource(_StoreResource):
         payload = read_json(request, max_bytes=self._max_bytes)
         target = writes.WriteTarget(collection or self._collection, request.query_string)
         if_match = request.get_header("If-Match")
-        found = writes.update_many(
+        written = writes.update_many(
             self._store, request.context.identity, target, payload, if_match=if_match
         )
-        send_written(response, found)
+        send_written(response, written)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
@@ -92,7 +92,7 @@ class ItemsResource(_StoreResource):
 
 
 class SettingsResource(_StoreResource):
-    """The one record of the settings, of which everybody may read the public part (specification, section 4.13)."""
+    """The one record of the settings; everybody may read its public part."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         super().__init__(store, max_bytes, "system_settings")
@@ -105,8 +105,9 @@ class SettingsResource(_StoreResource):
 def send_list(
     store: Store, request: falcon.Request, response: falcon.Response, read_request: ReadRequest
 ) -> None:
-    """Answer a list, or the file that the query string asks for."""
+    """Send a list, or an export where the query string asks for one."""
     file_format = None
+    # The plain test spares almost every read a parse of its query string.
     if "export" in request.query_string:
         file_format = file_format_of(nested_params(request.query_string))
     if file_format:
@@ -120,7 +121,7 @@ def send_list(
 def send_search(
     store: Store, request: falcon.Request, response: falcon.Response, read_request: ReadRequest
 ) -> None:
-    """Answer what the parameters in a body ask for: a list, or a file."""
+    """Send the list or export that the parameters in a body ask for."""
     file_format = file_format_of(read_request.params or {})
     if file_format:
         send_file(
@@ -140,19 +141,19 @@ def params_of(request: falcon.Request, max_bytes: int) -> dict[str, object]:
 
 
 def file_format_of(params: Mapping[str, object]) -> str | None:
-    """Return the file format that parameters ask for, if any."""
-    said = params.get("export")
-    return None if said in (None, "") else str(said)
+    """Return the format of the export that parameters ask for, None for no export."""
+    file_format = params.get("export")
+    return None if file_format in (None, "") else str(file_format)
 
 
-def send_file(response: falcon.Response, found: Export) -> None:
-    """Answer an attachment, streamed."""
-    response.content_type = found.media_type
+def send_file(response: falcon.Response, export_file: Export) -> None:
+    """Send an attachment as a stream."""
+    response.content_type = export_file.media_type
     response.set_header(
-        "Content-Disposition", f"attachment; filename*=UTF-8''{quote(found.filename)}"
+        "Content-Disposition", f"attachment; filename*=UTF-8''{quote(export_file.filename)}"
     )
     response.set_header("X-Content-Type-Options", "nosniff")
-    response.stream = found.chunks
+    response.stream = export_file.chunks
 
 
 class ItemResource(_StoreResource):
@@ -173,7 +174,7 @@ class ItemResource(_StoreResource):
     ) -> None:
         payload = read_json(request, max_bytes=self._max_bytes)
         target = writes.WriteTarget(collection or self._collection, request.query_string)
-        found = writes.update_one(
+        written = writes.update_one(
             self._store,
             request.context.identity,
             target,
@@ -181,7 +182,7 @@ class ItemResource(_StoreResource):
             payload=payload,
             if_match=request.get_header("If-Match"),
         )
-        send_written(response, found)
+        send_written(response, written)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
@@ -205,7 +206,7 @@ class SortResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        """Move `item` to the place of `to`."""
+        """Move `item` to the position of `to`."""
         payload = read_json_object(request, max_bytes=self._max_bytes)
         move_item(
             self._store,

@@ -1,4 +1,4 @@
-"""The log of a process: one line an event, for people or as JSON (setting LOG_STYLE)."""
+"""The log of a process: a line for each event, for people or as JSON (setting LOG_STYLE)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ LEVELS = {
 }
 _FIELDS = ("request", "method", "path", "status", "ms")
 
-_service_log, _access_log = logging.getLogger("cms"), logging.getLogger("cms.access")
+_service_log = logging.getLogger("cms")
+_access_log = logging.getLogger("cms.access")
 
 
 def logs_requests() -> bool:
@@ -32,27 +33,25 @@ def logs_requests() -> bool:
 
 
 def log_request(fields: Mapping[str, object]) -> None:
-    """Write the line of a request; the facts are all of `_FIELDS`.
+    """Write the line of a request; `fields` has every name of `_FIELDS`.
 
-    A record takes five times as long as its line, so there is one only where somebody has changed where lines go.
+    A log record takes five times as long as the line, so the line is written directly, unless the
+    logging of requests has been reconfigured.
     """
-    ours = _own_handler()
-    if ours is None:
+    handler = _own_handler()
+    if handler is None:
         _access_log.info(
             "%s %s %s", fields["method"], fields["path"], fields["status"], extra=fields
         )
         return
     try:
-        ours.write_request(fields)
-    except (
-        OSError,
-        ValueError,
-    ):  # a log that cannot be written loses the line, and no answer with it
-        return
+        handler.write_request(fields)
+    except (OSError, ValueError):
+        return  # a log that cannot be written loses the line, not the answer
 
 
 def _own_handler() -> LogHandler | None:
-    """Return the service's own handler, where the lines of requests go to it as it is and nowhere else."""
+    """Return the service's handler, None where requests are logged in any other way."""
     if (
         _access_log.handlers
         or _access_log.filters
@@ -60,31 +59,38 @@ def _own_handler() -> LogHandler | None:
         or _service_log.propagate
     ):
         return None
-    handler = _service_log.handlers[0] if len(_service_log.handlers) == 1 else None
+    if len(_service_log.handlers) != 1:
+        return None
+    handler = _service_log.handlers[0]
     return handler if isinstance(handler, LogHandler) and handler.is_unmodified else None
 
 
 def start_logging(config: Config) -> None:
-    """Send the service's log to standard error, in the style and from the level of the settings."""
+    """Send the log to standard error, in the style and from the level of the settings."""
     handler = LogHandler(JsonFormatter() if config.log_style == "json" else PrettyFormatter())
     level = LEVELS[config.log_level]
-    # The driver's pool warns of a database that does not answer; Python would print that in a style of its own.
-    others = max(level, logging.WARNING)
-    for name, least in (
-        ("cms", level),
-        ("psycopg", others),
-        ("procrastinate", others),
-        ("asyncio", others),
-    ):
-        log = logging.getLogger(name)
-        log.handlers[:] = [handler]
-        log.propagate = False
-        log.setLevel(least)
+    # The driver's pool warns of a database that does not answer; Python would print that in a style
+    # of its own.
+    library_level = max(level, logging.WARNING)
+    levels = {
+        "cms": level,
+        "psycopg": library_level,
+        "procrastinate": library_level,
+        "asyncio": library_level,
+    }
+    for name, logger_level in levels.items():
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(logger_level)
     logging.getLogger("psycopg.pool").filters[:] = [RepeatFilter()]
 
 
 class RepeatFilter(logging.Filter):
-    """Passes one record of a kind in ten seconds: a pool warns with every attempt to connect, several in a second."""
+    """Lets one record of a kind pass in ten seconds.
+
+    A connection pool warns at every attempt to connect, several times a second.
+    """
 
     SECONDS = 10
 
@@ -100,23 +106,23 @@ class RepeatFilter(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line, for machines."""
+    """One JSON object for each line, for machines."""
 
     def format(self, record: logging.LogRecord) -> str:
         error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
-        return self.line(
-            record.created, record.levelname, record.getMessage(), _fields_of(record) | error
-        )
+        fields = _fields_of(record) | error
+        return self.line(record.created, record.levelname, record.getMessage(), fields)
 
     def line(self, created: float, level: str, message: str, fields: Mapping[str, object]) -> str:
-        moment = datetime.fromtimestamp(created, UTC).isoformat(timespec="milliseconds")
-        return jsontext.dumps(
-            {"time": moment, "level": level.lower(), "message": message, **fields}
-        ).decode()
+        time_text = datetime.fromtimestamp(created, UTC).isoformat(timespec="milliseconds")
+        entry = {"time": time_text, "level": level.lower(), "message": message, **fields}
+        return jsontext.dumps(entry).decode()
 
 
 class PrettyFormatter(logging.Formatter):
-    """Time, level and message, for people; line breaks in what a client sent cannot forge a line."""
+    """Time, level and message, for people; line breaks of clients are escaped, so none forges a
+    line.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = self.line(record.created, record.levelname, record.getMessage(), _fields_of(record))
@@ -130,7 +136,7 @@ class PrettyFormatter(logging.Formatter):
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """What writes to standard error."""
+    """Writes to standard error."""
 
     def __init__(self, line_formatter: JsonFormatter | PrettyFormatter) -> None:
         super().__init__(sys.stderr)
@@ -139,17 +145,17 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
     @property
     def is_unmodified(self) -> bool:
-        """Whether it is there, and nothing has been set that looks at records."""
-        there = self.stream is not None
+        """Whether the handler is open, and no setting of it looks at records."""
+        is_open = self.stream is not None
         return (
-            there
+            is_open
             and not self.filters
             and self.level <= logging.INFO
             and self.formatter is self._line_formatter
         )
 
     def write_request(self, fields: Mapping[str, object]) -> None:
-        """Write the line of a request, without a record."""
+        """Write the line of a request without a log record."""
         message = f"{fields['method']} {fields['path']} {fields['status']}"
         self.stream.write(
             self._line_formatter.line(time.time(), "INFO", message, fields) + self.terminator

@@ -1,4 +1,4 @@
-"""Bodies in and answers out."""
+"""Bodies of requests, and answers in the common form."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from cms.store.idempotency import Idempotency
 
 MAX_KEY_LENGTH = 255
 _MEMORY_PER_BODY_BYTE = 4
-"""How many times the room of a body its values take at least."""
+"""A body's values take at least this many times the memory of its text."""
 
 
 def read_json(request: falcon.Request, *, max_bytes: int) -> object:
-    """Return the JSON body; raises `Refused` for a wrong type, size or text. No body at all is null."""
+    """Return the value of a JSON body, None without a body; raises `Refused`.
+
+    The codes are UNSUPPORTED_MEDIA_TYPE, CONTENT_TOO_LARGE and INVALID_PAYLOAD.
+    """
     raw = _read_body(request, max_bytes)
+    # Only a request with such a key is compared with later ones.
     if request.get_header("Idempotency-Key") is not None:
         request.context.digest = sha256(raw).digest()
     if raw and not _is_json(request.content_type):
@@ -41,36 +45,41 @@ def read_json(request: falcon.Request, *, max_bytes: int) -> object:
 
 
 def _digits_problem(error: TooManyDigits) -> Problem:
-    """Return the problem of a number in a body: the place in an array of several, the field, and the path there."""
+    """Return the problem of a number with too many digits.
+
+    It names the index in an array of items, the field, and the path to the number.
+    """
     path = list(error.path)
-    place: dict[str, object] = {}
+    extensions: dict[str, object] = {}
     if path and isinstance(path[0], int):
-        place["index"] = path.pop(0)
+        extensions["index"] = path.pop(0)
     if path:
-        place |= {"field": path[0], "path": path}
-    return too_many_digits(error, **place)
+        extensions |= {"field": path[0], "path": path}
+    return too_many_digits(error, **extensions)
 
 
 def read_json_object(request: falcon.Request, *, max_bytes: int) -> Mapping[str, object]:
     """Return the body as an object; raises `Refused` INVALID_PAYLOAD for anything else."""
-    found = read_json(request, max_bytes=max_bytes)
-    if not isinstance(found, dict):
+    payload = read_json(request, max_bytes=max_bytes)
+    if not isinstance(payload, dict):
         raise invalid_payload("The body must be an object")
-    return found
+    return payload
 
 
 def required_text(payload: Mapping[str, object], key: str) -> str:
     """Return a text that must be there; raises `Refused` INVALID_PAYLOAD."""
-    found = payload.get(key)
-    if not isinstance(found, str) or not found:
+    text = payload.get(key)
+    if not isinstance(text, str) or not text:
         raise invalid_payload(f'"{key}" must be a text', field=key)
-    return found
+    return text
 
 
-def check_texts(payload: Mapping[str, object], *needed: str, optional: Sequence[str] = ()) -> None:
-    """Refuse every key of a body that is no text, before the first of them is read."""
+def check_texts(
+    payload: Mapping[str, object], *required: str, optional: Sequence[str] = ()
+) -> None:
+    """Raise one `Refused` that names every key of a body that should be a text and is not."""
     problems: list[Problem] = []
-    for key in needed:
+    for key in required:
         collect_problems(problems, partial(required_text, payload, key))
     for key in optional:
         collect_problems(problems, partial(optional_text, payload, key))
@@ -84,7 +93,10 @@ def optional_text(payload: Mapping[str, object], key: str) -> str | None:
 
 
 def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
-    """Return what an Idempotency-Key asks for, after the body was read; raises `Refused` for a key that is none."""
+    """Return the Idempotency-Key of a request; call it after the body was read.
+
+    Raises `Refused` INVALID_QUERY for a key that is empty or too long.
+    """
     key = request.get_header("Idempotency-Key")
     if key is None:
         return None
@@ -94,31 +106,32 @@ def idempotency_key_of(request: falcon.Request) -> Idempotency | None:
             header="Idempotency-Key",
         )
     target = (request.method, request.root_path + request.path, request.query_string)
-    asked = b"\0".join((*(part.encode() for part in target), request.context.digest))
-    return Idempotency(
-        sha256(key.encode()).hexdigest(), hmac.digest(request.context.seal, asked, "sha256").hex()
-    )
+    content = b"\0".join((*(part.encode() for part in target), request.context.digest))
+    # Keyed, because the digest is stored and the body may hold a password.
+    fingerprint = hmac.digest(request.context.seal, content, "sha256").hex()
+    return Idempotency(sha256(key.encode()).hexdigest(), fingerprint)
 
 
 def send(response: falcon.Response, data: object) -> None:
-    """Answer `{"data": …}`."""
+    """Send `{"data": …}`."""
     response.data = jsontext.dumps({"data": data})
 
 
-def send_written(response: falcon.Response, found: bytes | None) -> None:
-    """Answer what was written, or 204 to a caller that may write but not read it."""
-    if found is None:
+def send_written(response: falcon.Response, body: bytes | None) -> None:
+    """Send the written items, or 204 to a caller who may not read them."""
+    if body is None:
         response.status = falcon.HTTP_204
     else:
-        response.data = found
+        response.data = body
 
 
 def _read_body(request: falcon.Request, max_bytes: int) -> bytes:
     if (request.content_length or 0) > max_bytes:
         raise _body_too_large(max_bytes)
     raw = bytearray()
-    while piece := request.stream.read(max_bytes + 1 - len(raw)):
-        raw += piece
+    # One byte more than allowed tells a body that is too large from one that just fits.
+    while chunk := request.stream.read(max_bytes + 1 - len(raw)):
+        raw += chunk
         if len(raw) > max_bytes:
             raise _body_too_large(max_bytes)
     note_memory_use(_MEMORY_PER_BODY_BYTE * len(raw))
@@ -134,5 +147,7 @@ def _body_too_large(max_bytes: int) -> Refused:
 
 
 def _is_json(content_type: str | None) -> bool:
-    kind = (content_type or "").partition(";")[0].strip().lower()
-    return kind == falcon.MEDIA_JSON or (kind.startswith("application/") and kind.endswith("+json"))
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    return media_type == falcon.MEDIA_JSON or (
+        media_type.startswith("application/") and media_type.endswith("+json")
+    )

@@ -1,4 +1,4 @@
-"""What happens to every request: an id, an identity, the common headers, a line in the log."""
+"""Work that every request passes: an id, an identity, common headers, a line in the log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cms.http.cookies import session_cookie
 from cms.http.errors import with_search
 from cms.http.logs import log_request, logs_requests
 from cms.http.origins import SAFE_METHODS, Origins
-from cms.http.request import caller_of
+from cms.http.request import client_of
 from cms.passwords import digest
 from cms.schema.build import is_system
 from cms.store.identity import ANONYMOUS, Identity
@@ -26,40 +26,48 @@ from cms.store.store import Store
 MAX_CACHED_TOKENS = 5_000
 
 _ITEM_PATHS = ("/items/", "/utils/")
-"""How templates of paths begin whose `{collection}` is one of people's own."""
+"""Templates of paths that begin so take only collections that people made in `{collection}`."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
 class Authentication:
-    """Tell who calls, from the headers alone; the store tells whether that user may still act."""
+    """Tells who calls, from the headers alone; the store checks whether that user may still act."""
 
-    def __init__(self, secret: str, *, origins: Origins, hops: int = 0) -> None:
+    def __init__(self, secret: str, *, origins: Origins, trusted_proxies: int = 0) -> None:
         self._secret = secret
         self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
         self._origins = origins
-        self._hops = hops
+        self._trusted_proxies = trusted_proxies
         self._verified_tokens: LRUCache[str, tuple[Identity, float]] = LRUCache(MAX_CACHED_TOKENS)
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         request.context.seal = self._seal
+        # Looked up when a resource asks: see `RequestState.identity`.
         request.context.identify_with(
-            lambda: self._identity(request), lambda: caller_of(request, hops=self._hops)
+            lambda: self._identity(request),
+            lambda: client_of(request, trusted_proxies=self._trusted_proxies),
         )
 
     def _identity(self, request: falcon.Request) -> Identity:
-        """Return whom the Authorization header or else the session cookie names; raises `Refused`."""
+        """Return the caller of the Authorization header, else of the session cookie; raises
+        `Refused`.
+        """
         kind, _, token = (request.auth or "").partition(" ")
         token = token.strip()
         if kind.lower() != "bearer" or not token:
             cookie = session_cookie(request)
             return self._from_cookie(request, cookie) if cookie else ANONYMOUS
+        # Access tokens are JWTs of three parts; static tokens have no dots.
         if token.count(".") == 2:
             return self._from_access_token(token)
         return Identity(token=digest(token))
 
     def _from_cookie(self, request: falcon.Request, cookie: str) -> Identity:
-        """A cookie comes with requests of other sites as well, which must not change anything."""
+        """Return the caller of a session cookie.
+
+        Browsers send cookies with requests of other sites as well, which must not change anything.
+        """
         if request.context.method not in SAFE_METHODS:
             self._origins.require(request)
         session = session_of(cookie)
@@ -68,9 +76,15 @@ class Authentication:
         return Identity(session=session, cookie=digest(cookie))
 
     def _from_access_token(self, token: str) -> Identity:
-        """Check the signature of a token once (it takes longer than the database does), its end every time."""
-        identity, end = self._verified_tokens.setdefault_with(token, lambda: self._verify(token))
-        return identity if time.time() < end else self._verify(token)[0]
+        """Return the caller of an access token.
+
+        The signature is checked once, because that takes longer than the database does; the expiry
+        is checked every time.
+        """
+        identity, expires = self._verified_tokens.setdefault_with(
+            token, lambda: self._verify(token)
+        )
+        return identity if time.time() < expires else self._verify(token)[0]
 
     def _verify(self, token: str) -> tuple[Identity, float]:
         claims = claims_of(token, secret=self._secret)
@@ -78,7 +92,7 @@ class Authentication:
 
 
 class SystemCollectionGuard:
-    """Keep system collections out of the paths that name any collection of items."""
+    """Keeps system collections out of paths that are for collections of people."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -90,7 +104,8 @@ class SystemCollectionGuard:
         resource: object,
         params: Mapping[str, str],
     ) -> None:
-        name, template = params.get("collection", ""), request.uri_template or ""
+        name = params.get("collection", "")
+        template = request.uri_template or ""
         if is_system(name) and template.startswith(_ITEM_PATHS) and request.method != "OPTIONS":
             self._store.run_unversioned_read(
                 request.context.identity,
@@ -99,12 +114,12 @@ class SystemCollectionGuard:
 
 
 class RequestTracing:
-    """Give a request the id that its client wants, its answer the common headers, and the log a line."""
+    """Gives a request its id, its answer the common headers, and the log a line."""
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        said = request.get_header("X-Request-Id")
-        if said and _REQUEST_ID.fullmatch(said):
-            request.context.id = said
+        client_id = request.get_header("X-Request-Id")
+        if client_id and _REQUEST_ID.fullmatch(client_id):
+            request.context.id = client_id
 
     def process_response(
         self,
@@ -115,8 +130,8 @@ class RequestTracing:
     ) -> None:
         response.set_header("X-Request-Id", request.context.id)
         if response.get_header("Cache-Control") is None or not succeeded:
-            private = request.path.startswith("/auth")
-            response.set_header("Cache-Control", "no-store" if private else "no-cache")
+            is_private = request.path.startswith("/auth")
+            response.set_header("Cache-Control", "no-store" if is_private else "no-cache")
         if response.get_header("Vary") is None:
             response.set_header("Vary", "Origin")
         if request.method == "OPTIONS" and (allowed := response.get_header("Allow")):

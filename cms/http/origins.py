@@ -1,4 +1,4 @@
-"""Which sites' pages may act for whoever is logged in by a cookie (decisions, section 10)."""
+"""Which sites' pages may act for a user who is logged in by a cookie."""
 
 from __future__ import annotations
 
@@ -11,38 +11,40 @@ from cms.config import Config
 from cms.errors import forbidden
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "SEARCH", "QUERY"})
-"""What changes nothing; SEARCH and QUERY come from other sites after a preflight only."""
+"""Methods that change nothing; browsers send SEARCH and QUERY to other sites after a preflight only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The service's own origin, and those that the settings name: one that is anybody's does not count."""
+    """The service's own origin, and those that the settings name; `*` does not count."""
 
     service_origin: str
     allowed: frozenset[str]
 
     @classmethod
     def from_config(cls, config: Config) -> Origins:
-        """Return the origins of the settings."""
+        """Return the origins that the settings allow."""
         allowed = config.cors_origin if config.cors_enabled and config.cors_credentials else ()
         return cls(origin_of(config.public_url) or "", frozenset(allowed) - {"*"})
 
     def require(self, request: falcon.Request) -> None:
-        """Raise `Refused` FORBIDDEN unless the request says that it comes from a page of one of these.
+        """Raise `Refused` FORBIDDEN unless the request comes from a page of one of these origins.
 
-        Browsers say so in `Origin` with every request that writes; the host that a request is sent to is their word
-        too. What names neither Origin nor Referer is no browser's doing, and has no use for a cookie.
+        Browsers send `Origin` with every request that writes, and tell the truth in `Host` as well.
+        A request with neither `Origin` nor `Referer` does not come from a browser and has no use
+        for a cookie.
         """
-        said = request.get_header("Origin")
-        found = origin_of(said or request.get_header("Referer") or "")
-        if found is None or (
-            found not in (self.service_origin, _own_origin(request)) and found not in self.allowed
-        ):
+        page = request.get_header("Origin") or request.get_header("Referer") or ""
+        origin = origin_of(page)
+        if origin is None:
+            raise forbidden()
+        own_origins = (self.service_origin, _own_origin(request))
+        if origin not in own_origins and origin not in self.allowed:
             raise forbidden()
 
 
 def origin_of(address: str) -> str | None:
-    """Return scheme, host and port of an address as browsers write them; None for what has none."""
+    """Return scheme, host and port of an address as browsers write them, None without a host."""
     try:
         parts = urlsplit(address)
         port = parts.port
@@ -51,10 +53,10 @@ def origin_of(address: str) -> str | None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    usual = {"http": 80, "https": 443}[parts.scheme]
-    return (
-        f"{parts.scheme}://{host}" if port in (None, usual) else f"{parts.scheme}://{host}:{port}"
-    )
+    default_port = {"http": 80, "https": 443}[parts.scheme]
+    if port in (None, default_port):
+        return f"{parts.scheme}://{host}"
+    return f"{parts.scheme}://{host}:{port}"
 
 
 def _own_origin(request: falcon.Request) -> str | None:

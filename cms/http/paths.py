@@ -1,7 +1,7 @@
-"""Paths as routes see them: a slash that a client has encoded belongs to a name, and parts no two of them.
+"""Routing of paths in which a name may hold a slash, encoded by the client.
 
-Servers decode a path before they hand it on, and `/items/pages/a%2Fb` is then like `/items/pages/a/b`. Most of them
-hand on the request's target as it came, too, which tells the two apart.
+Servers decode a path before they pass it on, so `/items/pages/a%2Fb` looks like `/items/pages/a/b`.
+Most of them also pass on the request target as it was sent, which tells the two apart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from falcon.inspect import inspect_compiled_router, register_router
 from falcon.routing import CompiledRouter
 
 ENCODED_SLASH = "\udc2f"
-"""Stands for an encoded slash: half of a surrogate pair, which decoding a path never yields."""
+"""Stands for an encoded slash: half of a surrogate pair, which no decoded path contains."""
 
 _ENCODED = re.compile("%2[Ff]")
 
@@ -24,7 +24,7 @@ Route = tuple[object, Any, dict[str, Any], str | None]
 
 
 class Router(CompiledRouter):
-    """Falcon's router, for which an encoded slash is a character like any other."""
+    """Falcon's router, which treats an encoded slash like any other character."""
 
     def find(self, uri: str, req: falcon.Request | None = None) -> Route | None:
         path = uri if req is None else path_of(req.env, uri)
@@ -36,26 +36,32 @@ class Router(CompiledRouter):
         return resource, methods, decoded, template
 
 
-register_router(Router)(inspect_compiled_router)  # else Falcon's tools do not list the routes
+# Without it Falcon's tools do not list the routes.
+register_router(Router)(inspect_compiled_router)
 
 
 def path_of(environ: Mapping[str, Any], path: str) -> str:
-    """Return the decoded path of a request with `ENCODED_SLASH` where the client has encoded a slash.
+    """Return the decoded path of a request, with `ENCODED_SLASH` for each slash that was encoded.
 
-    The path stays as it is where the server tells no target, or one that does not end in this path: somebody between
-    the server and the service has changed it.
+    The path is returned as it is where the server passes no target, or one that does not end in
+    this path: then a proxy or a middleware has changed the path.
     """
     target = str(environ.get("RAW_URI") or environ.get("REQUEST_URI") or "")
     if _ENCODED.search(target) is None:
         return path
-    whole = ENCODED_SLASH.join(map(_decoded, _ENCODED.split(_path_of_target(target))))
-    return whole[-len(path) :] if whole.replace(ENCODED_SLASH, "/").endswith(path) else path
+    target_path = ENCODED_SLASH.join(map(_decoded, _ENCODED.split(_path_of_target(target))))
+    if not target_path.replace(ENCODED_SLASH, "/").endswith(path):
+        return path
+    # Without what the target has in front: the prefix under which the service is mounted.
+    return target_path[-len(path) :]
 
 
 def _path_of_target(target: str) -> str:
-    """Return the path of a target, which may be the whole address as proxies are asked for it."""
-    bare = re.split("[?#]", target, maxsplit=1)[0]
-    return bare if bare.startswith("/") else "/" + bare.partition("://")[2].partition("/")[2]
+    """Return the path of a target, which is a whole address in requests to proxies."""
+    address = re.split("[?#]", target, maxsplit=1)[0]
+    if address.startswith("/"):
+        return address
+    return "/" + address.partition("://")[2].partition("/")[2]
 
 
 def _decoded(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A request with what the service knows of it: its id, its beginning, and who calls."""
+"""A request with its state: its id, when it began, and who calls."""
 
 from __future__ import annotations
 
@@ -13,52 +13,56 @@ import falcon
 from cms.access.addresses import address
 from cms.store.identity import ANONYMOUS, ClientInfo, Identity
 
-# SEARCH is the same as the younger QUERY, which is the one that Falcon knows.
+# SEARCH means the same as the newer QUERY, and only QUERY is known to Falcon.
 _ALIASES: Mapping[str, str] = MappingProxyType({"SEARCH": "QUERY"})
-# What Falcon has never heard of it answers 400; this it knows, and no resource serves it: so it is 405.
+# Falcon answers 400 to methods that it does not know. It knows TRACE, which no resource serves:
+# an unknown method that is routed as TRACE is answered 405.
 _UNSUPPORTED = "TRACE"
 _KNOWN = frozenset(falcon.COMBINED_METHODS) - {"WEBSOCKET"}
 
 
 class RequestState:
-    """What belongs to one request; `method` is the one that the client named, `digest` that of a body that was read.
+    """What the service knows of one request.
 
-    `seal` is the key under which digests of what clients send are kept: a body may hold a password.
+    `method` is the method that the client sent, `digest` the digest of a body that was read. `seal`
+    is the key of digests that are stored: a body may hold a password.
     """
 
-    __slots__ = ("_arrive", "_identify", "began", "digest", "id", "method", "seal")
+    __slots__ = ("_find_client", "_find_identity", "began", "digest", "id", "method", "seal")
 
     def __init__(self) -> None:
-        self.id = f"{random.getrandbits(64):016x}"  # no secret; Python seeds anew after a fork
+        # Not a secret, so the fast generator will do; Python seeds it anew after a fork.
+        self.id = f"{random.getrandbits(64):016x}"
         self.began = time.perf_counter()
         self.method = ""
         self.digest = self.seal = b""
-        self._identify: Callable[[], Identity] | None = None
-        self._arrive: Callable[[], ClientInfo] | None = None
+        self._find_identity: Callable[[], Identity] | None = None
+        self._find_client: Callable[[], ClientInfo] | None = None
 
     def identify_with(
-        self, find_identity: Callable[[], Identity], find_caller: Callable[[], ClientInfo]
+        self, find_identity: Callable[[], Identity], find_client: Callable[[], ClientInfo]
     ) -> None:
-        """Keep how the caller is told, and from where it calls, for when a resource asks."""
-        self._identify, self._arrive = find_identity, find_caller
+        """Keep the functions that tell who calls and from where, for when a resource asks."""
+        self._find_identity = find_identity
+        self._find_client = find_client
 
     @property
     def client(self) -> ClientInfo:
-        """From where the request came."""
-        return self._arrive() if self._arrive else ClientInfo()
+        """Where the request came from."""
+        return self._find_client() if self._find_client else ClientInfo()
 
     @property
     def identity(self) -> Identity:
         """Who calls; raises `Refused` INVALID_TOKEN.
 
-        It is not told before a resource asks: a client that sends an old token with every request could not
-        log in again if /auth/login minded it.
+        The identity is looked up when a resource asks for it: otherwise a client that sends an
+        expired token with every request could not log in again.
         """
-        return self._identify().with_client(self.client) if self._identify else ANONYMOUS
+        return self._find_identity().with_client(self.client) if self._find_identity else ANONYMOUS
 
 
 class Request(falcon.Request):
-    """A request whose method is one that Falcon can route."""
+    """A request whose method Falcon can route."""
 
     __slots__ = ()
     context_type = RequestState
@@ -70,26 +74,32 @@ class Request(falcon.Request):
             self.method = _ALIASES.get(method, _UNSUPPORTED)
 
 
-def caller_of(request: falcon.Request, *, hops: int = 0) -> ClientInfo:
-    """Return where a request came from; `hops` is how many proxies before the service are to be believed."""
-    return ClientInfo(_ip(request, hops), request.user_agent, request.get_header("Origin"))
+def client_of(request: falcon.Request, *, trusted_proxies: int = 0) -> ClientInfo:
+    """Return where a request came from, believing so many proxies in front of the service."""
+    return ClientInfo(
+        _ip(request, trusted_proxies), request.user_agent, request.get_header("Origin")
+    )
 
 
-def _ip(request: falcon.Request, hops: int) -> str:
-    """Return the address that the outermost of our proxies saw, else the one that the connection comes from.
+def _ip(request: falcon.Request, trusted_proxies: int) -> str:
+    """Return the address that the outermost trusted proxy saw, else that of the connection.
 
-    What stands further left in X-Forwarded-For anybody can have written.
+    Entries of X-Forwarded-For further to the left can be written by anybody.
     """
-    if hops and (said := request.get_header("X-Forwarded-For")):
-        seen = said.split(",")[-hops:]
-        if (found := _address(seen[0])) is not None:
-            return found
+    forwarded = request.get_header("X-Forwarded-For") if trusted_proxies else None
+    if forwarded:
+        entries = forwarded.split(",")[-trusted_proxies:]
+        client_ip = _address(entries[0])
+        if client_ip is not None:
+            return client_ip
     return address(request.remote_addr) or request.remote_addr
 
 
-def _address(said: str) -> str | None:
-    """Read an address with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1, [2001:db8::1]:80."""
-    bare = said.strip()
-    if bare.startswith("["):
-        return address(bare[1:].partition("]")[0])
-    return address(bare if bare.count(":") != 1 else bare.partition(":")[0])
+def _address(text: str) -> str | None:
+    """Read an address with or without a port: 192.0.2.1, 192.0.2.1:80, 2001:db8::1,
+    [2001:db8::1]:80.
+    """
+    host = text.strip()
+    if host.startswith("["):
+        return address(host[1:].partition("]")[0])
+    return address(host if host.count(":") != 1 else host.partition(":")[0])

@@ -1,4 +1,4 @@
-"""/permissions/me: what the caller may do."""
+"""/permissions: what the caller may do, and why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cms.store.store import Store
 
 
 class MyPermissionsResource:
-    """By collection and action, or of one item."""
+    """The caller's rights, by collection and action, or on one item."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -28,11 +28,12 @@ class MyPermissionsResource:
 
 
 class ExplainResource:
-    """For administrators: what somebody may do with a collection, in words and in SQL."""
+    """For administrators: what a user may do with a collection, in words and in SQL."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        asked = {name: request.get_param(name) or "" for name in ("user", "collection", "action")}
-        send(response, explain_rights(self._store, request.context.identity, **asked))
+        names = ("user", "collection", "action")
+        params = {name: request.get_param(name) or "" for name in names}
+        send(response, explain_rights(self._store, request.context.identity, **params))

@@ -1,7 +1,7 @@
-"""Answers on their way out: a client that does not take its answer is not waited for without end.
+"""Answers with a time limit: no thread waits for ever for a client that does not read.
 
-A server's thread that writes waits as long as the client likes, and holds what its answer is made of: the database
-connection of an export, the file of an asset.
+A thread that writes an answer holds what the answer is made of: the database connection of an
+export, the file of an asset.
 """
 
 from __future__ import annotations
@@ -18,49 +18,50 @@ from typing import Any
 log = logging.getLogger("cms")
 
 CHUNK_BYTES = 2**18
-"""A client has the time of the setting for so many bytes."""
+"""A client must take this many bytes within SEND_TIMEOUT."""
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class TimedBody:
-    """The body of an answer in pieces, each of which its client must take in time."""
+    """The body of an answer in chunks, each of which the client must take in time."""
 
-    __slots__ = ("_body", "_environ", "_waits")
+    __slots__ = ("_body", "_environ", "_is_sending")
 
     def __init__(self, body: Iterable[bytes], environ: Mapping[str, Any]) -> None:
         self._body = body
         self._environ = environ
-        self._waits = False
+        self._is_sending = False
 
     def __iter__(self) -> Iterator[bytes]:
         if isinstance(self._body, list) and all(len(chunk) <= CHUNK_BYTES for chunk in self._body):
-            self._waits = True  # nothing but the sending takes time, or fails
+            # A short answer is ready, so that only sending it can take time or fail.
+            self._is_sending = True
             return iter(self._body)
         return self._chunks()
 
     def _chunks(self) -> Iterator[bytes]:
         for chunk in self._body:
             for start in range(0, len(chunk) or 1, CHUNK_BYTES):
-                self._waits = True
+                self._is_sending = True
                 yield chunk[start : start + CHUNK_BYTES] if len(chunk) > CHUNK_BYTES else chunk
-                self._waits = False
+                self._is_sending = False
 
     def close(self) -> None:
-        """Give back what the body holds; the server calls it at the end, whichever end it is."""
-        late = self._waits and isinstance(sys.exc_info()[1], TimeoutError)
+        """Release the body; the server calls this at the end, also after an error."""
+        timed_out = self._is_sending and isinstance(sys.exc_info()[1], TimeoutError)
         close = getattr(self._body, "close", None)
         try:
             if close is not None:
                 close()
         finally:
-            if late:
+            if timed_out:
                 self._reset_connection()
 
     def _reset_connection(self) -> None:
-        """End the connection at once, and leave nothing behind that waits for the client.
+        """Close the connection at once, and drop what is still to be sent.
 
-        The server then sees a client that has gone, and not a fault that it would log with a traceback.
+        The server then takes the client for gone, and logs no traceback.
         """
         method = self._environ["REQUEST_METHOD"]
         path = self._environ.get("PATH_INFO", "")
@@ -77,9 +78,10 @@ class TimedBody:
 def with_send_timeout(
     body: Iterable[bytes], environ: Mapping[str, Any], seconds: float
 ) -> Iterable[bytes]:
-    """Return the body of an answer, bounded in time where the server shows its socket, as gunicorn does."""
+    """Return the body of an answer with a time limit, where the server shows its socket."""
     connection = environ.get("gunicorn.socket")
     if connection is None or not environ.get("SERVER_PROTOCOL", "").startswith("HTTP/1"):
         return body  # the streams of HTTP/2 share one socket
-    connection.settimeout(seconds)  # the server sets it anew for the next request
+    # For this answer only: gunicorn sets its own timeout again for the next request.
+    connection.settimeout(seconds)
     return TimedBody(body, environ)

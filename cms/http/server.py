@@ -1,4 +1,4 @@
-"""/server and /utils: is it up, is it well, what is it, and forget what was remembered."""
+"""/server and /utils: liveness, health, information, explanations, and the cache."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ class HealthResource:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer 200 when a request could be served, else 503 with the reason; administrators see the parts.
+        """Answer 200 when requests can be served, else 503 with the reason.
 
-        Without a database nobody can be told from an administrator, and to try would double the time it takes.
+        Administrators see each part of a healthy service. Without a database nobody is recognised
+        as one, so the attempt, which would take as long again, is left out.
         """
-        found = health(self._store)
-        well = found["status"] == "ok"
-        response.status = falcon.HTTP_200 if well else falcon.HTTP_503
-        if not well:
+        report = health(self._store)
+        if report["status"] != "ok":
+            response.status = falcon.HTTP_503
             response.set_header("Retry-After", RETRY_AFTER_SECONDS)
-        send(response, found if well and self._is_admin(request) else public_health(found))
+            report = public_health(report)
+        elif not self._is_admin(request):
+            report = public_health(report)
+        send(response, report)
 
     def _is_admin(self, request: falcon.Request) -> bool:
         try:
@@ -54,7 +57,7 @@ class InfoResource:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer the project's public face; administrators also see versions."""
+        """Answer the project's public information; administrators see versions as well."""
         send(response, info(self._store, request.context.identity))
 
 
@@ -63,15 +66,18 @@ class ExplainResource:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Tell an administrator what a read becomes, without doing it.
+        """Explain to an administrator what a read becomes, without running it.
 
-        The path is encoded as a whole, or not at all: then what follows `path=` is all of it.
+        The path is encoded as a whole, or not at all: then everything behind `path=` belongs to it.
         """
-        before, _, said = request.query_string.partition("path=")
-        plain = "?" in said
-        asked = parse_qs(before if plain else request.query_string)
-        path = said if plain else asked.get("path", [""])[0]
-        user = asked.get("user", [None])[0]
+        before, _, rest = request.query_string.partition("path=")
+        if "?" in rest:
+            params = parse_qs(before)
+            path = rest
+        else:
+            params = parse_qs(request.query_string)
+            path = params.get("path", [""])[0]
+        user = params.get("user", [None])[0]
         send(response, explain(self._store, request.context.identity, path, user=user))
 
 
@@ -80,7 +86,7 @@ class ClearCacheResource:
         self._store = store
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Forget the structure, in every process, after changes made behind the service's back."""
+        """Reload the structure in every process, after changes that bypassed the service."""
         self._store.reload_structure(
             request.context.identity, idempotency=idempotency_key_of(request)
         )

@@ -14,7 +14,7 @@ from cms.structure import fields as columns
 
 
 class StructureResource:
-    """What all resources of structure need: the store, and the largest body in bytes."""
+    """Base of the resources of structure; a body may have `max_bytes` bytes."""
 
     def __init__(self, store: Store, max_bytes: int) -> None:
         self._store = store
@@ -75,21 +75,21 @@ class FieldsResource(StructureResource):
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload = read_json_object(request, max_bytes=self._max_bytes)
-        identity, idempotency = request.context.identity, idempotency_key_of(request)
-        send(
-            response,
-            columns.create_field(
-                self._store, identity, collection, payload, idempotency=idempotency
-            ),
+        record = columns.create_field(
+            self._store,
+            request.context.identity,
+            collection,
+            payload,
+            idempotency=idempotency_key_of(request),
         )
+        send(response, record)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        changes = [
-            (name, {key: value for key, value in payload.items() if key != "field"})
-            for name, payload in _records_by_name(
-                read_json(request, max_bytes=self._max_bytes), "field"
-            )
-        ]
+        payload = read_json(request, max_bytes=self._max_bytes)
+        changes = []
+        for name, record in _records_by_name(payload, "field"):
+            settings = {key: value for key, value in record.items() if key != "field"}
+            changes.append((name, settings))
         send(
             response,
             columns.update_fields(self._store, request.context.identity, collection, changes),
@@ -153,11 +153,10 @@ class RelationResource(StructureResource):
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
         payload = read_json_object(request, max_bytes=self._max_bytes)
-        place = collection, field
-        send(
-            response,
-            relations.update_relation(self._store, request.context.identity, place, payload),
+        record = relations.update_relation(
+            self._store, request.context.identity, (collection, field), payload
         )
+        send(response, record)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
@@ -167,12 +166,12 @@ class RelationResource(StructureResource):
 
 
 def _records_by_name(payload: object, key: str) -> list[tuple[str, Mapping[str, object]]]:
-    """Return an array of records as pairs of the name under `key` and the record."""
+    """Return an array of records as pairs: the name that a record has under `key`, and the record."""
     if not isinstance(payload, list):
         raise invalid_payload("The body must be an array")
-    for item in payload:
-        if not isinstance(item, dict) or not isinstance(item.get(key), str):
+    for record in payload:
+        if not isinstance(record, dict) or not isinstance(record.get(key), str):
             raise invalid_payload(f'Each entry must be an object with its "{key}"')
-    if len({item[key] for item in payload}) < len(payload):
+    if len({record[key] for record in payload}) < len(payload):
         raise invalid_payload(f'Each "{key}" must be there once')
-    return [(item[key], item) for item in payload]
+    return [(record[key], record) for record in payload]

@@ -1,4 +1,6 @@
-"""Answers that the web server gives by itself, without the application, in the service's form (docs/errors.md)."""
+"""Answers that the web server gives by itself, without the application, in the service's form
+(docs/errors.md).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ RETRY_AFTER_SECONDS = 1
 
 
 def refusal(code: str, message: str, *, status: int | None = None) -> bytes:
-    """Return a whole answer that ends the connection; a code of `STATUS`, and another status only where it has none."""
+    """Return a whole answer that ends the connection; a code of `STATUS`, and another status only
+    where it has none.
+    """
     number = STATUS[code] if status is None else status
     body = jsontext.dumps({"errors": [{"message": message, "extensions": {"code": code}}]})
     retry = (

@@ -1,4 +1,6 @@
-"""The body of a request that is too long to be read before a thread is taken: `wsgi.input` of PEP 3333."""
+"""The body of a request that is too long to be read before a thread is taken: `wsgi.input` of PEP
+3333.
+"""
 
 from __future__ import annotations
 
@@ -66,12 +68,16 @@ class StreamedBody:
     # For the application
 
     def read(self, size: int | None = -1) -> bytes:
-        """Return `size` bytes, fewer only at the end, all that is left without a size; raises `BodyError`."""
+        """Return `size` bytes, fewer only at the end, all that is left without a size; raises
+        `BodyError`.
+        """
         wanted = None if size is None or size < 0 else size
         return self._take(lambda: wanted is not None and len(self._bytes) >= wanted, lambda: wanted)
 
     def readline(self, size: int | None = -1) -> bytes:
-        """Return the bytes up to and with the next line feed, at most `size` of them; raises `BodyError`."""
+        """Return the bytes up to and with the next line feed, at most `size` of them; raises
+        `BodyError`.
+        """
         limit = None if size is None or size < 0 else size
 
         def length() -> int | None:
@@ -91,7 +97,9 @@ class StreamedBody:
         return iter(self.readline, b"")
 
     def _take(self, is_enough: Callable[[], bool], length: Callable[[], int | None]) -> bytes:
-        """Wait until there is enough, or the end; then take so many bytes, all where `length` is None."""
+        """Wait until there is enough, or the end; then take so many bytes, all where `length` is
+        None.
+        """
         if self._wanted:
             wanted, self._wanted = self._wanted, None
             if not (

@@ -1,7 +1,8 @@
-"""One connection: its requests one after another to threads, their answers out, and the deadlines of its client.
+"""One connection: its requests one after another to threads, their answers out, and the deadlines
+of its client.
 
-The event loop runs everything here but what says "by a thread". A short answer goes from its thread straight to the
-socket: waking the loop for it would cost as much as writing it.
+The event loop runs everything here but what says "by a thread". A short answer goes from its thread
+straight to the socket: waking the loop for it would cost as much as writing it.
 """
 
 from __future__ import annotations
@@ -171,7 +172,9 @@ class Connection(asyncio.Protocol):
             self._write_in_loop(rest)
 
     def write_chunk(self, data: bytes) -> None:
-        """Send a piece of a stream, and wait until there is room for the next; by a thread. Raises `ClientGone`."""
+        """Send a piece of a stream, and wait until there is room for the next; by a thread. Raises
+        `ClientGone`.
+        """
         rest = self._send(data) if self._writes_directly else data
         if rest:
             self._room.clear()
@@ -224,7 +227,9 @@ class Connection(asyncio.Protocol):
             self._request_reader.resume()
 
     def ask_for_body(self) -> None:
-        """Tell a client that has announced a body to send it; by the thread whose answer comes behind."""
+        """Tell a client that has announced a body to send it; by the thread whose answer comes
+        behind.
+        """
         with suppress(ClientGone):
             self.write(answers.CONTINUE)
 
@@ -241,7 +246,9 @@ class Connection(asyncio.Protocol):
         return self.is_closing or self._is_half_closed or self.server.is_draining
 
     def refuse(self, answer: bytes) -> None:
-        """Answer in place of the application and end; where other answers are under way, only end after them."""
+        """Answer in place of the application and end; where other answers are under way, only end
+        after them.
+        """
         if answer is answers.MALFORMED:
             log.info("%s sent what is no request", self._request_reader.client or "A client")
         if self.is_silent:
@@ -258,7 +265,9 @@ class Connection(asyncio.Protocol):
         self.is_closing = True
 
     def _end(self) -> None:
-        """Close after the client has had time to read: bytes that nobody reads would reset the connection."""
+        """Close after the client has had time to read: bytes that nobody reads would reset the
+        connection.
+        """
         self.is_closing = True
         self._idle_since = time.monotonic()
         self.transport.resume_reading()
@@ -335,7 +344,9 @@ class Connection(asyncio.Protocol):
         )
 
     def end_idle(self) -> None:
-        """Close the connection of a client that sends nothing, or nothing whole; at once where it was told before."""
+        """Close the connection of a client that sends nothing, or nothing whole; at once where it
+        was told before.
+        """
         if self.is_closing:
             self.transport.abort()
             return

@@ -1,4 +1,6 @@
-"""One request and its answer: the application called in a thread, and what it returns written to the connection."""
+"""One request and its answer: the application called in a thread, and what it returns written to
+the connection.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ class Exchange:
         self._connection.write(answer)
 
     def _fail(self) -> None:
-        """Tell of a fault where nothing of an answer has been sent, else break off, so that it cannot seem whole."""
+        """Tell of a fault where nothing of an answer has been sent, else break off, so that it
+        cannot seem whole.
+        """
         self._keep_alive = False
         if self._head is None:
             self._connection.write(answers.FAULT)
@@ -162,7 +166,9 @@ class Exchange:
             self._connection.write(b"0\r\n\r\n")
 
     def _head_of(self, status: str, headers: Headers, *, size: int | None) -> bytes:
-        """Return the head as bytes; `size` is that of a whole body. Raises `ValueError` for line breaks."""
+        """Return the head as bytes; `size` is that of a whole body. Raises `ValueError` for line
+        breaks.
+        """
         lines = [f"HTTP/1.1 {status}", f"Date: {self._connection.server.date}"]
         for name, value in headers:
             lower = name.lower()
@@ -180,7 +186,9 @@ class Exchange:
         return f"{text}\r\n\r\n".encode("latin-1")
 
     def _decide_keep_alive(self) -> None:
-        """Decide whether the connection goes on: not where the service stops, nor with an unread body."""
+        """Decide whether the connection goes on: not where the service stops, nor with an unread
+        body.
+        """
         if self._connection.is_ending or (self.body and not self.body.is_read):
             self._keep_alive = False
 

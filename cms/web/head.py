@@ -36,7 +36,8 @@ class RequestHead:
         self.size += len(piece)
 
     def add_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. Repeated ones are joined; names with "_" would pass for others and are left out.
+        """Take a header. Repeated ones are joined; names with "_" would pass for others and are
+        left out.
 
         Raises `ValueError` where a second one would contradict the first.
         """
@@ -55,7 +56,9 @@ class RequestHead:
             self.environ[key] = f"{before}{separator}{text}"
 
     def complete(self, method: str, version: str) -> None:
-        """Add what the request line says; raises `ValueError` for another protocol or another application's path."""
+        """Add what the request line says; raises `ValueError` for another protocol or another
+        application's path.
+        """
         if version not in _VERSIONS:
             raise ValueError(f"HTTP/{version} is not served")
         environ = self.environ
@@ -72,7 +75,9 @@ class RequestHead:
 
     @property
     def content_length(self) -> int | None:
-        """The announced size of the body in bytes, None where it comes in chunks; 0 where there is none."""
+        """The announced size of the body in bytes, None where it comes in chunks; 0 where there is
+        none.
+        """
         if "HTTP_TRANSFER_ENCODING" in self.environ:
             return None
         return int(str(self.environ.get("CONTENT_LENGTH") or 0))

@@ -1,4 +1,6 @@
-"""How much a client may send and how long it may take, as values (docs/deployment.md, "Clients, slow and many")."""
+"""How much a client may send and how long it may take, as values (docs/deployment.md, "Clients,
+slow and many").
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from dataclasses import dataclass
 
 MAX_HEAD_BYTES = 65_536
 MAX_BUFFERED_BODY = 262_144
-"""A body up to this size is read before a thread is taken; a longer one is read by the thread while it comes in."""
+"""A body up to this size is read before a thread is taken; a longer one is read by the thread while
+it comes in.
+"""
 MAX_BUFFERED_IN_ALL = 67_108_864
 """What all bodies together may hold that wait for a thread, or for the rest of themselves."""
 MAX_UNREAD = 262_144
@@ -15,9 +19,12 @@ MAX_UNSENT = 262_144
 """How much of a streamed answer may wait for its client before the thread is made to wait."""
 MAX_PIPELINED = 32
 MAX_BYTES_AHEAD = 262_144
-"""How much may come behind a request that is not answered yet, before the client is made to wait."""
+"""How much may come behind a request that is not answered yet, before the client is made to wait.
+"""
 MAX_FRAMING_BYTES = 65_536
-"""What chunks may hold beside 16 bytes for each of the body: extensions and trailers, which nobody reads."""
+"""What chunks may hold beside 16 bytes for each of the body: extensions and trailers, which nobody
+reads.
+"""
 LOCK_RETRY_SECONDS = 0.005
 """How long one connection's bytes may be parsed before it is the others' turn."""
 MAX_LINGERING_BYTES = 1_048_576

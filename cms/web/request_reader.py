@@ -1,4 +1,6 @@
-"""What comes in on a connection: bytes to the parser, heads and bodies to exchanges. All by the event loop."""
+"""What comes in on a connection: bytes to the parser, heads and bodies to exchanges. All by the
+event loop.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,9 @@ class RequestReader:
             self._connection.transport.resume_reading()
 
     def _has_room(self) -> bool:
-        """Tell whether more may be parsed: not too much that is unread, or behind requests that are not answered."""
+        """Tell whether more may be parsed: not too much that is unread, or behind requests that are
+        not answered.
+        """
         if self._is_full:
             return False
         queued = self._connection.queued
@@ -187,7 +191,9 @@ class RequestReader:
             self._check_framing(len(data), self._taken - taken)
 
     def _write_in_loop(self) -> None:
-        """Give the thread that reads a body what has come of it: all at once, for waking it costs more than a chunk."""
+        """Give the thread that reads a body what has come of it: all at once, for waking it costs
+        more than a chunk.
+        """
         body = self.body
         if not self._pieces or body is None:
             return
@@ -199,15 +205,19 @@ class RequestReader:
             self._connection.transport.pause_reading()
 
     def _check_framing(self, size: int, taken: int) -> None:
-        """Refuse a body most of which is none: extensions of chunks and trailers may be as long as the client likes."""
+        """Refuse a body most of which is none: extensions of chunks and trailers may be as long as
+        the client likes.
+        """
         self._framing = max(0, self._framing + size - 17 * taken)
         if self._framing > MAX_FRAMING_BYTES:
             self._refuse(answers.BROKEN_BODY)
 
     def _stay(self, rest: bytes) -> None:
-        """Go on with HTTP where the client offers another protocol: the request is answered as if it had not.
+        """Go on with HTTP where the client offers another protocol: the request is answered as if
+        it had not.
 
-        The parser has given up behind the head. A new one reads the body, after a head that says how long it is.
+        The parser has given up behind the head. A new one reads the body, after a head that says
+        how long it is.
         """
         exchange = self._declined
         if exchange is None:
@@ -219,14 +229,18 @@ class RequestReader:
             self._parse(rest)
 
     def _with_plain_target(self, data: bytes) -> bytes:
-        """Escape what a request line holds beside ASCII: people type addresses as they read them, and llhttp minds."""
+        """Escape what a request line holds beside ASCII: people type addresses as they read them,
+        and llhttp minds.
+        """
         if self._head is not None and self._head.size > len(self._head.target):
             return data  # its headers have begun
         line, newline, rest = data.partition(b"\n")
         return _BEYOND_ASCII.sub(lambda match: b"%%%02X" % ord(match[0]), line) + newline + rest
 
     def _refuse(self, answer: bytes) -> None:
-        """Answer in place of the application, where no thread reads the body already: that one is told."""
+        """Answer in place of the application, where no thread reads the body already: that one is
+        told.
+        """
         is_read = self.body is not None
         self.drop("the body breaks off, or is not in chunks as it should be")
         if is_read:

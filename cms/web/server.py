@@ -1,4 +1,6 @@
-"""What the connections of one worker share, and the life of its listeners: open, serving, draining, closed."""
+"""What the connections of one worker share, and the life of its listeners: open, serving, draining,
+closed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ _SHUTDOWN_SECONDS = 86_400.0  # the sweep ends whoever is too slow for what is l
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """Whose word on the scheme counts: addresses (or `*`), and what of their environment says TLS by which value."""
+    """Whose word on the scheme counts: addresses (or `*`), and what of their environment says TLS
+    by which value.
+    """
 
     addresses: frozenset[str] = frozenset()
     https_headers: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +110,9 @@ class WebServer:
             self._listeners.append(listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept one connection and leave the next to whichever worker is free first: the loop's own way takes all."""
+        """Accept one connection and leave the next to whichever worker is free first: the loop's
+        own way takes all.
+        """
         try:
             accepted, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
@@ -161,7 +167,9 @@ class WebServer:
         return len(self.connections) > self.limits.max_connections
 
     def make_room(self, newcomer: Connection) -> bool:
-        """Close the oldest connection that waits for a request; tell whether there was one among the oldest."""
+        """Close the oldest connection that waits for a request; tell whether there was one among
+        the oldest.
+        """
         for connection in islice(self.connections, _LOOKED_AT):
             if connection.is_idle and connection is not newcomer:
                 connection.end_idle()
@@ -169,7 +177,9 @@ class WebServer:
         return False
 
     def reserve(self, size: int) -> None:
-        """Count bytes of bodies that wait; where all together are too many, those that came first have to go."""
+        """Count bytes of bodies that wait; where all together are too many, those that came first
+        have to go.
+        """
         with self._lock:
             self._reserved += size
         if self._reserved > MAX_BUFFERED_IN_ALL:
@@ -209,9 +219,11 @@ class WebServer:
         self.loop.call_later(_RELIEF_SECONDS, self._end_waiting)
 
     async def drain(self, seconds: float) -> None:
-        """Accept nothing more, answer what has come, and return when that is done or the time is over.
+        """Accept nothing more, answer what has come, and return when that is done or the time is
+        over.
 
-        Idle connections are kept for a moment, in which a request that is on its way still gets its answer.
+        Idle connections are kept for a moment, in which a request that is on its way still gets its
+        answer.
         """
         self.is_draining = True
         for listener in self._listeners:
@@ -224,9 +236,11 @@ class WebServer:
             await asyncio.sleep(DRAIN_SECONDS / 10)
 
     def _accept_waiting(self, listener: socket.socket) -> None:
-        """Accept the connections that the kernel has taken, which would be reset with their listener.
+        """Accept the connections that the kernel has taken, which would be reset with their
+        listener.
 
-        The last look at their number keeps the interpreter's lock, which another thread could hold for milliseconds.
+        The last look at their number keeps the interpreter's lock, which another thread could hold
+        for milliseconds.
         """
         waiting = True
         while waiting:
@@ -242,8 +256,8 @@ class WebServer:
     def socket_of(self, transport: asyncio.Transport) -> socket.socket | None:
         """Return the connection's socket to write to from threads; None where TLS stands between.
 
-        It has a descriptor of its own, which stays this connection's until it is closed here: the transport's would
-        be another connection's as soon as the transport has closed it.
+        It has a descriptor of its own, which stays this connection's until it is closed here: the
+        transport's would be another connection's as soon as the transport has closed it.
         """
         if transport.get_extra_info("sslcontext"):
             return None
@@ -254,7 +268,8 @@ class WebServer:
         return own
 
     def environ_of(self, transport: asyncio.Transport, client: Any) -> Environ:
-        """Return what the environment of all requests of a connection has in common; `client` is its address.
+        """Return what the environment of all requests of a connection has in common; `client` is
+        its address.
 
         The transport does not know that address any more where the client is gone already.
         """

@@ -1,4 +1,6 @@
-"""What both worker classes have in common: a worker that still starts ends at once when it is asked to."""
+"""What both worker classes have in common: a worker that still starts ends at once when it is asked
+to.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     """What has forked this worker, as it was then (see `remember_arbiter`)."""
 
     def init_signals(self) -> None:
-        """Handle signals; a request to stop that came since the fork went to the arbiter's handler, and counts too.
+        """Handle signals; a request to stop that came since the fork went to the arbiter's handler,
+        and counts too.
 
         Else a server that is stopped while it starts waits for its worker until it has to kill it.
         """

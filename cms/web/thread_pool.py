@@ -1,4 +1,6 @@
-"""Threads that run the application: only so many work at a time, and one that waits for a client does not count."""
+"""Threads that run the application: only so many work at a time, and one that waits for a client
+does not count.
+"""
 
 from __future__ import annotations
 
@@ -110,7 +112,9 @@ class ThreadPool:
                 self._slots.put(None)
 
     def _is_surplus(self) -> bool:
-        """Tell a thread to end when twice as many as can work are there; it is no longer counted then."""
+        """Tell a thread to end when twice as many as can work are there; it is no longer counted
+        then.
+        """
         if self._threads - self._waiting <= 2 * self._size:
             return False
         with self._lock:

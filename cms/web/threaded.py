@@ -1,4 +1,6 @@
-"""The other worker class (WEB_WORKER=gthread): gunicorn's own, which lets go of the address before it ends."""
+"""The other worker class (WEB_WORKER=gthread): gunicorn's own, which lets go of the address before
+it ends.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,11 @@ from cms.web.starting import StoppableWorker
 
 
 class ThreadedWorker(StoppableWorker, ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """Serves requests in threads; at its end a new connection is refused or answered, and none is left waiting.
+    """Serves requests in threads; at its end a new connection is refused or answered, and none is
+    left waiting.
 
-    gunicorn's own worker keeps its listening sockets open while it waits for requests under way, so that the kernel
-    goes on to take connections that nobody serves.
+    gunicorn's own worker keeps its listening sockets open while it waits for requests under way, so
+    that the kernel goes on to take connections that nobody serves.
     """
 
     sockets: list[Any]
@@ -45,7 +48,8 @@ class ThreadedWorker(StoppableWorker, ThreadWorker):  # type: ignore[misc]  # gu
     def _accept_waiting(self, listener: Any) -> None:
         """Accept the connections that the kernel has taken: closing the socket would cut them off.
 
-        The last look at their number keeps the interpreter's lock, which another thread could hold for milliseconds.
+        The last look at their number keeps the interpreter's lock, which another thread could hold
+        for milliseconds.
         """
         waiting = True
         while waiting:

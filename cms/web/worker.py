@@ -1,8 +1,9 @@
-"""The worker class of gunicorn that serves by an event loop and threads; gunicorn stays in charge of processes.
+"""The worker class of gunicorn that serves by an event loop and threads; gunicorn stays in charge
+of processes.
 
-gunicorn's threaded worker gives each connection a thread from its first byte to its last: a dozen clients that send
-nothing more than one byte are an outage. Here the event loop waits for clients, which costs nothing, and a thread is
-taken when a request is whole.
+gunicorn's threaded worker gives each connection a thread from its first byte to its last: a dozen
+clients that send nothing more than one byte are an outage. Here the event loop waits for clients,
+which costs nothing, and a thread is taken when a request is whole.
 """
 
 from __future__ import annotations
@@ -91,6 +92,8 @@ class EventWorker(StoppableWorker):
 
 
 def _allow_descriptors() -> None:
-    """Let the process have as many connections as the system allows it: the usual limit is 1,024 files."""
+    """Let the process have as many connections as the system allows it: the usual limit is 1,024
+    files.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -11,7 +11,7 @@ from falcon import testing
 
 from cms.app import create_app
 from cms.config import Config
-from cms.http.request import Request, caller_of
+from cms.http.request import Request, client_of
 from tests.client import Answer, Client
 from tests.members import may, member_of, new_role
 from tests.people import PASSWORD, outcome, person
@@ -151,4 +151,4 @@ def test_without_a_proxy_nobody_can_say_where_they_are(stage: Stage) -> None:
 )
 def test_an_address_is_what_the_outermost_of_our_proxies_saw(hops: int, said: str, ip: str) -> None:
     request = Request(testing.create_environ(headers={"X-Forwarded-For": said}))
-    assert caller_of(request, hops=hops).ip == ip
+    assert client_of(request, trusted_proxies=hops).ip == ip

@@ -1,4 +1,6 @@
-"""Functions and modules stay small (docs/code-map.md); what cannot be split without harm is named with its reason."""
+"""Functions and modules stay small (docs/code-map.md); what cannot be split without harm is named
+with its reason.
+"""
 
 from __future__ import annotations
 
