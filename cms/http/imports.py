@@ -43,9 +43,7 @@ class ImportResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        """Write the rows of a CSV, JSON or JSONL file, and answer how many were created and
-        updated.
-        """
+        """Write the rows of a CSV, JSON or JSONL file; answer how many were created and updated."""
         identity = request.context.identity
         # Before the file is received: whoever may not import does not send it for nothing.
         require_import(self._store, identity, collection)

@@ -120,8 +120,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class PrettyFormatter(logging.Formatter):
-    """Time, level and message, for people; line breaks of clients are escaped, so none forges a
-    line.
+    """Time, level and message, for people.
+
+    Line breaks that a client sent are escaped, so that none forges a line.
     """
 
     def format(self, record: logging.LogRecord) -> str:

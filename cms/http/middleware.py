@@ -50,8 +50,9 @@ class Authentication:
         )
 
     def _identity(self, request: falcon.Request) -> Identity:
-        """Return the caller of the Authorization header, else of the session cookie; raises
-        `Refused`.
+        """Return the caller of the Authorization header, else of the session cookie.
+
+        Raises `Refused`.
         """
         kind, _, token = (request.auth or "").partition(" ")
         token = token.strip()

@@ -1,6 +1,4 @@
-"""Answers that the web server gives by itself, without the application, in the service's form
-(docs/errors.md).
-"""
+"""Answers that the web server gives by itself, in the service's form (docs/errors.md)."""
 
 from __future__ import annotations
 
@@ -13,21 +11,20 @@ RETRY_AFTER_SECONDS = 1
 
 
 def refusal(code: str, message: str, *, status: int | None = None) -> bytes:
-    """Return a whole answer that ends the connection; a code of `STATUS`, and another status only
-    where it has none.
+    """Return a complete answer that ends the connection.
+
+    `code` is one of `STATUS`; `status` replaces the status that belongs to it.
     """
     number = STATUS[code] if status is None else status
     body = jsontext.dumps({"errors": [{"message": message, "extensions": {"code": code}}]})
-    retry = (
-        f"Retry-After: {RETRY_AFTER_SECONDS}\r\n"
-        if number == HTTPStatus.SERVICE_UNAVAILABLE
-        else ""
-    )
+    retry_after = ""
+    if number == HTTPStatus.SERVICE_UNAVAILABLE:
+        retry_after = f"Retry-After: {RETRY_AFTER_SECONDS}\r\n"
     head = (
         f"HTTP/1.1 {number} {HTTPStatus(number).phrase}\r\n"
         "Content-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n"
-        f"{retry}"
+        f"{retry_after}"
         "Cache-Control: no-store\r\n"
         "Connection: close\r\n\r\n"
     )

@@ -1,8 +1,7 @@
-"""One connection: its requests one after another to threads, their answers out, and the deadlines
-of its client.
+"""One connection: its requests go to threads one after another, and their answers to the client.
 
-The event loop runs everything here but what says "by a thread". A short answer goes from its thread
-straight to the socket: waking the loop for it would cost as much as writing it.
+Everything here runs in the event loop, except methods that say "by a thread". A short answer goes
+from its thread straight to the socket: waking the loop for it would cost as much as writing it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ log = logging.getLogger("cms")
 
 
 class Connection(asyncio.Protocol):
-    """The protocol object of one client's connection."""
+    """The protocol object of one connection."""
 
     transport: asyncio.Transport
 
@@ -42,25 +41,22 @@ class Connection(asyncio.Protocol):
         self.address = address
         self.is_lost = False
         self.is_closing = False
-        self.refusal: bytes | None = (
-            None  # the answer of whoever has to end before its body is whole
-        )
+        self.refusal: bytes | None = None  # replaces the answer to a body that was cut off
         self._pending: deque[Exchange] = deque()
-        self._current_exchange: Exchange | None = None  # the last one that a thread was given
-        self._is_busy = False
+        self._current_exchange: Exchange | None = None  # the last one that went to a thread
+        self._is_busy = False  # a thread is answering a request
         self._is_half_closed = False
         self._discarded_bytes = 0
-        self._unwritten_chunks = 0  # pieces that threads have handed to the loop
-        self._writes_directly = False
-        self._is_full = False
-        self._room = threading.Event()  # for the next piece of a stream
-        self._idle_since = (
-            time.monotonic()
-        )  # when the last answer ended, or the end of the connection began
-        self._handed_bytes = 0  # bytes that the transport was given
+        self._unwritten_chunks = 0  # that threads have handed to the loop
+        self._writes_directly = False  # the thread writes to the socket, not through the loop
+        self._is_full = False  # the transport takes no more for now
+        self._room = threading.Event()  # for the next chunk of a stream
+        # When the last answer ended, or the end of the connection began.
+        self._idle_since = time.monotonic()
+        self._written_bytes = 0  # handed to the transport
         self._pace_started = 0.0
         self._paced_bytes = 0
-        self._waiting_since = 0.0  # for room for the next piece
+        self._waiting_since = 0.0  # for room for the next chunk
 
     # The connection's own events
 
@@ -73,13 +69,13 @@ class Connection(asyncio.Protocol):
         if self.server.is_full and not self.server.make_room(self):
             self.refuse(answers.OVERLOADED)
 
-    def connection_lost(self, fault: Exception | None) -> None:
+    def connection_lost(self, error: Exception | None) -> None:
         self.server.connections.pop(self, None)
         self.is_lost = True
         self._room.set()
         self._request_reader.close()
         for exchange in self._pending:
-            exchange.reload_structure()
+            exchange.release_body()
             if exchange.body:
                 exchange.body.fail("the client is gone")
         if not self._is_busy:
@@ -92,13 +88,12 @@ class Connection(asyncio.Protocol):
             self._request_reader.feed(data)
 
     def eof_received(self) -> bool:
-        """Keep a half-closed connection for the answers that are still to come."""
+        """Keep a half-closed connection open for the answers that are still to come."""
         self._is_half_closed = True
         self._request_reader.end()
         if self.queued or self._unwritten_chunks:
-            self.server.loop.call_soon(
-                self._advance
-            )  # a thread may have finished without knowing of the end
+            # A thread may have finished before it could know that the client sends no more.
+            self.server.loop.call_soon(self._advance)
             return True
         return False
 
@@ -114,16 +109,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def queued(self) -> int:
-        """How many requests are here and not answered."""
+        """How many requests have arrived and are not answered yet."""
         return len(self._pending) + self._is_busy
 
     def enqueue(self, exchange: Exchange) -> None:
-        """Take a request that is ready for a thread."""
+        """Add a request that is ready for a thread."""
         self._pending.append(exchange)
         self._advance()
 
     def _advance(self) -> None:
-        """Hand the next request to a thread, or end the connection when there is none and it ends."""
+        """Give the next request to a thread; without one, end a connection that is ending."""
         if self.is_lost:
             if not self._is_busy:
                 self._close_socket()
@@ -140,23 +135,24 @@ class Connection(asyncio.Protocol):
         self._request_reader.go_on()
 
     def _is_writing(self) -> bool:
-        """Tell whether the loop still writes an earlier answer."""
+        """Tell whether the loop is still writing an earlier answer."""
         return self._unwritten_chunks > 0 or self.transport.get_write_buffer_size() > 0
 
     def finished(self, *, keep_alive: bool) -> None:
-        """Go on after an answer; by a thread."""
+        """Continue after an answer; by a thread."""
         self._idle_since = time.monotonic()
         if not keep_alive:
             self.server.loop.call_soon_threadsafe(self._end_after_answer)
             return
         self._is_busy = False
+        # Most connections have nothing waiting: then the loop is not woken.
         if self._pending or self._request_reader.is_holding or self.is_ending or self.is_lost:
             self.server.loop.call_soon_threadsafe(self._advance)
 
     def _end_after_answer(self) -> None:
         self._is_busy = False
         for exchange in self._pending:
-            exchange.reload_structure()
+            exchange.release_body()
         self._pending.clear()
         if self.is_lost:
             self._close_socket()
@@ -166,14 +162,15 @@ class Connection(asyncio.Protocol):
     # Answers
 
     def write(self, data: bytes) -> None:
-        """Send bytes, or have the loop send what the socket does not take at once; by a thread."""
+        """Send bytes; what the socket does not take at once is left to the loop. By a thread."""
         rest = self._send(data) if self._writes_directly else data
         if rest:
             self._write_in_loop(rest)
 
     def write_chunk(self, data: bytes) -> None:
-        """Send a piece of a stream, and wait until there is room for the next; by a thread. Raises
-        `ClientGone`.
+        """Send a chunk of a stream and wait until there is room for the next; by a thread.
+
+        Raises `ClientGone`.
         """
         rest = self._send(data) if self._writes_directly else data
         if rest:
@@ -189,11 +186,11 @@ class Connection(asyncio.Protocol):
             raise ClientGone
 
     def abort(self) -> None:
-        """End the connection so that the client sees that its answer is not whole; by a thread."""
+        """Reset the connection, so that the client sees that its answer is incomplete; by a thread."""
         self.server.loop.call_soon_threadsafe(self.transport.abort)
 
     def _send(self, data: bytes) -> bytes:
-        """Return what the socket does not take at once."""
+        """Send bytes through the socket, and return those that it does not take at once."""
         assert self._socket is not None
         try:
             return data[self._socket.send(data) :]
@@ -203,7 +200,7 @@ class Connection(asyncio.Protocol):
             raise ClientGone from None
 
     def _write_in_loop(self, data: bytes) -> None:
-        """Let the loop write: from now on everything of this answer goes that way, in its order."""
+        """Let the loop write this and the rest of the answer, so that the order is kept."""
         self._writes_directly = False
         self._unwritten_chunks += 1
         self.server.loop.call_soon_threadsafe(self._write, data)
@@ -211,7 +208,7 @@ class Connection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         self._unwritten_chunks -= 1
         if not self.is_lost:
-            self._handed_bytes += len(data)
+            self._written_bytes += len(data)
             self.transport.write(data)
         if self.is_lost or not self._is_full:
             self._room.set()
@@ -219,7 +216,7 @@ class Connection(asyncio.Protocol):
     # Bodies
 
     def resume_reading(self) -> None:
-        """Let more of a body come in; by a thread."""
+        """Let more of a body arrive; by a thread."""
         self.server.loop.call_soon_threadsafe(self._resume_reading)
 
     def _resume_reading(self) -> None:
@@ -227,27 +224,26 @@ class Connection(asyncio.Protocol):
             self._request_reader.resume()
 
     def ask_for_body(self) -> None:
-        """Tell a client that has announced a body to send it; by the thread whose answer comes
-        behind.
-        """
+        """Tell a client that announced its body to send it; by the thread that reads the body."""
         with suppress(ClientGone):
             self.write(answers.CONTINUE)
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing is under way to the client, so that the loop may write."""
+        """Whether no answer is under way, so that the loop itself may write one."""
         return not self.queued and not self._unwritten_chunks
 
     # Ends
 
     @property
     def is_ending(self) -> bool:
-        """Whether no request after this one is answered."""
+        """Whether no request after the current one is answered."""
         return self.is_closing or self._is_half_closed or self.server.is_draining
 
     def refuse(self, answer: bytes) -> None:
-        """Answer in place of the application and end; where other answers are under way, only end
-        after them.
+        """Answer in place of the application and end the connection.
+
+        While other answers are under way the refusal is left out: the connection ends after them.
         """
         if answer is answers.MALFORMED:
             log.info("%s sent what is no request", self._request_reader.client or "A client")
@@ -256,17 +252,17 @@ class Connection(asyncio.Protocol):
             self._end()
         else:
             self.end_after_answers()
-            self.server.loop.call_soon(
-                self._advance
-            )  # the last answer may just be on its way to the loop
+            # The last answer may be finished by now, and nothing else would end the connection.
+            self.server.loop.call_soon(self._advance)
 
     def end_after_answers(self) -> None:
-        """Read no more requests; those that are here are answered."""
+        """Read no more requests, but answer those that have arrived."""
         self.is_closing = True
 
     def _end(self) -> None:
-        """Close after the client has had time to read: bytes that nobody reads would reset the
-        connection.
+        """Close, but give the client time to read.
+
+        Closing at once, with bytes of the client unread, would reset the connection.
         """
         self.is_closing = True
         self._idle_since = time.monotonic()
@@ -288,8 +284,9 @@ class Connection(asyncio.Protocol):
     # Deadlines
 
     def sweep(self, now: float) -> None:
-        """End what has waited too long for this client."""
+        """End the connection where its client has exceeded a time limit."""
         body = self._request_reader.body
+        # While bytes move, the pace counts; else the time that a head or an idle client may take.
         if self.transport.get_write_buffer_size() or (body and body.is_awaited):
             self._check_pace(now)
             return
@@ -298,45 +295,46 @@ class Connection(asyncio.Protocol):
             if now - self._request_reader.started_at > self.server.limits.request_seconds:
                 self._request_reader.drop("the client is too slow")
                 self.refuse(answers.TOO_SLOW)
-        elif not self.queued and now - self._idle_since > self._patience():
+        elif not self.queued and now - self._idle_since > self._idle_limit():
             self.end_idle()
 
-    def _patience(self) -> float:
-        """How many seconds the next request may take to begin, or the client to end as well."""
+    def _idle_limit(self) -> float:
+        """Return the seconds in which the next request must begin, or the client must close too."""
         if self.is_closing:
             return LINGER_SECONDS
         return DRAIN_SECONDS if self.server.is_draining else self.server.limits.idle_seconds
 
     def _check_pace(self, now: float) -> None:
-        """End a client that neither takes nor sends `PACE_BYTES` within the time for them."""
+        """End the connection of a client that moves fewer than `PACE_BYTES` in the time for them."""
         moved = (
-            self._handed_bytes
+            self._written_bytes
             - self.transport.get_write_buffer_size()
             + self._request_reader.received
         )
-        if not self._pace_started:
-            self._pace_started, self._paced_bytes = now, moved
-        elif now - self._pace_started >= self.server.limits.pace_seconds:
+        if self._pace_started:
+            if now - self._pace_started < self.server.limits.pace_seconds:
+                return
             if moved - self._paced_bytes < PACE_BYTES:
                 self.end_waiting(answers.TOO_SLOW)
-            self._pace_started, self._paced_bytes = now, moved
+        self._pace_started = now
+        self._paced_bytes = moved
 
-    # Ends for want of room
+    # Ending clients to make room
 
     @property
     def waiting_since(self) -> float:
-        """When a thread began to wait for this client, 0 where none does."""
+        """When a thread began to wait for this client, 0 where none waits."""
         body = self._request_reader.body
         return body.awaited_since if body and body.is_awaited else self._waiting_since
 
     @property
     def body_since(self) -> float:
-        """When the body that is kept until it is whole began to come in, 0 where none does."""
+        """When the body that is buffered until it is complete began to arrive, 0 without one."""
         return self._request_reader.started_at if self._request_reader.holds_body else 0.0
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a request that is not whole yet, or for its client to end."""
+        """Whether no complete request is here and no answer is under way."""
         return (
             not self.queued
             and not self._unwritten_chunks
@@ -344,9 +342,7 @@ class Connection(asyncio.Protocol):
         )
 
     def end_idle(self) -> None:
-        """Close the connection of a client that sends nothing, or nothing whole; at once where it
-        was told before.
-        """
+        """Close the connection of a client that sends no complete request; at once the second time."""
         if self.is_closing:
             self.transport.abort()
             return
@@ -369,6 +365,6 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def end_body(self) -> None:
-        """Refuse a request whose body is not whole yet."""
+        """Refuse a request whose body is incomplete."""
         self._request_reader.drop("the server has too many of them")
         self.refuse(answers.OVERLOADED)

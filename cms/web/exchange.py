@@ -1,6 +1,4 @@
-"""One request and its answer: the application called in a thread, and what it returns written to
-the connection.
-"""
+"""A request and its answer: the application is called in a thread, and its answer written."""
 
 from __future__ import annotations
 
@@ -27,13 +25,14 @@ _BODILESS = ("1", "204", "304")
 
 
 class ClientGone(OSError):
-    """The connection has ended before its answer."""
+    """The connection ended before the answer did."""
 
 
 class Exchange:
-    """A request with what it needs to be answered by a thread.
+    """A request with what a thread needs to answer it.
 
-    `body` is what is still coming in then, None where it is read before. `queued_at` is when it began to wait for one.
+    `body` is a body that is still arriving, None where it was read before. `queued_at` is when the
+    request began to wait for a thread.
     """
 
     def __init__(self, connection: Connection, environ: Environ, *, keep_alive: bool) -> None:
@@ -51,34 +50,35 @@ class Exchange:
         return f"{self._environ['REQUEST_METHOD']} {self._environ['PATH_INFO']}"
 
     def set_body(self, raw: bytes) -> None:
-        """Take the whole body."""
+        """Set the complete body."""
         self._environ["wsgi.input"] = io.BytesIO(raw)
         self._reserved = len(raw)
 
     def stream(self, body: StreamedBody) -> None:
-        """Take a body that is still coming in."""
+        """Set a body that is still arriving."""
         self.body = body
         self._environ["wsgi.input"] = body
 
     @property
     def framing(self) -> bytes:
-        """The header that says how long the body is, empty where there is none."""
+        """The header that tells the length of the body, empty without a body."""
         if "HTTP_TRANSFER_ENCODING" in self._environ:
             return b"Transfer-Encoding: chunked\r\n"
         length = self._environ.get("CONTENT_LENGTH")
         return b"" if length is None else f"Content-Length: {length}\r\n".encode("latin-1")
 
-    def reload_structure(self) -> None:
-        """Give back what the body has reserved: a thread has taken the request, or nobody will."""
+    def release_body(self) -> None:
+        """Release the memory reserved for the body: a thread has taken the request, or none will."""
         if self._reserved:
             self._connection.server.release(self._reserved)
             self._reserved = 0
 
     def run(self) -> None:
-        """Answer the request; whatever goes wrong ends the connection and raises nothing."""
+        """Answer the request; errors end the connection, and none is raised."""
         connection = self._connection
-        self.reload_structure()
+        self.release_body()
         try:
+            # The client may have gone while the request waited for this thread.
             if connection.is_lost:
                 raise ClientGone
             if time.monotonic() - self.queued_at > connection.server.limits.queue_seconds:
@@ -87,8 +87,8 @@ class Exchange:
                 self._answer()
         except (ClientGone, BodyError):
             self._keep_alive = False
-        except Exception as fault:
-            log.error("unexpected fault of the web server", exc_info=fault)
+        except Exception as error:
+            log.error("unexpected fault of the web server", exc_info=error)
             self._fail()
         connection.finished(keep_alive=self._keep_alive)
 
@@ -97,9 +97,7 @@ class Exchange:
         self._connection.write(answer)
 
     def _fail(self) -> None:
-        """Tell of a fault where nothing of an answer has been sent, else break off, so that it
-        cannot seem whole.
-        """
+        """Answer an error, or break off an answer that has begun, so that it cannot seem complete."""
         self._keep_alive = False
         if self._head is None:
             self._connection.write(answers.FAULT)
@@ -107,12 +105,13 @@ class Exchange:
             self._connection.abort()
 
     def _answer(self) -> None:
-        """Call the application and send what it returns."""
+        """Call the application and send its answer."""
         started: list[tuple[str, Headers]] = []
 
         def start_response(
             status: str, headers: Headers, exc_info: ExcInfo | None = None
         ) -> Callable[[bytes], None]:
+            # PEP 3333: an answer whose head has been sent cannot be replaced by an error.
             if exc_info and self._head is not None:
                 raise exc_info[1].with_traceback(exc_info[2])
             started[:] = [(status, headers)]
@@ -136,23 +135,23 @@ class Exchange:
 
     def _send_whole(self, status: str, headers: Headers, content: bytes) -> None:
         head = self._head_of(status, headers, size=len(content))
-        bodiless = status.startswith(_BODILESS) or self._environ["REQUEST_METHOD"] == "HEAD"
+        has_no_body = status.startswith(_BODILESS) or self._environ["REQUEST_METHOD"] == "HEAD"
         self._head = head
-        self._connection.write(head if bodiless else head + content)
+        self._connection.write(head if has_no_body else head + content)
 
     def _send_stream(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
-        """Send pieces as they come, at the pace of the client."""
+        """Send chunks as they come, at the pace of the client."""
         sent = 0
         chunked = False
-        for piece in content:
+        for chunk in content:
             if self._head is None:
                 self._head = self._head_of(*started[0], size=None)
                 chunked = self._length is None and not self._is_http_1_0
                 self._connection.write(self._head)
-            if piece and self._environ["REQUEST_METHOD"] != "HEAD":
-                sent += len(piece)
+            if chunk and self._environ["REQUEST_METHOD"] != "HEAD":
+                sent += len(chunk)
                 self._connection.write_chunk(
-                    b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece
+                    b"%x\r\n%b\r\n" % (len(chunk), chunk) if chunked else chunk
                 )
         if self._head is None:
             self._send_whole(*started[0], b"")
@@ -166,29 +165,29 @@ class Exchange:
             self._connection.write(b"0\r\n\r\n")
 
     def _head_of(self, status: str, headers: Headers, *, size: int | None) -> bytes:
-        """Return the head as bytes; `size` is that of a whole body. Raises `ValueError` for line
-        breaks.
+        """Return the head of the answer; `size` is that of a complete body.
+
+        Raises ValueError for a header with a line break.
         """
         lines = [f"HTTP/1.1 {status}", f"Date: {self._connection.server.date}"]
         for name, value in headers:
-            lower = name.lower()
-            if lower == "connection":
+            lower_name = name.lower()
+            if lower_name == "connection":
                 self._keep_alive = self._keep_alive and value.lower() != "close"
                 continue
-            if lower == "content-length":
+            if lower_name == "content-length":
                 self._length = int(value)
             lines.append(f"{name}: {value}")
         self._decide_keep_alive()
         lines.extend(self._framing(status, size))
+        # A line break in a header would let its value add headers, or a second answer.
         text = "\r\n".join(lines)
         if text.count("\n") != len(lines) - 1 or text.count("\r") != len(lines) - 1:
             raise ValueError("a header of the answer holds a line break")
         return f"{text}\r\n\r\n".encode("latin-1")
 
     def _decide_keep_alive(self) -> None:
-        """Decide whether the connection goes on: not where the service stops, nor with an unread
-        body.
-        """
+        """Close the connection after this answer where the service stops or a body is left unread."""
         if self._connection.is_ending or (self.body and not self.body.is_read):
             self._keep_alive = False
 
@@ -206,6 +205,6 @@ class Exchange:
         return lines
 
 
-def _refuse_write(piece: bytes) -> None:
-    """Stand in for `write` of PEP 3333, which is there for applications older than iterables."""
+def _refuse_write(_data: bytes) -> None:
+    """Stand in for `write` of PEP 3333, which serves applications that cannot return their answer."""
     raise RuntimeError("an application returns its answer; it does not write it")

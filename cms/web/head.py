@@ -1,4 +1,4 @@
-"""The head of a request, and the environment of PEP 3333 that it becomes."""
+"""The head of a request, and the environ of PEP 3333 that is made of it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import httptools
 Environ = dict[str, object]
 
 _VERSIONS = frozenset({"1.0", "1.1"})
-_SINGLE = frozenset({"HTTP_HOST", "CONTENT_TYPE"})
-_HEADER_BYTES = 32  # what a header takes beside its name and value, as in RFC 9113, section 6.5.2
+_SINGLE = frozenset({"HTTP_HOST", "CONTENT_TYPE"})  # repeated, they could mean either value
+_HEADER_BYTES = 32  # counted for each header, as in RFC 9113, section 6.5.2
 _UNPREFIXED = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
 
 
 class RequestHead:
-    """What the parser tells of one request, until its head is whole.
+    """The head of one request, as the parser reports its parts.
 
-    `size` counts the bytes of names and values that it has told, and 32 for each header; `received` counts the bytes
-    that came after the first piece.
+    `size` counts the bytes of names and values, and 32 for each header; `received` counts the bytes
+    that arrived after the first part.
     """
 
     __slots__ = ("environ", "received", "size", "target")
@@ -30,34 +30,34 @@ class RequestHead:
         self.size = 0
         self.received = 0
 
-    def add_target(self, piece: bytes) -> None:
-        """Take a piece of the request target."""
-        self.target += piece
-        self.size += len(piece)
+    def add_target(self, part: bytes) -> None:
+        """Add a part of the request target."""
+        self.target += part
+        self.size += len(part)
 
     def add_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. Repeated ones are joined; names with "_" would pass for others and are
-        left out.
+        """Add a header; repeated ones are joined, and a name with "_" is left out.
 
-        Raises `ValueError` where a second one would contradict the first.
+        Raises ValueError for a second header that contradicts the first.
         """
         self.size += len(name) + len(value) + _HEADER_BYTES
         key = _environ_key(name)
         if key is None:
             return
         text = value.decode("latin-1")
-        before = self.environ.get(key)
-        if before is None:
+        earlier_value = self.environ.get(key)
+        if earlier_value is None:
             self.environ[key] = text
         elif key in _SINGLE:
             raise ValueError(f"{key} is there twice")
         else:
             separator = "; " if key == "HTTP_COOKIE" else ","
-            self.environ[key] = f"{before}{separator}{text}"
+            self.environ[key] = f"{earlier_value}{separator}{text}"
 
     def complete(self, method: str, version: str) -> None:
-        """Add what the request line says; raises `ValueError` for another protocol or another
-        application's path.
+        """Add the request line.
+
+        Raises ValueError for another protocol, and for a path outside this application.
         """
         if version not in _VERSIONS:
             raise ValueError(f"HTTP/{version} is not served")
@@ -75,9 +75,7 @@ class RequestHead:
 
     @property
     def content_length(self) -> int | None:
-        """The announced size of the body in bytes, None where it comes in chunks; 0 where there is
-        none.
-        """
+        """The announced size of the body in bytes, None where it is chunked, 0 without a body."""
         if "HTTP_TRANSFER_ENCODING" in self.environ:
             return None
         return int(str(self.environ.get("CONTENT_LENGTH") or 0))
@@ -86,7 +84,7 @@ class RequestHead:
 @lru_cache(maxsize=1024)
 def _environ_key(name: bytes) -> str | None:
     if b"_" in name:
-        return None
+        return None  # X_Forwarded_For would become the same key as X-Forwarded-For
     key = name.decode("latin-1").upper().replace("-", "_")
     return key if key in _UNPREFIXED else f"HTTP_{key}"
 

@@ -1,5 +1,6 @@
-"""How much a client may send and how long it may take, as values (docs/deployment.md, "Clients,
-slow and many").
+"""How much a client may send and how long it may take.
+
+docs/deployment.md has the reasons under "Clients, slow and many".
 """
 
 from __future__ import annotations
@@ -8,25 +9,20 @@ from dataclasses import dataclass
 
 MAX_HEAD_BYTES = 65_536
 MAX_BUFFERED_BODY = 262_144
-"""A body up to this size is read before a thread is taken; a longer one is read by the thread while
-it comes in.
-"""
+"""A body up to this size is read before a thread is taken; a thread reads longer ones."""
 MAX_BUFFERED_IN_ALL = 67_108_864
-"""What all bodies together may hold that wait for a thread, or for the rest of themselves."""
+"""The bytes of all bodies together that wait for a thread, or are not complete yet."""
 MAX_UNREAD = 262_144
-"""How much of a body may wait for the thread that reads it before the client is made to wait."""
+"""The client must wait while so much of its body has not been read by its thread."""
 MAX_UNSENT = 262_144
-"""How much of a streamed answer may wait for its client before the thread is made to wait."""
+"""The thread must wait while so much of its streamed answer has not been taken by the client."""
 MAX_PIPELINED = 32
 MAX_BYTES_AHEAD = 262_144
-"""How much may come behind a request that is not answered yet, before the client is made to wait.
-"""
+"""The client must wait while so much has arrived behind a request that is not answered yet."""
 MAX_FRAMING_BYTES = 65_536
-"""What chunks may hold beside 16 bytes for each of the body: extensions and trailers, which nobody
-reads.
-"""
-LOCK_RETRY_SECONDS = 0.005
-"""How long one connection's bytes may be parsed before it is the others' turn."""
+"""Bytes of extensions and trailers of chunks, which nobody reads, beyond 16 for each of the body."""
+PARSE_SECONDS = 0.005
+"""After parsing one connection for so long, the event loop turns to the others."""
 MAX_LINGERING_BYTES = 1_048_576
 LINGER_SECONDS = 2.0
 SWEEP_SECONDS = 0.5
@@ -35,16 +31,17 @@ DRAIN_SECONDS = 0.5
 
 
 PACE_BYTES = 262_144
-"""What a client has to send or take within `pace_seconds`, where it has not finished before."""
+"""The bytes that a client must send or take within `pace_seconds`, unless it finishes earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """What the settings allow a client; times in seconds.
+    """What the settings allow a client; times are in seconds.
 
-    `request_seconds` bounds a head, and a body that is read before a thread is taken, as a whole. Everything longer has
-    to move `PACE_BYTES` in each `pace_seconds`. A request that has waited `queue_seconds` for a thread is refused. A
-    thread that has worked for `thread_seconds` on one request hangs.
+    `request_seconds` bounds a head, and a body that is read before a thread is taken. Longer bodies
+    and answers must move `PACE_BYTES` in every `pace_seconds`. A request that has waited for a
+    thread for `queue_seconds` is refused. A thread that has worked on one request for
+    `thread_seconds` counts as hung.
     """
 
     request_seconds: float = 10.0

@@ -1,5 +1,6 @@
-"""What comes in on a connection: bytes to the parser, heads and bodies to exchanges. All by the
-event loop.
+"""What arrives on a connection: bytes to the parser, heads and bodies to exchanges.
+
+Everything here runs in the event loop.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from cms.web.body import StreamedBody
 from cms.web.exchange import Exchange
 from cms.web.head import Environ, RequestHead
 from cms.web.limits import (
-    LOCK_RETRY_SECONDS,
     MAX_BUFFERED_BODY,
     MAX_BYTES_AHEAD,
     MAX_FRAMING_BYTES,
     MAX_HEAD_BYTES,
     MAX_PIPELINED,
+    PARSE_SECONDS,
 )
 
 if TYPE_CHECKING:
@@ -32,11 +33,10 @@ _SLICE_OF_BODIES = 65_536
 
 
 class RequestReader:
-    """The parser of one connection, with the request that comes in.
+    """The parser of one connection, and the request that is arriving.
 
-    `started_at` is when the head or the body that comes in has begun, `received` how many bytes of bodies went to
-    threads. `is_holding` tells that bytes wait here until there is room for them, or until it is this connection's
-    turn again.
+    `started_at` is when the current head or body began, `received` how many bytes of bodies went to
+    threads. While `is_holding`, bytes wait here: for room, or for this connection's turn.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -46,17 +46,15 @@ class RequestReader:
         self._environ = connection.server.environ_of(connection.transport, connection.address)
         self._behind_proxy = connection.server.proxies.trust(self.client)
         self._head: RequestHead | None = None
-        self._exchange: Exchange | None = None  # the one whose body comes in
-        self._buffer: bytearray | None = (
-            None  # that body, while it is read before a thread is taken
-        )
-        self._declined: Exchange | None = None  # one that asks for another protocol
-        self._pieces: list[bytes] = []  # of a body that a thread reads
-        self._taken = 0  # bytes of bodies
-        self._framing = 0  # bytes of chunks that are no body, beyond those that are usual
-        self._ahead = 0  # bytes behind a request that is not answered yet
+        self._exchange: Exchange | None = None  # whose body is arriving
+        self._buffer: bytearray | None = None  # that body, if it is read before a thread is taken
+        self._upgrade_exchange: Exchange | None = None  # it asks for another protocol
+        self._chunks: list[bytes] = []  # of a body that a thread reads
+        self._body_bytes = 0
+        self._framing_bytes = 0  # of chunks, beyond the usual number
+        self._bytes_ahead = 0  # behind a request that is not answered yet
         self._unparsed = b""
-        self._is_full = False  # the body that a thread reads
+        self._is_full = False  # the thread has to read its body before more may arrive
         self.is_holding = False
         self._held_since = 0.0
         self.received = 0
@@ -69,17 +67,17 @@ class RequestReader:
 
     @property
     def body(self) -> StreamedBody | None:
-        """The body that a thread reads while it comes in."""
+        """The arriving body that a thread reads, if any."""
         return self._exchange.body if self._exchange else None
 
     @property
     def holds_body(self) -> bool:
-        """Whether a body is coming in that is kept until it is whole."""
+        """Whether the arriving body is buffered until it is complete."""
         return bool(self._buffer)
 
     @property
     def is_due(self) -> bool:
-        """Whether a head or a short body is coming in, which has to be whole in time."""
+        """Whether a head or a short body is arriving, for which there is a time limit."""
         if self.is_holding:
             return False
         return self._head is not None or (
@@ -87,7 +85,7 @@ class RequestReader:
         )
 
     def feed(self, data: bytes) -> None:
-        """Parse what has come, as far as there is room for requests; the rest waits for `go_on`."""
+        """Parse what has arrived, as far as there is room for requests; the rest waits for `go_on`."""
         if self.is_holding:
             self._unparsed += data
             return
@@ -97,25 +95,27 @@ class RequestReader:
             if not self._has_room():
                 self._hold(data[position:])
                 return
+            # In slices: many short requests may arrive at once, and each may fill the room.
             size = _SLICE_OF_HEADS if self._exchange is None else _SLICE_OF_BODIES
             self._parse(data[position : position + size])
             position += size
-            if began and time.monotonic() - began > LOCK_RETRY_SECONDS:
+            if began and time.monotonic() - began > PARSE_SECONDS:
                 self._hold(data[position:])
                 return
 
     def go_on(self) -> None:
-        """Parse what has waited."""
+        """Parse what has been waiting."""
         if self.is_holding and not self._connection.is_lost and self._has_room():
             rest = self._unparsed
             self._unparsed = b""
             self.is_holding = False
+            # The time in which the server did not read is not counted against the client.
             self.started_at += time.monotonic() - self._held_since
             self._connection.transport.resume_reading()
             self.feed(rest)
 
     def resume(self) -> None:
-        """Let more of a body come in: the thread that reads it has taken some."""
+        """Let more of a body arrive: its thread has read some."""
         self._is_full = False
         if self.is_holding:
             self.go_on()
@@ -123,21 +123,19 @@ class RequestReader:
             self._connection.transport.resume_reading()
 
     def _has_room(self) -> bool:
-        """Tell whether more may be parsed: not too much that is unread, or behind requests that are
-        not answered.
-        """
+        """Tell whether more may be parsed: too much may be unread, or behind unanswered requests."""
         if self._is_full:
             return False
         queued = self._connection.queued
         if not queued:
-            self._ahead = 0
+            self._bytes_ahead = 0
             return True
         return queued < MAX_PIPELINED and (
-            self._exchange is not None or self._ahead < MAX_BYTES_AHEAD
+            self._exchange is not None or self._bytes_ahead < MAX_BYTES_AHEAD
         )
 
     def _hold(self, rest: bytes) -> None:
-        """Keep what is not parsed yet, and let others have their turn."""
+        """Keep what is not parsed yet, and let other connections have their turn."""
         self._unparsed = rest
         self._held_since = time.monotonic()
         self.is_holding = True
@@ -146,25 +144,26 @@ class RequestReader:
             self._server.loop.call_soon(self.go_on)
 
     def end(self) -> None:
-        """Take that nothing more will come: what is not whole is no request."""
+        """Note that the client sends no more: an incomplete request is refused."""
         if self._exchange is not None:
             self._refuse(answers.BROKEN_BODY)
 
-    def drop(self, fault: str) -> None:
-        """Forget what comes in; a thread that reads it is told."""
-        exchange, self._exchange = self._exchange, None
+    def drop(self, reason: str) -> None:
+        """Forget the arriving request; a thread that reads its body is told the reason."""
+        exchange = self._exchange
+        self._exchange = None
         self._head = None
-        self._declined = None
+        self._upgrade_exchange = None
         self._unparsed = b""
         self._is_full = False
         self.is_holding = False
-        self._pieces.clear()
+        self._chunks.clear()
         self._forget_buffer()
         if exchange and exchange.body:
-            exchange.body.fail(fault)
+            exchange.body.fail(reason)
 
     def close(self) -> None:
-        """Let go of the parser, which points back here."""
+        """Release the parser, which refers back to this reader."""
         self.drop("the client is gone")
         del self._parser
 
@@ -177,49 +176,51 @@ class RequestReader:
         exchange = self._exchange
         if exchange is None and not data.isascii():
             data = self._with_plain_target(data)
-        taken = self._taken
-        self._ahead += len(data)
+        body_bytes = self._body_bytes
+        self._bytes_ahead += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._stay(data[upgrade.args[0] :])
+            self._continue_without_upgrade(data[upgrade.args[0] :])
         except (httptools.HttpParserError, ValueError):
             self._refuse(answers.MALFORMED if self._exchange is None else answers.BROKEN_BODY)
-        if self._pieces:
-            self._write_in_loop()
+        if self._chunks:
+            self._feed_body()
         if exchange is not None and exchange is self._exchange:
-            self._check_framing(len(data), self._taken - taken)
+            self._check_framing(len(data), self._body_bytes - body_bytes)
 
-    def _write_in_loop(self) -> None:
-        """Give the thread that reads a body what has come of it: all at once, for waking it costs
-        more than a chunk.
+    def _feed_body(self) -> None:
+        """Give the thread what has arrived of its body.
+
+        All at once: waking the thread costs more than a chunk.
         """
         body = self.body
-        if not self._pieces or body is None:
+        if not self._chunks or body is None:
             return
-        pieces = b"".join(self._pieces)
-        self._pieces.clear()
-        self.received += len(pieces)
-        if not body.feed(pieces):
+        data = b"".join(self._chunks)
+        self._chunks.clear()
+        self.received += len(data)
+        if not body.feed(data):
             self._is_full = True
             self._connection.transport.pause_reading()
 
-    def _check_framing(self, size: int, taken: int) -> None:
-        """Refuse a body most of which is none: extensions of chunks and trailers may be as long as
-        the client likes.
+    def _check_framing(self, size: int, body_bytes: int) -> None:
+        """Refuse a body that is mostly extensions of chunks and trailers.
+
+        A client may make these as long as it likes.
         """
-        self._framing = max(0, self._framing + size - 17 * taken)
-        if self._framing > MAX_FRAMING_BYTES:
+        # An honest chunk of one byte has up to 16 bytes around it.
+        self._framing_bytes = max(0, self._framing_bytes + size - 17 * body_bytes)
+        if self._framing_bytes > MAX_FRAMING_BYTES:
             self._refuse(answers.BROKEN_BODY)
 
-    def _stay(self, rest: bytes) -> None:
-        """Go on with HTTP where the client offers another protocol: the request is answered as if
-        it had not.
+    def _continue_without_upgrade(self, rest: bytes) -> None:
+        """Answer a request that offers another protocol as if it had not.
 
-        The parser has given up behind the head. A new one reads the body, after a head that says
-        how long it is.
+        The parser gives up behind such a head. A new parser reads the body, after a made-up head
+        that tells its length.
         """
-        exchange = self._declined
+        exchange = self._upgrade_exchange
         if exchange is None:
             self._connection.end_after_answers()  # a tunnel, or the request was refused
             return
@@ -229,21 +230,17 @@ class RequestReader:
             self._parse(rest)
 
     def _with_plain_target(self, data: bytes) -> bytes:
-        """Escape what a request line holds beside ASCII: people type addresses as they read them,
-        and llhttp minds.
-        """
+        """Escape non-ASCII characters of the request line, which people type but llhttp rejects."""
         if self._head is not None and self._head.size > len(self._head.target):
             return data  # its headers have begun
         line, newline, rest = data.partition(b"\n")
         return _BEYOND_ASCII.sub(lambda match: b"%%%02X" % ord(match[0]), line) + newline + rest
 
     def _refuse(self, answer: bytes) -> None:
-        """Answer in place of the application, where no thread reads the body already: that one is
-        told.
-        """
-        is_read = self.body is not None
+        """Answer in place of the application, unless a thread already reads the body: then tell it."""
+        has_reader = self.body is not None
         self.drop("the body breaks off, or is not in chunks as it should be")
-        if is_read:
+        if has_reader:
             self._connection.end_after_answers()
         else:
             self._connection.refuse(answer)
@@ -263,9 +260,12 @@ class RequestReader:
             self._head.add_header(name, value)
 
     def on_headers_complete(self) -> None:
-        head, self._head = self._head, None
-        if self._declined:
-            self._exchange, self._declined = self._declined, None
+        head = self._head
+        self._head = None
+        if self._upgrade_exchange:
+            # This is the made-up head of `_continue_without_upgrade`.
+            self._exchange = self._upgrade_exchange
+            self._upgrade_exchange = None
             return
         if head is None or self._connection.is_closing:
             return
@@ -275,14 +275,15 @@ class RequestReader:
         head.complete(self._parser.get_method().decode("ascii"), self._parser.get_http_version())
         self._begin(head)
         if self._exchange and "HTTP_UPGRADE" in head.environ and self._parser.should_upgrade():
-            self._declined, self._exchange = self._exchange, None
+            self._upgrade_exchange = self._exchange
+            self._exchange = None
 
     def on_body(self, piece: bytes) -> None:
         if self._exchange is None:
             return
-        self._taken += len(piece)
+        self._body_bytes += len(piece)
         if self._exchange.body:
-            self._pieces.append(piece)
+            self._chunks.append(piece)
             return
         assert self._buffer is not None
         self._buffer += piece
@@ -295,7 +296,7 @@ class RequestReader:
         if exchange is None:
             return
         if exchange.body:
-            self._write_in_loop()
+            self._feed_body()
             self._exchange = None
             exchange.body.complete()
             self._is_full = False
@@ -303,38 +304,39 @@ class RequestReader:
             return
         self._exchange = None
         exchange.set_body(bytes(self._buffer or b""))
-        self._buffer = None  # what it held stays reserved until a thread takes the request
+        self._buffer = None  # its bytes stay reserved until a thread takes the request
         self._connection.enqueue(exchange)
 
     # Bodies
 
     def _begin(self, head: RequestHead) -> None:
-        """Start with a request whose head is whole: read its body first where it is short."""
+        """Begin a request whose head is complete; a short body is read first."""
         length = head.content_length
         if self._behind_proxy and self._server.proxies.say_https(head.environ):
             head.environ["wsgi.url_scheme"] = "https"
-        expects = _pop_expectation(head.environ) and length != 0
+        expects_continue = _pop_expectation(head.environ) and length != 0
         self._exchange = Exchange(
             self._connection, head.environ, keep_alive=self._parser.should_keep_alive()
         )
         self._buffer = bytearray()
         self.started_at = time.monotonic()
-        self._framing = 0
+        self._framing_bytes = 0
         if length is not None and length > MAX_BUFFERED_BODY:
-            self._stream(continues=expects)
-        elif expects and self._connection.is_silent:
+            self._stream(continues=expects_continue)
+        elif expects_continue and self._connection.is_silent:
             self._connection.transport.write(answers.CONTINUE)
-        elif expects:
-            self._stream(continues=True)  # it is asked for when those before it are answered
+        elif expects_continue:
+            # Answers to earlier requests come first, so the thread asks for this body.
+            self._stream(continues=True)
 
     def _stream(self, *, continues: bool) -> None:
-        """Let a thread read the body while it comes in."""
+        """Let a thread read the body while it arrives."""
         assert self._exchange is not None
         connection = self._connection
         body = StreamedBody(
             self._server.threads,
-            wanted=connection.ask_for_body if continues else _do_nothing,
-            resume=connection.resume_reading,
+            on_first_read=connection.ask_for_body if continues else _do_nothing,
+            resume_reading=connection.resume_reading,
         )
         body.feed(bytes(self._buffer or b""))
         self._exchange.stream(body)
@@ -348,7 +350,7 @@ class RequestReader:
 
 
 def _pop_expectation(environ: Environ) -> bool:
-    """Tell whether the client waits to be asked for its body; one of HTTP/1.0 does not know how."""
+    """Tell whether the client waits to be asked for its body, which HTTP/1.0 does not know."""
     value = environ.pop("HTTP_EXPECT", None)
     return (
         value is not None

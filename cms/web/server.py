@@ -1,6 +1,4 @@
-"""What the connections of one worker share, and the life of its listeners: open, serving, draining,
-closed.
-"""
+"""What the connections of one worker share, and the life of its listeners."""
 
 from __future__ import annotations
 
@@ -28,34 +26,32 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 log = logging.getLogger("cms")
 
-_LOOKED_AT = 100
+_MAX_LOOKED_AT = 100
 _RELIEF_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 86_400.0  # the sweep ends whoever is too slow for what is left; TLS cannot know
 
 
 @dataclass(frozen=True, slots=True)
 class Proxies:
-    """Whose word on the scheme counts: addresses (or `*`), and what of their environment says TLS
-    by which value.
-    """
+    """Proxies that are believed about the scheme: their addresses, or `*`, and their headers."""
 
     addresses: frozenset[str] = frozenset()
     https_headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_settings(cls, addresses: Iterable[str], headers: Mapping[str, str]) -> Proxies:
-        """Return the proxies of the settings; `headers` are those that say TLS, with their values."""
+        """Return the proxies of gunicorn's settings; `headers` with these values mean TLS."""
         return cls(
             frozenset(addresses),
             {f"HTTP_{name.replace('-', '_')}": value for name, value in headers.items()},
         )
 
     def trust(self, address: str) -> bool:
-        """Tell whether a client is a proxy; one on a unix socket always is."""
+        """Tell whether a client is a trusted proxy; one on a unix socket always is."""
         return not address or address in self.addresses or "*" in self.addresses
 
     def say_https(self, environ: Environ) -> bool:
-        """Tell whether the headers of a proxy say that its own client came over TLS."""
+        """Tell whether the headers of a proxy say that its client came over TLS."""
         return any(environ.get(name) == value for name, value in self.https_headers.items())
 
 
@@ -89,7 +85,8 @@ class WebServer:
         self._environ: Environ = {
             "SCRIPT_NAME": os.environ.get("SCRIPT_NAME", ""),
             "SERVER_SOFTWARE": "cms",
-            "cms.ends_unread": True,  # this server itself ends connections whose bodies are left unread
+            # This server ends connections with unread bodies itself (cms/http/request_body.py).
+            "cms.ends_unread": True,
             "wsgi.errors": sys.stderr,
             "wsgi.input_terminated": True,
             "wsgi.multiprocess": True,
@@ -102,7 +99,7 @@ class WebServer:
     def listen(
         self, listeners: Sequence[socket.socket], context: ssl.SSLContext | None = None
     ) -> None:
-        """Accept connections of sockets that listen, over TLS with a context."""
+        """Accept connections on listening sockets, over TLS where there is a context."""
         self._context = context
         for listener in listeners:
             listener.setblocking(False)
@@ -110,15 +107,17 @@ class WebServer:
             self._listeners.append(listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept one connection and leave the next to whichever worker is free first: the loop's
-        own way takes all.
+        """Accept one connection, and leave the next one to whichever worker is free first.
+
+        The loop's own method would take every connection that waits.
         """
         try:
             accepted, address = listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
-        except OSError as fault:  # too many open files: those that are there have to end first
-            log.warning("No connection can be accepted: %s", fault.strerror)
+        except OSError as error:
+            # Too many open files: existing connections have to end first.
+            log.warning("No connection can be accepted: %s", error.strerror)
             self.loop.remove_reader(listener)
             self.loop.call_later(1.0, self._resume_accepting, listener)
             return
@@ -130,18 +129,19 @@ class WebServer:
 
     def _add_connection(self, accepted: socket.socket, address: object) -> None:
         accepted.setblocking(False)
-        secured: dict[str, Any] = {}
+        tls_options: dict[str, Any] = {}
         if self._context:
-            secured = {
+            tls_options = {
                 "ssl": self._context,
                 "ssl_handshake_timeout": self.limits.request_seconds,
                 "ssl_shutdown_timeout": _SHUTDOWN_SECONDS,
             }
+            # Handshakes that never end must not keep other clients out: the oldest goes.
             if len(self._connecting) >= self.limits.max_connections:
                 next(iter(self._connecting)).cancel()
         connecting = self.loop.create_task(
             self.loop.connect_accepted_socket(
-                lambda: Connection(self, address), accepted, **secured
+                lambda: Connection(self, address), accepted, **tls_options
             )
         )
         self._connecting[connecting] = None
@@ -153,40 +153,36 @@ class WebServer:
             log.debug("A connection failed as it was made", exc_info=connecting.exception())
 
     def sweep(self) -> None:
-        """Keep the deadlines of all connections; called twice a second."""
+        """Enforce the time limits of all connections; called twice a second."""
         self.date = formatdate(usegmt=True)
         now = time.monotonic()
         for connection in list(self.connections):
             connection.sweep(now)
 
-    # Want of room
+    # Making room
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more connections than may be."""
+        """Whether there are more connections than the limit."""
         return len(self.connections) > self.limits.max_connections
 
     def make_room(self, newcomer: Connection) -> bool:
-        """Close the oldest connection that waits for a request; tell whether there was one among
-        the oldest.
-        """
-        for connection in islice(self.connections, _LOOKED_AT):
+        """Close an idle connection among the oldest; tell whether there was one."""
+        for connection in islice(self.connections, _MAX_LOOKED_AT):
             if connection.is_idle and connection is not newcomer:
                 connection.end_idle()
                 return True
         return False
 
     def reserve(self, size: int) -> None:
-        """Count bytes of bodies that wait; where all together are too many, those that came first
-        have to go.
-        """
+        """Count bytes of waiting bodies; where these are too many, the oldest ones are refused."""
         with self._lock:
             self._reserved += size
         if self._reserved > MAX_BUFFERED_IN_ALL:
             self._relieve_memory()
 
     def release(self, size: int) -> None:
-        """Count bytes that wait no more; by any thread."""
+        """Count bytes that no longer wait; by any thread."""
         with self._lock:
             self._reserved -= size
 
@@ -198,7 +194,7 @@ class WebServer:
                 return
 
     def _relieve_threads(self) -> None:
-        """Have the clients end that threads have waited for longest; by a thread."""
+        """End the clients for which threads have waited longest; by a thread."""
         self.loop.call_soon_threadsafe(self._begin_relief)
 
     def _begin_relief(self) -> None:
@@ -207,7 +203,7 @@ class WebServer:
             self._end_waiting()
 
     def _end_waiting(self) -> None:
-        """End some clients, and look again when their threads had time to notice."""
+        """End some clients, and look again once their threads have had time to notice."""
         surplus = self.threads.surplus_waiting
         if surplus <= 0:
             self._is_relieving = False
@@ -219,28 +215,25 @@ class WebServer:
         self.loop.call_later(_RELIEF_SECONDS, self._end_waiting)
 
     async def drain(self, seconds: float) -> None:
-        """Accept nothing more, answer what has come, and return when that is done or the time is
-        over.
+        """Accept nothing more, answer what has arrived, and return when done or out of time.
 
-        Idle connections are kept for a moment, in which a request that is on its way still gets its
-        answer.
+        Idle connections are kept for a moment, so that a request on its way is still answered.
         """
         self.is_draining = True
         for listener in self._listeners:
             self.loop.remove_reader(listener)
             self._accept_waiting(listener)
             listener.close()
-        end = time.monotonic() + seconds
-        while (self.connections or self._connecting) and time.monotonic() < end:
+        deadline = time.monotonic() + seconds
+        while (self.connections or self._connecting) and time.monotonic() < deadline:
             self.sweep()
             await asyncio.sleep(DRAIN_SECONDS / 10)
 
     def _accept_waiting(self, listener: socket.socket) -> None:
-        """Accept the connections that the kernel has taken, which would be reset with their
-        listener.
+        """Accept connections that the kernel has taken: closing the listener would reset them.
 
-        The last look at their number keeps the interpreter's lock, which another thread could hold
-        for milliseconds.
+        The last look at their number keeps the interpreter's lock, so that no other thread delays
+        the close by milliseconds.
         """
         waiting = True
         while waiting:
@@ -249,29 +242,29 @@ class WebServer:
             except BlockingIOError:
                 waiting = _backlog_of(listener) > 0
 
-    def is_hung(self) -> bool:
-        """Tell whether a thread works on one request for longer than any takes."""
+    def has_hung_thread(self) -> bool:
+        """Tell whether a thread has worked on one request for longer than the limit."""
         return self.threads.is_hung(time.monotonic(), seconds=self.limits.thread_seconds)
 
     def socket_of(self, transport: asyncio.Transport) -> socket.socket | None:
-        """Return the connection's socket to write to from threads; None where TLS stands between.
+        """Return a socket by which threads write to the connection; None under TLS.
 
-        It has a descriptor of its own, which stays this connection's until it is closed here: the
-        transport's would be another connection's as soon as the transport has closed it.
+        It has a descriptor of its own, which belongs to this connection until it is closed here:
+        the transport's descriptor may be given to another connection as soon as the transport
+        closes it.
         """
         if transport.get_extra_info("sslcontext"):
             return None
-        own = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
-        own.setblocking(False)
-        if own.family != socket.AF_UNIX:
-            own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return own
+        duplicate = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        duplicate.setblocking(False)
+        if duplicate.family != socket.AF_UNIX:
+            duplicate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return duplicate
 
     def environ_of(self, transport: asyncio.Transport, client: Any) -> Environ:
-        """Return what the environment of all requests of a connection has in common; `client` is
-        its address.
+        """Return the environ that all requests of a connection share; `client` is its address.
 
-        The transport does not know that address any more where the client is gone already.
+        The transport no longer knows that address where the client is already gone.
         """
         server = transport.get_extra_info("sockname")
         environ = self._environ.copy()

@@ -1,6 +1,4 @@
-"""What both worker classes have in common: a worker that still starts ends at once when it is asked
-to.
-"""
+"""Common to both worker classes: a worker that is still starting stops at once when asked to."""
 
 from __future__ import annotations
 
@@ -17,16 +15,16 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 
 class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
-    """A worker that serves nobody yet has nothing to finish."""
+    """A worker that does not serve yet has nothing to finish."""
 
     arbiter: Any = None
-    """What has forked this worker, as it was then (see `remember_arbiter`)."""
+    """The process that forked this worker, as it was then (see `remember_arbiter`)."""
 
     def init_signals(self) -> None:
-        """Handle signals; a request to stop that came since the fork went to the arbiter's handler,
-        and counts too.
+        """Handle signals, also a request to stop that came since the fork.
 
-        Else a server that is stopped while it starts waits for its worker until it has to kill it.
+        That signal went to the handler of the arbiter. Without this a server that is stopped while
+        it starts would wait for the worker until it has to kill it.
         """
         super().init_signals()
         with suppress(Empty):
@@ -35,12 +33,12 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
                     sys.exit(0)
 
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
-        """Begin to end; a worker that still loads the application serves nobody, and ends at once."""
+        """Begin to stop; a worker that still loads the application stops at once."""
         super().handle_exit(number, frame)
         if not self.booted:
             sys.exit(0)
 
 
 def remember_arbiter(arbiter: Any, worker: StoppableWorker) -> None:
-    """Tell a new worker who has forked it; gunicorn's `post_fork`."""
+    """Tell a new worker which process forked it; gunicorn's `post_fork`."""
     worker.arbiter = arbiter

@@ -1,5 +1,6 @@
-"""Threads that run the application: only so many work at a time, and one that waits for a client
-does not count.
+"""Threads that run the application.
+
+Only so many work at a time; a thread that waits for a client does not count.
 """
 
 from __future__ import annotations
@@ -16,22 +17,23 @@ WorkItem = Callable[[], None]
 class ThreadPool:
     """A pool in which `size` threads work at a time.
 
-    A thread works while it holds a slot. `waiting` gives the slot to another thread for as long as a client is waited
-    for; up to `max_waiting` threads may wait so, which costs memory for their stacks and nothing else. When more wait,
-    `relieve` is called, by the thread: some of the clients have to go, or nobody would be left to work.
+    A thread works while it holds a slot. `waiting` passes the slot to another thread for as long as
+    a client is waited for. Up to `max_waiting` threads may wait so, which costs only the memory of
+    their stacks. When more wait, the thread calls `relieve`: some clients have to be ended, or no
+    thread would be left to work.
     """
 
     def __init__(self, size: int, *, max_waiting: int, relieve: Callable[[], None]) -> None:
         self._size = size
         self._max_waiting = max_waiting
-        self._max_threads = size + 2 * max_waiting  # those that give way need some as well
+        self._max_threads = size + 2 * max_waiting  # threads in `yield_slot` wait as well
         self._relieve = relieve
-        self._jobs: SimpleQueue[WorkItem] = SimpleQueue()
+        self._work_items: SimpleQueue[WorkItem] = SimpleQueue()
         self._slots: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
         self._waiting = 0  # for clients, or for their turn
-        self._for_clients = 0
+        self._waiting_for_clients = 0
         self._working_since: dict[int, float] = {}
         for _ in range(size):
             self._slots.put(None)
@@ -39,26 +41,26 @@ class ThreadPool:
 
     @property
     def queued(self) -> int:
-        """How many jobs no thread has taken yet."""
-        return self._jobs.qsize()
+        """How many work items no thread has taken yet."""
+        return self._work_items.qsize()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a thread works on a job, or waits for the client of one."""
+        """Whether a thread is working, or waiting for a client."""
         return bool(self._working_since) or self._waiting > 0
 
     @property
     def surplus_waiting(self) -> int:
-        """How many threads more wait for clients than may."""
-        return self._for_clients - self._max_waiting
+        """How many more threads wait for clients than may."""
+        return self._waiting_for_clients - self._max_waiting
 
-    def submit(self, job: WorkItem) -> None:
-        """Have a thread do the job; jobs are begun in their order. It must not raise."""
-        self._jobs.put(job)
+    def submit(self, work_item: WorkItem) -> None:
+        """Have a thread do the work; items begin in their order. The work must not raise."""
+        self._work_items.put(work_item)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Let another thread work while this one waits for a client inside."""
+        """Let another thread work while this one waits for a client."""
         self._release_slot(clients=1)
         if self.surplus_waiting > 0:
             self._relieve()
@@ -68,28 +70,27 @@ class ThreadPool:
             self._reclaim_slot(clients=1)
 
     def yield_slot(self) -> None:
-        """Let a job that is queued go before what is left of this one."""
+        """Let queued work go before the rest of this thread's work."""
         self._release_slot(clients=0)
         self._reclaim_slot(clients=0)
 
     def is_hung(self, now: float, *, seconds: float) -> bool:
-        """Tell whether a thread has worked on one job for longer than `seconds`."""
+        """Tell whether a thread has worked on one item for longer than `seconds`."""
         return any(now - since > seconds for since in list(self._working_since.values()))
 
     def _release_slot(self, *, clients: int) -> None:
         del self._working_since[threading.get_ident()]
         with self._lock:
             self._waiting += 1
-            self._for_clients += clients
+            self._waiting_for_clients += clients
             if self._threads - self._waiting < self._size and self._threads < self._max_threads:
                 self._start_thread()
         self._slots.put(None)
 
     def _reclaim_slot(self, *, clients: int) -> None:
+        # First of all: the client is waited for no more, however long this thread waits for a slot.
         with self._lock:
-            self._for_clients -= (
-                clients  # the client is there, or gone, whenever this thread's turn may come
-            )
+            self._waiting_for_clients -= clients
         self._slots.get()
         with self._lock:
             self._waiting -= 1
@@ -97,24 +98,22 @@ class ThreadPool:
 
     def _start_thread(self) -> None:
         self._threads += 1
-        threading.Thread(target=self._run_items, name="request", daemon=True).start()
+        threading.Thread(target=self._run_work_items, name="request", daemon=True).start()
 
-    def _run_items(self) -> None:
+    def _run_work_items(self) -> None:
         identifier = threading.get_ident()
         while not self._is_surplus():
-            job = self._jobs.get()
+            work_item = self._work_items.get()
             self._slots.get()
             self._working_since[identifier] = time.monotonic()
             try:
-                job()
+                work_item()
             finally:
                 del self._working_since[identifier]
                 self._slots.put(None)
 
     def _is_surplus(self) -> bool:
-        """Tell a thread to end when twice as many as can work are there; it is no longer counted
-        then.
-        """
+        """Tell a thread to end when there are twice as many as can work; it no longer counts then."""
         if self._threads - self._waiting <= 2 * self._size:
             return False
         with self._lock:

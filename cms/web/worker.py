@@ -1,9 +1,8 @@
-"""The worker class of gunicorn that serves by an event loop and threads; gunicorn stays in charge
-of processes.
+"""gunicorn's worker class with an event loop and threads; gunicorn itself manages the processes.
 
-gunicorn's threaded worker gives each connection a thread from its first byte to its last: a dozen
-clients that send nothing more than one byte are an outage. Here the event loop waits for clients,
-which costs nothing, and a thread is taken when a request is whole.
+gunicorn's threaded worker gives each connection a thread from its first byte to its last, so that a
+dozen clients that send one byte and wait are an outage. Here the event loop waits for clients,
+which costs nothing, and a thread is taken once a request is complete.
 """
 
 from __future__ import annotations
@@ -42,13 +41,12 @@ class EventWorker(StoppableWorker):
         )
         loop.run_until_complete(self._serve(server))
         if server.threads.is_busy:
-            os._exit(
-                0
-            )  # what still works on a request after all that time must not keep the process
+            # A thread that still works after all that time must not keep the process alive.
+            os._exit(0)
         loop.close()
 
     def handle_abort(self, number: int, frame: object) -> None:
-        """End at once: the arbiter says that a thread or the loop hangs. The log tells where."""
+        """End at once, and log where: the arbiter found that a thread or the loop hangs."""
         faulthandler.dump_traceback()
         os._exit(1)
 
@@ -69,7 +67,8 @@ class EventWorker(StoppableWorker):
         context = sock.ssl_context(self.cfg) if self.cfg.is_ssl else None
         server.listen([listener.sock for listener in self.sockets], context)
         while self.alive and self.ppid == os.getppid():
-            if not server.is_hung():
+            # Without this sign of life the arbiter replaces the worker.
+            if not server.has_hung_thread():
                 self.notify()
             server.sweep()
             with suppress(TimeoutError):
@@ -92,8 +91,6 @@ class EventWorker(StoppableWorker):
 
 
 def _allow_descriptors() -> None:
-    """Let the process have as many connections as the system allows it: the usual limit is 1,024
-    files.
-    """
+    """Raise the limit of open files to what the system allows; the default is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -124,7 +124,9 @@ def test_one_that_works_for_too_long_hangs_and_one_that_waits_does_not() -> None
 
 
 def body(*pieces: bytes, complete: bool = True) -> StreamedBody:
-    body = StreamedBody(pool(0, max_waiting=0), wanted=lambda: None, resume=lambda: None)
+    body = StreamedBody(
+        pool(0, max_waiting=0), on_first_read=lambda: None, resume_reading=lambda: None
+    )
     for piece in pieces:
         body.feed(piece)
     if complete:
@@ -161,7 +163,9 @@ def test_a_body_that_breaks_off_raises_behind_what_has_come() -> None:
 def test_a_body_is_asked_for_once_when_it_is_read() -> None:
     asked: list[str] = []
     announced = StreamedBody(
-        pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None
+        pool(0, max_waiting=0),
+        on_first_read=lambda: asked.append("continue"),
+        resume_reading=lambda: None,
     )
     assert asked == []
     announced.read(0)
@@ -172,7 +176,9 @@ def test_a_body_is_asked_for_once_when_it_is_read() -> None:
 def test_a_body_that_has_come_by_itself_is_not_asked_for() -> None:
     asked: list[str] = []
     announced = StreamedBody(
-        pool(0, max_waiting=0), wanted=lambda: asked.append("continue"), resume=lambda: None
+        pool(0, max_waiting=0),
+        on_first_read=lambda: asked.append("continue"),
+        resume_reading=lambda: None,
     )
     announced.feed(b"abc")
     assert announced.read(1) == b"a"
