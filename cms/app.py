@@ -45,7 +45,7 @@ from cms.store.store import Store
 
 
 class App(falcon.App[Request, falcon.Response]):
-    """The WSGI application; `close` gives its connections back and ends its child processes."""
+    """The WSGI application; `close` closes its connections and ends its child processes."""
 
     def __init__(
         self,
@@ -61,8 +61,11 @@ class App(falcon.App[Request, falcon.Response]):
         self._close_hooks = [*close_hooks, store.close]
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request; what becomes of its connection is decided here, for all resources."""
-        env["wsgi.input"] = body = request_body(env)
+        """Answer a request; closing and timing out its connection is decided here for all
+        resources.
+        """
+        body = request_body(env)
+        env["wsgi.input"] = body
         answer = super().__call__(env, close_if_unread(env, body, start_response))
         return with_send_timeout(answer, env, self._send_seconds)
 
@@ -71,10 +74,9 @@ class App(falcon.App[Request, falcon.Response]):
             close()
 
     def add_route(self, uri_template: str, resource: Any, **options: Any) -> None:
-        """Add a resource; what answers GET answers HEAD as well, of which Falcon sends the headers
-        only.
+        """Add a resource; one that answers GET answers HEAD as well, unless it has `on_head`.
 
-        Unless it says itself what HEAD does.
+        Falcon sends the headers of such an answer only.
         """
         if hasattr(resource, "on_get") and not hasattr(resource, "on_head"):
             resource.on_head = resource.on_get
@@ -83,56 +85,24 @@ class App(falcon.App[Request, falcon.Response]):
 
 def create_app(config: Config) -> App:
     """Make the WSGI application; it connects to nothing before its first request."""
-    store, issuer, max_bytes = Store(config), Issuer.from_config(config), config.max_payload_size
+    store = Store(config)
+    issuer = Issuer.from_config(config)
+    links = MailLinks.from_config(config, issuer.secret)
     library = Library.from_config(store, config)
-    shown = Assets(store, library.contents.storages, config)
-    origins, cookies, links = (
-        Origins.from_config(config),
-        Cookies.from_config(config),
-        MailLinks.from_config(config, issuer.secret),
-    )
-    identification = Authentication(
-        issuer.secret, origins=origins, trusted_proxies=config.ip_trust_proxy
-    )
-    middleware = [
-        RequestTracing(),
-        *cors_middleware(config),
-        identification,
-        SystemCollectionGuard(store),
-    ]
+    asset_source = Assets(store, library.contents.storages, config)
+    max_bytes = config.max_payload_size
     app = App(
         store,
-        middleware,
+        _middleware(config, store, issuer),
         send_seconds=config.send_timeout.total_seconds(),
-        close_hooks=[shown.close],
+        close_hooks=[asset_source.close],
     )
     app.add_error_handler(Exception, errors.on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     app.add_error_handler(Refused, errors.on_refused)
     app.add_error_handler(Stale, errors.on_stale)
-
-    app.add_route("/server/ping", server.PingResource())
-    app.add_route("/server/health", server.HealthResource(store))
-    app.add_route("/server/info", server.InfoResource(store))
-    app.add_route("/utils/explain", server.ExplainResource(store))
-    app.add_route("/utils/cache/clear", server.ClearCacheResource(store))
-
-    app.add_route("/auth", auth.ProvidersResource())
-    app.add_route("/auth/login", auth.LoginResource(store, issuer, cookies, max_bytes))
-    app.add_route(
-        "/auth/refresh",
-        auth.RefreshResource(store, issuer, auth.RefreshTokenSource(cookies, origins), max_bytes),
-    )
-    app.add_route(
-        "/auth/logout",
-        auth.LogoutResource(store, auth.RefreshTokenSource(cookies, origins), max_bytes),
-    )
-    app.add_route(
-        "/auth/password/request", accounts.ResetRequestResource(store, links.reset, max_bytes)
-    )
-    app.add_route(
-        "/auth/password/reset", accounts.PasswordResetResource(store, links.reset, max_bytes)
-    )
+    _add_server(app)
+    _add_logins(app, config, issuer, links)
     _add_people(app, links, issuer.secret, max_bytes)
     _add_structure(app, max_bytes)
     _add_items(app, max_bytes)
@@ -141,9 +111,49 @@ def create_app(config: Config) -> App:
         "/utils/import/{collection}",
         imports.ImportResource(store, max_bytes, config.files_max_upload_size),
     )
-    app.add_route("/assets/{key}", assets.AssetResource(shown, config))
-    app.add_route("/assets/{key}/{name}", assets.AssetResource(shown, config))
+    app.add_route("/assets/{key}", assets.AssetResource(asset_source, config))
+    app.add_route("/assets/{key}/{name}", assets.AssetResource(asset_source, config))
     return app
+
+
+def _middleware(config: Config, store: Store, issuer: Issuer) -> list[object]:
+    """Return the middleware in its order: a preflight is answered before anybody is identified."""
+    return [
+        RequestTracing(),
+        *cors_middleware(config),
+        Authentication(
+            issuer.secret,
+            origins=Origins.from_config(config),
+            trusted_proxies=config.ip_trust_proxy,
+        ),
+        SystemCollectionGuard(store),
+    ]
+
+
+def _add_server(app: App) -> None:
+    store = app.store
+    app.add_route("/server/ping", server.PingResource())
+    app.add_route("/server/health", server.HealthResource(store))
+    app.add_route("/server/info", server.InfoResource(store))
+    app.add_route("/utils/explain", server.ExplainResource(store))
+    app.add_route("/utils/cache/clear", server.ClearCacheResource(store))
+
+
+def _add_logins(app: App, config: Config, issuer: Issuer, links: MailLinks) -> None:
+    store = app.store
+    max_bytes = config.max_payload_size
+    cookies = Cookies.from_config(config)
+    token_source = auth.RefreshTokenSource(cookies, Origins.from_config(config))
+    app.add_route("/auth", auth.ProvidersResource())
+    app.add_route("/auth/login", auth.LoginResource(store, issuer, cookies, max_bytes))
+    app.add_route("/auth/refresh", auth.RefreshResource(store, issuer, token_source, max_bytes))
+    app.add_route("/auth/logout", auth.LogoutResource(store, token_source, max_bytes))
+    app.add_route(
+        "/auth/password/request", accounts.ResetRequestResource(store, links.reset, max_bytes)
+    )
+    app.add_route(
+        "/auth/password/reset", accounts.PasswordResetResource(store, links.reset, max_bytes)
+    )
 
 
 def _add_people(app: App, links: MailLinks, secret: str, max_bytes: int) -> None:
@@ -225,11 +235,12 @@ def _add_files(app: App, library: Library) -> None:
 
 
 def create_wsgi() -> App:
-    """Make the application of the environment's settings, for `gunicorn 'cms.app:create_wsgi()'`."""
+    """Make the application with the environment's settings, for `gunicorn 'cms.app:create_wsgi()'`."""
     config = load(os.environ, folder=Path.cwd())
     start_logging(config)
     limit_arenas()
     app = create_app(config)
     gc.collect()
-    gc.freeze()  # what stays for good is not looked through again whenever a call makes many objects
+    # Objects that stay for good are not searched again whenever a request makes many objects.
+    gc.freeze()
     return app
