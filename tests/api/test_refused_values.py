@@ -415,7 +415,7 @@ def test_an_import_stops_asking_the_database_after_a_hundred_faults(
     write = nested.write_tree
 
     def counted(session: Any, drafter: Any, root: Any) -> Any:
-        tried.append(len(root.drafts))
+        tried.append(len(root.changes))
         return write(session, drafter, root)
 
     monkeypatch.setattr(imports, "write_tree", counted)

@@ -1,4 +1,7 @@
-"""What paths from the caller lead to, for rules that are tried on payloads: `$CURRENT_USER.department.id`."""
+"""Values that paths from the caller lead to, such as `$CURRENT_USER.department.id`.
+
+Rules need them when they are applied to payloads in Python.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from typing import Any
 from cms import jsontext
 from cms.access.policy import ADMIN
 from cms.database.connections import Fetch
-from cms.items.read.prepare import narrow_to_key, statement_for
+from cms.items.read.prepare import narrow_to_key
+from cms.items.write.transaction_reads import find_unlimited
 from cms.query.language.ast import CallerValue, FieldName, Pick, Query, Slot
-from cms.query.plan.bindings import Bindings, bind_values
 from cms.store.context import RequestContext
 from cms.store.store import Store
 
@@ -19,12 +22,13 @@ from cms.store.store import Store
 def caller_values(
     store: Store, context: RequestContext, fetch: Fetch, paths: Iterable[CallerValue]
 ) -> Mapping[CallerValue, tuple[object, ...]]:
-    """Return the values at the end of each path: none for nobody's user, many behind a to-many step.
+    """Return the values at the end of each path.
 
-    A rule is the administrator's, so what it looks at is not narrowed by what its caller may read.
+    There are none for a caller without a user, and there may be many behind a to-many step. Rules
+    are written by administrators: what they look at does not depend on what the caller may read.
     """
-    trusting = replace(context, actor=replace(context.actor, policy=ADMIN))
-    return {path: tuple(_values(store, trusting, fetch, path)) for path in paths}
+    unrestricted = replace(context, actor=replace(context.actor, policy=ADMIN))
+    return {path: tuple(_values(store, unrestricted, fetch, path)) for path in paths}
 
 
 def _values(
@@ -33,24 +37,23 @@ def _values(
     key = context.actor.user if path.name == "CURRENT_USER" else context.actor.role
     if key is None:
         return
-    found = statement_for(
-        store, context, path.collection, narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))
-    )
-    for item in found.items(fetch(found.text, bind_values(found.values, Bindings((key,))))):
+    query = narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))
+    for item in find_unlimited(store, context, fetch, path.collection, query, (key,)):
         yield from _path_ends(jsontext.loads_stored(jsontext.dumps(item)), path.path)
 
 
 def _pick(path: tuple[FieldName, ...]) -> Pick:
     step, *rest = path
-    return Pick(step.key, step, Query(picks=(_pick(tuple(rest)),)) if rest else None)
+    below = Query(picks=(_pick(tuple(rest)),)) if rest else None
+    return Pick(step.key, step, below)
 
 
-def _path_ends(found: Any, path: tuple[FieldName, ...]) -> Iterator[object]:
-    """Yield what stands at the end of a path, of every entry of every array on the way."""
-    if isinstance(found, list):
-        for entry in found:
-            yield from _path_ends(entry, path)
+def _path_ends(value: Any, path: tuple[FieldName, ...]) -> Iterator[object]:
+    """Yield the values at the end of a path, following every element of every array on the way."""
+    if isinstance(value, list):
+        for element in value:
+            yield from _path_ends(element, path)
     elif not path:
-        yield found
-    elif found is not None:
-        yield from _path_ends(found[path[0].key], path[1:])
+        yield value
+    elif value is not None:
+        yield from _path_ends(value[path[0].key], path[1:])

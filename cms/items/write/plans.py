@@ -31,7 +31,7 @@ from cms.items.write.nested import write_tree
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.rows import WriteContext
 from cms.items.write.single_statement import RunStatement
-from cms.items.write.transaction_reads import fetch_within
+from cms.items.write.transaction_reads import items_of
 from cms.query.language.ast import INTERNAL_KEY, OperatorTest, Query, Slot
 from cms.query.sql import locks
 from cms.schema.model import Collection
@@ -264,17 +264,12 @@ def _write_and_read(
     policy = write_context.context.actor.policy
     if view_of(name, catalogue=catalogue, policy=policy) is None:
         return None
-    statement = statement_for(
-        write_context.store, write_context.context, name, _answer_query(call, root.collection)
-    )
-    literals = (*call.parsed.literals, tuple(keys))
-    rows = fetch_within(
-        write_context.store,
-        write_context.transaction,
-        write_context.context,
-        ReadRun(statement, literals, top=len(keys)),
-    )
-    by_key = {str(item.pop(INTERNAL_KEY)): item for item in statement.items(rows)}
+    context = write_context.context
+    query = _answer_query(call, root.collection)
+    statement = statement_for(write_context.store, context, name, query)
+    run = ReadRun(statement, (*call.parsed.literals, tuple(keys)), top=len(keys))
+    items = items_of(write_context.store, write_context.transaction, context, run)
+    by_key = {str(item.pop(INTERNAL_KEY)): item for item in items}
     if len(by_key) < len(keys) and policy.is_admin:
         raise not_found()  # a trigger of the table may have moved or removed them
     return [by_key[key] for key in keys if key in by_key] or None

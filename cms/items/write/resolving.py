@@ -1,6 +1,7 @@
-"""What a payload's drafts come to, before anything is written: which rows are there, whose they are, what is missing.
+"""Resolves the tree of a payload before anything is written.
 
-Reads go through the read engine, so that what a caller may not see is not there for it, and is never touched.
+It finds out which rows exist, to whose lists they belong, and which rows leave a list. All reads
+use the read engine: a row that the caller may not see is missing for it, and is never touched.
 """
 
 from __future__ import annotations
@@ -9,18 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from cms.access.guard import view_of
 from cms.errors import Problem, abbreviated
-from cms.items.read.prepare import statement_for
-from cms.items.write.changes import (
-    ChangeSet,
-    Expects,
-    PayloadPosition,
-    RowChange,
-    ToMany,
-)
+from cms.items.write.changes import ChangeSet, Expects, PayloadPosition, RowChange, ToMany
 from cms.items.write.payload_parser import PayloadParser
 from cms.items.write.rows import WriteContext, column_by_key, lock_list
+from cms.items.write.transaction_reads import find_unlimited
 from cms.query.language.ast import INTERNAL_KEY, AtField, FieldName, OperatorTest, Pick, Query, Slot
-from cms.query.plan.bindings import Bindings, bind_values
 from cms.schema.auto_fields import takes_null
 from cms.schema.model import Collection
 from cms.schema.payload import invalid_item
@@ -30,7 +24,7 @@ StoredValues = Mapping[str, Mapping[str, str | None]]
 
 
 class Resolver:
-    """Settles one tree, from the root down."""
+    """Resolves one tree, from the root down."""
 
     def __init__(self, write_context: WriteContext, parser: PayloadParser) -> None:
         self._write_context = write_context
@@ -38,42 +32,34 @@ class Resolver:
         self._problems = parser.problems
 
     def resolve(self, change_set: ChangeSet) -> None:
-        """Settle what is below a batch that is complete itself."""
+        """Resolve what is below a change set that is complete itself."""
         self._resolve_targets(change_set)
-        for one in change_set.to_one_fields.values():
-            self._find(
-                one.change_set,
-                self._stored(one.change_set.collection, list(one.change_set.by_key), ()),
-            )
-            self._descend(one.change_set)
-        for many in change_set.to_many_fields.values():
-            self._resolve_many(change_set, many)
-            self._descend(many.change_set)
+        for to_one in change_set.to_one_fields.values():
+            targets = to_one.change_set
+            self._find_rows(targets, self._stored(targets.collection, list(targets.by_key), ()))
+            self._descend(targets)
+        for to_many in change_set.to_many_fields.values():
+            self._resolve_list(change_set, to_many)
+            self._descend(to_many.change_set)
 
     def _descend(self, change_set: ChangeSet) -> None:
         self._write_context.authorizer.complete(change_set, self._problems)
         self.resolve(change_set)
 
     def _resolve_targets(self, change_set: ChangeSet) -> None:
-        """Find out to which collection objects belong of whose row the payload does not say it."""
-        if not change_set.unresolved:
+        """Read the collections of many-to-any objects for which the payload does not say them."""
+        unresolved_items = change_set.unresolved
+        if not unresolved_items:
             return
-        fields = tuple(
-            dict.fromkeys(unresolved.collection_field for unresolved in change_set.unresolved)
-        )
-        keys = [
-            unresolved.change.key for unresolved in change_set.unresolved if unresolved.change.key
-        ]
+        fields = tuple(dict.fromkeys(item.collection_field for item in unresolved_items))
+        keys = [item.change.key for item in unresolved_items if item.change.key]
         stored = self._stored(change_set.collection, keys, fields)
-        for unresolved in change_set.unresolved:
-            self._parser.attach_resolved(
-                change_set,
-                unresolved,
-                stored.get(unresolved.change.key or "", {}).get(unresolved.collection_field),
-            )
+        for item in unresolved_items:
+            row = stored.get(item.change.key or "", {})
+            self._parser.attach_resolved(change_set, item, row.get(item.collection_field))
 
-    def _find(self, change_set: ChangeSet, stored: StoredValues) -> None:
-        """Tell new rows from those that are there."""
+    def _find_rows(self, change_set: ChangeSet, stored: StoredValues) -> None:
+        """Tell new rows from stored ones."""
         for change in change_set.changes:
             key = change.values.get(change_set.key_field)
             change.is_new = key not in stored or change.expects is Expects.ABSENT
@@ -81,169 +67,182 @@ class Resolver:
                 change.key = change.values.pop(change_set.key_field)
             elif change.expects is Expects.PRESENT:
                 change.is_new = False
-                self._add_missing_item(
-                    change_set.collection, change.position, change.sent.get(change_set.key_field)
-                )
+                sent_key = change.sent.get(change_set.key_field)
+                self._add_missing_item(change_set.collection, change.position, sent_key)
 
-    # To-many
+    # Lists
 
-    def _resolve_many(self, change_set: ChangeSet, many: ToMany) -> None:
-        fields = (many.link.far, *self._order_seen(many))
-        keys = dict.fromkeys([*many.change_set.by_key, *(removal.key for removal in many.removals)])
-        near_values = self._near_values(change_set, many)
-        self._lock(
-            many,
-            list(keys),
-            [near_values[owner] for owner in many.replaced_lists if owner in near_values],
-        )
-        stored = self._stored(many.change_set.collection, list(keys), fields)
-        self._find(many.change_set, stored)
-        for owner, change in many.pairs:
-            if change.key and not change.is_new:
-                _drop_unchanged(many, change, stored[change.key], near_values.get(owner))
-        self._remove(many, stored, near_values)
-        self._drop_unnamed(many, near_values)
-        if many.dropped and not many.deletes_dropped:
-            self._unlink(many)
+    def _resolve_list(self, change_set: ChangeSet, to_many: ToMany) -> None:
+        elements = to_many.change_set
+        removed_keys = [removal.key for removal in to_many.removals]
+        keys = list(dict.fromkeys([*elements.by_key, *removed_keys]))
+        near_values = self._near_values(change_set, to_many)
+        replaced = [near_values[owner] for owner in to_many.replaced_lists if owner in near_values]
+        self._lock(to_many, keys, replaced)
+        fields = (to_many.link.far, *self._visible_order_field(to_many))
+        stored = self._stored(elements.collection, keys, fields)
+        self._find_rows(elements, stored)
+        for owner, element in to_many.pairs:
+            if element.key and not element.is_new:
+                _drop_unchanged(to_many, element, stored[element.key], near_values.get(owner))
+        self._drop_removed(to_many, stored, near_values)
+        self._drop_unnamed(to_many, near_values)
+        if to_many.dropped and not to_many.deletes_dropped:
+            self._unlink(to_many)
 
-    def _order_seen(self, many: ToMany) -> tuple[str, ...]:
-        """Return the column of a list's order where this caller sees it: its places are the service's to write."""
-        order, context = many.link.relation.order, self._write_context.context
+    def _visible_order_field(self, to_many: ToMany) -> tuple[str, ...]:
+        """Return the field that keeps the order of a list, if the caller may read it.
+
+        Where it may not, the service writes the places without comparing them.
+        """
+        order = to_many.link.relation.order
+        if not order:
+            return ()
+        context = self._write_context.context
         view = view_of(
-            many.change_set.collection.name,
+            to_many.change_set.collection.name,
             catalogue=context.snapshot.catalogue,
             policy=context.actor.policy,
         )
-        return (order,) if order and view and view.sees(order) else ()
+        return (order,) if view and view.sees(order) else ()
 
-    def _lock(self, many: ToMany, keys: list[str], near_values: list[str]) -> None:
-        """Keep what is about to be read as it is: a row that somebody takes into another list is not ours to drop."""
+    def _lock(self, to_many: ToMany, keys: list[str], near_values: list[str]) -> None:
+        """Lock the rows that are about to be read.
+
+        A row that another transaction moves to another list meanwhile must not be dropped here.
+        """
         if keys or near_values:
             lock_list(
                 self._write_context,
-                many.change_set.collection,
-                many.link.far,
+                to_many.change_set.collection,
+                to_many.link.far,
                 keys=keys,
                 near_values=near_values,
             )
 
-    def _near_values(self, change_set: ChangeSet, many: ToMany) -> dict[RowChange, str]:
-        """Return what the rows of owners that are there already point to."""
+    def _near_values(self, change_set: ChangeSet, to_many: ToMany) -> dict[RowChange, str]:
+        """Return what the elements of stored owners hold in the field that points to them."""
         owners = {
             owner.key: owner for owner in change_set.changes if owner.key and not owner.is_new
         }
-        if many.link.near == change_set.key_field:
+        near = to_many.link.near
+        if near == change_set.key_field:
             return {owner: key for key, owner in owners.items()}
-        found = column_by_key(
-            self._write_context, change_set.collection, many.link.near, list(owners)
-        )
-        return {owners[key]: value for key, value in found.items() if value is not None}
+        values = column_by_key(self._write_context, change_set.collection, near, list(owners))
+        return {owners[key]: value for key, value in values.items() if value is not None}
 
-    def _remove(
-        self, many: ToMany, stored: StoredValues, near_values: Mapping[RowChange, str]
+    def _drop_removed(
+        self, to_many: ToMany, stored: StoredValues, near_values: Mapping[RowChange, str]
     ) -> None:
-        for removal in many.removals:
-            holder = stored.get(removal.key, {}).get(many.link.far)
-            if holder is None or holder != near_values.get(removal.owner):
-                self._add_missing_item(many.change_set.collection, removal.position, removal.sent)
-            elif removal.key in many.change_set.by_key:
-                self._problems.add(
-                    invalid_item("it is there twice", many.change_set.collection.name),
-                    removal.position,
-                )
+        """Drop the elements of `delete` from the lists in which they are."""
+        elements = to_many.change_set
+        for removal in to_many.removals:
+            owner_value = stored.get(removal.key, {}).get(to_many.link.far)
+            if owner_value is None or owner_value != near_values.get(removal.owner):
+                self._add_missing_item(elements.collection, removal.position, removal.sent)
+            elif removal.key in elements.by_key:
+                problem = invalid_item("it is there twice", elements.collection.name)
+                self._problems.add(problem, removal.position)
             else:
-                many.dropped.setdefault(removal.key, removal.owner)
+                to_many.dropped.setdefault(removal.key, removal.owner)
 
-    def _drop_unnamed(self, many: ToMany, near_values: Mapping[RowChange, str]) -> None:
-        """Drop the present rows of those that got a whole array, except those that any array names."""
+    def _drop_unnamed(self, to_many: ToMany, near_values: Mapping[RowChange, str]) -> None:
+        """Drop from replaced lists the stored elements that no array names."""
         owners = {
-            near_values[owner]: owner for owner in many.replaced_lists if owner in near_values
+            near_values[owner]: owner for owner in to_many.replaced_lists if owner in near_values
         }
         if not owners:
             return
-        present = self._read(
-            many.change_set.collection, many.link.far, list(owners), (many.link.far,)
-        )
-        for key, row in present.items():
-            if key not in many.change_set.by_key:
-                many.dropped.setdefault(key, owners[str(row[many.link.far])])
+        far = to_many.link.far
+        stored = self._read(to_many.change_set.collection, far, list(owners), (far,))
+        for key, row in stored.items():
+            if key not in to_many.change_set.by_key:
+                to_many.dropped.setdefault(key, owners[str(row[far])])
 
-    def _unlink(self, many: ToMany) -> None:
-        """Let the rows that leave be changed as anybody would change them who clears the field."""
-        collection, far = many.change_set.collection, many.link.far
-        many.unlinked = ChangeSet(collection, many.change_set.level)
-        for key, owner in many.dropped.items():
-            position = owner.position.below(many.name)
+    def _unlink(self, to_many: ToMany) -> None:
+        """Change the dropped rows as if the caller itself set the field to null."""
+        collection = to_many.change_set.collection
+        far = to_many.link.far
+        unlinked = ChangeSet(collection, to_many.change_set.level)
+        to_many.unlinked = unlinked
+        for key, owner in to_many.dropped.items():
             change = RowChange(
                 {far: None},
                 {far: None},
-                position,
+                owner.position.below(to_many.name),
                 Expects.PRESENT,
                 parent_row=owner,
                 key=key,
                 is_new=False,
             )
-            many.unlinked.changes.append(change)
+            unlinked.changes.append(change)
         if takes_null(collection.fields[far]):
-            self._write_context.authorizer.complete(many.unlinked, self._problems)
+            self._write_context.authorizer.complete(unlinked, self._problems)
             return
         reason = (
             f'they cannot be without "{far}": delete them, or set one_deselect_action to delete'
         )
-        self._problems.add(invalid_item(reason, collection.name), many.unlinked.changes[0].position)
+        self._problems.add(invalid_item(reason, collection.name), unlinked.changes[0].position)
 
     def _add_missing_item(
-        self, collection: Collection, position: PayloadPosition, sent: object
+        self, collection: Collection, position: PayloadPosition, sent_key: object
     ) -> None:
-        """What is hidden, what is not there, and what is in another list look the same."""
-        if sent is None:
-            self._problems.add(
-                invalid_item("it must hold its primary key", collection.name), position
-            )
+        """Add the same problem for an item that is missing, hidden, or in another list."""
+        if sent_key is None:
+            problem = invalid_item("it must hold its primary key", collection.name)
+            self._problems.add(problem, position)
             return
-        sentence = f'A key points to an item of "{collection.name}" that is not there, or not in this list.'
+        message = f'A key points to an item of "{collection.name}" that is not there, or not in this list.'
         extensions: dict[str, object] = {"collection": collection.name, "path": []}
         if self._write_context.context.actor.policy.is_admin:
-            extensions |= {"field": collection.primary_key, "value": abbreviated(sent)}
-        self._problems.add(Problem("INVALID_FOREIGN_KEY", sentence, extensions), position)
+            extensions["field"] = collection.primary_key
+            extensions["value"] = abbreviated(sent_key)
+        self._problems.add(Problem("INVALID_FOREIGN_KEY", message, extensions), position)
 
     # Reads
 
     def _stored(
         self, collection: Collection, keys: Sequence[str], fields: tuple[str, ...]
     ) -> StoredValues:
-        """Return the rows of the keys that are there for this caller."""
-        return self._read(collection, str(collection.primary_key), keys, fields) if keys else {}
+        """Return the rows of these keys that exist for this caller."""
+        if not keys:
+            return {}
+        return self._read(collection, str(collection.primary_key), keys, fields)
 
     def _read(
-        self, collection: Collection, by: str, values: Sequence[str], fields: tuple[str, ...]
+        self, collection: Collection, column: str, values: Sequence[str], fields: tuple[str, ...]
     ) -> StoredValues:
-        write_context = self._write_context
-        picks = (
+        """Return the rows that hold one of the values in a column."""
+        picks = [
             Pick(INTERNAL_KEY, FieldName(str(collection.primary_key))),
             *(Pick(name, FieldName(name)) for name in fields),
+        ]
+        is_one_of = AtField(FieldName(column), OperatorTest("_in", (Slot(0),)))
+        query = Query(picks=tuple(picks), filter=is_one_of)
+        items = find_unlimited(
+            self._write_context.store,
+            self._write_context.context,
+            self._write_context.transaction.execute,
+            collection.name,
+            query,
+            (tuple(values),),
         )
-        query = Query(picks=picks, filter=AtField(FieldName(by), OperatorTest("_in", (Slot(0),))))
-        found = statement_for(write_context.store, write_context.context, collection.name, query)
-        actor = write_context.context.actor
-        bindings = Bindings((tuple(values),), actor.user, actor.role)
-        items = found.items(
-            write_context.transaction.execute(found.text, bind_values(found.values, bindings))
-        )
-        return {
-            str(item[INTERNAL_KEY]): {
-                name: None if item[name] is None else str(item[name]) for name in fields
-            }
-            for item in items
-        }
+        rows: dict[str, dict[str, str | None]] = {}
+        for item in items:
+            rows[str(item[INTERNAL_KEY])] = {name: _as_text(item[name]) for name in fields}
+        return rows
+
+
+def _as_text(value: object) -> str | None:
+    return None if value is None else str(value)
 
 
 def _drop_unchanged(
-    many: ToMany, change: RowChange, stored: Mapping[str, str | None], near: str | None
+    to_many: ToMany, element: RowChange, stored: Mapping[str, str | None], near: str | None
 ) -> None:
-    """A row that is in its list and at its place already need not be written for it."""
-    order = many.link.relation.order
-    wanted = {many.link.far: near, order: change.values.get(order or "")}
+    """Do not write an element for a list and place that it has already."""
+    order = to_many.link.relation.order
+    wanted = {to_many.link.far: near, order: element.values.get(order or "")}
     for name, value in wanted.items():
         if name and value is not None and stored.get(name) == value:
-            del change.values[name]
+            del element.values[name]
