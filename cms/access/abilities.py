@@ -1,4 +1,4 @@
-"""What a caller may do, told in words (decisions, section 11)."""
+"""What a caller may do with each collection, as /permissions/me tells it (docs/permissions.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ Ability = dict[str, object]
 
 
 def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Ability]]:
-    """Return for each collection that some permission speaks of, and for each action, what the caller may do."""
+    """Return what the caller may do, by collection and action.
+
+    Collections that no permission speaks of are left out.
+    """
     return {
         name: {
             action: ability(effective_grants(policy, collection, action, catalogue))
@@ -28,22 +31,26 @@ def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Abili
 def effective_grants(
     policy: Policy, collection: Collection, action: str, catalogue: Catalogue
 ) -> tuple[Grant, ...]:
-    """Return what a caller holds of a collection: only permissions whose rules can be applied, settled once."""
+    """Return the grants of a caller for a collection, without those whose rules cannot be applied."""
     if policy.is_admin:
         return (FULL_GRANT,)
-    if collection.kind is Kind.FOLDER:  # there is nothing in it to be seen
+    # A folder has no items, so no view of it exists that could hold the grants.
+    if collection.kind is Kind.FOLDER:
         return usable_grants(policy.granted(collection.name, action), collection, catalogue)
     view = view_lookup(policy, catalogue, action)(collection.name)
     return view.grants if view else ()
 
 
 def ability(grants: tuple[Grant, ...]) -> Ability:
-    """Return `access` (full: every item; partial: those of a rule; none), and then `fields` and `presets`."""
+    """Return `access`, and unless it is none, `fields` and `presets`.
+
+    Access is full for every item, partial for items that a rule selects, or none.
+    """
     if not grants:
         return {"access": "none"}
-    whole = any(grant.rule == EVERYTHING for grant in grants)
+    is_unrestricted = any(grant.rule == EVERYTHING for grant in grants)
     return {
-        "access": "full" if whole else "partial",
+        "access": "full" if is_unrestricted else "partial",
         "fields": fields_of(grants),
         "presets": presets_of(grants),
     }
@@ -51,14 +58,14 @@ def ability(grants: tuple[Grant, ...]) -> Ability:
 
 def fields_of(grants: Iterable[Grant]) -> list[str]:
     """Return the fields that any of the grants speaks of."""
-    found = {name for grant in grants for name in grant.fields}
-    return [ALL_FIELDS] if ALL_FIELDS in found else sorted(found)
+    names = {name for grant in grants for name in grant.fields}
+    return [ALL_FIELDS] if ALL_FIELDS in names else sorted(names)
 
 
 def presets_of(grants: Iterable[Grant]) -> dict[str, object]:
-    """Return the presets of the grants together; of two for one field the first counts."""
-    found: dict[str, object] = {}
+    """Return the presets of all grants; of two for one field the first counts."""
+    presets: dict[str, object] = {}
     for grant in grants:
         for name, value in grant.presets.items():
-            found.setdefault(name, value)
-    return found
+            presets.setdefault(name, value)
+    return presets

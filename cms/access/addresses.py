@@ -1,4 +1,4 @@
-"""From where a role may be used: its `ip_access` (decisions, section 11)."""
+"""The addresses that a role may be used from: its `ip_access` (docs/permissions.md)."""
 
 from __future__ import annotations
 
@@ -13,51 +13,60 @@ Networks = frozenset[Network]
 
 
 def networks_of(lists: object) -> tuple[Networks, ...]:
-    """Return the networks of several roles' lists, each of which has to admit a caller; an empty list binds nobody.
+    """Return the networks of several roles' lists; a caller must be admitted by each of them.
 
-    What is no address admits nobody: a slip must not open a role to everywhere.
+    An empty list restricts nobody. Entries that are no address admit nobody: a typing error must
+    not open a role to everywhere.
     """
-    found = lists if isinstance(lists, list) else [lists]
-    return tuple(frozenset(_readable(said)) for said in found if said not in (None, []))
+    entries_by_role = lists if isinstance(lists, list) else [lists]
+    return tuple(
+        frozenset(_readable_networks(entries))
+        for entries in entries_by_role
+        if entries not in (None, [])
+    )
 
 
-def network(said: object) -> Network:
+def network(value: object) -> Network:
     """Return an address or a network in CIDR notation; raises ValueError for anything else."""
-    if not isinstance(said, str):
-        raise ValueError(f"{said!r} is no text")
-    return ipaddress.ip_network(said.strip(), strict=False)
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return ipaddress.ip_network(value.strip(), strict=False)
 
 
 @lru_cache(maxsize=4_096)
 def address(text: str) -> str | None:
-    """Return an address in its one canonical form, an IPv4 address within IPv6 as itself; None for what is none."""
+    """Return an address in its canonical form, or None for a text that is no address.
+
+    An IPv4 address within IPv6 becomes the IPv4 address.
+    """
     try:
-        found = ipaddress.ip_address(text.strip().partition("%")[0])
+        parsed = ipaddress.ip_address(text.strip().partition("%")[0])
     except ValueError:
         return None
-    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
-    return str(mapped or found)
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(parsed)
 
 
 def require_address(networks: Sequence[Networks], ip: str | None) -> None:
     """Raise `Refused` INVALID_IP unless every list of networks holds the address.
 
-    Only the service itself calls from no address, and may.
+    A caller without an address is the service itself, which may.
     """
-    if networks and ip is not None and not _holds(networks, ip):
+    if networks and ip is not None and not _all_hold(networks, ip):
         raise Refused(Problem("INVALID_IP", "This address may not be used."))
 
 
-def _holds(networks: Sequence[Networks], ip: str) -> bool:
-    found = address(ip)
-    if found is None:
+def _all_hold(networks: Sequence[Networks], ip: str) -> bool:
+    canonical = address(ip)
+    if canonical is None:
         return False
-    parsed = ipaddress.ip_address(found)
-    return all(any(parsed in network for network in each) for each in networks)
+    parsed = ipaddress.ip_address(canonical)
+    return all(any(parsed in network for network in role_networks) for role_networks in networks)
 
 
-def _readable(said: object) -> Iterable[Network]:
-    for entry in said if isinstance(said, list) else [said]:
+def _readable_networks(entries: object) -> Iterable[Network]:
+    for entry in entries if isinstance(entries, list) else [entries]:
         try:
             yield network(entry)
         except ValueError:

@@ -1,4 +1,4 @@
-"""What `app_access` adds: the reads that an admin app needs to start (decisions, section 11)."""
+"""The grants of `app_access`: what an admin app must read to start (docs/permissions.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ OWN_PROFILE_FIELDS = (
     "description",
     "email_notifications",
 )
-"""What everybody with app access changes of the own account; the second factor has endpoints of its own."""
+"""What everybody with app access may change of the own account.
+
+The second factor has endpoints of its own.
+"""
 
 _OWN_ACCOUNT = {"id": {"_eq": "$CURRENT_USER"}}
 
@@ -65,7 +68,7 @@ PUBLIC_SETTINGS = (
 )
 
 PUBLIC_SETTINGS_GRANT = Grant("system_settings", "read", frozenset(PUBLIC_SETTINGS))
-"""What everybody may know of the settings."""
+"""What everybody may read of the settings."""
 
 
 _COLLECTION_FIELDS = (
@@ -98,19 +101,25 @@ _FIELD_FIELDS = (
     "searchable",
 )
 _RELATION_FIELDS = ("id", "many_collection", "many_field", "one_collection", "one_deselect_action")
-"""What the rows of the structure show that names nothing else; /collections, /fields and /relations tell the rest."""
+"""The columns of the structure that name no other collection or field.
+
+/collections, /fields and /relations answer with the rest, redacted (cms/access/redaction.py).
+"""
 
 
 def app_grants(grants: Iterable[Grant]) -> list[Grant]:
-    """Return the grants of app access for a caller who has these rights: of the structure what they name."""
+    """Return the grants of app access for a caller with these grants.
+
+    Of the structure the caller reads only what the grants name.
+    """
     fields: dict[str, set[str]] = {}
     for grant in grants:
         if grant.problem is None:
             fields.setdefault(grant.collection, set()).update(grant.fields)
-    of_fields = _either(_fields_of("collection", "field", fields))
-    of_relations = And(
+    field_rule = _any_of(_named_fields("collection", "field", fields))
+    relation_rule = And(
         (
-            _either(_fields_of("many_collection", "many_field", fields)),
+            _any_of(_named_fields("many_collection", "many_field", fields)),
             _one_of("one_collection", fields),
         )
     )
@@ -118,15 +127,15 @@ def app_grants(grants: Iterable[Grant]) -> list[Grant]:
         *(_grant_of(name, "read", rule, names) for name, rule, names in _READ_GRANTS),
         _grant_of("system_users", "update", _OWN_ACCOUNT, OWN_PROFILE_FIELDS),
         _structure_grant("system_collections", _one_of("collection", fields), _COLLECTION_FIELDS),
-        _structure_grant("system_fields", of_fields, _FIELD_FIELDS),
-        _structure_grant("system_relations", of_relations, _RELATION_FIELDS),
+        _structure_grant("system_fields", field_rule, _FIELD_FIELDS),
+        _structure_grant("system_relations", relation_rule, _RELATION_FIELDS),
     ]
 
 
-def _fields_of(owner: str, field: str, fields: Mapping[str, set[str]]) -> Iterator[Filter]:
-    """Yield what the rows fulfil that speak of these fields; `owner` and `field` are the columns that name them."""
-    whole = [collection for collection, names in fields.items() if ALL_FIELDS in names]
-    yield _one_of(owner, whole)
+def _named_fields(owner: str, field: str, fields: Mapping[str, set[str]]) -> Iterator[Filter]:
+    """Yield filters for rows about these fields; the columns `owner` and `field` name them."""
+    whole_collections = [collection for collection, names in fields.items() if ALL_FIELDS in names]
+    yield _one_of(owner, whole_collections)
     for collection, names in fields.items():
         if ALL_FIELDS not in names:
             yield And((_one_of(owner, [collection]), _one_of(field, sorted(names))))
@@ -136,7 +145,7 @@ def _one_of(column: str, values: Iterable[str]) -> Filter:
     return AtField(FieldName(column), OperatorTest("_in", (Constant(tuple(values)),)))
 
 
-def _either(rules: Iterable[Filter]) -> Filter:
+def _any_of(rules: Iterable[Filter]) -> Filter:
     return Or(tuple(rules))
 
 

@@ -1,4 +1,4 @@
-"""Where system collections are reached: by endpoints of their own, and by no others (decisions, section 15)."""
+"""System collections are reached by endpoints of their own, and by no others (docs/items.md)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from cms.schema.system import ENDPOINTS
 
 
 def require_not_system(collection: str, policy: Policy) -> None:
-    """Refuse a system collection where items of people's own collections are meant; administrators are told why.
+    """Refuse a system collection where only ordinary collections are allowed.
 
-    The name decides: one that does not exist is refused with the same words.
+    Administrators are told why. The name decides: a system collection that does not exist is
+    refused with the same message.
     """
-    if is_system(collection):
-        raise Refused(Problem("FORBIDDEN", _reason(collection))) if policy.is_admin else forbidden()
+    if not is_system(collection):
+        return
+    if policy.is_admin:
+        raise Refused(Problem("FORBIDDEN", _reason(collection)))
+    raise forbidden()
 
 
 def _reason(collection: str) -> str:

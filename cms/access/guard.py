@@ -1,9 +1,10 @@
-"""The only door from what a request said to what may be planned (decisions, section 11)."""
+"""The guard: the only way from a parsed query to one that may be planned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cms.access.name_guard import NameGuard
 from cms.access.policy import Policy
 from cms.access.query_guard import QueryGuard
 from cms.access.rules import view_lookup
@@ -23,30 +24,30 @@ def guard(
     depth: int,
     page: Window | None = None,
 ) -> Guarded:
-    """Return the query as this caller may ask it: names checked, `*` written out, rules beside them.
+    """Return the query as this caller may ask it: names checked, `*` written out, rules beside
+    them.
 
-    `depth` is how many relations deep it may go, `page` how many keys a to-many field lists that is not opened.
-    Raises `Refused`: FORBIDDEN for whatever is hidden or missing, and
-    for an administrator NOT_FOUND (collection) or INVALID_QUERY (field) with its name.
+    `depth` is how many relations deep it may go; `page` bounds the keys that a to-many field lists
+    when it is not opened. Raises `Refused` FORBIDDEN for hidden and missing names alike, and for an
+    administrator NOT_FOUND (collection) or INVALID_QUERY (field) with the name.
     """
-    walker = QueryGuard(
-        catalogue, view_lookup(policy, catalogue), explains=policy.is_admin, depth=depth, page=page
+    names = NameGuard(
+        catalogue, view_lookup(policy, catalogue), explains=policy.is_admin, depth=depth
     )
-    view = walker.view(collection)
-    return Guarded(
-        view.collection, walker.query(query, view, 0), frozenset(walker.touched_collections)
-    )
+    view = names.view(collection)
+    guarded = QueryGuard(names, page).query(query, view, 0)
+    return Guarded(view.collection, guarded, frozenset(names.touched_collections))
 
 
 def view_of(
     collection: str, *, catalogue: Catalogue, policy: Policy, action: str = "read"
 ) -> View | None:
-    """Return what a caller sees of a collection for an action; None is nothing."""
+    """Return what a caller sees of a collection for an action; None where there is no right."""
     return view_lookup(policy, catalogue, action)(collection)
 
 
 def readable_collection(collection: str, *, catalogue: Catalogue, policy: Policy) -> Collection:
-    """Return the collection when the caller may read it; raises `Refused` FORBIDDEN or NOT_FOUND."""
+    """Return a collection that the caller may read; raises `Refused` FORBIDDEN or NOT_FOUND."""
     view = view_lookup(policy, catalogue)(collection)
     if view is None:
         raise not_found("collection") if policy.is_admin else forbidden()
@@ -60,12 +61,15 @@ def writable_collection(
     policy: Policy,
     actions: Sequence[str] = ("create", "update", "delete"),
 ) -> Collection:
-    """Return the collection when the caller may write its items; raises `Refused` FORBIDDEN or NOT_FOUND."""
+    """Return a collection whose items the caller may write.
+
+    Raises `Refused` FORBIDDEN, or for administrators NOT_FOUND.
+    """
     if not policy.is_admin and not any(policy.granted(collection, action) for action in actions):
         raise forbidden()
-    found = catalogue.collections.get(collection)
-    if found is None or found.kind is Kind.FOLDER:
+    target = catalogue.collections.get(collection)
+    if target is None or target.kind is Kind.FOLDER:
         raise not_found("collection") if policy.is_admin else forbidden()
-    if not found.writable:
+    if not target.writable:
         raise Refused(Problem("FORBIDDEN", f'The items of "{collection}" can only be read here.'))
-    return found
+    return target

@@ -1,4 +1,4 @@
-"""What one caller may do, as a value (decisions, section 11)."""
+"""The rights of one caller, as a value (docs/permissions.md)."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ GrantKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One permission: `fields` of the rows that fulfil `rule`. With a `problem` it cannot be applied and gives nothing.
+    """One permission: `fields` of the rows that fulfil `rule`.
 
-    `rule_source` is the rule as it was written; `id` is None for what the service itself grants.
+    A `problem` says why the permission cannot be applied; it then grants nothing. `rule_source` is
+    the rule as it was written; `id` is None for what the service itself grants.
     """
 
     collection: str
@@ -38,7 +39,7 @@ class Grant:
     problem: str | None = None
 
     def covers(self, name: str) -> bool:
-        """Tell whether it speaks of a field."""
+        """Tell whether the permission is for a field."""
         return name in self.fields or ALL_FIELDS in self.fields
 
 
@@ -46,8 +47,9 @@ class Grant:
 class Policy:
     """The rights of a caller: an administrator may do everything, others what is granted.
 
-    Policies of one name under one version of the rights are the same, and so share finished statements. A policy
-    belongs to one snapshot of the structure; `views` keeps what has been found of it under that.
+    Policies of one name under one version of the rights are equal, and so share finished
+    statements. A policy belongs to one snapshot of the structure; `views` caches what the caller
+    sees of each collection under it.
     """
 
     is_admin: bool = False
@@ -57,7 +59,7 @@ class Policy:
     views: dict[GrantKey, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
-        """Return what is granted of a collection, unusable permissions left out."""
+        """Return the grants for a collection and an action, without those that cannot be applied."""
         return tuple(
             grant for grant in self.grants.get((collection, action), ()) if grant.problem is None
         )
@@ -67,7 +69,8 @@ class Policy:
 class Actor:
     """Who calls: the user and role of the request, or neither for the Public role.
 
-    `networks` are those that its roles are bound to; `lacks_tfa` is a user who lacks a second factor that is asked for.
+    `networks` are those that the roles may be used from; `lacks_tfa` is true for a user who has to
+    set up a second factor first.
     """
 
     policy: Policy
@@ -80,25 +83,27 @@ class Actor:
 
 ADMIN = Policy(is_admin=True, name="admin")
 FULL_GRANT = Grant("*", "*", frozenset({ALL_FIELDS}))
-"""What an administrator holds of every collection, for every action."""
+"""The grant of an administrator for every collection and action."""
 
 
 def policy_of(name: str, grants: Iterable[Grant], *, has_app_access: bool = False) -> Policy:
-    """Return the policy of a caller that is no administrator, whose name stands for what is granted."""
-    found: dict[GrantKey, tuple[Grant, ...]] = {}
+    """Return the policy of a caller who is no administrator; equal names must mean equal grants."""
+    by_key: dict[GrantKey, tuple[Grant, ...]] = {}
     for grant in grants:
-        place = grant.collection, grant.action
-        found[place] = (*found.get(place, ()), grant)
-    return Policy(name=name, has_app_access=has_app_access, grants=MappingProxyType(found))
+        key = grant.collection, grant.action
+        by_key[key] = (*by_key.get(key, ()), grant)
+    return Policy(name=name, has_app_access=has_app_access, grants=MappingProxyType(by_key))
 
 
 def grant_of(row: Mapping[str, object]) -> Grant:
-    """Return the grant that a row of `system_permissions` is; what cannot be read allows nothing."""
-    rule, fault = _rule(row["permissions"])
-    validation, wrong = _validation(row["validation"])
-    fields, presets = row["fields"], row["presets"]
+    """Return a row of `system_permissions` as a grant; one that cannot be read grants nothing."""
+    rule, rule_problem = _rule(row["permissions"])
+    validation, validation_problem = _validation(row["validation"])
+    fields = row["fields"]
+    presets = row["presets"]
+    problem = rule_problem or validation_problem
     if presets is not None and not isinstance(presets, Mapping):
-        wrong = wrong or "presets is no object"
+        problem = problem or "presets is no object"
     number = row["id"]
     return Grant(
         collection=str(row["collection"]),
@@ -109,12 +114,15 @@ def grant_of(row: Mapping[str, object]) -> Grant:
         presets=presets if isinstance(presets, Mapping) else {},
         id=number if isinstance(number, int) else None,
         rule_source=row["permissions"],
-        problem=fault or wrong,
+        problem=problem,
     )
 
 
 def parse_permissions(value: object) -> Filter:
-    """Return the rule of a permission, null being every row; raises `Refused` INVALID_QUERY for what is none."""
+    """Return the rule of a permission; null selects every row.
+
+    Raises `Refused` INVALID_QUERY for a value that is no rule.
+    """
     if value is None:
         return EVERYTHING
     return parse_filter(
@@ -123,7 +131,7 @@ def parse_permissions(value: object) -> Filter:
 
 
 def _rule(value: object) -> tuple[Filter, str | None]:
-    """Return a rule and no fault, or a rule that shows no row and why it cannot be read."""
+    """Return a rule and None, or a rule that shows no row and why the value cannot be read."""
     try:
         return parse_permissions(value), None
     except Refused as refused:
@@ -131,8 +139,10 @@ def _rule(value: object) -> tuple[Filter, str | None]:
 
 
 def _validation(value: object) -> tuple[PayloadRule | None, str | None]:
-    """Return a validation and no fault, or one that nothing passes and why it cannot be read."""
+    """Return a validation and None, or one that nothing passes and why it cannot be read."""
+    if value is None:
+        return None, None
     try:
-        return None if value is None else parse_rule(value), None
+        return parse_rule(value), None
     except Refused as refused:
         return PayloadRule(NOTHING), refused.problems[0].message

@@ -1,4 +1,4 @@
-"""What others than administrators are told of a write that fails: nothing of what is hidden from them."""
+"""Problems of failed writes, without the names that the caller may not know."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from cms.access.structure import ACTIONS
 from cms.errors import Problem, Refused, forbidden
 
 _FIELD_EXTENSIONS = {"field", "fields", "constraint", "rule", "value", "path"}
-"""What a problem says of fields."""
+"""Extensions of a problem that may name fields or hold their values."""
 
 _STORED_RULES = {"validation", "conditions"}
-"""Where a rule stands that somebody has stored: what cannot be read of it may name any field."""
+"""Parameters that stand for stored rules: what is wrong with such a rule may name any field."""
 
 
 @contextmanager
 def redacted_problems(policy: Policy) -> Iterator[None]:
-    """Refuse what is refused inside as this caller may hear it.
+    """Redact what is refused inside to what this caller may know.
 
-    A field that no permission of the caller speaks of is not named: what the service itself minds there is FORBIDDEN
-    as a whole, and of what the database minds only the code is left.
+    Fields that no permission of the caller speaks of are not named: problems that the service
+    itself finds there become one FORBIDDEN, and of problems that the database finds only the code
+    is left.
     """
     try:
         yield
@@ -46,8 +47,12 @@ def _redacted(refused: Refused, policy: Policy) -> Refused:
 
 
 def _hidden_extensions(problem: Problem, policy: Policy) -> set[str]:
-    """Return what a problem must not name; the name of a constraint may hold those of hidden fields."""
-    collection, field = problem.extensions.get("collection"), problem.extensions.get("field")
+    """Return the extensions that a problem must not have.
+
+    The name of a constraint goes with every field, because it may hold the names of hidden ones.
+    """
+    collection = problem.extensions.get("collection")
+    field = problem.extensions.get("field")
     if collection is None:
         return set()
     grants = [grant for action in ACTIONS for grant in policy.granted(str(collection), action)]
@@ -62,5 +67,5 @@ def _hidden_extensions(problem: Problem, policy: Policy) -> set[str]:
 def _without(problem: Problem, names: set[str]) -> Problem:
     return replace(
         problem,
-        extensions={key: said for key, said in problem.extensions.items() if key not in names},
+        extensions={key: value for key, value in problem.extensions.items() if key not in names},
     )

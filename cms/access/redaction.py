@@ -1,7 +1,7 @@
-"""Settings of the structure without the names that their reader may not know (decisions, section 11).
+"""Settings of the structure without the names that their reader may not know.
 
-A collection's settings name its fields, and a field's settings may name others: in templates, rules, and options that
-only an app understands. A name that is hidden and one that does not exist are left out alike.
+A collection's settings name its fields, and a field's settings may name others: in templates, in
+rules, and in options that only an app understands. Hidden and missing names are left out alike.
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ _FILTER_MEMBERS = frozenset({"filter", "rule", "validation", "permissions"})
 _VALUE_MEMBERS = frozenset({"choices"})
 """Members of options that hold values of the field and no names."""
 
+_CALLER_COLLECTIONS = {"$CURRENT_USER": "system_users", "$CURRENT_ROLE": "system_roles"}
+
 _LEFT_OUT = object()
+"""Stands for an option that is left out; None is a value that options may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redaction:
-    """What may be named: the collections and fields of `known`, of all that there are in `catalogue`."""
+    """Redacts settings: `known` are the collections and fields that may be named.
+
+    `catalogue` has all that exist, and so tells which words in options are names at all.
+    """
 
     catalogue: Catalogue
     known: Mapping[str, Collection]
@@ -33,43 +39,42 @@ class Redaction:
     # Collections
 
     def collection(self, collection: Collection) -> Collection:
-        """Return a known collection with what may be told of it and its fields."""
-        fields = {name: self.field(found) for name, found in collection.fields.items()}
-        meta = (
-            None
-            if collection.meta is None
-            else self._collection_meta(collection.name, collection.meta)
-        )
+        """Return a known collection with redacted settings of its own and of its fields."""
+        fields = {name: self.field(field) for name, field in collection.fields.items()}
+        meta = collection.meta
+        if meta is not None:
+            meta = self._collection_meta(collection.name, meta)
         return replace(collection, fields=fields, meta=meta)
 
     def _collection_meta(self, name: str, meta: Json) -> Json:
-        told = dict(meta)
+        redacted = dict(meta)
         if not self._is_known_path(name, meta.get("archive_field")):
-            told |= {"archive_field": None, "archive_value": None, "unarchive_value": None}
+            redacted |= {"archive_field": None, "archive_value": None, "unarchive_value": None}
         if not self._is_known_path(name, meta.get("sort_field")):
-            told["sort_field"] = None
+            redacted["sort_field"] = None
         if meta.get("group") not in self.known:
-            told["group"] = None
+            redacted["group"] = None
         paths = meta.get("item_duplication_fields")
         if isinstance(paths, list):
-            told["item_duplication_fields"] = [
+            redacted["item_duplication_fields"] = [
                 path for path in paths if self._is_known_path(name, path)
             ]
-        template, url = meta.get("display_template"), meta.get("preview_url")
+        template = meta.get("display_template")
         if isinstance(template, str):
-            told["display_template"] = without_hidden(
+            redacted["display_template"] = without_hidden(
                 template, lambda path: self._is_known_path(name, path)
             )
+        url = meta.get("preview_url")
         if isinstance(url, str) and not all(
             self._is_known_path(name, path) for path in placeholders(url)
         ):
-            told["preview_url"] = None
-        return told
+            redacted["preview_url"] = None
+        return redacted
 
     # Fields
 
     def field(self, field: Field) -> Field:
-        """Return a known field with what may be told of it."""
+        """Return a known field with redacted settings."""
         meta = None if field.meta is None else self._field_meta(field, field.meta)
         return replace(field, meta=meta, column=field.column and self._column(field.column))
 
@@ -77,29 +82,28 @@ class Redaction:
         target = self.known.get(column.foreign_table or "")
         if target is None:
             return replace(column, foreign_table=None, foreign_column=None)
-        return (
-            column
-            if column.foreign_column in target.fields
-            else replace(column, foreign_column=None)
-        )
+        if column.foreign_column not in target.fields:
+            return replace(column, foreign_column=None)
+        return column
 
     def _field_meta(self, field: Field, meta: Json) -> Json:
-        owner, told = field.collection, dict(meta)
+        owner = field.collection
+        redacted = dict(meta)
         if not self._is_known_path(owner, meta.get("group")):
-            told["group"] = None
+            redacted["group"] = None
         if not self._may_show_rule(owner, meta.get("validation")):
-            told |= {"validation": None, "validation_message": None}
-        around = self._option_collections(field)
+            redacted |= {"validation": None, "validation_message": None}
+        collections = self._option_collections(field)
         for name in ("options", "display_options"):
-            told[name] = self._options(meta.get(name), around)
+            redacted[name] = self._options(meta.get(name), collections)
         conditions = meta.get("conditions")
         if isinstance(conditions, list):
-            told["conditions"] = [
-                self._options(entry, around)
+            redacted["conditions"] = [
+                self._options(entry, collections)
                 for entry in conditions
                 if self._has_known_rule(owner, entry)
             ]
-        return told
+        return redacted
 
     def _has_known_rule(self, owner: str, condition: object) -> bool:
         return isinstance(condition, Mapping) and self._may_show_rule(owner, condition.get("rule"))
@@ -108,20 +112,19 @@ class Redaction:
 
     def relation(self, relation: Relation) -> Relation:
         """Return a known relation without the fields and collections that may not be named."""
-        many, one = (
-            self.known[relation.many_collection],
-            self.known.get(relation.one_collection or ""),
-        )
-        allowed, constraint = relation.one_allowed_collections, relation.constraint
+        many = self.known[relation.many_collection]
+        one = self.known.get(relation.one_collection or "")
+        allowed = relation.one_allowed_collections
+        if allowed is not None:
+            allowed = tuple(name for name in allowed if name in self.known)
+        constraint = relation.constraint
         if constraint and (one is None or constraint.foreign_column not in one.fields):
             constraint = None
         return replace(
             relation,
             one_field=_if_known(relation.one_field, one),
             one_collection_field=_if_known(relation.one_collection_field, many),
-            one_allowed_collections=None
-            if allowed is None
-            else tuple(name for name in allowed if name in self.known),
+            one_allowed_collections=allowed,
             junction_field=_if_known(relation.junction_field, many),
             sort_field=_if_known(relation.sort_field, many),
             constraint=constraint,
@@ -130,28 +133,35 @@ class Redaction:
     # Paths and rules
 
     def _is_known_path(self, collection: str | None, path: object) -> bool:
-        """Tell whether every step of a path leads through what is known."""
+        """Tell whether every step of a path is a known field."""
         return isinstance(path, str) and self._resolves(self.known, collection, path)
 
     def _resolves(
         self, collections: Mapping[str, Collection], collection: str | None, path: str
     ) -> bool:
-        """Tell whether a path leads through fields of these collections; `$thumbnail` and the like are no fields."""
+        """Tell whether a path leads through fields of these collections."""
         for step in path.split("."):
+            # `$thumbnail` and the like are no fields.
             if step.startswith("$"):
                 continue
-            name, beyond = parse_step(step, collection, self.catalogue)
+            name, target = parse_step(step, collection, self.catalogue)
             owner = collections.get(collection or "")
             field = owner.fields.get(name) if owner else None
-            if field is None or (beyond is not None and ":" in step and beyond not in collections):
+            if field is None:
                 return False
-            if field.type.family is Family.JSON:  # the rest of the path lies in its value
+            if target is not None and ":" in step and target not in collections:
+                return False
+            # The rest of a path behind a JSON field lies in its value.
+            if field.type.family is Family.JSON:
                 return True
-            collection = beyond
+            collection = target
         return True
 
     def _may_show_rule(self, collection: str | None, rule: object) -> bool:
-        """Tell whether a rule names nothing but what is known; a part of it would be another rule."""
+        """Tell whether a rule holds known names only.
+
+        It is shown as a whole or not at all: a part of a rule would be another rule.
+        """
         if isinstance(rule, list):
             return all(self._may_show_rule(collection, item) for item in rule)
         if not isinstance(rule, Mapping):
@@ -160,91 +170,98 @@ class Redaction:
 
     def _may_show_entry(self, collection: str | None, key: str, inner: object) -> bool:
         owner = self.catalogue.collections.get(collection or "")
-        if key.startswith("_") and not (owner and key in owner.fields):  # an operator, or a group
+        # An operator or a group such as `_and`, unless a field has that name.
+        if key.startswith("_") and not (owner and key in owner.fields):
             return self._may_show_rule(collection, inner)
         *_, last = key.split(".")
-        _, beyond = parse_step(last, collection, self.catalogue)
-        return self._is_known_path(collection, key) and self._may_show_rule(beyond, inner)
+        _, target = parse_step(last, collection, self.catalogue)
+        return self._is_known_path(collection, key) and self._may_show_rule(target, inner)
 
     def _may_show_operand(self, operand: object) -> bool:
-        """Tell whether a value may be told: a path from the caller names fields of users or roles."""
-        if not isinstance(operand, str) or not operand.startswith(
-            ("$CURRENT_USER.", "$CURRENT_ROLE.")
-        ):
+        """Tell whether a value may be shown: a path from the caller names fields of users or roles."""
+        if not isinstance(operand, str):
             return True
         start, _, path = operand.partition(".")
-        return self._is_known_path(
-            "system_users" if start == "$CURRENT_USER" else "system_roles", path
-        )
+        collection = _CALLER_COLLECTIONS.get(start)
+        if collection is None or "." not in operand:
+            return True
+        return self._is_known_path(collection, path)
 
     # Options, whose form an app decides
 
     def _option_collections(self, field: Field) -> frozenset[str]:
-        """Return the collections whose fields the options of a field may name: its own, and those it leads to."""
+        """Return the collections whose fields the options of a field may name.
+
+        These are its own collection and those that the field leads to, through a junction as well.
+        """
         many = self.catalogue.by_many.get((field.collection, field.name))
         one = self.catalogue.by_one.get((field.collection, field.name))
-        found = [field.collection, *_targets_of(many)]
+        collections = [field.collection, *_targets_of(many)]
         if one:
-            found.append(one.many_collection)
-            found += _targets_of(
-                self.catalogue.by_many.get((one.many_collection, one.junction_field or ""))
-            )
-        return frozenset(found)
+            collections.append(one.many_collection)
+            junction = self.catalogue.by_many.get((one.many_collection, one.junction_field or ""))
+            collections += _targets_of(junction)
+        return frozenset(collections)
 
-    def _options(self, value: object, around: frozenset[str]) -> object:
-        named = frozenset(word for word in _texts_in(value) if word in self.catalogue.collections)
-        shown = self._shown(value, around | named)
+    def _options(self, value: object, collections: frozenset[str]) -> object:
+        named_collections = frozenset(
+            word for word in _texts_in(value) if word in self.catalogue.collections
+        )
+        shown = self._shown(value, collections | named_collections)
         return None if shown is _LEFT_OUT else shown
 
-    def _shown(self, value: object, around: frozenset[str]) -> object:
+    def _shown(self, value: object, collections: frozenset[str]) -> object:
         match value:
             case Mapping():
                 members = {
-                    str(key): self._member(str(key), inner, around) for key, inner in value.items()
+                    str(key): self._member(str(key), inner, collections)
+                    for key, inner in value.items()
                 }
                 return {key: inner for key, inner in members.items() if inner is not _LEFT_OUT}
             case list():
-                entries = [self._shown(entry, around) for entry in value]
+                entries = [self._shown(entry, collections) for entry in value]
                 return [entry for entry in entries if entry is not _LEFT_OUT]
             case str() if "{{" in value:
                 return without_hidden(
-                    value, lambda path: any(self._is_known_path(name, path) for name in around)
+                    value, lambda path: any(self._is_known_path(name, path) for name in collections)
                 )
-            case str() if self._is_hidden(value, around):
+            case str() if self._is_hidden(value, collections):
                 return _LEFT_OUT
             case _:
                 return value
 
-    def _member(self, key: str, value: object, around: frozenset[str]) -> object:
+    def _member(self, key: str, value: object, collections: frozenset[str]) -> object:
         if key in _VALUE_MEMBERS:
             return value
         if key in _FILTER_MEMBERS and isinstance(value, Mapping | list):
-            return value if any(self._may_show_rule(name, value) for name in around) else _LEFT_OUT
-        if isinstance(value, Mapping) and self._is_hidden(key, around):
+            # Options do not say which collection a filter in them is for.
+            is_known = any(self._may_show_rule(name, value) for name in collections)
+            return value if is_known else _LEFT_OUT
+        if isinstance(value, Mapping) and self._is_hidden(key, collections):
             return _LEFT_OUT
-        return self._shown(value, around)
+        return self._shown(value, collections)
 
-    def _is_hidden(self, word: str, around: Iterable[str]) -> bool:
-        """Tell whether a word names what is there and may not be known: a collection, or a path to a field."""
+    def _is_hidden(self, word: str, collections: Iterable[str]) -> bool:
+        """Tell whether a word names a collection or field that exists and may not be known."""
         head, _, rest = word.replace(":", ".").partition(".")
         if head in self.catalogue.collections and (
             not rest or self._resolves(self.catalogue.collections, head, rest)
         ):
             return head not in self.known or bool(rest and not self._is_known_path(head, rest))
-        if not _PATH.fullmatch(word) or any(self._is_known_path(name, word) for name in around):
+        if not _PATH.fullmatch(word) or any(
+            self._is_known_path(name, word) for name in collections
+        ):
             return False
-        return any(self._resolves(self.catalogue.collections, name, word) for name in around)
+        return any(self._resolves(self.catalogue.collections, name, word) for name in collections)
 
 
 def _targets_of(relation: Relation | None) -> tuple[str, ...]:
     """Return the collections that a to-one or many-to-any field leads to."""
     if relation is None:
         return ()
-    return (
-        (relation.one_collection,)
-        if relation.one_collection
-        else relation.one_allowed_collections or ()
-    )
+    if relation.one_collection:
+        return (relation.one_collection,)
+    return relation.one_allowed_collections or ()
 
 
 def _if_known(field: str | None, owner: Collection | None) -> str | None:

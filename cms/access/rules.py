@@ -1,4 +1,4 @@
-"""Rules of permissions made usable: what they name exists, and what they compare fits (decisions, section 11)."""
+"""Rules of permissions made usable: the names in them exist, and the types that they compare fit."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
+from cms.access.filter_guard import FilterGuard
 from cms.access.history_rules import HISTORY_COLLECTIONS, STRUCTURE_COLLECTIONS, narrow_to_items
+from cms.access.name_guard import NameGuard, ViewLookup
 from cms.access.policy import Grant, Policy
-from cms.access.query_guard import QueryGuard, ViewLookup
 from cms.access.views import View, unite_grants
 from cms.errors import Refused
 from cms.query.language.ast import Filter
@@ -21,23 +22,28 @@ log = logging.getLogger("cms.access")
 
 MAX_RULE_DEPTH = 30
 
+# Rules are bound to sample values once, so that operands of a wrong type are found before any
+# request.
 _SAMPLE_ID = "00000000-0000-4000-8000-000000000000"
 _SAMPLE_BINDINGS = Bindings((), _SAMPLE_ID, _SAMPLE_ID)
 
 
 def view_lookup(policy: Policy, catalogue: Catalogue, action: str = "read") -> ViewLookup:
-    """Return what a caller sees of each collection for an action; rules are settled once for a policy."""
+    """Return a lookup of what a caller sees of each collection for an action.
 
-    def sight(name: str) -> View | None:
-        place = name, action
+    The policy caches the views, so that its rules are guarded only once.
+    """
+
+    def lookup(name: str) -> View | None:
         if policy.is_admin:
             return _view(name, policy, catalogue, action)
-        if place not in policy.views:
-            policy.views[place] = _view(name, policy, catalogue, action)
-        found: View | None = policy.views[place]
-        return found
+        key = name, action
+        if key not in policy.views:
+            policy.views[key] = _view(name, policy, catalogue, action)
+        view: View | None = policy.views[key]
+        return view
 
-    return sight
+    return lookup
 
 
 def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View | None:
@@ -50,34 +56,33 @@ def _view(name: str, policy: Policy, catalogue: Catalogue, action: str) -> View 
     if not grants:
         return None
     view = unite_grants(collection, grants)
-    return (
-        narrow_to_items(view, _history_views(policy, catalogue))
-        if name in HISTORY_COLLECTIONS
-        else view
-    )
+    if name in HISTORY_COLLECTIONS:
+        return narrow_to_items(view, _history_views(policy, catalogue))
+    return view
 
 
 def _history_views(policy: Policy, catalogue: Catalogue) -> Iterator[View]:
-    """Yield what a caller sees of each collection whose items have a history for others than administrators."""
-    sight = view_lookup(policy, catalogue)
+    """Yield the caller's view of each collection whose history is not for administrators only."""
+    lookup = view_lookup(policy, catalogue)
     for name, action in policy.grants:
-        found = (
-            sight(name)
-            if action == "read" and name not in HISTORY_COLLECTIONS | STRUCTURE_COLLECTIONS
-            else None
-        )
-        if found:
-            yield found
+        if action != "read" or name in HISTORY_COLLECTIONS | STRUCTURE_COLLECTIONS:
+            continue
+        view = lookup(name)
+        if view:
+            yield view
 
 
 def usable_grants(
     grants: tuple[Grant, ...], collection: Collection, catalogue: Catalogue
 ) -> tuple[Grant, ...]:
-    """Return the grants whose rules can be applied, settled; one that cannot gives nothing, and the log says why."""
-    found = []
+    """Return the grants with guarded rules.
+
+    A grant whose rule cannot be applied is left out, and the log says why.
+    """
+    usable = []
     for grant in grants:
         try:
-            found.append(replace(grant, rule=guarded_rule(grant.rule, collection, catalogue)))
+            usable.append(replace(grant, rule=guarded_rule(grant.rule, collection, catalogue)))
         except Refused as refused:
             log.warning(
                 "permission %s on %s gives nothing: %s",
@@ -85,21 +90,22 @@ def usable_grants(
                 collection.name,
                 refused.problems[0].message,
             )
-    return tuple(found)
+    return tuple(usable)
 
 
 def guarded_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> Filter:
-    """Return a rule in the form that the planner takes; raises `Refused` INVALID_QUERY for one that cannot hold.
+    """Return a rule in the form that the planner takes.
 
-    A rule may name whatever there is: it is the administrator's, and not its caller's.
+    Raises `Refused` INVALID_QUERY for a rule that can never be applied. A rule may name whatever
+    exists: an administrator has written it, and not its caller.
     """
-    walker = QueryGuard(
+    names = NameGuard(
         catalogue, lambda name: _whole_view(name, catalogue), explains=True, depth=MAX_RULE_DEPTH
     )
-    found = walker.filter(rule, View(collection), 0)
-    _, values = predicate(resolve_rule(found, collection, catalogue), 0).numbered()
+    guarded = FilterGuard(names).filter(rule, View(collection), 0)
+    _, values = predicate(resolve_rule(guarded, collection, catalogue), 0).numbered()
     bind_values(values, _SAMPLE_BINDINGS)
-    return found
+    return guarded
 
 
 def _whole_view(name: str, catalogue: Catalogue) -> View | None:

@@ -1,4 +1,4 @@
-"""The structure as its caller knows it: the collections and fields that some permission speaks of."""
+"""The structure as a caller may know it: collections and fields that some permission is for."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ ACTIONS = ("read", "create", "update", "delete", "share")
 
 
 def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
-    """Return the part of the catalogue that a caller may know of; raises `Refused` FORBIDDEN for none.
+    """Return the part of the catalogue that a caller may know.
 
-    It takes the right to read `system_collections`, which `app_access` brings.
+    The caller needs the right to read `system_collections`, which `app_access` brings; raises
+    `Refused` FORBIDDEN without it.
     """
     if policy.is_admin:
         return catalogue
     if not policy.granted("system_collections", "read"):
         raise forbidden()
-    found = {
-        name: _narrowed(item, policy)
-        for name, item in catalogue.collections.items()
+    known = {
+        name: _narrowed(collection, policy)
+        for name, collection in catalogue.collections.items()
         if has_permission_on(policy, name)
     }
-    found |= {name: catalogue.collections[name] for name in _folders(found, catalogue)}
-    redaction = Redaction(catalogue, found)
+    known |= {name: catalogue.collections[name] for name in _folders(known, catalogue)}
+    redaction = Redaction(catalogue, known)
     relations = tuple(
         redaction.relation(relation)
         for relation in catalogue.relations
-        if _is_known(relation, found)
+        if _is_known(relation, known)
     )
     ordered = {
-        name: redaction.collection(found[name]) for name in catalogue.collections if name in found
+        name: redaction.collection(known[name]) for name in catalogue.collections if name in known
     }
     return Catalogue.of(catalogue.structure, ordered, relations, extensions=catalogue.extensions)
 
@@ -47,17 +48,17 @@ def has_permission_on(policy: Policy, collection: str) -> bool:
 def _narrowed(collection: Collection, policy: Policy) -> Collection:
     grants = [grant for action in ACTIONS for grant in policy.granted(collection.name, action)]
     fields = {
-        name: found
-        for name, found in collection.fields.items()
+        name: field
+        for name, field in collection.fields.items()
         if any(grant.covers(name) for grant in grants)
     }
     return replace(collection, fields=fields)
 
 
-def _folders(found: dict[str, Collection], catalogue: Catalogue) -> set[str]:
+def _folders(known: dict[str, Collection], catalogue: Catalogue) -> set[str]:
     """Return the folders in which known collections are listed."""
     folders: set[str] = set()
-    waiting = [collection.group for collection in found.values()]
+    waiting = [collection.group for collection in known.values()]
     while waiting:
         name = waiting.pop()
         folder = catalogue.collections.get(name) if name else None
@@ -67,6 +68,8 @@ def _folders(found: dict[str, Collection], catalogue: Catalogue) -> set[str]:
     return folders
 
 
-def _is_known(relation: Relation, found: dict[str, Collection]) -> bool:
-    many, one = found.get(relation.many_collection), relation.one_collection
-    return many is not None and relation.many_field in many.fields and (one is None or one in found)
+def _is_known(relation: Relation, known: dict[str, Collection]) -> bool:
+    many = known.get(relation.many_collection)
+    if many is None or relation.many_field not in many.fields:
+        return False
+    return relation.one_collection is None or relation.one_collection in known

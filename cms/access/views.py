@@ -1,4 +1,4 @@
-"""What a caller sees of a collection: which rows, and of each row which fields (decisions, section 11)."""
+"""What a caller sees of a collection: which rows, and of each row which fields."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from cms.schema.model import Collection
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The rows that fulfil `rule`, and of those the fields of `masks`; None is all fields, in every row.
+    """The rows that fulfil `rule`, with the fields of `masks`; None is all fields, in every row.
 
-    A mask says in which rows its field is there, None in all of them. `members` are, of fields that hold a JSON
-    object, the members of it that are there. `other_collections` are other collections whose rules it follows.
+    A mask is a filter of the rows in which its field may be read; None is all rows. `members` says
+    for fields that hold a JSON object which of its members may be read. `other_collections` are
+    other collections whose rules take part in this view.
     """
 
     collection: Collection
@@ -26,32 +27,38 @@ class View:
     other_collections: tuple[str, ...] = ()
 
     def sees(self, field: str) -> bool:
-        """Tell whether there is such a field for this caller."""
+        """Tell whether the caller sees a field in any row."""
         return field in (self.collection.fields if self.masks is None else self.masks)
 
     def mask(self, field: str) -> Filter | None:
-        """Return in which rows the field is there."""
+        """Return in which rows the field may be read; None is all of them."""
         return None if self.masks is None else self.masks[field]
 
     def own_name(self, name: FieldName) -> str:
-        """Return the field of a name. A column whose own name holds a colon names no collection that it leads to."""
-        return name.field if name.field in self.collection.fields else name.base_field
+        """Return the field of a name, without a collection behind a colon.
+
+        A column may have a colon in its own name; then nothing behind it names a collection.
+        """
+        if name.field in self.collection.fields:
+            return name.field
+        return name.base_field
 
 
 def unite_grants(collection: Collection, grants: tuple[Grant, ...]) -> View:
-    """Unite grants: a row is seen when one of them allows it, and then that one's fields of it."""
+    """Return the view of several grants: each shows its fields in the rows that its rule selects."""
     rule = any_rule(grants)
     masks: dict[str, Filter | None] = {}
     for name in collection.fields:
-        fitting = tuple(grant for grant in grants if grant.covers(name))
-        if fitting:
-            mask = any_rule(fitting)
+        covering = tuple(grant for grant in grants if grant.covers(name))
+        if covering:
+            mask = any_rule(covering)
+            # A field that is in every row of the view needs no mask of its own.
             masks[name] = None if mask in (EVERYTHING, rule) else mask
     return View(collection, rule, masks, grants)
 
 
 def any_rule(grants: tuple[Grant, ...]) -> Filter:
-    """Return the filter that holds where one of the rules does."""
+    """Return the filter that holds where the rule of at least one grant holds."""
     rules: list[Filter] = []
     for grant in grants:
         if grant.rule not in rules:

@@ -1,4 +1,4 @@
-"""What a caller may write: the permissions that speak for an item (decisions, section 11)."""
+"""What a caller may write: the permissions that allow the write of an item."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from cms.schema.model import Catalogue, Collection
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """Rules on one row that is written: `before` are whether it is seen and whether it may be written, as it was.
+    """Rules on one row that is written; None is no rule.
 
-    `after` is what it must fulfil then. None is no rule.
+    `before` is tried on the row as it was: does the caller see it, and may the caller write it?
+    `after` is tried on the row as it then is.
     """
 
     before: tuple[Filter, Filter] | None = None
@@ -27,7 +28,7 @@ class RowRules:
 
 @dataclass(slots=True)
 class WritePermissions:
-    """The permissions of one caller to write, each settled once."""
+    """The permissions of one caller to write; each rule is guarded only once."""
 
     policy: Policy
     catalogue: Catalogue
@@ -35,32 +36,32 @@ class WritePermissions:
     _rules_after: dict[tuple[str, frozenset[str]], Filter | None] = field(default_factory=dict)
 
     def grants(self, collection: Collection, action: str) -> tuple[Grant, ...]:
-        """Return what the caller holds for an action; raises `Refused` FORBIDDEN for nothing."""
-        place = collection.name, action
-        if place not in self._grants:
-            self._grants[place] = effective_grants(self.policy, collection, action, self.catalogue)
-        if not self._grants[place]:
+        """Return the grants for an action; raises `Refused` FORBIDDEN where there are none."""
+        key = collection.name, action
+        if key not in self._grants:
+            self._grants[key] = effective_grants(self.policy, collection, action, self.catalogue)
+        if not self._grants[key]:
             raise forbidden()
-        return self._grants[place]
+        return self._grants[key]
 
     def rule_after(self, collection: Collection, names: Iterable[str]) -> Filter | None:
-        """Return what an item must fulfil once fields of it have changed: for each a permission that speaks of it.
+        """Return the rule of an item whose fields `names` have changed: each needs a permission.
 
         The same fields get the same object.
         """
-        place = collection.name, frozenset(names)
-        if place not in self._rules_after:
-            self._rules_after[place] = _rule_after(
-                self.grants(collection, "update"), sorted(place[1])
-            )
-        return self._rules_after[place]
+        key = collection.name, frozenset(names)
+        if key not in self._rules_after:
+            grants = self.grants(collection, "update")
+            self._rules_after[key] = _rule_after(grants, sorted(key[1]))
+        return self._rules_after[key]
 
     def writable_fields(
         self, collection: Collection, actions: Iterable[str]
     ) -> frozenset[str] | None:
-        """Return the fields that some permission for one of the actions speaks of; None is for administrators.
+        """Return the fields that some permission for one of the actions covers.
 
-        The key is one of them for who may read it and change anything: there it tells which item is meant.
+        None is every field, for administrators. The key is added for callers who may read it and
+        may change items: in a payload it says which item is meant.
         """
         if self.policy.is_admin:
             return None
@@ -77,7 +78,8 @@ class WritePermissions:
     def row_rules(self, collection: Collection, action: str) -> RowRules | None:
         """Return what a row must fulfil before it is changed or deleted.
 
-        None where only the row itself tells what counts: of several permissions to change it those that hold for it.
+        None where only the row tells: of several permissions to change it, those count that hold
+        for it.
         """
         if self.is_unrestricted(collection, action):
             return RowRules()
@@ -88,22 +90,22 @@ class WritePermissions:
         return RowRules(before=(view.rule if view else NOTHING, any_rule(grants)))
 
     def is_unrestricted(self, collection: Collection, action: str) -> bool:
-        """Tell whether every permission for the action holds for every item."""
+        """Tell whether every permission for the action is without a rule."""
         return all(grant.rule == EVERYTHING for grant in self.grants(collection, action))
 
 
 def grants_covering(grants: Iterable[Grant], names: Iterable[str]) -> tuple[Grant, ...]:
-    """Return the grants that speak of all the fields."""
+    """Return the grants that cover all the fields."""
     return tuple(grant for grant in grants if all(grant.covers(name) for name in names))
 
 
 def has_all_covered(grants: tuple[Grant, ...], names: Iterable[str]) -> bool:
-    """Tell whether each field is spoken of by some grant."""
+    """Tell whether each field is covered by some grant."""
     return all(any(grant.covers(name) for grant in grants) for name in names)
 
 
 def rule_of_grants(grants: Iterable[Grant]) -> Filter | None:
-    """Return what an item must fulfil after the write; None is nothing."""
+    """Return the rule that an item must fulfil after the write; None is no rule."""
     rules = tuple(grant.rule for grant in grants)
     if EVERYTHING in rules:
         return None
@@ -111,11 +113,13 @@ def rule_of_grants(grants: Iterable[Grant]) -> Filter | None:
 
 
 def _rule_after(grants: tuple[Grant, ...], names: list[str]) -> Filter | None:
+    if not names:
+        return rule_of_grants(grants)
     rules: list[Filter] = []
     for name in names:
         rule = rule_of_grants(grants_covering(grants, [name]))
         if rule is not None and rule not in rules:
             rules.append(rule)
-    if not names:
-        return rule_of_grants(grants)
-    return (rules[0] if len(rules) == 1 else And(tuple(rules))) if rules else None
+    if not rules:
+        return None
+    return rules[0] if len(rules) == 1 else And(tuple(rules))
