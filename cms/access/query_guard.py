@@ -30,7 +30,7 @@ from cms.query.language.ast import (
 )
 from cms.query.language.limits import MAX_FIELDS, MAX_FIELDS_IN_ALL
 from cms.query.plan.links import Link, link_of, target_collections
-from cms.query.plan.plan import default_sort, tie_breakers
+from cms.query.plan.ordering import default_sort, tie_breakers
 from cms.schema.model import Field
 
 PicksByKey = dict[tuple[str, str], Pick]

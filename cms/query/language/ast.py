@@ -1,4 +1,4 @@
-"""What a request said, as a value: frozen, hashable, without its literals.
+"""The query of a request as a value: frozen, hashable, without its literals.
 
 Literals stand beside the tree, in `ParsedQuery.literals`, and the tree points to them by `Slot`.
 Two requests that differ in literals only have equal trees, and so share one finished statement.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of a literal in `ParsedQuery.literals`."""
+    """The index of a literal in `ParsedQuery.literals`."""
 
     index: int
 
@@ -26,9 +26,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal of a rule, which is the same in every request; a list is a tuple and may hold
-    variables.
-    """
+    """A literal of a rule, the same in every request; a list is a tuple and may hold variables."""
 
     value: object
 
@@ -37,7 +35,7 @@ class Constant:
 class CallerValue:
     """$CURRENT_USER or $CURRENT_ROLE, or what a path leads to from there.
 
-    `allowed` is what the guard adds: the rule that the item at the start of the path must fulfil.
+    The guard adds `allowed`: the rule that the item at the start of the path must fulfil.
     """
 
     name: str
@@ -57,9 +55,9 @@ Operand = Slot | Constant | Now | CallerValue
 class FieldName:
     """A field as a query names it, or a function of one: `title`, `year(published)`.
 
-    A many-to-any field may name the collection that it leads to: `item:headings`. What the guard
-    adds are rules: `when` says in which rows the field may be read, `target_rule` which of the
-    items that it leads to, `members` which members of the JSON object in it (None is all of them).
+    A many-to-any field may name the collection that it leads to: `item:headings`. The guard adds
+    rules: `when` says in which rows the field may be read, `target_rule` which of the items that it
+    leads to, `members` which members of the JSON object in it (None is all of them).
     """
 
     field: str
@@ -94,7 +92,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class AtField:
-    """The inner filter holds for the named field, or for the item at the other end of it."""
+    """The inner filter holds for the named field, or for the item that the field leads to."""
 
     name: FieldName
     inner: Filter
@@ -118,10 +116,9 @@ class OperatorTest:
 
 @dataclass(frozen=True, slots=True)
 class AboutItem:
-    """A row of the history tells of an item of the collection that fulfils the rule; only the guard
-    says this.
+    """A row of the history is about an item of the collection that fulfils the rule.
 
-    A revision also has to hold the item in a state that fulfils it.
+    A revision also has to hold the item in a state that fulfils it. Only the guard makes this node.
     """
 
     collection: str
@@ -143,10 +140,13 @@ EVERYTHING = And(())
 NOTHING = Or(())
 
 
-def both(one: Filter | None, other: Filter | None) -> Filter:
+def both(first: Filter | None, second: Filter | None) -> Filter:
     """Return the filter that holds where both hold; None holds everywhere."""
-    said = [item for item in (one, other) if item is not None and item != EVERYTHING]
-    return And(tuple(said)) if len(said) > 1 else said[0] if said else EVERYTHING
+    if first is None or first == EVERYTHING:
+        return EVERYTHING if second is None else second
+    if second is None or second == EVERYTHING:
+        return first
+    return And((first, second))
 
 
 # Queries
@@ -171,7 +171,7 @@ class SortTerm:
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """One requested field; `*` stands for all. `nested` is what is asked of the items it leads to."""
+    """One requested field; `*` stands for all. `nested` is the query of the items it leads to."""
 
     key: str
     name: FieldName
@@ -180,19 +180,20 @@ class Pick:
 
 STAR = Pick("*", FieldName("*"))
 INTERNAL_KEY = ""
-"""The key under which the store itself picks a primary key, as PostgreSQL's text; no client can
-name it.
+"""The key under which the store itself picks a primary key, as PostgreSQL's text.
+
+No client can name it.
 """
 INTERNAL_VERSION = "\0"
-"""The key under which it picks what tells one version of a table's row from the next; beside a
-primary key only.
+"""The key under which it picks the version of a row, beside a primary key only.
+
+The version tells one state of the row from the next.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which page of the rows: at most `row_limit` of them, of those `limit` behind the first
-    `offset`.
+    """A page of the rows: `limit` rows behind the first `offset`, all within `row_limit`.
 
     `row_limit` is a round number that is written into the statement: with a limit that it does not
     know PostgreSQL guesses so badly that it plans every execution anew. Without `limit` the page is
@@ -209,12 +210,12 @@ ONE_ROW = Window(1)
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is asked of one collection, or of the items at the other end of a relation.
+    """A query of one collection, or of the items at the other end of a relation.
 
-    `key_test` is the store's own test of the primary key, for reads by key, `base_filter` its own
-    filter, for reads of a part of the rows as of a whole: `total_count` counts no others. The last
-    three are what the guard adds: the rule that every row must fulfil, the fields that a search
-    looks into, and whether items are listed by key.
+    `key_test` is the store's own test of the primary key, for reads by key. `base_filter` is the
+    store's own filter, for reads that treat a part of the rows as if it were all: `total_count`
+    counts no others. The guard adds the last three: `allowed`, the rule that every row must fulfil;
+    the fields that a search looks into; and whether items are listed by key.
     """
 
     picks: tuple[Pick, ...] = (STAR,)
@@ -226,10 +227,11 @@ class Query:
     groups: tuple[FieldName, ...] = ()
     counts: tuple[str, ...] = ()
     deep: tuple[tuple[str, Query], ...] = ()
-    """What is asked of fields that only `*` names."""
+    """Queries of fields that only `*` names."""
     checked_only: tuple[Pick, ...] = ()
-    """What `fields`, `deep` and `alias` name and nothing shows; it must be there for the caller all
-    the same.
+    """Names of `fields`, `deep` and `alias` that the answer does not show.
+
+    The caller must see them all the same.
     """
     key_test: OperatorTest | None = None
     base_filter: Filter = EVERYTHING

@@ -13,36 +13,38 @@ _FORM = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 
 
 def nested_params(query_string: str) -> dict[str, object]:
-    """Return the parameters as nested dicts."""
+    """Return the parameters of a query string as nested dicts."""
     return merge_pairs(decoded_pairs(query_string))
 
 
 def decoded_pairs(query_string: str) -> list[tuple[str, str]]:
     """Return the names and values of a query string, decoded.
 
-    The text is as WSGI gives it: a letter that was not percent-encoded stands for one byte of its UTF-8.
+    The text is as WSGI gives it: a character that was not percent-encoded stands for one byte of
+    its UTF-8.
     """
     try:
-        found = parse_qsl(
+        pairs = parse_qsl(
             _utf8(query_string), keep_blank_values=True, max_num_fields=MAX_QUERY_PARAMETERS
         )
     except ValueError:
         raise invalid_query(f"It has more than {MAX_QUERY_PARAMETERS} parameters") from None
-    if any("\0" in part for pair in found for part in pair):
+    if any("\0" in part for pair in pairs for part in pair):
         raise invalid_query("The character U+0000 cannot be stored")
-    return found
+    return pairs
 
 
 def merge_pairs(decoded_pairs: Iterable[tuple[str, object]]) -> dict[str, object]:
-    """Return names with brackets and their values as nested dicts; `a[]` and a name said more than once make a list.
+    """Return names with brackets and their values as nested dicts.
 
-    A name whose brackets do not match is taken as it is. Lists by number (`_and[0]`) stay dicts with digits as
-    keys, until `as_list` turns them.
+    `a[]` and a repeated name make a list. A name whose brackets do not match is taken as it is.
+    Lists by number (`_and[0]`) stay dicts with digits as keys, until `as_list` turns them.
     """
     root: dict[str, object] = {}
     for name, value in decoded_pairs:
-        matched = _FORM.fullmatch(name)
-        keys = [matched[1], *re.findall(r"\[([^\[\]]*)\]", matched[2])] if matched else [name]
+        keys = [name]
+        if matched := _FORM.fullmatch(name):
+            keys = [matched[1], *re.findall(r"\[([^\[\]]*)\]", matched[2])]
         if len(keys) > MAX_BRACKETS:
             raise invalid_query(f"It nests more than {MAX_BRACKETS} brackets", parameter=keys[0])
         _put(root, keys, value)
@@ -70,24 +72,25 @@ def _utf8(query_string: str) -> str:
 
 
 def _number(digits: str) -> tuple[int, str]:
+    # A number may have any number of digits, and int() refuses very long ones.
     return len(digits), digits
 
 
 def _put(root: dict[str, object], keys: list[str], value: object) -> None:
-    *inner, last = keys if keys[-1] or len(keys) == 1 else keys[:-1]
-    appends = len(inner) + 1 < len(keys)
-    place = root
-    for key in inner:
-        below = place.setdefault(key, {})
-        if not isinstance(below, dict):
+    appends = len(keys) > 1 and not keys[-1]  # `a[]`
+    *outer, last = keys[:-1] if appends else keys
+    group = root
+    for key in outer:
+        inner = group.setdefault(key, {})
+        if not isinstance(inner, dict):
             raise invalid_query(f'"{key}" is both a value and a group', parameter=keys[0])
-        place = below
-    place[last] = _joined(place.get(last), value, appends, keys[0])
-
-
-def _joined(before: object, value: object, appends: bool, parameter: str) -> object:  # noqa: FBT001
-    if before is None:
-        return [value] if appends else value
-    if isinstance(before, dict):
-        raise invalid_query("A name is both a value and a group", parameter=parameter)
-    return [*(before if isinstance(before, list) else [before]), value]
+        group = inner
+    earlier = group.get(last)
+    if earlier is None:
+        group[last] = [value] if appends else value
+    elif isinstance(earlier, dict):
+        raise invalid_query("A name is both a value and a group", parameter=keys[0])
+    elif isinstance(earlier, list):
+        group[last] = [*earlier, value]
+    else:
+        group[last] = [earlier, value]

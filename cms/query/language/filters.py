@@ -1,4 +1,4 @@
-"""Filters and rules from nested values to the tree (specification, section 4.2; decisions, section 4)."""
+"""Filters and rules from nested values to the tree (docs/query-language.md)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from cms.query.language.operators import NEGATED, OPERATORS, Operator, Takes
 from cms.regex import compile_regex
 
 _CALL = re.compile(r"([a-z]+)\(([^()]+)\)")
-_TRUE, _FALSE = ("", "true", "1"), ("false", "0")
+_TRUE = ("", "true", "1")
+_FALSE = ("false", "0")
 
 Path = tuple[str, ...]
 
@@ -47,15 +48,17 @@ def parse_filter(
 ) -> Filter:
     """Return the tree of a filter given as nested dicts or as JSON text; literals are set aside.
 
-    Rules that are tried on payloads take `RULE_OPERATORS`. Raises `Refused` INVALID_QUERY with the path of the fault.
+    Rules that are tried on payloads take `RULE_OPERATORS`. Raises `Refused` INVALID_QUERY with the
+    path to what is wrong.
     """
     return _Parser(literals, operators).group(decode_json(value, parameter), (parameter,))
 
 
 def require_not_blank(value: object, parameter: str) -> object:
-    """Return a rule as somebody has stored it; raises `Refused` INVALID_QUERY for a blank text.
+    """Return a stored rule as it is; raises `Refused` INVALID_QUERY for a blank text.
 
-    A request's `filter=` asks for everything; a rule that has lost its words must not allow everything.
+    A request's `filter=` asks for everything; a stored rule that is blank must not allow
+    everything.
     """
     if isinstance(value, str) and not value.strip():
         raise invalid_query(f'"{parameter}" is a blank text', parameter=parameter)
@@ -69,7 +72,7 @@ def parse_name(text: str) -> FieldName:
 
 
 def decode_json(value: object, parameter: str) -> object:
-    """Return a parameter that may come as JSON text (`filter={"id":{"_eq":1}}`) or as brackets."""
+    """Return the value of a parameter that comes as JSON text or as brackets."""
     if not isinstance(value, str):
         return value
     try:
@@ -95,7 +98,9 @@ class _Parser:
         items = _parse_each(
             partial(self._entry, key, inner, (*path, key)) for key, inner in entries
         )
-        return items[0] if len(items) == 1 else And(items) if items else EVERYTHING
+        if not items:
+            return EVERYTHING
+        return items[0] if len(items) == 1 else And(items)
 
     def _entry(self, key: str, value: object, path: Path) -> Filter:
         if key in ("_and", "_or"):
@@ -127,9 +132,8 @@ class _Parser:
             case Takes.NOTHING:
                 return OperatorTest(operator if _parse_flag(value, path) else NEGATED[operator])
             case Takes.LIST:
-                return OperatorTest(
-                    operator, (self._list_operand(self._parse_list(value, path), path),)
-                )
+                values = self._parse_list(value, path)
+                return OperatorTest(operator, (self._list_operand(values, path),))
             case Takes.TWO:
                 return OperatorTest(operator, self._two_operands(value, path))
             case Takes.FLAG:
@@ -140,34 +144,36 @@ class _Parser:
                 return OperatorTest(operator, (self._one_operand(value, path),))
 
     def _parse_list(self, value: object, path: Path) -> list[object]:
-        """A list by commas, by brackets or as JSON."""
-        found = as_list(value)
-        if isinstance(found, str):
-            found = found.split(",") if found else []
-        if not isinstance(found, list):
-            found = [found]
+        """Return a list that is written with commas, with brackets or as JSON."""
+        items = as_list(value)
+        if isinstance(items, str):
+            items = items.split(",") if items else []
+        if not isinstance(items, list):
+            items = [items]
         self.literals.tally.add(
-            len(found), "values in lists", maximum=MAX_LIST_OPERANDS, parameter=path[0]
+            len(items), "values in lists", maximum=MAX_LIST_OPERANDS, parameter=path[0]
         )
-        if any(item is None or isinstance(item, dict | list) for item in found):
+        if any(item is None or isinstance(item, dict | list) for item in items):
             raise _wrong(path, "it takes a list of values that are not null")
-        return found
+        return items
 
-    def _list_operand(self, found: list[object], path: Path) -> Operand:
-        """A path from the caller may lead to many values, and then is the whole list."""
-        values = _variables(found, path)
-        leading = [value for value in values if isinstance(value, CallerValue) and value.path]
-        if not leading:
+    def _list_operand(self, items: list[object], path: Path) -> Operand:
+        """Return the operand of a list; a path from the caller is the whole list, as it may lead to
+        many.
+        """
+        values = _variables(items, path)
+        caller_paths = [value for value in values if isinstance(value, CallerValue) and value.path]
+        if not caller_paths:
             return self.literals.literal(values)
         if len(values) > 1:
             raise _wrong(path, "a path from $CURRENT_USER or $CURRENT_ROLE stands alone in a list")
-        return leading[0]
+        return caller_paths[0]
 
     def _two_operands(self, value: object, path: Path) -> tuple[Operand, ...]:
-        found = self._parse_list(value, path)
-        if len(found) != 2:
+        items = self._parse_list(value, path)
+        if len(items) != 2:
             raise _wrong(path, "it takes exactly two values")
-        return tuple(self._one_operand(item, path) for item in found)
+        return tuple(self._one_operand(item, path) for item in items)
 
     def _one_operand(self, value: object, path: Path) -> Operand:
         if value is None or isinstance(value, list):
@@ -184,14 +190,14 @@ class _Parser:
 
 
 def _parse_each(parts: Iterable[Callable[[], Filter]]) -> tuple[Filter, ...]:
-    """Parse the parts of a group; what is wrong with several of them is told together."""
+    """Parse the parts of a group; the problems of all parts are raised together."""
     items: list[Filter] = []
     problems: list[Problem] = []
     for part in parts:
         try:
             items.append(part())
         except LimitExceeded:
-            raise
+            raise  # nothing else of the request is looked at
         except Refused as refused:
             problems.extend(refused.problems)
     if problems:
@@ -200,26 +206,29 @@ def _parse_each(parts: Iterable[Callable[[], Filter]]) -> tuple[Filter, ...]:
 
 
 def _filters_in(value: object, path: Path) -> Sequence[object]:
-    found = as_list(value)
-    if found == {}:
+    filters = as_list(value)
+    if filters == {}:
         return ()
-    if not isinstance(found, list):
+    if not isinstance(filters, list):
         raise _wrong(path, "it takes a list of filters")
-    return found
+    return filters
 
 
-def _variables(found: list[object], path: Path) -> tuple[object, ...]:
-    """A list is one operand; the variables in it are resolved with the request."""
+def _variables(items: list[object], path: Path) -> tuple[object, ...]:
+    """Return a list with its variables parsed; they are resolved with each request."""
     try:
-        return tuple(parse_variable(item) for item in found)
+        return tuple(parse_variable(item) for item in items)
     except ValueError as error:
         raise _wrong(path, str(error)) from None
 
 
 def _parse_flag(value: object, path: Path) -> bool:
-    said = str(value).lower() if isinstance(value, bool | str | int) else None
-    if said in _TRUE or said in _FALSE:
-        return said in _TRUE
+    if isinstance(value, bool | str | int):
+        text = str(value).lower()
+        if text in _TRUE:
+            return True
+        if text in _FALSE:
+            return False
     raise _wrong(path, "it takes true or false")
 
 
@@ -238,10 +247,10 @@ def _looks_like_operator(value: object) -> bool:
 
 
 def _wrong(path: Path, reason: str) -> Exception:
-    place = _path_text(path)
-    return invalid_query(f"{place}: {reason}", parameter=path[0], path=place)
+    path_text = _path_text(path)
+    return invalid_query(f"{path_text}: {reason}", parameter=path[0], path=path_text)
 
 
 def _path_text(path: Path) -> str:
-    place = path[0] + "".join(f"[{part}]" for part in path[1:])
-    return place if len(place) <= 200 else place[:200] + "…"
+    text = path[0] + "".join(f"[{part}]" for part in path[1:])
+    return text if len(text) <= 200 else text[:200] + "…"

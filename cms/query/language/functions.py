@@ -1,4 +1,4 @@
-"""Functions of fields as data (decisions, section 4): parts of dates in UTC, the size of arrays."""
+"""Functions of fields as data: parts of dates in UTC, the length of arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TIME = ("hour", "minute", "second")
 MOMENT_FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"date": _DATE, "time": _TIME, "datetime": (*_DATE, *_TIME), "timestamp": (*_DATE, *_TIME)}
 )
-"""The functions that each type of moment takes."""
+"""The functions that each type of moment has."""
 
 DATE_PARTS: Mapping[str, str] = MappingProxyType(
     {name: "DOW" if name == "weekday" else name.upper() for name in (*_DATE, *_TIME)}
@@ -32,7 +32,9 @@ def function_sql(function: str, type_name: str) -> str | None:
     source = "{0} AT TIME ZONE 'UTC'" if type_name == "timestamp" else "{0}"
     part = f"EXTRACT({DATE_PARTS[function]} FROM {source})"
     if function == "second":
-        return f"trunc({part})::integer"  # a cast would round 59.9 to a second that no minute has
+        # A cast would round 59.9 to second 60, which no minute has.
+        return f"trunc({part})::integer"
     if function == "year":
-        return f"CASE WHEN isfinite({{0}}) THEN {part}::integer END"  # the other parts of infinity are null
+        # The year of infinity is infinity, which is no integer; its other parts are null.
+        return f"CASE WHEN isfinite({{0}}) THEN {part}::integer END"
     return f"{part}::integer"

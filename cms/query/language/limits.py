@@ -1,4 +1,4 @@
-"""How much one request may ask (decisions, section 3); past a limit the answer is 400 INVALID_QUERY."""
+"""How much one request may ask for; past a limit the answer is 400 INVALID_QUERY."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ MAX_OFFSET = 2**62
 
 
 class LimitExceeded(Refused):
-    """More than one request may ask for; nothing else of it is looked at."""
+    """A request asks for more than it may; nothing else of it is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What one request has asked for so far, at all its levels together."""
+    """Counts what one request has asked for so far, at all its levels together."""
 
     _counted: Counter[str] = field(default_factory=Counter)
 
-    def add(self, number: int, what: str, *, maximum: int, parameter: str) -> None:
-        """Count more of something; raises `LimitExceeded` INVALID_QUERY past what one request may ask for."""
-        self._counted[what] += number
+    def add(self, count: int, what: str, *, maximum: int, parameter: str) -> None:
+        """Count more of something; raises `LimitExceeded` INVALID_QUERY past what one request may
+        ask for.
+        """
+        self._counted[what] += count
         if self._counted[what] > maximum:
-            raise LimitExceeded(
-                invalid_query(
-                    f"It asks for more than {maximum} {what}", parameter=parameter
-                ).problems
-            )
+            refused = invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter)
+            raise LimitExceeded(refused.problems)

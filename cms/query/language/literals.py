@@ -1,4 +1,4 @@
-"""Literals set aside while a request is parsed, so that the tree keeps its shape whatever they are."""
+"""Literals set aside while a request is parsed, so that the tree is the same whatever they are."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _CURRENT = ("$CURRENT_USER", "$CURRENT_ROLE")
 
 
 class Literals:
-    """The literals of one request in the order in which its tree names them."""
+    """The literals of one request, in the order in which its tree refers to them."""
 
     def __init__(self) -> None:
         self.values: list[object] = []
         self.tally = Tally()
 
     def slot(self, value: object) -> Slot:
-        """Set a literal aside and return its place."""
+        """Set a literal aside and return its slot."""
         self.values.append(value)
         return Slot(len(self.values) - 1)
 
@@ -45,9 +45,12 @@ class Literals:
         return self.slot(value)
 
     def operand(self, value: object) -> Operand:
-        """Return a variable as itself and anything else as a literal; ValueError for a variable that is none."""
-        found = parse_variable(value)
-        return found if isinstance(found, Now | CallerValue) else self.literal(value)
+        """Return a variable as itself and anything else as a literal.
+
+        Raises ValueError for a variable that does not exist.
+        """
+        parsed = parse_variable(value)
+        return parsed if isinstance(parsed, Now | CallerValue) else self.literal(value)
 
 
 class RuleLiterals(Literals):
@@ -58,7 +61,7 @@ class RuleLiterals(Literals):
 
 
 def parse_variable(value: object) -> object:
-    """Return a variable as itself and anything else as it is; ValueError for a variable that is none."""
+    """Return a variable parsed and anything else as it is; ValueError for a variable of wrong form."""
     if not isinstance(value, str) or not value.startswith("$"):
         return value
     start, *path = value.split(".")

@@ -1,4 +1,4 @@
-"""The operations of a batch, and the references from one to what an earlier one has answered."""
+"""The operations of a batch, and references in them to the answers of earlier ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Operation:
 
     @property
     def output_params(self) -> Mapping[str, object]:
-        """What is to be shown of the items that were written, as query parameters."""
+        """The query parameters that say what the answer shows of written items."""
         return {name: value for name, value in self.arguments.items() if name in _SHAPING_FIELDS}
 
 
@@ -49,125 +49,124 @@ def parse_operations(payload: object) -> list[Operation]:
     """Return the operations of a body; raises `Refused` INVALID_PAYLOAD for all that have a wrong
     shape.
     """
-    said = (
-        payload.get("operations")
-        if isinstance(payload, Mapping) and payload.keys() == {"operations"}
-        else None
-    )
-    if not isinstance(said, list):
+    operations = None
+    if isinstance(payload, Mapping) and payload.keys() == {"operations"}:
+        operations = payload["operations"]
+    if not isinstance(operations, list):
         raise invalid_payload('The body must be an object with the array "operations"')
-    if len(said) > MAX_OPERATIONS:
+    if len(operations) > MAX_OPERATIONS:
         raise invalid_payload(
             f"A batch takes at most {MAX_OPERATIONS} operations", field="operations"
         )
     ids: set[str] = set()
     problems = [
-        in_operation(_problem(*fault), place)
-        for place, one in enumerate(said)
-        for fault in _faults(one, ids)
+        in_operation(_payload_problem(field, reason), index)
+        for index, operation in enumerate(operations)
+        for field, reason in _problems_of(operation, ids)
     ]
     if problems:
         raise Refused(problems)
-    return [
-        Operation(
-            one["method"],
-            one["collection"],
-            one.get("id"),
-            {k: one[k] for k in one.keys() - _COMMON_FIELDS},
-        )
-        for one in said
-    ]
+    return [_operation(operation) for operation in operations]
+
+
+def _operation(operation: Mapping[str, Any]) -> Operation:
+    arguments = {name: operation[name] for name in operation.keys() - _COMMON_FIELDS}
+    return Operation(operation["method"], operation["collection"], operation.get("id"), arguments)
 
 
 def in_operation(problem: Problem, operation: int) -> Problem:
-    """Return a problem with the number of the operation that it is of, from 0."""
+    """Return a problem with the index of its operation, from 0."""
     return Problem(problem.code, problem.message, {**problem.extensions, "operation": operation})
 
 
-def _problem(field: str | None, reason: str) -> Problem:
-    return invalid_payload(reason, **({"field": field} if field else {})).problems[0]
+def _payload_problem(field: str | None, reason: str) -> Problem:
+    extensions = {"field": field} if field else {}
+    return invalid_payload(reason, **extensions).problems[0]
 
 
-def _faults(said: object, ids: set[str]) -> Iterator[tuple[str | None, str]]:
-    """Yield what is wrong with the shape of an operation, beside the field that it is about."""
-    if not isinstance(said, Mapping):
+def _problems_of(operation: object, ids: set[str]) -> Iterator[tuple[str | None, str]]:
+    """Yield what is wrong with the form of an operation: the field, and the reason."""
+    if not isinstance(operation, Mapping):
         yield None, "An operation must be an object"
         return
-    method = said.get("method")
+    method = operation.get("method")
     takes = _ALLOWED_FIELDS.get(str(method))
     if takes is None:
         yield "method", f'"method" must be one of {", ".join(_ALLOWED_FIELDS)}'
-    if not isinstance(said.get("collection"), str):
+    if not isinstance(operation.get("collection"), str):
         yield "collection", '"collection" must be a text'
-    if "id" in said:
-        yield from _faults_of_id(said["id"], ids)
+    if "id" in operation:
+        yield from _problems_of_id(operation["id"], ids)
     if takes is not None:
-        yield from _faults_of_method(said, str(method), takes)
+        yield from _problems_of_method(operation, str(method), takes)
 
 
-def _faults_of_method(
-    said: Mapping[str, object], method: str, takes: Set[str]
+def _problems_of_method(
+    operation: Mapping[str, object], method: str, takes: Set[str]
 ) -> Iterator[tuple[str | None, str]]:
-    for name in sorted(said.keys() - takes - _COMMON_FIELDS):
+    for name in sorted(operation.keys() - takes - _COMMON_FIELDS):
         yield name, f'The method {method} does not take "{name}"'
-    if "data" in takes and "data" not in said:
+    if "data" in takes and "data" not in operation:
         yield "data", '"data" is missing'
-    named = sorted(_NAMING_FIELDS & said.keys())
+    named = sorted(_NAMING_FIELDS & operation.keys())
     if (method == "delete" and not named) or (method != "read" and len(named) > 1):
         yield "key", "It takes one of key, keys and query"
-    if "if_match" in said and not (_is_of_one(said, method) and isinstance(said["if_match"], str)):
+    if "if_match" in operation and not (
+        _is_of_one(operation, method) and isinstance(operation["if_match"], str)
+    ):
         yield (
             "if_match",
             '"if_match" must be a text, beside the "key" of one item or the object of a singleton',
         )
 
 
-def _is_of_one(said: Mapping[str, object], method: str) -> bool:
+def _is_of_one(operation: Mapping[str, object], method: str) -> bool:
     """Tell whether an operation is on one item: named by its key, or a singleton's, which has no
     name.
     """
-    is_singletons = (
+    if "key" in operation:
+        return True
+    return (
         method == "update"
-        and not _NAMING_FIELDS & said.keys()
-        and isinstance(said.get("data"), Mapping)
+        and not _NAMING_FIELDS & operation.keys()
+        and isinstance(operation.get("data"), Mapping)
     )
-    return "key" in said or is_singletons
 
 
-def _faults_of_id(said: object, ids: set[str]) -> Iterator[tuple[str, str]]:
-    if not isinstance(said, str) or not said or "." in said:
+def _problems_of_id(operation_id: object, ids: set[str]) -> Iterator[tuple[str, str]]:
+    if not isinstance(operation_id, str) or not operation_id or "." in operation_id:
         yield "id", '"id" must be a text without dots'
-    elif said in ids:
-        yield "id", f'"{said}" is the id of two operations'
+    elif operation_id in ids:
+        yield "id", f'"{operation_id}" is the id of two operations'
     else:
-        ids.add(said)
+        ids.add(operation_id)
 
 
 class OperationResults:
-    """What the operations with an id have answered so far.
+    """The answers of the operations with an id, so far.
 
-    `room` is how many bytes references may bring into the batch in all: a short body could
-    otherwise ask for one long answer many thousand times.
+    References may bring `max_bytes` into the batch in all: a short body could otherwise ask for one
+    long answer many thousand times.
     """
 
-    def __init__(self, room: int) -> None:
-        self._bytes_left = room
+    def __init__(self, max_bytes: int) -> None:
+        self._bytes_left = max_bytes
         self._answers: dict[str, bytes] = {}
         self._last: tuple[str, object] = ("", None)
 
     def add_answer(self, operation: Operation, answer: bytes) -> None:
-        """Keep an answer as JSON: its values take many times the room."""
+        """Keep an answer, as JSON: its values would take many times the memory."""
         if operation.id is not None:
             self._answers[operation.id] = answer
 
     def _value(self, operation: str) -> object:
-        """Return an answer that is referred to; the last one stays at hand."""
+        """Return the answer of an operation; the last one is kept, as references often repeat."""
         if self._last[0] != operation:
             self._last = operation, jsontext.loads_stored(self._answers[operation].decode())
         return self._last[1]
 
     def resolve_references(self, value: object, path: Path = ()) -> Any:
-        """Return a value with what its references lead to in their place.
+        """Return a value with its references replaced by what they lead to.
 
         A reference is an object with the one key `$result`; a text is never one, so that no text
         has to be escaped. Raises `Refused` INVALID_PAYLOAD with the path to a reference that leads
@@ -181,7 +180,7 @@ class OperationResults:
             }
         if isinstance(value, list):
             return [
-                self.resolve_references(inner, (*path, place)) for place, inner in enumerate(value)
+                self.resolve_references(inner, (*path, index)) for index, inner in enumerate(value)
             ]
         return value
 
@@ -191,23 +190,22 @@ class OperationResults:
             raise _wrong(
                 "It must name an earlier operation: id.field, or id.0.field in an array", path
             )
-        found: Any = self._value(operation)
+        value: Any = self._value(operation)
         for step in steps:
-            if isinstance(found, Mapping) and step in found:
-                found = found[step]
-            elif (
-                isinstance(found, list)
-                and step.isdecimal()
-                and step.isascii()
-                and int(step) < len(found)
-            ):
-                found = found[int(step)]
+            if isinstance(value, Mapping) and step in value:
+                value = value[step]
+            elif isinstance(value, list) and _is_index(step, value):
+                value = value[int(step)]
             else:
                 raise _wrong(f'"{step}" is not in what "{operation}" has answered', path)
-        self._bytes_left -= len(jsontext.dumps(found))
+        self._bytes_left -= len(jsontext.dumps(value))
         if self._bytes_left < 0:
             raise _wrong("The references of the batch bring in more than a body may hold", path)
-        return found
+        return value
+
+
+def _is_index(step: str, entries: list[object]) -> bool:
+    return step.isdecimal() and step.isascii() and int(step) < len(entries)
 
 
 def _wrong(reason: str, path: Path) -> Refused:

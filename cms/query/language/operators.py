@@ -1,4 +1,4 @@
-"""The filter operators as data: which types take them and what SQL they are (decisions, sections 4 and 15)."""
+"""The filter operators as data: which types take them, and their SQL (docs/query-language.md)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ class Takes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """`{0}` is the field, `{1}` and `{2}` are the operands, cast to the field's type.
+    """An operator; `{0}` is the field, `{1}` and `{2}` are the operands, cast to the field's type.
 
-    `pattern` says where an operand stands in a LIKE pattern; `json_sql` is the form for json fields and for lists.
+    `pattern` says where an operand stands in a LIKE pattern; `json_sql` is the SQL for json fields
+    and for lists.
     """
 
     name: str
@@ -49,7 +50,8 @@ _SHAPES = frozenset({Family.GEOMETRY})
 _EMPTY = "({0} IS NULL OR {0} = '')"
 _EMPTY_JSON = "({0} IS NULL OR {0}::text ~ '^\\s*(\\[\\s*\\]|\\{\\s*\\}|null|\"\")\\s*$')"
 _HOLDS = "CASE WHEN {0} IS NOT NULL THEN EXISTS (SELECT FROM json_array_elements_text({0}) AS e WHERE e = {1}) END"
-# PostGIS fails on some invalid geometries, and its failing would tell of rows that a rule hides; && is for the index.
+# PostGIS fails on some invalid geometries, and the failure would tell of rows that a rule hides.
+# && is there for the index.
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"
 
 _ALL = (
@@ -61,7 +63,8 @@ _ALL = (
     Operator("_lte", Takes.ONE, _ORDERED, "{0} <= {1}"),
     Operator("_gt", Takes.ONE, _ORDERED, "{0} > {1}"),
     Operator("_gte", Takes.ONE, _ORDERED, "{0} >= {1}"),
-    # ANY and ALL take one array: one text for every length of the list, and the right answer for an empty one.
+    # ANY and ALL take one array: the statement is the same for every length of the list, and the
+    # answer is right for an empty one.
     Operator("_in", Takes.LIST, _EQUAL, "{0} = ANY ({1})"),
     Operator("_nin", Takes.LIST, _EQUAL, "{0} <> ALL ({1})"),
     Operator("_between", Takes.TWO, _ORDERED, "{0} BETWEEN {1} AND {2}"),
@@ -90,7 +93,7 @@ _ALL = (
     Operator("_nintersects_bbox", Takes.GEOMETRY, _SHAPES, "NOT {0} && {1}"),
 )
 
-OPERATORS: Mapping[str, Operator] = MappingProxyType({found.name: found for found in _ALL})
+OPERATORS: Mapping[str, Operator] = MappingProxyType({operator.name: operator for operator in _ALL})
 
 _ONLY_IN_RULES = (
     Operator(
@@ -103,14 +106,18 @@ _ONLY_IN_RULES = (
 )
 
 RULE_OPERATORS: Mapping[str, Operator] = MappingProxyType(
-    {found.name: found for found in (*_ALL, *_ONLY_IN_RULES) if found.takes is not Takes.GEOMETRY}
+    {
+        operator.name: operator
+        for operator in (*_ALL, *_ONLY_IN_RULES)
+        if operator.takes is not Takes.GEOMETRY
+    }
 )
-"""What validation rules and conditions take: they are tried on payloads, where there is no PostGIS."""
+"""The operators of validation rules and conditions, which are tried without PostGIS."""
 
 NEGATED: Mapping[str, str] = MappingProxyType(
     {"_null": "_nnull", "_nnull": "_null", "_empty": "_nempty", "_nempty": "_empty"}
 )
-"""What an operator without an operand becomes when it is given `false`."""
+"""The opposites of operators without an operand: `_null: false` is `_nnull`."""
 
 SECRET_OPERATORS = frozenset(NEGATED)
-"""All that a hash or a concealed field takes: nothing that could tell its value."""
+"""The operators of hashes and concealed fields: none of them could tell the value."""

@@ -1,4 +1,4 @@
-"""Single parameters of a query: lists of names, groups, whole numbers (decisions, section 4)."""
+"""Single parameters of a query: lists of names, groups, whole numbers."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ Path = tuple[str, ...]
 
 
 def field_paths(params: Params) -> list[Path]:
+    """Return the paths of `fields`, all fields without any; repeated paths count once."""
     paths = [tuple(name.split(".")) for name in names_of(params, "fields")] or [("*",)]
     if len(paths) > limits.MAX_FIELDS:
         raise invalid_query(f"It asks for more than {limits.MAX_FIELDS} fields", parameter="fields")
@@ -43,13 +44,13 @@ def field_paths(params: Params) -> list[Path]:
 
 def names_of(params: Params, parameter: str) -> list[str]:
     """Return names given as a comma list, repeated, by `[]`, or as a JSON array."""
-    said = as_list(params.get(parameter))
-    if said is None or said == "":
+    value = as_list(params.get(parameter))
+    if value is None or value == "":
         return []
-    found = [said] if isinstance(said, str) else said
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise invalid_query(f"{parameter} is a list of names", parameter=parameter)
-    return [name for item in found for name in _split(item, parameter)]
+    return [name for text in texts for name in _split(text, parameter)]
 
 
 def _split(item: str, parameter: str) -> list[str]:
@@ -60,16 +61,19 @@ def _split(item: str, parameter: str) -> list[str]:
 
 
 def group_of(params: Params, parameter: str) -> Params:
-    said = decode_json(params.get(parameter), parameter)
-    if said is None:
+    """Return a parameter that holds names and values, by brackets or as JSON; empty if not sent."""
+    group = decode_json(params.get(parameter), parameter)
+    if group is None:
         return {}
-    if not isinstance(said, Mapping):
+    if not isinstance(group, Mapping):
         raise invalid_query(f"{parameter} is a group of names and values", parameter=parameter)
-    return said
+    return group
 
 
 def term_of(text: str, *, aggregated: bool) -> SortTerm:
-    descending, name = text.startswith("-"), text.removeprefix("-")
+    """Return a term of `sort`; where rows are `aggregated` it may be an aggregate, `sum.price`."""
+    descending = text.startswith("-")
+    name = text.removeprefix("-")
     function, _, field = name.partition(".")
     if aggregated and function in AGGREGATES:
         return SortTerm((), descending, Aggregate(function, FieldName(field or "*")))
@@ -77,31 +81,33 @@ def term_of(text: str, *, aggregated: bool) -> SortTerm:
 
 
 def integer_of(params: Params, parameter: str, *, minimum: int) -> int | None:
-    said = params.get(parameter)
-    if said is None or said == "":
+    """Return a whole number, None if it is not sent."""
+    value = params.get(parameter)
+    if value is None or value == "":
         return None
-    if isinstance(said, str) and _INTEGER.fullmatch(said):
-        said = int(said)
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
     if (
-        isinstance(said, bool)
-        or not isinstance(said, int)
-        or not minimum <= said <= limits.MAX_OFFSET
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not minimum <= value <= limits.MAX_OFFSET
     ):
         raise invalid_query(
             f"{parameter} is a whole number, {minimum} or more", parameter=parameter
         )
-    return said
+    return value
 
 
 def counts_of(params: Params) -> tuple[str, ...]:
-    said = dict.fromkeys(names_of(params, "meta"))
-    if "*" in said:
+    """Return the counts that `meta` asks for, in a fixed order."""
+    names = dict.fromkeys(names_of(params, "meta"))
+    if "*" in names:
         return COUNTS
-    _refuse_unknown(said)
-    return tuple(name for name in COUNTS if name in said)
+    _refuse_unknown(names)
+    return tuple(name for name in COUNTS if name in names)
 
 
-def _refuse_unknown(said: Iterable[str]) -> None:
-    unknown = [name for name in said if name not in COUNTS]
+def _refuse_unknown(names: Iterable[str]) -> None:
+    unknown = [name for name in names if name not in COUNTS]
     if unknown:
         raise invalid_query(f"meta takes {', '.join(COUNTS)} or *", parameter="meta")

@@ -1,4 +1,4 @@
-"""A query taken apart, so that what is wrong with one part does not hide what is wrong with the next."""
+"""A query taken apart, so that problems of one part do not hide problems of the next."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from cms.errors import Problem, Refused, combined
 from cms.query.language.ast import And, AtField, Filter, Or, Pick, Query
 
 MAX_PARTS = 200
-"""How many parts are looked at: a refusal may cost a few times what the query would have cost, and no more."""
+"""How many parts are tried: a refusal may cost a few times as much as the query, and no more."""
 
 
 def refusal_of_all(query: Query, attempt: Callable[[Query], object], *, first: Refused) -> Refused:
-    """Return the refusal of a query with what is wrong with any of its parts, each attempted by itself.
+    """Return the refusal of a query with the problems of all its parts, each tried by itself.
 
-    Only problems with the status of the `first` refusal are told: what is hidden is never mixed with what is wrong.
+    Only problems with the status of the `first` refusal are kept: hidden names are never mixed with
+    wrong ones.
     """
     problems = [*first.problems]
     for part in islice(parts_of(query), MAX_PARTS):
@@ -33,38 +34,40 @@ def _problems(part: Query, attempt: Callable[[Query], object], status: int) -> I
 
 
 def parts_of(query: Query) -> Iterator[Query]:
-    """Yield queries that each ask for one thing of those that a query asks for."""
-    bare = Query(picks=(), window=query.window, base_filter=query.base_filter, deep=query.deep)
-    grouped = replace(bare, aggregates=query.aggregates, groups=query.groups)
+    """Yield queries that each hold one part of a query: a pick, a test, a term of the sort …"""
+    empty = Query(picks=(), window=query.window, base_filter=query.base_filter, deep=query.deep)
+    grouped = replace(empty, aggregates=query.aggregates, groups=query.groups)
     for pick in query.picks:
-        yield from (replace(bare, picks=(part,)) for part in _parts_of_pick(pick))
+        for part in _parts_of_pick(pick):
+            yield replace(empty, picks=(part,))
     for pick in query.checked_only:
-        yield from (replace(bare, checked_only=(part,)) for part in _parts_of_pick(pick))
+        for part in _parts_of_pick(pick):
+            yield replace(empty, checked_only=(part,))
     for test in _tests_of(query.filter):
-        yield replace(bare, filter=test)
+        yield replace(empty, filter=test)
     for term in query.sort:
         yield replace(grouped, sort=(term,))
     for aggregate in query.aggregates:
-        yield replace(bare, aggregates=(aggregate,))
+        yield replace(empty, aggregates=(aggregate,))
     for group in query.groups:
-        yield replace(bare, groups=(group,))
+        yield replace(empty, groups=(group,))
 
 
 def _parts_of_pick(pick: Pick) -> Iterator[Pick]:
     if pick.nested is None:
         yield pick
         return
-    alone = True
+    has_parts = False
     for part in parts_of(pick.nested):
-        alone = False
+        has_parts = True
         yield replace(pick, nested=part)
-    if alone:
+    if not has_parts:
         yield pick
 
 
-def _tests_of(said: Filter) -> Iterator[Filter]:
-    """Yield the tests of a filter, each behind the names that lead to it."""
-    match said:
+def _tests_of(filter: Filter) -> Iterator[Filter]:
+    """Yield the tests of a filter, each inside the names that lead to it."""
+    match filter:
         case And(items) | Or(items):
             for item in items:
                 yield from _tests_of(item)
@@ -72,4 +75,4 @@ def _tests_of(said: Filter) -> Iterator[Filter]:
             for test in _tests_of(inner):
                 yield AtField(name, test)
         case _:
-            yield said
+            yield filter

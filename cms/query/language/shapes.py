@@ -15,11 +15,13 @@ from cms.query.language.brackets import decoded_pairs, merge_pairs
 from cms.query.language.operators import OPERATORS, Takes
 
 _OPERAND_MARK = "\udfff"
-"""What no query string holds: half of a surrogate pair."""
+"""A character that no query string holds: half of a surrogate pair."""
 
-_OPENS, _CLOSES, _KEY = r"(?:\[|%5[Bb])", r"(?:\]|%5[Dd])", r"[^\[\]&=%+]*"
+_OPENS = r"(?:\[|%5[Bb])"
+_CLOSES = r"(?:\]|%5[Dd])"
+_KEY = r"[^\[\]&=%+]*"
 _NAMES = "|".join(
-    name for name, found in OPERATORS.items() if found.takes in (Takes.ONE, Takes.PATTERN)
+    name for name, operator in OPERATORS.items() if operator.takes in (Takes.ONE, Takes.PATTERN)
 )
 _LAST = f"(?:{_NAMES}){_CLOSES}"
 _BRACKET = re.compile(_OPENS)
@@ -30,37 +32,43 @@ _OPERAND = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OperandGap:
-    """Where an operand stood. It is no text and no list, so whatever looks at a value refuses it."""
+    """Stands where an operand was taken out.
+
+    It is neither text nor list: code that looked at the value would refuse it.
+    """
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class QueryShape:
-    """A query string with gaps, and what stood in them, decoded."""
+    """A query string with gaps, and the operands that were taken out, decoded."""
 
     text: str
     operands: tuple[str, ...] = ()
 
     def params(self) -> dict[str, object]:
         """Return the parameters as nested dicts, with gaps for operands."""
-        places = count()
-        found = decoded_pairs(self.text)
+        indexes = count()
         return merge_pairs(
-            (name, OperandGap(next(places)) if value == _OPERAND_MARK else value)
-            for name, value in found
+            (name, OperandGap(next(indexes)) if value == _OPERAND_MARK else value)
+            for name, value in decoded_pairs(self.text)
         )
 
     def fill_gaps(self, literals: Iterable[object]) -> tuple[object, ...]:
         """Return the literals of the parsed shape with the operands in their gaps."""
         return tuple(
-            self.operands[found.index] if isinstance(found, OperandGap) else found
-            for found in literals
+            self.operands[literal.index] if isinstance(literal, OperandGap) else literal
+            for literal in literals
         )
 
 
 def shape_of(query_string: str) -> QueryShape:
-    """Take out what becomes a literal as it is: operands that are no variables, of operators that take one value."""
+    """Return a query string without the operands that become literals as they are.
+
+    These are operands of operators with one value; variables such as `$NOW` stay.
+    """
+    # What the parser refuses or decodes in its own way is left to it as a whole.
     if (
         _BRACKET.search(query_string) is None
         or not query_string.isascii()
@@ -69,11 +77,11 @@ def shape_of(query_string: str) -> QueryShape:
         return QueryShape(query_string)
     operands: list[str] = []
 
-    def taken(found: re.Match[str]) -> str:
-        operands.append(unquote_plus(found[2]))
-        return found[1] + _OPERAND_MARK
+    def take_out(match: re.Match[str]) -> str:
+        operands.append(unquote_plus(match[2]))
+        return match[1] + _OPERAND_MARK
 
-    return QueryShape(_OPERAND.sub(taken, query_string), tuple(operands))
+    return QueryShape(_OPERAND.sub(take_out, query_string), tuple(operands))
 
 
 def _holds_zero(query_string: str) -> bool:

@@ -1,4 +1,4 @@
-"""Symbolic parameters: what stands in a finished statement for what changes from request to request."""
+"""Symbolic parameters: placeholders in a finished statement, and their values for one request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cms.query.language.ast import CallerValue, Constant, Now, Operand, Slot
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """An operand with the way in which its value becomes a parameter; `label` places a fault."""
+    """An operand and the conversion of its value to a parameter; `label` names it in problems."""
 
     operand: Operand
     convert: Callable[[object], object]
@@ -23,61 +23,70 @@ class Placeholder:
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """What symbolic parameters are filled from: the request's literals, its caller, its moment."""
+    """What placeholders are filled from: the literals of a request and its caller."""
 
     literals: Sequence[object] = ()
     user: str | None = None
     role: str | None = None
 
 
-def bind_values(values: Sequence[object], context: Bindings) -> list[object]:
-    """Return the parameters of one request; raises `Refused` INVALID_QUERY with all literals of the wrong type."""
+def bind_values(values: Sequence[object], bindings: Bindings) -> list[object]:
+    """Return the parameters of one request.
+
+    Raises `Refused` INVALID_QUERY with all literals of a wrong type.
+    """
     try:
         return [
-            _value_of(value, context) if isinstance(value, Placeholder) else value
+            _value_of(value, bindings) if isinstance(value, Placeholder) else value
             for value in values
         ]
     except Refused:
-        raise combined(_problems(values, context)) from None
+        # Only now all values are tried: a request without problems pays nothing for it.
+        raise combined(_problems(values, bindings)) from None
 
 
-def _problems(values: Sequence[object], context: Bindings) -> Iterator[Problem]:
+def _problems(values: Sequence[object], bindings: Bindings) -> Iterator[Problem]:
     for value in values:
         try:
             if isinstance(value, Placeholder):
-                _value_of(value, context)
+                _value_of(value, bindings)
         except Refused as refused:
             yield from refused.problems
 
 
-def _value_of(bind: Placeholder, context: Bindings) -> object:
-    operand = bind.operand
+def _value_of(placeholder: Placeholder, bindings: Bindings) -> object:
+    operand = placeholder.operand
     try:
-        if type(operand) is Slot:  # what nearly all of them are
-            found = context.literals[operand.index]
+        if type(operand) is Slot:  # nearly all operands are slots
+            literal = bindings.literals[operand.index]
         else:
-            found = _literal_value(operand, context)
-        if isinstance(found, tuple):
-            values = (_literal_value(item, context) for item in found)
-            return bind.convert([value for value in values if value is not None])
-        return None if found is None and isinstance(operand, CallerValue) else bind.convert(found)
+            literal = _literal_value(operand, bindings)
+        if isinstance(literal, tuple):
+            values = (_literal_value(item, bindings) for item in literal)
+            return placeholder.convert([value for value in values if value is not None])
+        if literal is None and isinstance(operand, CallerValue):
+            return None
+        return placeholder.convert(literal)
     except TooManyDigits as error:
-        raise Refused(too_many_digits(error, place=bind.label)) from None
+        raise Refused(too_many_digits(error, place=placeholder.label)) from None
     except ValueError as error:
-        raise invalid_query(f"{bind.label}: {error}", place=bind.label) from None
+        raise invalid_query(f"{placeholder.label}: {error}", place=placeholder.label) from None
 
 
-def _literal_value(operand: object, context: Bindings) -> object:
-    """Return the literal of a slot, the value of a variable (None for nobody's user), anything else as it is."""
+def _literal_value(operand: object, bindings: Bindings) -> object:
+    """Return the literal of a slot or the value of a variable, and anything else as it is.
+
+    The user and role of an anonymous caller are None.
+    """
     match operand:
         case Slot(index):
-            return context.literals[index]
+            return bindings.literals[index]
         case Constant(value):
             return value
         case Now(amount, unit):
             return _moment(amount, unit)
         case CallerValue(name):
-            return context.user if name == "CURRENT_USER" else context.role
+            return bindings.user if name == "CURRENT_USER" else bindings.role
         case _:
             return operand
 
@@ -90,21 +99,17 @@ _DELTAS = {
     "day": timedelta(days=1),
     "week": timedelta(weeks=1),
 }
+_MONTHS = {"month": 1, "year": 12}
 
 
 def _moment(amount: int, unit: str) -> datetime:
     now = datetime.now(UTC)
     try:
-        return (
-            now + amount * _DELTAS[unit]
-            if unit in _DELTAS
-            else _add_months(now, amount * _MONTHS[unit])
-        )
+        if unit in _DELTAS:
+            return now + amount * _DELTAS[unit]
+        return _add_months(now, amount * _MONTHS[unit])
     except OverflowError:
         raise ValueError("the moment is out of range") from None
-
-
-_MONTHS = {"month": 1, "year": 12}
 
 
 def _add_months(moment: datetime, months: int) -> datetime:

@@ -1,4 +1,4 @@
-"""Operators met with fields: do they fit, and how does an operand become a parameter (decisions, section 15)."""
+"""Operators on fields: whether they fit, and how an operand becomes a parameter."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from cms.schema.types import Family, parse_geometry, parse_text
 
 
 def typed_test(
-    test: OperatorTest, value: Value, subject: Callable[[CallerValue, str], CallerPath]
+    test: OperatorTest, value: Value, resolve_path: Callable[[CallerValue, str], CallerPath]
 ) -> TypedTest:
-    """Return the test as SQL will make it; raises `Refused` INVALID_QUERY when operator and type do not fit.
+    """Return a test with its operands as placeholders; `resolve_path` resolves paths from the
+    caller.
 
-    `subject` resolves a path from the caller.
+    Raises `Refused` INVALID_QUERY when operator and type do not fit.
     """
     operator = OPERATORS[test.operator]
     field = value.field
     require_fit(operator, value)
     convert = _converter(operator, value)
     label = f"{field.collection}.{field.name} {operator.name}"
-    operands = (
-        _require_comparable(subject(operand, label), value, operator)
-        if isinstance(operand, CallerValue) and operand.path
-        else Placeholder(operand, convert, label)
-        for operand in test.operands
-    )
+    operands: list[Placeholder | CallerPath] = []
+    for operand in test.operands:
+        if isinstance(operand, CallerValue) and operand.path:
+            path = resolve_path(operand, label)
+            operands.append(_require_comparable(path, value, operator))
+        else:
+            operands.append(Placeholder(operand, convert, label))
     return TypedTest(value, operator, tuple(operands))
 
 
@@ -39,26 +41,29 @@ def require_fit(operator: Operator, value: Value) -> None:
     """Raise `Refused` INVALID_QUERY when operator and type do not fit."""
     if value.family not in operator.families:
         field = value.field
-        fault = f'The operator {operator.name} does not fit the type {value.type.name} of "{field.name}"'
+        type_name = value.type.name
+        reason = f'The operator {operator.name} does not fit the type {type_name} of "{field.name}"'
         raise invalid_query(
-            fault, collection=field.collection, field=field.name, operator=operator.name
+            reason, collection=field.collection, field=field.name, operator=operator.name
         )
 
 
-def _require_comparable(found: CallerPath, value: Value, operator: Operator) -> CallerPath:
+def _require_comparable(path: CallerPath, value: Value, operator: Operator) -> CallerPath:
     """Refuse what PostgreSQL would refuse: a comparison of two types."""
-    same = found.value.type.cast == value.type.cast or {found.value.family, value.family} == {
-        Family.NUMBER
-    }
-    if not same or operator.takes not in (Takes.ONE, Takes.LIST, Takes.TWO):
-        fault = (
-            f'"{found.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
+    same = path.value.type.cast == value.type.cast
+    numbers = path.value.family is Family.NUMBER and value.family is Family.NUMBER
+    if not (same or numbers) or operator.takes not in (Takes.ONE, Takes.LIST, Takes.TWO):
+        reason = (
+            f'"{path.value.field.name}" of the caller cannot be compared with "{value.field.name}"'
         )
-        raise invalid_query(fault, collection=value.field.collection, field=value.field.name)
-    if operator.takes is not Takes.LIST and any(step.link.to_many for step in found.steps):
-        fault = f"{operator.name} takes one value, and the path from the caller leads to many: there are _in and _nin"
-        raise invalid_query(fault, collection=value.field.collection, field=value.field.name)
-    return found
+        raise invalid_query(reason, collection=value.field.collection, field=value.field.name)
+    if operator.takes is not Takes.LIST and any(step.link.to_many for step in path.steps):
+        reason = (
+            f"{operator.name} takes one value, and the path from the caller leads to many: "
+            "there are _in and _nin"
+        )
+        raise invalid_query(reason, collection=value.field.collection, field=value.field.name)
+    return path
 
 
 def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
@@ -69,7 +74,7 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
         case Takes.PATTERN if value.family is Family.LIST:
             return parse_text
         case Takes.PATTERN:
-            return lambda found: operator.pattern.format(escape_like(parse_text(found)))
+            return lambda operand: operator.pattern.format(escape_like(parse_text(operand)))
         case Takes.GEOMETRY:
             return parse_geometry
         case _:
@@ -77,7 +82,11 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
 
 
 def _parse_list(value: Value, operands: object, *, in_range: bool) -> list[str]:
-    """Return a list of operands; with `in_range`, without whole numbers that the column's own type cannot hold."""
+    """Return a list of operands.
+
+    With `in_range` whole numbers that the column's own type cannot hold are left out: they equal no
+    value of it, and the cast to it would fail.
+    """
     parsed = [value.parse(item) for item in operands]  # type: ignore[attr-defined]
     column = value.field.column
     if not in_range or column is None or value.index_cast == value.cast:
@@ -86,24 +95,27 @@ def _parse_list(value: Value, operands: object, *, in_range: bool) -> list[str]:
 
 
 def escape_like(text: str) -> str:
-    """Return a text for use in a LIKE pattern, where `%`, `_` and `\\` are ordinary characters of it."""
+    """Return a text as part of a LIKE pattern, in which `%`, `_` and `\\` match themselves."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
 def search_matches(values: Sequence[Value], word: Slot) -> Predicate:
-    """Return the search for a word in the values; in none it finds nothing."""
+    """Return the search for a word in the values; without values it finds nothing."""
     return AnyOf(tuple(SearchMatch(value, _word(value, word)) for value in values))
 
 
 def _word(value: Value, word: Slot) -> Placeholder:
     if value.family is Family.TEXT:
         return Placeholder(word, parse_text, "search")
-    return Placeholder(word, lambda found: _parse_or_null(value.parse, found), "search")
+    return Placeholder(word, lambda text: _parse_or_null(value.parse, text), "search")
 
 
-def _parse_or_null(parse: Callable[[object], str], found: object) -> str | None:
-    """A word that is no number equals no number; as NULL it leaves the statement the same for every word."""
+def _parse_or_null(parse: Callable[[object], str], word: object) -> str | None:
+    """Return the parsed word, or None for a word that is no value of the type and so equals none.
+
+    As NULL it leaves the statement the same for every word.
+    """
     try:
-        return parse(found)
+        return parse(word)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""How many rows PostgreSQL expects in the lists of an answer, from the plan that EXPLAIN shows (FORMAT JSON)."""
+"""The rows that PostgreSQL expects in the lists of an answer, from EXPLAIN (FORMAT JSON)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ Node = Mapping[str, Any]
 _READ_WHOLE = frozenset(
     {"Sort", "Aggregate", "Hash", "Materialize", "WindowAgg", "SetOp", "Unique"}
 )
-"""Nodes that read all rows of the node below, however few are asked of them."""
+"""Nodes that read all rows of the node below, however few rows are asked of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """The rows of the answer's own list, and of all lists in its items together.
 
-    `heaviest` are those of one item whose lists, and theirs, are all as long as the longest that there is.
+    `heaviest` are the rows of one item whose lists, at every level, are as long as the longest that
+    exists.
     """
 
     top: float
@@ -27,14 +28,17 @@ class Estimate:
 
 
 def estimate_of(plan: Sequence[Mapping[str, Node]]) -> Estimate:
-    """Return what the plan of a read (cms/query/sql/select.py) expects."""
+    """Return the estimate of the plan of a read (cms/query/sql/select.py)."""
     root = plan[0]["Plan"]
     inner = [node for node in root.get("Plans", ()) if not _is_version(node)]
     return Estimate(sum(_rows(node) for node in inner), sum(_nested(node, 1, 1) for node in inner))
 
 
 def _nested(node: Node, loops: float, share: float) -> float:
-    """Return the rows of lists below a node that runs so many times, and of whose rows a share is asked for."""
+    """Return the rows of the lists below a node.
+
+    The node runs `loops` times, and a `share` of its rows is asked for.
+    """
     rows = _rows(node) * share
     total = 0.0
     outer = 1.0
@@ -42,21 +46,22 @@ def _nested(node: Node, loops: float, share: float) -> float:
         match child.get("Parent Relationship"):
             case "SubPlan":
                 total += _sub_plan(node, child, loops * rows)
-            case "InitPlan":  # it runs once, for the parameters of the others
+            case "InitPlan":  # runs once, for the parameters of the other nodes
                 pass
             case "Inner" if node["Node Type"] == "Nested Loop":
                 total += _nested(child, loops * outer, 1)
             case _:
-                asked = _share(node, child, share)
-                total += _nested(child, loops, asked)
-                outer = _rows(child) * asked
+                child_share = _share(node, child, share)
+                total += _nested(child, loops, child_share)
+                outer = _rows(child) * child_share
     return total
 
 
 def _sub_plan(node: Node, child: Node, loops: float) -> float:
-    """Return the rows of a list, which is an aggregate of its rows, and of those in it; a filter's is none."""
+    """Return the rows of a list and of the lists in it; a sub-plan of a filter is no list."""
     if _is_in_filter(node, str(child.get("Subplan Name"))):
         return 0
+    # A list is an aggregate (json_agg) of the rows of the node below.
     lists = child.get("Plans", ()) if child["Node Type"] == "Aggregate" else ()
     return sum(loops * _rows(rows) for rows in lists) + _nested(child, loops, 1)
 

@@ -1,4 +1,4 @@
-"""What the planner takes; only `cms.access.guard` makes it."""
+"""The input of the planner; only `cms.access.guard` makes it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from cms.schema.model import Collection
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A query of a collection that its caller may ask: `*` written out, every name known and allowed.
+    """A query that its caller may ask: `*` is written out, every name exists and is allowed.
 
-    `touched_collections` are the names of all collections that it speaks of.
+    `touched_collections` are the names of all collections that it reads.
     """
 
     collection: Collection

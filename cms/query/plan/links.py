@@ -1,4 +1,4 @@
-"""Relations walked from one collection to the next, in either direction (specification, section 2.4)."""
+"""Relations followed from one collection to the next, in either direction."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cms.schema.types import Family
 class Link:
     """One step: rows of `target` whose column `far` equals this side's column `near`.
 
-    `collection_field` is the column of this side that says whether the step leads to `target` at all (many-to-any);
-    the key is then cast to the type of `far`.
+    In a many-to-any relation `collection_field` is the column of this side that names the target,
+    and the key is cast to the type of `far`.
     """
 
     relation: Relation
@@ -28,20 +28,21 @@ class Link:
 
 
 def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | None:
-    """Return the step that a field makes, or None for one that leads nowhere.
+    """Return the link of a field, or None for a field that is no relation.
 
-    A many-to-any field leads on with the collection it is meant for behind it: `item:headings`.
+    A many-to-any field has a link only with the collection behind it: `item:headings`.
     """
-    field, _, scope = field.partition(":")
+    field, _, target = field.partition(":")
     many = catalogue.by_many.get((collection.name, field))
-    if scope:
-        return _arm(catalogue, many, scope) if many else None
+    if target:
+        return _any_link(catalogue, many, target) if many else None
     if many and many.one_collection:
-        far = (
-            many.constraint.foreign_column
-            if many.constraint
-            else _key(catalogue, many.one_collection)
-        )
+        # A foreign key may point to another unique column than the primary key.
+        far: str | None
+        if many.constraint:
+            far = many.constraint.foreign_column
+        else:
+            far = _key(catalogue, many.one_collection)
         return Link(many, many.one_collection, field, far, to_many=False) if far else None
     one = catalogue.by_one.get((collection.name, field))
     if one and collection.primary_key:
@@ -53,12 +54,14 @@ def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | 
 def target_collections(catalogue: Catalogue, collection: Collection, field: str) -> tuple[str, ...]:
     """Return the collections that a many-to-any field may lead to; none for any other field."""
     many = catalogue.by_many.get((collection.name, field))
-    allowed = many.one_allowed_collections if many and not many.one_collection else None
-    return tuple(name for name in allowed or () if many and _arm(catalogue, many, name))
+    if many is None or many.one_collection:
+        return ()
+    allowed = many.one_allowed_collections or ()
+    return tuple(name for name in allowed if _any_link(catalogue, many, name))
 
 
 def history_item_link(catalogue: Catalogue, history: Collection, target: str) -> Link | None:
-    """Return the step from a row of the history to the item that it tells of."""
+    """Return the link from a row of the history to the item that the row is about."""
     many = Relation(
         history.name,
         "item",
@@ -66,10 +69,10 @@ def history_item_link(catalogue: Catalogue, history: Collection, target: str) ->
         one_collection_field="collection",
         one_allowed_collections=(target,),
     )
-    return _arm(catalogue, many, target)
+    return _any_link(catalogue, many, target)
 
 
-def _arm(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
+def _any_link(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
     far = _key(catalogue, target)
     if not far or target not in (many.one_allowed_collections or ()):
         return None
@@ -87,20 +90,20 @@ def _arm(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
 
 
 def links_from(catalogue: Catalogue, collection: Collection) -> Iterator[tuple[str, Link]]:
-    """Yield the fields of a collection that lead on, with their steps."""
+    """Yield the relational fields of a collection with their links."""
     for name in collection.fields:
         if link := link_of(catalogue, collection, name):
             yield name, link
 
 
 def _key(catalogue: Catalogue, collection: str) -> str | None:
-    found = catalogue.collections.get(collection)
-    return found.primary_key if found else None
+    target = catalogue.collections.get(collection)
+    return target.primary_key if target else None
 
 
-def has_key_test(said: Filter) -> bool:
-    """Tell whether a filter at a relation speaks of the key itself, beside what it says of the item beyond."""
-    match said:
+def has_key_test(filter: Filter) -> bool:
+    """Tell whether a filter at a relation tests the key itself, alone or beside the related item."""
+    match filter:
         case And(items) | Or(items):
             return any(has_key_test(item) for item in items)
         case AtField() | Some() | AboutItem():
@@ -109,9 +112,9 @@ def has_key_test(said: Filter) -> bool:
             return True
 
 
-def has_quantifier(said: Filter) -> bool:
-    """Tell whether a filter at a relation says `_some` or `_none`, alone or in groups."""
-    match said:
+def has_quantifier(filter: Filter) -> bool:
+    """Tell whether a filter at a relation has `_some` or `_none`, alone or in groups."""
+    match filter:
         case And(items) | Or(items):
             return any(has_quantifier(item) for item in items)
         case Some():
@@ -120,9 +123,9 @@ def has_quantifier(said: Filter) -> bool:
             return False
 
 
-def has_item_test(said: Filter) -> bool:
-    """Tell whether a filter at a relation speaks of the item beyond it and not of the key itself."""
-    match said:
+def has_item_test(filter: Filter) -> bool:
+    """Tell whether a filter at a relation tests the related item, and not only the key."""
+    match filter:
         case And(items) | Or(items):
             return any(has_item_test(item) for item in items)
         case AtField() | Some():

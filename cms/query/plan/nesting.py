@@ -1,4 +1,4 @@
-"""How many rows the lists in an answer may come to: each holds a page for every row of the list around it."""
+"""The most rows that the lists in an answer may have: a page for every row of the list around."""
 
 from __future__ import annotations
 
@@ -17,70 +17,81 @@ from cms.query.plan.resolved import (
     ValueOutput,
 )
 
-Place = tuple[str, str]
+ColumnKey = tuple[str, str]
 """A collection and a column of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListLevel:
-    """A list of an answer with the lists in its items; `key` is the path to it from the list around it.
+    """A list of an answer with the lists in its items; `key` is the path to it from the list around
+    it.
 
-    It holds `row_limit` rows at most (None is all of them), and where a request names a limit, the literal in that
-    slot. Its rows hold in `column` to which item around it they belong.
+    It holds `row_limit` rows at most (None is all of them); where a request sets a limit, `limit`
+    is the slot of that literal. `column` of its rows points to the item around it.
     """
 
     key: str
     row_limit: int | None
     limit: int | None = None
     inner_lists: tuple[ListLevel, ...] = ()
-    column: Place | None = None
+    column: ColumnKey | None = None
     max_rows: float = field(init=False)
-    """The rows of all innermost lists, whatever the limits of a request: infinity where a list has no end."""
+    """The rows of all innermost lists, whatever limits a request sets; infinity without a row
+    limit.
+    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_rows", _times(_size(self, None), _rows_below(self, None)))
 
 
 def list_levels(plan: ReadPlan, *, single: bool = False) -> ListLevel | None:
-    """Return the lists of a read, None where no item of it holds a list; with `single` it is of one item."""
+    """Return the lists of a read, None where its items hold no list; `single` reads one item."""
     inner_lists = tuple(_levels(plan.outputs, counted=False))
     page = Page(1) if single else plan.page
     return _level("", page, inner_lists) if inner_lists else None
 
 
 def nested_rows(level: ListLevel, literals: Sequence[object], *, top: int | None = None) -> float:
-    """Return how many rows the innermost lists of one request may hold; `top` is the number of its items, if known."""
-    own = _size(level, literals) if top is None else top
-    return _times(own, _rows_below(level, literals))
+    """Return how many rows the innermost lists of one request may hold.
+
+    `top` is the number of its items, if that is known.
+    """
+    items = _size(level, literals) if top is None else top
+    return _times(items, _rows_below(level, literals))
 
 
-def columns_of(level: ListLevel) -> set[Place]:
-    """Return the columns that tie the rows of lists to the items around them."""
-    own = {level.column} if level.column else set()
-    return own.union(*map(columns_of, level.inner_lists))
+def columns_of(level: ListLevel) -> set[ColumnKey]:
+    """Return the columns by which rows of lists point to the items around them."""
+    columns = {level.column} if level.column else set()
+    return columns.union(*map(columns_of, level.inner_lists))
 
 
 def heaviest_rows(
-    level: ListLevel, literals: Sequence[object], longest: Mapping[Place, float]
+    level: ListLevel, literals: Sequence[object], longest: Mapping[ColumnKey, float]
 ) -> float:
-    """Return how many rows the lists of one item hold where each is as long as the `longest` of its column."""
-    return sum(
-        min(_size(each, literals), longest.get(each.column, 1.0) if each.column else 1.0)
-        * (heaviest_rows(each, literals, longest) if each.inner_lists else 1)
-        for each in level.inner_lists
-    )
+    """Return the rows in the lists of one item, each as long as the `longest` of its column."""
+    total = 0.0
+    for inner in level.inner_lists:
+        length = longest.get(inner.column, 1.0) if inner.column else 1.0
+        rows_below = heaviest_rows(inner, literals, longest) if inner.inner_lists else 1
+        total += min(_size(inner, literals), length) * rows_below
+    return total
 
 
 def largest_path(level: ListLevel) -> str:
-    """Return the path to the lists of which there may be most rows, `author.articles.comments`."""
+    """Return the path to the lists that may have most rows, `author.articles.comments`."""
     if not level.inner_lists:
         return level.key
-    inner = largest_path(max(level.inner_lists, key=lambda each: each.max_rows))
+    inner = largest_path(max(level.inner_lists, key=lambda inner_list: inner_list.max_rows))
     return f"{level.key}.{inner}" if level.key else inner
 
 
 def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[ListLevel]:
-    """Yield the lists of items; what is `counted` of rows in a list is looked at like a list without an end."""
+    """Yield the lists of items.
+
+    Counts of related items (`counted`) in the rows of a list read rows too, so each is taken for a
+    list without a limit.
+    """
     for output in outputs:
         if isinstance(output, EmbedChoice):
             yield from _levels(output.arms, counted=counted)
@@ -91,13 +102,13 @@ def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[ListLevel
             inner_lists = tuple(_levels(output.plan.outputs, counted=True))
             yield _level(output.key, output.plan.page, inner_lists, _column_of(output.step))
         else:
-            yield from _through(output, counted=counted)
+            yield from _lists_in(output, counted=counted)
 
 
-def _through(opened: Embed, *, counted: bool) -> Iterator[ListLevel]:
-    for level in _levels(opened.plan.outputs, counted=counted):
+def _lists_in(embed: Embed, *, counted: bool) -> Iterator[ListLevel]:
+    for level in _levels(embed.plan.outputs, counted=counted):
         yield ListLevel(
-            f"{opened.key}.{level.key}",
+            f"{embed.key}.{level.key}",
             level.row_limit,
             level.limit,
             level.inner_lists,
@@ -106,7 +117,7 @@ def _through(opened: Embed, *, counted: bool) -> Iterator[ListLevel]:
 
 
 def _level(
-    key: str, page: Page | None, inner_lists: tuple[ListLevel, ...], column: Place | None = None
+    key: str, page: Page | None, inner_lists: tuple[ListLevel, ...], column: ColumnKey | None = None
 ) -> ListLevel:
     limit = page.limit.operand if page and page.limit else None
     return ListLevel(
@@ -118,27 +129,29 @@ def _level(
     )
 
 
-def _column_of(step: LinkStep) -> Place:
+def _column_of(step: LinkStep) -> ColumnKey:
     return step.link.target, step.link.far
 
 
 def _size(level: ListLevel, literals: Sequence[object] | None) -> float:
-    limit = (
-        literals[level.limit]
-        if literals is not None and level.limit is not None
-        else level.row_limit
-    )
+    """Return the rows of a list under the literals of a request, or without them at most."""
+    limit: object = level.row_limit
+    if literals is not None and level.limit is not None:
+        limit = literals[level.limit]
     return limit if isinstance(limit, int) else math.inf
 
 
 def _rows_below(level: ListLevel, literals: Sequence[object] | None) -> float:
-    """Return the rows of the innermost lists for each row of this one; a row without lists counts itself."""
+    """Return the rows of the innermost lists for each row of this one; a row without lists counts
+    itself.
+    """
     if not level.inner_lists:
         return 1
     return sum(
-        _times(_size(each, literals), _rows_below(each, literals)) for each in level.inner_lists
+        _times(_size(inner, literals), _rows_below(inner, literals)) for inner in level.inner_lists
     )
 
 
-def _times(one: float, other: float) -> float:
-    return one * other if one and other else 0  # infinity times zero is no number
+def _times(count: float, factor: float) -> float:
+    # Infinity times zero is no number.
+    return count * factor if count and factor else 0

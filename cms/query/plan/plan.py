@@ -1,4 +1,4 @@
-"""From what a caller may ask to what the printer writes: names become columns, operands become parameters."""
+"""The planner: names become columns, operands become placeholders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from cms.query.language.ast import (
 from cms.query.plan.bindings import Placeholder
 from cms.query.plan.checks import search_matches, typed_test
 from cms.query.plan.guarded import Guarded
-from cms.query.plan.links import Link, has_item_test, history_item_link, link_of
+from cms.query.plan.links import has_item_test, history_item_link, link_of
+from cms.query.plan.ordering import COMPARABLE, GROUPABLE
 from cms.query.plan.resolved import (
     AggregateValue,
     All,
@@ -54,19 +55,22 @@ from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.types import Family
 
 LONGEST_NAME = 63
+"""Bytes of a column's name; PostgreSQL cuts off what is longer."""
 
 _SUMMABLE = frozenset({Family.NUMBER})
-_COMPARABLE = frozenset({Family.NUMBER, Family.MOMENT, Family.TEXT})
-GROUPABLE = _COMPARABLE | {Family.BOOLEAN, Family.UUID, Family.CSV}
 
 
 def plan(guarded: Guarded, catalogue: Catalogue) -> ReadPlan:
-    """Resolve a guarded query; raises `Refused` INVALID_QUERY where an operator or a function does not fit."""
+    """Resolve a guarded query; raises `Refused` INVALID_QUERY where an operator or a function does
+    not fit.
+    """
     return _Planner(catalogue).read(guarded.query, guarded.collection)
 
 
 def resolve_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> Predicate:
-    """Resolve a rule of a permission, all of whose names exist; raises `Refused` INVALID_QUERY as `plan` does."""
+    """Resolve a rule of a permission, all of whose names exist; raises `Refused` INVALID_QUERY as
+    `plan` does.
+    """
     return _Planner(catalogue).predicate(rule, collection)
 
 
@@ -92,6 +96,7 @@ class _Planner:
 
     def _outputs(self, picks: tuple[Pick, ...], collection: Collection) -> tuple[Output, ...]:
         keys = dict.fromkeys(pick.key for pick in picks)
+        # The targets of a many-to-any field share one key, and become one output.
         alike = {
             key: [self._output(pick, collection) for pick in picks if pick.key == key]
             for key in keys
@@ -113,19 +118,21 @@ class _Planner:
             )
         link = link_of(self.catalogue, collection, pick.name.field)
         assert link, "the guard opens relations only"
-        found = self.read(pick.nested, self.catalogue.collections[link.target])
-        if not link.to_many:  # one row needs neither order nor page
-            found = replace(found, order=(), page=None)
+        nested = self.read(pick.nested, self.catalogue.collections[link.target])
+        # One row needs neither order nor page.
+        if not link.to_many:
+            nested = replace(nested, order=(), page=None)
         return Embed(
             pick.key,
             LinkStep(link, self._when(pick.name, collection)),
-            found,
+            nested,
             keys_only=pick.nested.keys_only,
         )
 
     def value(self, name: FieldName, collection: Collection) -> Value:
         """Return a field or a function of one as something that can be printed."""
-        field, when = collection.fields[name.field], self._when(name, collection)
+        field = collection.fields[name.field]
+        when = self._when(name, collection)
         members = self._members(name, collection)
         if name.function is None:
             return Value(field, when=when, members=members)
@@ -133,8 +140,11 @@ class _Planner:
         if name.function == "count" and link and link.to_many:
             return Value(field, name.function, self._step(name, collection))
         if functions.function_sql(name.function, field.type_name) is None:
-            fault = f'There is no function "{name.function}" for the type {field.type_name} of "{field.name}"'
-            raise invalid_query(fault, collection=collection.name, field=field.name)
+            type_name = field.type_name
+            reason = (
+                f'There is no function "{name.function}" for the type {type_name} of "{field.name}"'
+            )
+            raise invalid_query(reason, collection=collection.name, field=field.name)
         return Value(field, name.function, when=when, members=members)
 
     def _members(
@@ -151,34 +161,32 @@ class _Planner:
     def _step(self, name: FieldName, collection: Collection) -> LinkStep:
         link = link_of(self.catalogue, collection, name.field)
         assert link, "the guard lets paths pass through relations only"
-        target_rule, target = (
-            name.target_rule or EVERYTHING,
-            self.catalogue.collections[link.target],
-        )
+        target = self.catalogue.collections[link.target]
+        target_rule = name.target_rule or EVERYTHING
         allowed = None if target_rule == EVERYTHING else self.predicate(target_rule, target)
         return LinkStep(link, self._when(name, collection), allowed)
 
     # Which rows
 
     def _where(self, query: Query, collection: Collection) -> Predicate:
-        found = [self.predicate(query.filter, collection)]
+        conditions = [self.predicate(query.filter, collection)]
         if query.key_test:
-            found.append(
+            conditions.append(
                 self._on_field(
                     query.key_test, Value(collection.fields[str(collection.primary_key)])
                 )
             )
         if query.search:
-            found.append(
+            conditions.append(
                 search_matches(
                     [self.value(name, collection) for name in query.search_fields], query.search
                 )
             )
-        return found[0] if len(found) == 1 else All(tuple(found))
+        return conditions[0] if len(conditions) == 1 else All(tuple(conditions))
 
-    def predicate(self, said: Filter, collection: Collection) -> Predicate:
+    def predicate(self, filter: Filter, collection: Collection) -> Predicate:
         """Resolve a filter whose names belong to the collection."""
-        match said:
+        match filter:
             case And(items):
                 return All(tuple(self.predicate(item, collection) for item in items))
             case Or(items):
@@ -191,63 +199,57 @@ class _Planner:
                 raise AssertionError("the guard refuses an operator without a field")
 
     def _about_item(self, name: str, rule: Filter, history: Collection) -> Predicate:
-        """Resolve what a row of the history must tell of; a revision also holds the item as it was."""
-        target, link = (
-            self.catalogue.collections[name],
-            history_item_link(self.catalogue, history, name),
-        )
-        told = self._at_field(
-            FieldName("collection"), OperatorTest("_eq", (Constant(name),)), history
-        )
-        if last := target.former_history.get(
-            history.name
-        ):  # of items that had this name and key before
-            told = All(
-                (
-                    told,
-                    self._at_field(
-                        FieldName("id"), OperatorTest("_gt", (Constant(last),)), history
-                    ),
-                )
-            )
+        """Resolve the condition that a row of the history is about an item that fulfils the rule.
+
+        A revision also holds the item as it was; the rule is tried on that, too.
+        """
+        target = self.catalogue.collections[name]
+        link = history_item_link(self.catalogue, history, name)
+        is_collection = OperatorTest("_eq", (Constant(name),))
+        conditions = [self._at_field(FieldName("collection"), is_collection, history)]
+        # Rows up to this one are about items that had this name and key before.
+        if last := target.former_history.get(history.name):
+            is_later = OperatorTest("_gt", (Constant(last),))
+            conditions = [All((*conditions, self._at_field(FieldName("id"), is_later, history)))]
         if rule == EVERYTHING:
-            return told
+            return conditions[0]
         assert link, "the guard names collections with a key only"
         where = self.predicate(rule, target)
-        found = [told, Exists(LinkStep(link), where, per_row=True)]
-        return All(
-            (*found, on_revision_item(where, target)) if "data" in history.fields else tuple(found)
-        )
+        conditions.append(Exists(LinkStep(link), where, per_row=True))
+        if "data" in history.fields:
+            conditions.append(on_revision_item(where, target))
+        return All(tuple(conditions))
 
     def _at_field(self, name: FieldName, inner: Filter, collection: Collection) -> Predicate:
         link = link_of(self.catalogue, collection, name.field)
         if link is None or name.function or not has_item_test(inner):
             return self._on_field(inner, self.value(name, collection))
-        target, step = self.catalogue.collections[link.target], self._step(name, collection)
+        target = self.catalogue.collections[link.target]
+        step = self._step(name, collection)
         if isinstance(inner, Some):
             return Exists(step, self.predicate(inner.inner, target), negated=inner.negated)
         return Exists(step, self.predicate(inner, target))
 
-    def _on_field(self, said: Filter, value: Value) -> Predicate:
-        match said:
+    def _on_field(self, filter: Filter, value: Value) -> Predicate:
+        match filter:
             case And(items):
                 return All(tuple(self._on_field(item, value) for item in items))
             case Or(items):
                 return AnyOf(tuple(self._on_field(item, value) for item in items))
             case OperatorTest():
-                return typed_test(said, value, self._caller_path)
+                return typed_test(filter, value, self._caller_path)
             case AtField() | Some() | AboutItem():
                 raise AssertionError("the guard refuses a path through a field that leads nowhere")
 
-    def _caller_path(self, said: CallerValue, label: str) -> CallerPath:
+    def _caller_path(self, caller_value: CallerValue, label: str) -> CallerPath:
         """Resolve a path from the caller."""
-        collection = self.catalogue.collections[said.collection]
-        allowed = (
-            None if said.allowed in (None, EVERYTHING) else self.predicate(said.allowed, collection)
-        )
-        *names, last = said.path
+        collection = self.catalogue.collections[caller_value.collection]
+        allowed = None
+        if caller_value.allowed is not None and caller_value.allowed != EVERYTHING:
+            allowed = self.predicate(caller_value.allowed, collection)
+        *names, last = caller_value.path
         steps, end = self._steps(tuple(names), collection)
-        start = Placeholder(CallerValue(said.name), str, label)
+        start = Placeholder(CallerValue(caller_value.name), str, label)
         return CallerPath(collection, start, allowed, steps, self.value(last, end))
 
     def _steps(
@@ -282,7 +284,7 @@ class _Planner:
         groups = tuple(
             Group(name.key, self._group_value(name, collection)) for name in query.groups
         )
-        summed = tuple(
+        aggregates = tuple(
             self._aggregate_value(aggregate, collection) for aggregate in query.aggregates
         )
         keys = [
@@ -293,7 +295,7 @@ class _Planner:
             raise invalid_query(
                 f'Two groups or aggregates would both be called "{key}"', parameter="groupBy"
             )
-        return Grouping(groups, summed, self._group_order(query, collection, groups))
+        return Grouping(groups, aggregates, self._group_order(query, collection, groups))
 
     def _group_value(self, name: FieldName, collection: Collection) -> Value:
         value = self.value(name, collection)
@@ -309,40 +311,39 @@ class _Planner:
                 )
             return AggregateValue(aggregate.function, None)
         value = self.value(aggregate.name, collection)
-        fitting = {"min": _COMPARABLE, "max": _COMPARABLE}.get(aggregate.function, _SUMMABLE)
-        if aggregate.function == "countDistinct":
-            fitting = GROUPABLE
-        if value.field.column is None or (
-            value.family not in fitting and aggregate.function != "count"
-        ):
+        if value.field.column is None or not _fits_aggregate(aggregate.function, value.family):
             raise _unfit(value, f"has no {aggregate.function}", "aggregate")
         return AggregateValue(aggregate.function, value)
 
     def _group_order(
         self, query: Query, collection: Collection, groups: tuple[Group, ...]
     ) -> tuple[Order | AggregateValue, ...]:
-        found: list[Order | AggregateValue] = []
+        order: list[Order | AggregateValue] = []
         by_key = {group.key: group for group in groups}
         for term in query.sort:
             if term.aggregate:
-                found.append(
-                    replace(
-                        self._aggregate_value(term.aggregate, collection),
-                        descending=term.descending,
-                    )
-                )
+                value = self._aggregate_value(term.aggregate, collection)
+                order.append(replace(value, descending=term.descending))
             elif len(term.path) == 1 and term.path[0].key in by_key:
-                found.append(Order(by_key[term.path[0].key].value, descending=term.descending))
+                order.append(Order(by_key[term.path[0].key].value, descending=term.descending))
             else:
                 raise invalid_query(
                     "Groups are sorted by what they are grouped by or an aggregate",
                     parameter="sort",
                 )
-        return (*found, *(Order(group.value) for group in groups))
+        return (*order, *(Order(group.value) for group in groups))
+
+
+def _fits_aggregate(function: str, family: Family) -> bool:
+    if function == "count":
+        return True
+    if function == "countDistinct":
+        return family in GROUPABLE
+    return family in (COMPARABLE if function in ("min", "max") else _SUMMABLE)
 
 
 def _row_version(collection: Collection) -> Field:
-    """PostgreSQL's own column: the transaction that wrote the row."""
+    """Return PostgreSQL's own column `xmin`: the transaction that wrote the row."""
     return Field(collection.name, "xmin", "unknown")
 
 
@@ -350,53 +351,33 @@ def _is_renamed(pick: Pick) -> bool:
     return pick.key != pick.name.key or len(pick.key.encode()) > LONGEST_NAME
 
 
-def _merge_outputs(found: list[Output], field: Field | None) -> Output:
-    """Several outputs of one key are the arms of a many-to-any field; one that is not opened is the key itself."""
-    arms = tuple(item for item in found if isinstance(item, Embed))
+def _merge_outputs(outputs: list[Output], field: Field | None) -> Output:
+    """Return one output for the outputs of one key: the targets of a many-to-any field.
+
+    If no target is opened, the output is the column itself, in the rows whose item is seen.
+    """
+    arms = tuple(output for output in outputs if isinstance(output, Embed))
     if field and arms and all(arm.keys_only and arm.step.link.collection_field for arm in arms):
-        there = AnyOf(
+        is_seen = AnyOf(
             tuple(Exists(arm.step, All((arm.plan.allowed, arm.plan.where))) for arm in arms)
         )
-        return ValueOutput(arms[0].key, Value(field, when=there))
-    return EmbedChoice(arms[0].key, arms) if arms and len(found) > 1 else found[0]
-
-
-def default_sort(collection: Collection, link: Link | None = None) -> tuple[FieldName, ...]:
-    """Return the sort field of the relation to the items, or of their collection, where it has an order."""
-    name = (link.relation.order if link and link.to_many else None) or collection.sort_field
-    field = collection.fields.get(name) if name else None
-    return (
-        (FieldName(field.name),)
-        if field and not field.is_secret and field.type.family in GROUPABLE
-        else ()
-    )
-
-
-def tie_breakers(collection: Collection) -> tuple[FieldName, ...]:
-    """Return what makes any order a full one: the primary key, or where there is none all columns with an order."""
-    if collection.primary_key:
-        return (FieldName(collection.primary_key),)
-    return tuple(
-        FieldName(field.name) for field in collection.columns if field.type.family in GROUPABLE
-    )
+        return ValueOutput(arms[0].key, Value(field, when=is_seen))
+    return EmbedChoice(arms[0].key, arms) if arms and len(outputs) > 1 else outputs[0]
 
 
 def _page(window: Window | None) -> Page | None:
     if window is None:
         return None
     limit = Placeholder(window.limit, _digits, "limit") if window.limit else None
-    return Page(
-        window.row_limit,
-        limit,
-        Placeholder(window.offset, _digits, "offset") if window.offset else None,
-    )
+    offset = Placeholder(window.offset, _digits, "offset") if window.offset else None
+    return Page(window.row_limit, limit, offset)
 
 
 def _digits(value: object) -> object:
     return None if value is None else str(value)
 
 
-def _unfit(value: Value, fault: str, parameter: str) -> Refused:
+def _unfit(value: Value, problem: str, parameter: str) -> Refused:
     field = value.field
-    reason = f'The field "{field.name}" of type {field.type_name} {fault}'
+    reason = f'The field "{field.name}" of type {field.type_name} {problem}'
     return invalid_query(reason, collection=field.collection, field=field.name, parameter=parameter)

@@ -1,4 +1,4 @@
-"""A read after planning: every name is a column, every operand a symbolic parameter."""
+"""A read after planning: every name is a column, every operand a placeholder."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _SMALL_INTEGERS = MappingProxyType({"int2": "smallint", "int4": "integer"})
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A column, a function of one, or (with `step`) the number of items that a to-many field leads to.
+    """A column, a function of one, or (with `step`) the number of items that a to-many field leads
+    to.
 
-    In rows that do not fulfil `when` it is null, to whatever is asked of it. With `members` it is an object of
-    which these are there, each under the condition beside them.
+    In rows that do not fulfil `when` the value is null, wherever it is used. `members` are, of a
+    JSON object, the members that may be read, each under the condition beside them.
     """
 
     field: Field
@@ -31,47 +32,53 @@ class Value:
 
     @property
     def type(self) -> Type:
-        """The type of the value: functions give whole numbers."""
+        """The type of the value; all functions return whole numbers."""
         return TYPES["integer"] if self.function else self.field.type
 
     @property
     def family(self) -> Family:
-        return Family.LIST if self.field.is_list and not self.function else self.type.family
+        if self.field.is_list and not self.function:
+            return Family.LIST
+        return self.type.family
 
     @property
     def cast(self) -> str:
-        """What an operand is cast to; a single-precision column equals only what is rounded as it is."""
+        """The type that an operand is cast to.
+
+        A single-precision column equals only operands that are rounded in the same way.
+        """
         column = self.field.column
-        single = column and column.base_type == "float4" and not self.function
-        return "real" if single else self.type.cast
+        if column and column.base_type == "float4" and not self.function:
+            return "real"
+        return self.type.cast
 
     @property
     def index_cast(self) -> str:
-        """What a list of operands is cast to that an index of the column may find: the column's own type."""
+        """The type that a list of operands is cast to: the column's own, so that indexes serve it."""
         column = self.field.column
-        return (
-            _SMALL_INTEGERS.get(column.base_type, self.cast)
-            if column and not self.function
-            else self.cast
-        )
+        if column is None or self.function:
+            return self.cast
+        return _SMALL_INTEGERS.get(column.base_type, self.cast)
 
     @property
     def is_small_integer(self) -> bool:
-        """Whether it is a whole number of a smaller type than its operands are."""
+        """Whether the value is a whole number of a smaller type than its operands."""
+        if self.function is not None:
+            return True
         column = self.field.column
-        return self.function is not None or (
-            column is not None and column.base_type in _SMALL_INTEGERS
-        )
+        return column is not None and column.base_type in _SMALL_INTEGERS
 
     @property
     def parse(self) -> Callable[[object], str]:
-        """What makes an operand a parameter; what the cast would refuse is refused before any row is looked at."""
+        """The parser of operands; it refuses what the cast in the statement would fail for."""
         return parse_real if self.cast == "real" else self.type.parse
 
 
 @dataclass(frozen=True, slots=True)
 class LinkStep:
-    """A link as its caller may follow it: from rows that fulfil `when` to those that fulfil `allowed`."""
+    """A link as the caller may follow it: from rows that fulfil `when` to rows that fulfil
+    `allowed`.
+    """
 
     link: Link
     when: Predicate | None = None
@@ -90,7 +97,7 @@ class AnyOf:
 
 @dataclass(frozen=True, slots=True)
 class CallerPath:
-    """What a path from the caller leads to: the value behind the steps, from the row with the key `start`."""
+    """The value at the end of a path from the caller, whose row has the key `start`."""
 
     collection: Collection
     start: Placeholder
@@ -110,7 +117,8 @@ class TypedTest:
 class Exists:
     """At least one item (or none, `negated`) at the other end of the step fulfils `where`.
 
-    `per_row` has it looked up for each row: PostgreSQL would else read the whole collection for a page of few rows.
+    With `per_row` it is looked up for each row: PostgreSQL would otherwise read the whole
+    collection for a page of few rows.
     """
 
     step: LinkStep
@@ -129,7 +137,7 @@ class SearchMatch:
 
 @dataclass(frozen=True, slots=True)
 class RevisionItem:
-    """The item of a collection that a revision holds, of which these columns are looked at, fulfils `where`."""
+    """The item in a revision fulfils `where`, which reads these columns of it."""
 
     collection: Collection
     columns: tuple[str, ...]
@@ -150,7 +158,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class ValueOutput:
-    """A value under its key; `plain` is the text of the column itself, whatever the type shows."""
+    """A value under its key; a `plain` one is the text of the column itself, as PostgreSQL casts
+    it.
+    """
 
     key: str
     value: Value
@@ -211,7 +221,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """One level of a read: of the rows that its caller may see (`allowed`) those that were asked for (`where`)."""
+    """One level of a read: the rows that the caller may see (`allowed`) and asks for (`where`)."""
 
     collection: Collection
     outputs: tuple[Output, ...]
@@ -222,11 +232,11 @@ class ReadPlan:
     grouping: Grouping | None = None
     counts: tuple[str, ...] = ()
     renamed: bool = False
-    """Whether a key of the answer is not a name of the catalogue (or too long for a column's name)."""
+    """Whether a key of the answer is no name of the catalogue, or too long for a column's name."""
 
 
 def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:
-    """Return the places of groups and aggregates in an item of the answer, in order."""
+    """Return the paths of groups and aggregates in an item of the answer, in order."""
     grouping = plan.grouping
     assert grouping
     groups: list[tuple[str, ...]] = [(group.key,) for group in grouping.groups]
@@ -234,7 +244,11 @@ def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:
 
 
 def _aggregate_path(item: AggregateValue, grouping: Grouping) -> tuple[str, ...]:
-    """`{"count": 42}` for the rows themselves, `{"count": {"id": 42}}` for fields, `*` beside fields."""
+    """Return the path of one: `{"count": 42}` counts rows, `{"count": {"id": 42}}` values of a
+    field.
+
+    Beside fields the rows themselves are under `*`.
+    """
     if item.value:
         return item.function, item.value.field.name
     with_fields = any(

@@ -1,4 +1,4 @@
-"""What a revision holds of an item, looked at as if it were the item (decisions, sections 8 and 11)."""
+"""Conditions on what a revision holds of an item, as if it were the item itself."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from cms.query.plan.resolved import (
 from cms.schema.model import Collection
 from cms.schema.types import Family
 
+# The history keeps values of these types in a form that casts back to the same value.
 _RECORDED_AS_SHOWN = frozenset(
     {Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.JSON},
 )
@@ -25,10 +26,10 @@ _JSON_COLUMNS = frozenset({"json", "jsonb"})
 
 
 def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
-    """Return the condition that what a revision holds fulfils `where`.
+    """Return the condition that the item in a revision fulfils `where`.
 
-    It never does where the history does not keep one of the columns as it is: secrets, lists, shapes. Of several
-    alternatives, such as the rules of several permissions, each stands by itself.
+    It is false where the history does not keep one of the columns as it is: secrets, lists,
+    geometries. Alternatives, such as the rules of several permissions, are decided one by one.
     """
     match where:
         case AnyOf(items):
@@ -36,12 +37,13 @@ def on_revision_item(where: Predicate, collection: Collection) -> Predicate:
         case All(items) if any(_has_alternatives(item) for item in items):
             return All(tuple(on_revision_item(item, collection) for item in items))
     columns = tuple(dict.fromkeys(_columns(where)))
-    kept = all(_is_kept(collection, name) for name in columns)
-    return RevisionItem(collection, columns, where) if kept else AnyOf(())
+    if all(_is_kept(collection, name) for name in columns):
+        return RevisionItem(collection, columns, where)
+    return AnyOf(())
 
 
-def _has_alternatives(said: Predicate) -> bool:
-    match said:
+def _has_alternatives(predicate: Predicate) -> bool:
+    match predicate:
         case AnyOf():
             return True
         case All(items):
@@ -51,17 +53,18 @@ def _has_alternatives(said: Predicate) -> bool:
 
 
 def _is_kept(collection: Collection, name: str) -> bool:
-    found = collection.fields[name]
-    column = found.column
-    if column is None or found.type.family not in _RECORDED_AS_SHOWN or found.is_text_form:
+    field = collection.fields[name]
+    column = field.column
+    if column is None or field.type.family not in _RECORDED_AS_SHOWN or field.is_text_form:
         return False
-    written = found.type.family is Family.JSON and column.base_type not in _JSON_COLUMNS
-    return not (found.is_secret or found.is_numeric_boolean or written)
+    if field.is_secret or field.is_numeric_boolean:
+        return False
+    return field.type.family is not Family.JSON or column.base_type in _JSON_COLUMNS
 
 
-def _columns(said: Predicate) -> Iterator[str]:
-    """Yield the columns of its own that a condition looks at."""
-    match said:
+def _columns(predicate: Predicate) -> Iterator[str]:
+    """Yield the columns of the item itself that a condition reads."""
+    match predicate:
         case All(items) | AnyOf(items):
             for item in items:
                 yield from _columns(item)

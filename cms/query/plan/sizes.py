@@ -1,4 +1,4 @@
-"""How many bytes an answer may come to, as far as its plan tells: what cannot be too large need not be measured."""
+"""The most bytes of an answer, as far as its plan tells: small answers need not be measured."""
 
 from __future__ import annotations
 
@@ -11,62 +11,66 @@ from cms.query.plan.resolved import EmbedChoice, Output, Page, ReadPlan, Value, 
 from cms.schema.types import Family
 
 LONG_VALUE = 2**20
-"""Bytes of a value without a length of its own: as many as a body may bring."""
+"""Bytes of a value without a maximal length: as many as a body may bring."""
 SHORT_VALUE = 64
 PORTION_BYTES = 32 * LONG_VALUE
-"""Bytes of the rows that are taken at a time, where all of them may be too many."""
+"""Bytes of the rows that are fetched at a time, where all of them may be too many."""
 MAX_PORTION_ROWS = 1_000
 WIDE_ROW = 8 * LONG_VALUE
-"""Bytes of a row that is better looked at before values are made of it."""
+"""Bytes of a row that is fetched alone, so that its size is known before it is decoded."""
 
 _LONG_FAMILIES = frozenset({Family.TEXT, Family.JSON, Family.CSV, Family.BINARY, Family.GEOMETRY})
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSize:
-    """The most that a row and the whole of an answer may come to; infinity where a list has no end."""
+    """The most bytes of a row and of a whole answer; infinity where a list has no limit."""
 
     row: float
     total: float
 
     @property
     def rows_at_a_time(self) -> int:
-        """The number of rows to take at a time."""
-        return (
-            1
-            if self.row > WIDE_ROW
-            else min(MAX_PORTION_ROWS, int(PORTION_BYTES / max(self.row, 1)))
-        )
+        """The number of rows to fetch at a time."""
+        if self.row > WIDE_ROW:
+            return 1
+        return min(MAX_PORTION_ROWS, int(PORTION_BYTES / max(self.row, 1)))
 
 
 NO_SIZE = AnswerSize(0, 0)
 
 
 def size_of(plan: ReadPlan, *, single: bool = False) -> AnswerSize:
-    """Return the size of an answer; with `single` it is of one item."""
+    """Return the size of an answer; a `single` one has one item."""
     row = _row(plan)
     return AnswerSize(row, row * (1 if single else _rows(plan.page)))
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenSize:
-    """The most that a write answers: `row` for each item, and the values that one body brings for all of them."""
+    """The most bytes of a write's answer: `row` for each item, and values that the body sends.
+
+    `sent_values` are the most bytes of each output that shows such a value. All items of one call
+    come in one body, so these are bounded for all of them together.
+    """
 
     row: float
     sent_values: tuple[float, ...]
 
-    def of(self, number: int) -> float:
-        return self.row * number + sum(min(each * number, LONG_VALUE) for each in self.sent_values)
+    def of(self, count: int) -> float:
+        """Return the most bytes of an answer with so many items."""
+        sent = sum(min(value * count, LONG_VALUE) for value in self.sent_values)
+        return self.row * count + sent
 
 
 def written_size(plan: ReadPlan) -> WrittenSize:
-    """Return the size of what a write answers."""
-    brought = tuple(_bytes(output) for output in plan.outputs if _is_brought(output))
-    others = (output for output in plan.outputs if not _is_brought(output))
-    return WrittenSize(_sum(others) + sum(map(_default, plan.outputs)), brought)
+    """Return the size of a write's answer."""
+    sent = tuple(_bytes(output) for output in plan.outputs if _is_sent(output))
+    others = (output for output in plan.outputs if not _is_sent(output))
+    return WrittenSize(_sum(others) + sum(map(_default, plan.outputs)), sent)
 
 
-def _is_brought(output: Output) -> bool:
+def _is_sent(output: Output) -> bool:
     return isinstance(output, ValueOutput) and output.value.family in _LONG_FAMILIES
 
 
@@ -104,7 +108,8 @@ def _value(value: Value) -> float:
     column = value.field.column
     if value.function or value.field.is_secret:
         return SHORT_VALUE
-    if column and column.base_type == "numeric":  # an exponent of a few characters is written out
+    # A numeric may be sent with an exponent of a few characters, and is shown with all its digits.
+    if column and column.base_type == "numeric":
         return SHORT_VALUE + (column.precision or MAX_DIGITS)
     if value.family not in _LONG_FAMILIES:
         return SHORT_VALUE

@@ -1,0 +1,233 @@
+"""The parser of one level of a query and, by `deep` and paths, of all levels below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from cms.errors import Problem, Refused, invalid_query
+from cms.query.language import limits
+from cms.query.language.ast import (
+    EVERYTHING,
+    INTERNAL_KEY,
+    STAR,
+    Aggregate,
+    FieldName,
+    Filter,
+    Pick,
+    Query,
+    Slot,
+    SortTerm,
+    Window,
+)
+from cms.query.language.filters import parse_filter, parse_name
+from cms.query.language.literals import Literals
+from cms.query.language.parameters import (
+    AGGREGATES,
+    Params,
+    Path,
+    counts_of,
+    group_of,
+    names_of,
+    term_of,
+)
+from cms.query.language.windows import PageSizes, parse_window
+
+_DEEP_NAMES = (
+    "filter",
+    "sort",
+    "limit",
+    "offset",
+    "page",
+    "search",
+    "aggregate",
+    "groupBy",
+    "group",
+    "alias",
+)
+DEEP_PARAMETERS = tuple(f"_{name}" for name in _DEEP_NAMES)
+
+_ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}")
+
+Aliases = Mapping[str, str]
+"""Fields by the names that a request gives them."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParser:
+    """Parses one level under the sizes of `page`; the levels below it have those of `nested_page`."""
+
+    literals: Literals
+    page: PageSizes
+    nested_page: PageSizes
+
+    def query(self, params: Params, paths: list[Path], deep: Params) -> Query:
+        """Parse one level; `deep` holds the parameters of the levels below it."""
+        # Literals get their slots in the order of these calls: it must be the same for every
+        # request.
+        aggregates = self._aggregates(params)
+        groups = self._groups(params)
+        aliases = self._aliases(params)
+        picks = self._picks(paths, deep, aliases)
+        unnamed = self._unnamed_picks(paths, deep, aliases)
+        checked_only = [_count_only(pick) for pick in unnamed.values()]
+        is_grouped = bool(aggregates or groups)
+        if is_grouped:  # what is aggregated shows no fields, yet their names must exist
+            checked_only += [pick for pick in picks if pick.key != STAR.key]
+        return Query(
+            picks=() if is_grouped else picks,
+            deep=tuple((name, pick.nested) for name, pick in unnamed.items() if pick.nested),
+            checked_only=tuple(checked_only),
+            filter=self._filter(params),
+            sort=self._sort(params, aggregated=is_grouped),
+            window=self._window(params),
+            search=self._search(params),
+            aggregates=aggregates,
+            groups=groups,
+            counts=self._counts(params),
+        )
+
+    def _filter(self, params: Params) -> Filter:
+        value = params.get("filter")
+        return EVERYTHING if value is None else parse_filter(value, self.literals)
+
+    def _counts(self, params: Params) -> tuple[str, ...]:
+        return counts_of(params)
+
+    def _picks(self, paths: list[Path], deep: Params, aliases: Aliases) -> tuple[Pick, ...]:
+        rests_by_head: dict[str, list[Path]] = {}
+        for path in paths:
+            rests_by_head.setdefault(path[0], []).append(path[1:])
+        return tuple(
+            self._pick(head, rests, deep, aliases) for head, rests in rests_by_head.items()
+        )
+
+    def _unnamed_picks(self, paths: list[Path], deep: Params, aliases: Aliases) -> dict[str, Pick]:
+        """Return picks of what `deep` and `alias` name and `fields` does not."""
+        named = set()
+        for path in paths:
+            named.add(path[0])
+            named.add(path[0].partition(":")[0])
+        return {
+            name: self._pick(name, [], deep, aliases)
+            for name in (*deep, *aliases)
+            if name not in named
+        }
+
+    def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Aliases) -> Pick:
+        """Parse the field at the head of paths; `rests` is what follows it in each of them."""
+        segment, _, target = head.partition(":")
+        name = parse_name(aliases.get(segment, segment))
+        if target:
+            name = replace(name, field=f"{name.field}:{target}")
+        key = segment if segment in aliases else name.key
+        if key == INTERNAL_KEY:
+            raise invalid_query("fields holds an empty name", parameter="fields")
+        nested_paths = [rest for rest in rests if rest]
+        deep_key = head if deep.get(head) is not None else segment
+        if deep.get(deep_key) is None and not nested_paths:
+            return Pick(key, name)
+        return Pick(key, name, self._deeper(deep_key, deep, nested_paths))
+
+    def _deeper(self, segment: str, deep: Params, paths: list[Path]) -> Query:
+        params = deep.get(segment) or {}
+        if not isinstance(params, Mapping):
+            raise invalid_query(
+                f'deep[{segment}] must be a group of parameters such as "_limit"', parameter="deep"
+            )
+        try:
+            return self._nested_query(params, paths)
+        except Refused as refused:
+            raise Refused(at_level(problem, segment) for problem in refused.problems) from None
+
+    def _nested_query(self, deep: Params, paths: list[Path]) -> Query:
+        """Parse the level below; keys with an underscore are its parameters, others its fields."""
+        params: dict[str, object] = {}
+        deeper: dict[str, object] = {}
+        for key, value in deep.items():
+            if not key.startswith("_"):
+                deeper[key] = value
+            elif key in DEEP_PARAMETERS:
+                params[key[1:]] = value
+            else:
+                takes = ", ".join(DEEP_PARAMETERS)
+                reason = f'deep does not take "{key}"; it takes {takes} and names of fields'
+                raise invalid_query(reason, parameter=f"deep[{key}]")
+        return replace(self, page=self.nested_page).query(params, paths, deeper)
+
+    def _window(self, params: Params) -> Window | None:
+        return parse_window(params, self.page, self.literals)
+
+    def _search(self, params: Params) -> Slot | None:
+        word = params.get("search")
+        if word is None or word == "":
+            return None
+        if not isinstance(word, str | int) or len(str(word)) > limits.MAX_SEARCH_LENGTH:
+            raise invalid_query(
+                f"search is a text of at most {limits.MAX_SEARCH_LENGTH} characters",
+                parameter="search",
+            )
+        return self.literals.slot(str(word))
+
+    def _aliases(self, params: Params) -> Aliases:
+        aliases: dict[str, str] = {}
+        for alias, field in group_of(params, "alias").items():
+            if not isinstance(field, str) or not _ALIAS.fullmatch(alias):
+                raise invalid_query(
+                    f"alias[{alias}] must be a plain name that stands for a field",
+                    parameter="alias",
+                )
+            aliases[alias] = field
+        self._tally(len(aliases), "aliases", limits.MAX_ALIASES, "alias")
+        return aliases
+
+    def _aggregates(self, params: Params) -> tuple[Aggregate, ...]:
+        aggregates: list[Aggregate] = []
+        for function, fields in group_of(params, "aggregate").items():
+            if function not in AGGREGATES:
+                reason = f'There is no aggregate "{function}"; there are {", ".join(AGGREGATES)}'
+                raise invalid_query(reason, parameter="aggregate")
+            names = names_of({"aggregate": fields}, "aggregate") or ["*"]
+            aggregates += [Aggregate(function, FieldName(name)) for name in names]
+        self._tally(len(aggregates), "aggregates", limits.MAX_AGGREGATES, "aggregate")
+        return tuple(dict.fromkeys(aggregates))
+
+    def _groups(self, params: Params) -> tuple[FieldName, ...]:
+        names = dict.fromkeys([*names_of(params, "groupBy"), *names_of(params, "group")])
+        self._tally(len(names), "fields to group by", limits.MAX_GROUPS, "groupBy")
+        return tuple(parse_name(name) for name in names)
+
+    def _sort(self, params: Params, *, aggregated: bool) -> tuple[SortTerm, ...]:
+        names = names_of(params, "sort")
+        self._tally(len(names), "terms of a sort", limits.MAX_SORT_TERMS, "sort")
+        return tuple(term_of(name, aggregated=aggregated) for name in names)
+
+    def _tally(self, count: int, what: str, maximum: int, parameter: str) -> None:
+        """Count what one request asks for at all its levels together."""
+        self.literals.tally.add(count, what, maximum=maximum, parameter=parameter)
+
+
+def _count_only(pick: Pick) -> Pick:
+    """Ask for no item of a list that is not shown: the caller need not see its keys."""
+    if pick.nested is None:
+        return pick
+    counted = (*pick.nested.aggregates, Aggregate("count", FieldName("*")))
+    return replace(pick, nested=replace(pick.nested, aggregates=counted))
+
+
+def at_level(problem: Problem, segment: str) -> Problem:
+    """Return a problem that says at which level of `deep` its parameter is wrong."""
+    extensions = dict(problem.extensions)
+    for key in ("parameter", "path"):
+        if key in extensions:
+            extensions[key] = _level_path(str(extensions[key]), segment)
+    return replace(problem, extensions=extensions)
+
+
+def _level_path(path: str, segment: str) -> str:
+    head, bracket, rest = path.partition("[")
+    if head == "fields":
+        return path
+    parameter = "" if head == "deep" else f"[_{head}]"
+    return f"deep[{segment}]{parameter}{bracket}{rest}"

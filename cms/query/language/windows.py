@@ -1,0 +1,91 @@
+"""The page of a read: from `limit`, `offset` and `page` to a window of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cms.errors import invalid_query
+from cms.query.language import limits
+from cms.query.language.ast import Window
+from cms.query.language.literals import Literals
+from cms.query.language.parameters import Params, integer_of
+
+_ROUND_NUMBERS = (
+    1,
+    2,
+    5,
+    *(digits * 10**zeros for zeros in range(9) for digits in (10, 20, 25, 50)),
+)
+"""The row limits that statements are printed with: few, so that requests share statements."""
+
+WINDOW_MINIMUMS = {"limit": -1, "offset": 0, "page": 1}
+"""The parameters of a page, each with the least value that it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageSizes:
+    """How many rows come without a `limit`, and how many at most; None is all of them."""
+
+    default: int | None = 100
+    maximum: int | None = None
+
+    @property
+    def default_window(self) -> Window | None:
+        """The window of a request without a `limit`; None is all rows.
+
+        Its number comes from the settings and not from a client, so it may stand in the statement.
+        """
+        sizes = [size for size in (self.default, self.maximum) if size is not None]
+        return Window(min(sizes)) if sizes else None
+
+
+def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window | None:
+    """Return the window of the parameters of a page, None for all rows.
+
+    The row limit of the statement is a round number that covers the page; the exact limit and the
+    offset are literals.
+    """
+    size = _page_size(integer_of(params, "limit", minimum=WINDOW_MINIMUMS["limit"]), page)
+    offset = integer_of(params, "offset", minimum=WINDOW_MINIMUMS["offset"])
+    number = integer_of(params, "page", minimum=WINDOW_MINIMUMS["page"])
+    if offset is None:
+        offset = _page_offset(number or 1, size)
+    if offset > limits.MAX_OFFSET:
+        raise invalid_query("The page is out of range", parameter="page")
+    start = literals.slot(offset) if offset else None
+    if not offset and page.default_window == Window(size):
+        row_limit = size
+    else:
+        row_limit = _row_limit(size, offset)
+    if row_limit == size and start is None:
+        return Window(row_limit) if row_limit else None
+    return Window(row_limit, literals.slot(size), start)
+
+
+def _page_size(limit: int | None, page: PageSizes) -> int | None:
+    """Return the number of rows of a page; None is all rows, which a client asks for with -1."""
+    if limit is None:
+        size = page.default
+    elif limit == -1:
+        size = None
+    else:
+        size = limit
+    if page.maximum is None:
+        return size
+    if size is None:
+        return page.maximum
+    return min(size, page.maximum)
+
+
+def _row_limit(size: int | None, offset: int) -> int | None:
+    """Return the first round number that is not below the end of the page; None for all rows."""
+    if size is None:
+        return None
+    return next((number for number in _ROUND_NUMBERS if number >= size + offset), None)
+
+
+def _page_offset(page: int, size: int | None) -> int:
+    """Return where a page starts; all rows are one page, and there is nothing on the next."""
+    if size is None:
+        return 0 if page == 1 else limits.MAX_OFFSET
+    return (page - 1) * size
