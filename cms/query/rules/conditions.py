@@ -1,4 +1,4 @@
-"""Conditions of fields: what a form's other values make required, read only or hidden (decisions, section 6)."""
+"""Conditions of fields: other values of an item make a field required, read only or hidden."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SWITCHES = ("required", "readonly", "hidden")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """While the rule holds, the switches that it names replace the field's own."""
+    """While the rule holds, its switches replace those of the field."""
 
     rule: PayloadRule
     switches: Mapping[str, bool]
@@ -30,12 +30,14 @@ class FieldState:
 
 
 def parse_conditions(meta: Mapping[str, object] | None) -> tuple[Condition, ...]:
-    """Return the conditions of a field's meta; raises `Refused` INVALID_QUERY for a rule that is none.
+    """Return the conditions of a field's meta.
 
-    An entry without a rule never holds.
+    An entry without a rule never holds and is left out. Raises `Refused` INVALID_QUERY for a
+    malformed rule.
     """
-    said = meta.get("conditions") if meta else None
-    entries = said if isinstance(said, list) else []
+    entries = meta.get("conditions") if meta else None
+    if not isinstance(entries, list):
+        return ()
     return tuple(
         _condition(entry) for entry in entries if isinstance(entry, Mapping) and entry.get("rule")
     )
@@ -45,35 +47,42 @@ def field_state(
     meta: Mapping[str, object] | None,
     conditions: Sequence[Condition],
     values: Mapping[str, object],
-    given: RuleContext,
+    context: RuleContext,
 ) -> FieldState:
-    """Return the state of a field under the values of a whole item: the last condition that holds decides."""
-    own = {name: bool(meta and meta.get(name)) for name in _SWITCHES}
-    holding = (found for found in reversed(conditions) if not failures(found.rule, values, given))
-    last = next(holding, None)
-    return FieldState(**(own | dict(last.switches if last else {})))
+    """Return the state of a field under the values of a whole item.
+
+    The last condition that holds decides.
+    """
+    switches = {name: bool(meta and meta.get(name)) for name in _SWITCHES}
+    for condition in reversed(conditions):
+        if not failures(condition.rule, values, context):
+            switches |= condition.switches
+            break
+    return FieldState(**switches)
 
 
 def require_valid_rules(meta: Mapping[str, object]) -> None:
-    """Raise `Refused` INVALID_PAYLOAD for rules of a field that nothing could keep; they come as JSON text."""
-    told = {
+    """Raise `Refused` INVALID_PAYLOAD for rules of a field that cannot be read.
+
+    In `meta` they are JSON texts.
+    """
+    settings = {
         name: jsontext.loads(text)
         for name in ("validation", "conditions")
         if isinstance(text := meta.get(name), str)
     }
-    entries = told.get("conditions")
+    entries = settings.get("conditions")
     if entries is not None and not (
-        isinstance(entries, list) and all(isinstance(one, Mapping) for one in entries)
+        isinstance(entries, list) and all(isinstance(entry, Mapping) for entry in entries)
     ):
         raise invalid_payload("conditions: it is an array of objects", field="meta.conditions")
     try:
-        parse_rule(told.get("validation"))
-        parse_conditions(told)
+        parse_rule(settings.get("validation"))
+        parse_conditions(settings)
     except Refused as refused:
-        fault = refused.problems[0].extensions
-        raise invalid_payload(
-            str(fault["reason"]), field=f"meta.{fault.get('parameter', 'validation')}"
-        ) from None
+        extensions = refused.problems[0].extensions
+        setting = extensions.get("parameter", "validation")
+        raise invalid_payload(str(extensions["reason"]), field=f"meta.{setting}") from None
 
 
 def _condition(entry: Mapping[str, object]) -> Condition:

@@ -1,4 +1,4 @@
-"""The operators in Python, for rules that are tried on payloads: each answers as its SQL does."""
+"""The operators in Python, for rules on payloads; each gives the same answer as its SQL."""
 
 from __future__ import annotations
 
@@ -29,73 +29,82 @@ _MOMENTS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
 
 
 def value_reader(kind: Type, cast: str) -> ToComparable:
-    """Return what turns a value or an operand of a type into something to compare; it raises ValueError."""
+    """Return the function that makes values and operands of a type comparable.
+
+    It raises ValueError for a value that is not of the type.
+    """
     match kind.family:
         case Family.JSON:
-            return lambda found: found
+            return lambda value: value
         case Family.BOOLEAN:
-            return lambda found: kind.parse(found) == "true"
+            return lambda value: kind.parse(value) == "true"
         case Family.MOMENT:
-            return lambda found: _MOMENTS[kind.name](kind.parse(found))
+            return lambda value: _MOMENTS[kind.name](kind.parse(value))
         case Family.NUMBER:
-            stored = _FLOAT_CASTS.get(cast, Decimal)
-            return lambda found: stored(kind.parse(found))
+            # Values are compared with the precision in which PostgreSQL would store them.
+            to_number = _FLOAT_CASTS.get(cast, Decimal)
+            return lambda value: to_number(kind.parse(value))
         case _:
             return kind.parse
 
 
 def operand_reader(operator: Operator, read: ToComparable) -> ToComparable:
-    """Return what turns an operand of an operator into what `fulfils` takes."""
+    """Return the function that makes an operand what `fulfils` takes."""
     match operator.takes:
         case Takes.LIST:
-            return lambda found: [
-                None if item is None else read(item) for item in _read_items(found)
+            return lambda operand: [
+                None if item is None else read(item) for item in _as_sequence(operand)
             ]
         case Takes.PATTERN:
             return parse_text
         case Takes.REGEX:
-            return lambda found: compile_regex(parse_text(found))
+            return lambda operand: compile_regex(parse_text(operand))
         case Takes.FLAG:
-            return lambda found: found
+            return lambda operand: operand
         case _:
             return read
 
 
 def fulfils(operator: Operator, value: Any, operands: Sequence[Any]) -> bool:
-    """Tell whether a value that was read passes; a null passes what asks for it only, and `_nin` of nothing."""
+    """Tell whether a value that was read fulfils an operator.
+
+    As in SQL, null fulfils only `_null`, `_empty`, and `_nin` of an empty list.
+    """
     if value is None:
-        return operator.name in ("_null", "_empty") or (
-            operator.name == "_nin" and operands[0] == []
-        )
+        if operator.name == "_nin":
+            return bool(operands[0] == [])
+        return operator.name in ("_null", "_empty")
     return None not in operands and _COMPARATORS[operator.name](value, *operands)
 
 
 def guess_type(value: object, operands: Sequence[object]) -> Type:
-    """Return the type of a value that no field describes, from what it is and what it is compared with."""
-    single = [
-        item
-        for operand in operands
-        for item in (operand if isinstance(operand, tuple) else (operand,))
-    ]
+    """Return the type of a value that belongs to no field, by the value and its operands."""
+    items: list[object] = []
+    for operand in operands:
+        if isinstance(operand, tuple):
+            items.extend(operand)
+        else:
+            items.append(operand)
     if isinstance(value, list | dict):
         return TYPES["json"]
-    if isinstance(value, bool) or any(isinstance(item, bool) for item in single):
+    if isinstance(value, bool) or any(isinstance(item, bool) for item in items):
         return TYPES["boolean"]
-    if isinstance(value, int | Decimal) or any(isinstance(item, int | Decimal) for item in single):
+    if isinstance(value, int | Decimal) or any(isinstance(item, int | Decimal) for item in items):
         return TYPES["decimal"]
-    return (
-        TYPES["timestamp"] if any(isinstance(item, datetime) for item in single) else TYPES["text"]
-    )
+    if any(isinstance(item, datetime) for item in items):
+        return TYPES["timestamp"]
+    return TYPES["text"]
 
 
 def call_function(function: str, kind: Type, value: Any) -> int | None:
-    """Return a function of a value, or None where there is none; ValueError for a value that is not of the type."""
+    """Return a function of a value, None of what has no such part.
+
+    Raises ValueError for a value that is not of the type.
+    """
     if value is None:
         return None
     if function == "count":
-        entries = value_reader(kind, "")(value) if kind.family is Family.CSV else value
-        found = entries.split(",") if isinstance(entries, str) and entries else entries
-        return len(found) if isinstance(found, list | str) else None
+        return _count_entries(kind, value)
     moment = value_reader(kind, "")(value)
     if function == "week":
         return int(moment.isocalendar().week)
@@ -104,15 +113,23 @@ def call_function(function: str, kind: Type, value: Any) -> int | None:
     return int(getattr(moment, function))
 
 
+def _count_entries(kind: Type, value: Any) -> int | None:
+    """Return the number of entries of a list or of a text with commas."""
+    entries = value_reader(kind, "")(value) if kind.family is Family.CSV else value
+    if isinstance(entries, str) and entries:
+        entries = entries.split(",")
+    return len(entries) if isinstance(entries, list | str) else None
+
+
 def takes_function(function: str, kind: Type) -> bool:
     """Tell whether a type has the function; a to-many field has its count."""
-    return (kind.family is Family.ALIAS and function == "count") or functions.function_sql(
-        function, kind.name
-    ) is not None
+    if kind.family is Family.ALIAS and function == "count":
+        return True
+    return functions.function_sql(function, kind.name) is not None
 
 
-def _read_items(found: object) -> Sequence[object]:
-    return found if isinstance(found, list | tuple) else [found]
+def _as_sequence(operand: object) -> Sequence[object]:
+    return operand if isinstance(operand, list | tuple) else [operand]
 
 
 def _single_precision(text: str) -> float:
@@ -125,7 +142,7 @@ _FLOAT_CASTS: Mapping[str, Callable[[str], Any]] = MappingProxyType(
 
 
 def lower_text(text: str) -> str:
-    """Return a text in small letters as PostgreSQL makes them, letter by letter and one for one."""
+    """Return a text in lower case as PostgreSQL makes it: each character becomes one character."""
     return "".join(letter.lower()[0] for letter in text)
 
 
@@ -134,11 +151,10 @@ def _is_empty(value: Any) -> bool:
 
 
 def _contains(value: Any, part: str) -> bool:
-    """A list that no field describes contains an entry, a text a part of it."""
+    """Tell whether a text has a part, or a list that belongs to no field an entry."""
     if isinstance(value, list):
-        return any(
-            str(entry) == str(part) for entry in value if not isinstance(entry, list | dict | None)
-        )
+        entries = [entry for entry in value if not isinstance(entry, list | dict | None)]
+        return any(str(entry) == str(part) for entry in entries)
     return part in _text(value)
 
 
@@ -156,12 +172,12 @@ _WORDS: Mapping[str, Callable[[Any, str], bool]] = MappingProxyType(
 )
 
 
-def _not(judge: Comparator) -> Comparator:
-    return lambda *given: not judge(*given)
+def _not(compare_values: Comparator) -> Comparator:
+    return lambda *values: not compare_values(*values)
 
 
-def _ignoring_case(judge: Comparator) -> Comparator:
-    return lambda value, part: judge(lower_text(_text(value)), lower_text(part))
+def _ignoring_case(compare_texts: Comparator) -> Comparator:
+    return lambda value, part: compare_texts(lower_text(_text(value)), lower_text(part))
 
 
 def _between(value: Any, low: Any, high: Any) -> bool:
@@ -173,16 +189,18 @@ _POSITIVE: Mapping[str, Comparator] = {
     "in": lambda value, entries: value in entries,
     "between": _between,
     "empty": _is_empty,
-    **{name: judge for name, judge in _WORDS.items() if name != "eq"},
-    **{f"i{name}": _ignoring_case(judge) for name, judge in _WORDS.items()},
+    **{name: comparator for name, comparator in _WORDS.items() if name != "eq"},
+    **{f"i{name}": _ignoring_case(comparator) for name, comparator in _WORDS.items()},
 }
 
 _COMPARATORS: Mapping[str, Comparator] = MappingProxyType(
     {
-        **{f"_{name}": judge for name, judge in _POSITIVE.items()},
-        **{f"_n{name}": _not(judge) for name, judge in _POSITIVE.items()},
+        **{f"_{name}": comparator for name, comparator in _POSITIVE.items()},
+        **{f"_n{name}": _not(comparator) for name, comparator in _POSITIVE.items()},
         "_neq": compare.ne,
+        # NOT IN a list that holds NULL is never true in SQL.
         "_nin": lambda value, entries: None not in entries and value not in entries,
+        # `fulfils` has answered for null already.
         "_null": lambda value: False,
         "_nnull": lambda value: True,
         "_lt": compare.lt,

@@ -1,8 +1,6 @@
-"""Rules tried on payloads: validation of fields and permissions, conditions (decisions, sections 2,
-4 and 6).
+"""Rules tried on payloads: validation of fields and permissions, conditions.
 
-A rule is a filter of the one language. It speaks of what a payload says and never of what the
-database holds.
+A rule is a filter like any other. It is about the values of a payload, never about the database.
 """
 
 from __future__ import annotations
@@ -46,9 +44,7 @@ from cms.schema.types import TYPES, Family
 
 @dataclass(frozen=True, slots=True)
 class PayloadRule:
-    """A parsed rule: the tree, the literals that its slots point to, and what to say when it is
-    broken.
-    """
+    """A parsed rule: the tree, its literals, and the message of a payload that breaks it."""
 
     filter: Filter
     literals: tuple[object, ...] = ()
@@ -57,12 +53,12 @@ class PayloadRule:
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """What a rule is tried under.
+    """What a rule is tried with.
 
     Without a collection no field has a type, and values are compared by what they are. A field that
-    is not sent has its value of `unsent_values`; without one it is null when an item is created,
-    and when it is changed only `_submitted` speaks of it. `caller_values` holds what paths from the
-    caller (`caller_paths`) lead to.
+    is not sent has its value of `unsent_values`. Without one it is null when an item is created;
+    when an item is changed, only `_submitted` looks at such a field. `caller_values` holds the
+    values that paths from the caller (`caller_paths`) lead to.
     """
 
     collection: Collection | None = None
@@ -77,18 +73,20 @@ class RuleContext:
 def parse_rule(
     value: object, *, parameter: str = "validation", message: str | None = None
 ) -> PayloadRule:
-    """Return a rule given as nested dicts, None being no rule; raises `Refused` INVALID_QUERY with
-    a fault's place.
+    """Return a rule given as nested dicts; None is no rule.
+
+    Raises `Refused` INVALID_QUERY with the path to what is wrong.
     """
     literals = Literals()
-    given = {} if value is None else require_not_blank(_exact(value), parameter)
-    found = parse_filter(given, literals, parameter=parameter, operators=RULE_OPERATORS)
-    return PayloadRule(found, tuple(literals.values), message)
+    filter_value = {} if value is None else require_not_blank(_exact(value), parameter)
+    parsed = parse_filter(filter_value, literals, parameter=parameter, operators=RULE_OPERATORS)
+    return PayloadRule(parsed, tuple(literals.values), message)
 
 
 def _exact(value: object) -> object:
-    """Rules of the catalogue come with floats, where everything else has numbers with all their
-    digits.
+    """Return a value with decimals for floats.
+
+    Stored rules come with floats; all other numbers in the service keep all their digits.
     """
     match value:
         case float():
@@ -102,26 +100,26 @@ def _exact(value: object) -> object:
 
 
 def parse_field_rule(name: str, value: object, *, message: str | None = None) -> PayloadRule:
-    """Return the `validation` of a field: operators without a field in it are meant of the field
-    itself.
-    """
+    """Return the `validation` of a field; operators without a field name test the field itself."""
     rule = parse_rule(value, message=message)
-    return (
-        rule
-        if has_item_test(rule.filter)
-        else replace(rule, filter=AtField(FieldName(name), rule.filter))
-    )
+    if has_item_test(rule.filter):
+        return rule
+    return replace(rule, filter=AtField(FieldName(name), rule.filter))
 
 
-def failures(rule: PayloadRule, values: Mapping[str, object], given: RuleContext) -> list[Problem]:
-    """Return one FAILED_VALIDATION for each test that the values of an item fail, none when they
-    keep the rule.
+def failures(
+    rule: PayloadRule, values: Mapping[str, object], context: RuleContext
+) -> list[Problem]:
+    """Return a FAILED_VALIDATION for each test that the values of an item fail.
 
-    Values are as clients send them. Of an `_or` that no part fulfils all parts are told. Raises
-    `Refused` INVALID_QUERY for a rule that does not fit the types of its fields.
+    Values are as clients send them. Of an `_or` that no part fulfils, the problems of all parts are
+    returned. Raises `Refused` INVALID_QUERY for a rule that does not fit the types of its fields.
     """
-    trial = _Evaluation(given, Bindings(rule.literals, given.user, given.role), rule.message)
-    return trial.failures(rule.filter, _CheckedValue(values, item_collection=given.collection))
+    bindings = Bindings(rule.literals, context.user, context.role)
+    evaluation = _Evaluation(context, bindings, rule.message)
+    return evaluation.failures(
+        rule.filter, _CheckedValue(values, item_collection=context.collection)
+    )
 
 
 def caller_paths(rule: PayloadRule) -> frozenset[CallerValue]:
@@ -129,25 +127,25 @@ def caller_paths(rule: PayloadRule) -> frozenset[CallerValue]:
     return frozenset(_paths(rule.filter, rule.literals))
 
 
-def _paths(said: Filter, literals: tuple[object, ...]) -> Iterator[CallerValue]:
-    match said:
+def _paths(filter: Filter, literals: tuple[object, ...]) -> Iterator[CallerValue]:
+    match filter:
         case And(items) | Or(items):
             for item in items:
                 yield from _paths(item, literals)
         case AtField(_, inner) | Some(inner):
             yield from _paths(inner, literals)
         case OperatorTest(_, operands):
-            yield from (
-                found for found in operands if isinstance(found, CallerValue) and found.path
-            )
+            for operand in operands:
+                if isinstance(operand, CallerValue) and operand.path:
+                    yield operand
 
 
 @dataclass(frozen=True, slots=True)
 class _CheckedValue:
-    """What a part of a rule speaks of: a value and how it is read, and where it stands.
+    """The value that a part of a rule tests: its type, and the path to it.
 
-    `item_collection` is the collection whose item it is; `is_untyped` marks the inside of a json
-    value, which no field describes.
+    `item_collection` is the collection of the item that the value is. `is_untyped` marks the inside
+    of a JSON value, which belongs to no field.
     """
 
     value: Any
@@ -160,12 +158,12 @@ class _CheckedValue:
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    given: RuleContext
+    context: RuleContext
     bindings: Bindings
     message: str | None
 
-    def failures(self, said: Filter, subject: _CheckedValue) -> list[Problem]:
-        match said:
+    def failures(self, filter: Filter, subject: _CheckedValue) -> list[Problem]:
+        match filter:
             case And(items):
                 return [problem for item in items for problem in self.failures(item, subject)]
             case Or(items):
@@ -175,14 +173,18 @@ class _Evaluation:
             case Some(inner, negated):
                 return self._some(inner, subject, "none" if negated else "some")
             case OperatorTest():
-                return self._test(said, subject)
+                return self._test(filter, subject)
             case AboutItem():
                 raise AssertionError("only the guard says this")
 
-    def _any_of(self, found: list[list[Problem]], subject: _CheckedValue) -> list[Problem]:
-        if not found:
+    def _any_of(
+        self, problems_by_part: list[list[Problem]], subject: _CheckedValue
+    ) -> list[Problem]:
+        if not problems_by_part:
             return [self._problem(subject, "or", {})]
-        return [] if [] in found else [problem for problems in found for problem in problems]
+        if [] in problems_by_part:
+            return []
+        return [problem for problems in problems_by_part for problem in problems]
 
     def _at_field(self, name: FieldName, inner: Filter, subject: _CheckedValue) -> list[Problem]:
         if isinstance(subject.value, list):
@@ -192,54 +194,47 @@ class _Evaluation:
     def _some(self, inner: Filter, subject: _CheckedValue, kind: str) -> list[Problem]:
         if not self._is_in_payload(subject):
             return []
-        items = (
-            subject.value
-            if isinstance(subject.value, list)
-            else [subject.value]
-            if subject.value
-            else []
-        )
-        found = any(not self.failures(inner, replace(subject, value=item)) for item in items)
-        return [] if found == (kind == "some") else [self._problem(subject, kind, {})]
+        items = subject.value
+        if not isinstance(items, list):
+            items = [items] if items else []
+        holds = any(not self.failures(inner, replace(subject, value=item)) for item in items)
+        return [] if holds == (kind == "some") else [self._problem(subject, kind, {})]
 
     def _step(self, name: FieldName, subject: _CheckedValue) -> _CheckedValue:
         values = subject.value if isinstance(subject.value, Mapping) else {}
         path = (*subject.path, name.base_field)
         is_untyped = subject.is_untyped or subject.item_collection is None
-        unsent = None if subject.path else self.given.unsent_values.get(name.base_field)
-        below = _CheckedValue(
+        unsent = None if subject.path else self.context.unsent_values.get(name.base_field)
+        value = _CheckedValue(
             values.get(name.base_field, unsent),
             path,
             was_sent=name.base_field in values,
             is_untyped=is_untyped,
         )
         if subject.item_collection:
-            below = self._with_field(below, name, subject.item_collection)
-        return self._function(name.function, below) if name.function else below
+            value = self._with_field(value, name, subject.item_collection)
+        return self._function(name.function, value) if name.function else value
 
     def _with_field(
-        self, below: _CheckedValue, name: FieldName, collection: Collection
+        self, value: _CheckedValue, name: FieldName, collection: Collection
     ) -> _CheckedValue:
-        known = collection.fields.get(name.base_field)
-        if known is None:
+        field = collection.fields.get(name.base_field)
+        if field is None:
             reason = f'A rule names "{name.base_field}", which "{collection.name}" does not have'
             raise invalid_query(reason, collection=collection.name, field=name.base_field)
-        link = (
-            link_of(self.given.catalogue, collection, name.field) if self.given.catalogue else None
-        )
-        target = (
-            self.given.catalogue.collections.get(link.target)
-            if self.given.catalogue and link
-            else None
-        )
-        return replace(below, typed=Value(known), item_collection=target)
+        target = None
+        if catalogue := self.context.catalogue:
+            link = link_of(catalogue, collection, name.field)
+            target = catalogue.collections.get(link.target) if link else None
+        return replace(value, typed=Value(field), item_collection=target)
 
     def _function(self, function: str, subject: _CheckedValue) -> _CheckedValue:
         typed = subject.typed
         kind = typed.field.type if typed else TYPES["json" if function == "count" else "timestamp"]
         if not takes_function(function, kind):
             raise invalid_query(
-                f"There is no function {function} for the type {kind.name}", place=_place(subject)
+                f"There is no function {function} for the type {kind.name}",
+                place=_path_text(subject),
             )
         try:
             value = call_function(function, kind, subject.value)
@@ -260,50 +255,52 @@ class _Evaluation:
             passed = not self._is_in_payload(subject) or _passes(operator, subject, operands)
         if passed:
             return []
-        # What a path from the caller leads to, the caller may not be able to read.
-        told = (
-            {}
-            if any(isinstance(operand, CallerValue) for operand in test.operands)
-            else _operand_extension(operator, operands)
-        )
-        return [self._problem(subject, operator.name[1:], told)]
+        # The caller may have no right to read what a path from the caller leads to.
+        extension: Mapping[str, object] = {}
+        if not any(isinstance(operand, CallerValue) for operand in test.operands):
+            extension = _operand_extension(operator, operands)
+        return [self._problem(subject, operator.name[1:], extension)]
 
     def _resolved(self, operand: Operand, operator: Operator) -> object:
         if isinstance(operand, CallerValue) and operand.path:
-            found = tuple(self.given.caller_values.get(operand, ()))
-            return found if operator.takes is Takes.LIST else next(iter(found), None)
+            values = tuple(self.context.caller_values.get(operand, ()))
+            return values if operator.takes is Takes.LIST else next(iter(values), None)
         return bind_values([Placeholder(operand, _as_it_is, "validation")], self.bindings)[0]
 
     def _is_in_payload(self, subject: _CheckedValue) -> bool:
-        """Whether the payload speaks of it: what is left out of a change stays as it is."""
+        """Tell whether the payload sets the value: fields left out of a change stay as they are."""
         return (
             subject.was_sent
             or subject.value is not None
             or subject.is_untyped
-            or self.given.is_creation
+            or self.context.is_creation
         )
 
     def _problem(self, subject: _CheckedValue, kind: str, operand: Mapping[str, object]) -> Problem:
-        place = _place(subject)
-        said = self.message or f'Validation failed for "{place}": the rule "{kind}" does not hold.'
+        path = _path_text(subject)
+        message = (
+            self.message or f'Validation failed for "{path}": the rule "{kind}" does not hold.'
+        )
         extensions = {
             "field": subject.path[0] if subject.path else None,
             "path": list(subject.path),
             "type": kind,
         }
-        collection = {"collection": self.given.collection.name} if self.given.collection else {}
-        return Problem("FAILED_VALIDATION", said, {**collection, **extensions, **operand})
+        collection = {}
+        if self.context.collection:
+            collection["collection"] = self.context.collection.name
+        return Problem("FAILED_VALIDATION", message, {**collection, **extensions, **operand})
 
 
-def _as_it_is(found: object) -> object:
-    return tuple(found) if isinstance(found, list) else found
+def _as_it_is(operand: object) -> object:
+    return tuple(operand) if isinstance(operand, list) else operand
 
 
 def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[object]) -> bool:
     """Read value and operands as their type and compare them.
 
-    A value that is not of its field's type is told elsewhere, and passes nothing; neither does one
-    without a field that cannot be compared with the operand.
+    A value of a wrong type passes nothing; the type itself is checked elsewhere. A value that
+    belongs to no field passes nothing that it cannot be compared with.
     """
     typed = subject.typed
     related = typed is None or typed.family is Family.ALIAS or subject.item_collection is not None
@@ -314,7 +311,7 @@ def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[objec
     kind = typed.type if typed else guess_type(subject.value, operands)
     read = value_reader(kind, typed.cast if typed else kind.cast)
     try:
-        found = [
+        read_operands = [
             None if operand is None else operand_reader(operator, read)(operand)
             for operand in operands
         ]
@@ -326,35 +323,34 @@ def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[objec
         value = None if subject.value is None else read(subject.value)
     except ValueError:
         return False
-    return fulfils(operator, value, found)
+    return fulfils(operator, value, read_operands)
 
 
 _OF_LISTS = frozenset({"_null", "_nnull", "_empty", "_nempty", "_contains", "_ncontains"})
-"""What related items take, and arrays and objects that no field describes."""
+"""The operators of related items, and of arrays and objects that belong to no field."""
 
 
 def _misfit(error: ValueError, operator: Operator, subject: _CheckedValue) -> Refused:
-    place = f"{_place(subject)} {operator.name}"
+    place = f"{_path_text(subject)} {operator.name}"
     return invalid_query(f"The rule {place}: {error}", place=place)
 
 
-def _place(subject: _CheckedValue) -> str:
+def _path_text(subject: _CheckedValue) -> str:
     return ".".join(subject.path)
 
 
 def _operand_extension(operator: Operator, operands: Sequence[object]) -> Mapping[str, object]:
-    """Return what was asked for, under the key that says how."""
+    """Return the operands under the key of the extension that fits the operator."""
     if not operands or operator.takes is Takes.FLAG:
         return {}
-    told = [_as_json(operand) for operand in operands]
-    key = (
-        "substring"
-        if operator.takes is Takes.PATTERN
-        else "invalid"
-        if operator.name.startswith("_n")
-        else "valid"
-    )
-    return {key: told if operator.takes is Takes.TWO else told[0]}
+    shown = [_as_json(operand) for operand in operands]
+    if operator.takes is Takes.PATTERN:
+        key = "substring"
+    elif operator.name.startswith("_n"):
+        key = "invalid"
+    else:
+        key = "valid"
+    return {key: shown if operator.takes is Takes.TWO else shown[0]}
 
 
 def _as_json(operand: object) -> object:
