@@ -61,9 +61,7 @@ class App(falcon.App[Request, falcon.Response]):
         self._close_hooks = [*close_hooks, store.close]
 
     def __call__(self, env: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Answer a request; closing and timing out its connection is decided here for all
-        resources.
-        """
+        """Answer a request; closing and timing out its connection is decided here."""
         body = request_body(env)
         env["wsgi.input"] = body
         answer = super().__call__(env, close_if_unread(env, body, start_response))
@@ -235,7 +233,10 @@ def _add_files(app: App, library: Library) -> None:
 
 
 def create_wsgi() -> App:
-    """Make the application with the environment's settings, for `gunicorn 'cms.app:create_wsgi()'`."""
+    """Make the application with the settings of the environment.
+
+    For `gunicorn 'cms.app:create_wsgi()'`.
+    """
     config = load(os.environ, folder=Path.cwd())
     start_logging(config)
     limit_arenas()

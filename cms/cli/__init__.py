@@ -1,4 +1,7 @@
-"""The command line. A command imports what it runs when it runs: --help and completion stay quick."""
+"""The command line.
+
+Each command imports its code when it runs, so that --help and completion stay quick.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,17 @@ Completion of names with the tab key, for bash, zsh or fish: put the output of
 
 
 class CommandGroup(click.Group):
-    """Tells the faults that a user can do something about in a sentence; others keep their
-    traceback.
-    """
+    """Prints expected errors as a sentence; other errors keep their traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
-        except Exception as fault:
-            if not is_expected(fault):
+        except Exception as error:
+            if not is_expected(error):
                 raise
-            raise click.ClickException(sentence_of(fault)) from fault
+            raise click.ClickException(sentence_of(error)) from error
 
 
 @click.group(
@@ -199,10 +200,10 @@ def import_(
     from cms.cli.service import service
     from cms.cli.transfer import file_format_of, import_file
 
-    said = file_format_of(file.name, file_format)
+    chosen_format = file_format_of(file.name, file_format)
     size = os.fstat(file.fileno()).st_size or None
     with service(current_config(), url=url, token=token) as running:
-        import_file(running, collection, file, size=size, file_format=said)
+        import_file(running, collection, file, size=size, file_format=chosen_format)
 
 
 @cms.command()
@@ -225,17 +226,16 @@ def export(
     file_format: str,
     rule: str | None,
     fields: str | None,
-    **where: str | None,
+    **address: str | None,
 ) -> None:
     """Export the items of a collection of the running service; to standard output, or into a file."""
     from cms.cli.service import service
     from cms.cli.transfer import export_file
 
-    asked = {"export": file_format, "filter": rule, "fields": fields}
-    with service(current_config(), url=where["url"], token=where["token"]) as running:
-        export_file(
-            running, collection, file, params={name: said for name, said in asked.items() if said}
-        )
+    options = {"export": file_format, "filter": rule, "fields": fields}
+    params = {name: value for name, value in options.items() if value}
+    with service(current_config(), url=address["url"], token=address["token"]) as running:
+        export_file(running, collection, file, params=params)
 
 
 @cms.command()

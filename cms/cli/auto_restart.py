@@ -1,4 +1,4 @@
-"""The embedded server under what runs for long: started again when it ends by itself."""
+"""Starts the embedded server again when it ends by itself."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from cms.embedded import EmbeddedError, EmbeddedServer
 
 FIRST_PAUSE_SECONDS = 0.1
 RESTART_ATTEMPTS = 3
-"""A server that is killed while it starts has not shown that it cannot start."""
+"""More than one: a server that is killed while it starts may be able to start."""
 
 
 class AutoRestart:
-    """Starts a server again whenever it ends, until the end of the context.
+    """Starts a server again whenever it ends, until the context ends.
 
-    When it cannot be started, the process is sent SIGTERM, and the context ends with
+    When the server cannot be started, this process is sent SIGTERM, and the context ends with
     `DatabaseLost`.
     """
 
     def __init__(self, server: EmbeddedServer) -> None:
         self._server = server
-        self._ended = threading.Event()
-        self._fault: EmbeddedError | None = None
+        self._has_ended = threading.Event()
+        self._failure: EmbeddedError | None = None
         self._thread = threading.Thread(target=self._keep_running, daemon=True)
 
     def __enter__(self) -> None:
@@ -39,34 +39,34 @@ class AutoRestart:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ended.set()
-        if self._fault is not None:
+        self._has_ended.set()
+        if self._failure is not None:
             raise DatabaseLost(
-                f"The database server ended by itself and cannot be started again. {self._fault}"
+                f"The database server ended by itself and cannot be started again. {self._failure}"
             )
 
     def _keep_running(self) -> None:
         pauses = Backoff(FIRST_PAUSE_SECONDS)
-        began = time.monotonic()
-        while self._fault is None:
+        started = time.monotonic()
+        while self._failure is None:
             self._server.await_end()
-            if self._ended.is_set():
+            if self._has_ended.is_set():
                 return
             announce("The database server ended by itself; it is started again.")
-            if self._ended.wait(pauses.after(time.monotonic() - began)):
+            if self._has_ended.wait(pauses.after(time.monotonic() - started)):
                 return
-            began = time.monotonic()
+            started = time.monotonic()
             self._restart()
 
     def _restart(self) -> None:
-        fault: EmbeddedError | None = None
+        failure: EmbeddedError | None = None
         for _ in range(RESTART_ATTEMPTS):
             try:
                 self._server.restart()
             except EmbeddedError as error:
-                fault = error
+                failure = error
             else:
                 announce("The database server answers again.")
                 return
-        self._fault = fault
+        self._failure = failure
         os.kill(os.getpid(), signal.SIGTERM)

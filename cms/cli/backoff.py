@@ -1,16 +1,14 @@
-"""How long to wait before what ended by itself is started again."""
+"""How long to wait before a process that ended by itself is started again."""
 
 from __future__ import annotations
 
 MAX_PAUSE_SECONDS = 60.0
 HEALTHY_SECONDS = 60.0
-"""What has run for so long did not end for the reason that ended the one before it."""
+"""A process that ran for so long did not end for the same reason as the one before it."""
 
 
 class Backoff:
-    """Pauses between the starts of one thing: each doubles the one before, and they begin anew once
-    it ran well.
-    """
+    """Pauses between starts of a process: each doubles the last, until one run was long enough."""
 
     def __init__(self, first: float) -> None:
         self._first = first

@@ -1,4 +1,4 @@
-"""`cms demo`: continents, countries and cities of GeoNames, made and loaded over the REST interface."""
+"""`cms demo`: makes and fills continents, countries and cities of GeoNames over the REST interface."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from rich.progress import Progress
 from cms.cli.service import Service, service
 from cms.config import Config
 
-BATCH = 500
+BATCH_ROWS = 500
 
 Record = dict[str, Any]
 Data = Mapping[str, Sequence[Record]]
 
 
 def load_demo(config: Config, *, url: str | None, token: str | None, replace: bool) -> None:
-    """Make the three collections, load them in batches, and tell how many rows there are."""
+    """Make the three collections, load them in batches, and print how many rows there are."""
     data = _geonames()
     with service(config, url=url, token=token) as running:
-        present = [name for name in _COLLECTIONS if running.has(name)]
-        if present and not replace:
+        existing = [name for name in _COLLECTIONS if running.has(name)]
+        if existing and not replace:
             raise click.ClickException(
-                f"There are collections of these names: {', '.join(present)}. --replace deletes them first."
+                f"There are collections of these names: {', '.join(existing)}. --replace deletes them first."
             )
-        for name in reversed(present):
+        for name in reversed(existing):
             running.send("DELETE", f"/collections/{name}")
         _create_collections(running)
         _load_rows(running, data)
@@ -92,8 +92,8 @@ def _load_rows(running: Service, data: Data) -> None:
     with Progress() as progress:
         for name, rows in data.items():
             task = progress.add_task(name, total=len(rows))
-            for start in range(0, len(rows), BATCH):
-                batch = rows[start : start + BATCH]
+            for start in range(0, len(rows), BATCH_ROWS):
+                batch = rows[start : start + BATCH_ROWS]
                 key = _COLLECTIONS[name][0]["field"]
                 running.send("POST", f"/items/{name}?fields={key}", batch)
                 progress.advance(task, len(batch))
@@ -114,14 +114,19 @@ def _geonames() -> Data:
     }
 
 
-def _continents(found: dict[str, Record]) -> Iterator[Record]:
-    for code, row in found.items():
-        place = {"latitude": row["lat"], "longitude": row["lng"]}
-        yield {"code": code, "name": row["name"], "population": row["population"], **place}
+def _continents(rows_by_code: dict[str, Record]) -> Iterator[Record]:
+    for code, row in rows_by_code.items():
+        yield {
+            "code": code,
+            "name": row["name"],
+            "population": row["population"],
+            "latitude": row["lat"],
+            "longitude": row["lng"],
+        }
 
 
-def _countries(found: dict[str, Record]) -> Iterator[Record]:
-    for code, row in found.items():
+def _countries(rows_by_code: dict[str, Record]) -> Iterator[Record]:
+    for code, row in rows_by_code.items():
         yield {
             "code": code,
             "iso3": row["iso3"],
@@ -135,13 +140,13 @@ def _countries(found: dict[str, Record]) -> Iterator[Record]:
         }
 
 
-def _cities(found: dict[str, Record]) -> Iterator[Record]:
-    codes = ("name", "population", "latitude", "longitude", "timezone")
-    for row in found.values():
-        own = {code: row[code] for code in codes}
+def _cities(rows_by_id: dict[str, Record]) -> Iterator[Record]:
+    copied_fields = ("name", "population", "latitude", "longitude", "timezone")
+    for row in rows_by_id.values():
+        copied = {field: row[field] for field in copied_fields}
         yield {
             "id": row["geonameid"],
             "country": row["countrycode"],
-            **own,
+            **copied,
             "alternate_names": row["alternatenames"],
         }

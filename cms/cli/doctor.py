@@ -1,4 +1,4 @@
-"""`cms doctor`: one line for everything that an installation needs, and what to do about it."""
+"""`cms doctor`: checks everything that an installation needs, and says how to fix it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 LOW_DISK_BYTES = 1024**3
 MIN_DISK_BYTES = 100 * 1024**2
 QUEUE_CONNECTIONS = 4  # of a worker, beside those of its jobs
-SPARE_CONNECTIONS = 5  # for the command line, migrations and whoever looks at the database by hand
+SPARE_CONNECTIONS = 5  # for the command line, migrations, and people with psql
 EXTENSIONS = {
     "pg_trgm": "search in texts is slow on large tables without it",
     "unaccent": "search tells accents apart without it",
@@ -45,24 +45,22 @@ class Finding:
 
 
 def diagnose() -> int:
-    """Print a line for each finding and return the exit code: 1 when something is wrong."""
-    wrong = False
+    """Print a line for each finding, and return the exit code: 1 when something is wrong."""
+    exit_code = 0
     for finding in findings():
-        click.echo(
-            f"{click.style(finding.level.ljust(7), fg=COLOURS[finding.level])}  {finding.text}"
-        )
-        wrong = wrong or finding.level == WRONG
-    return int(wrong)
+        level = click.style(finding.level.ljust(7), fg=COLOURS[finding.level])
+        click.echo(f"{level}  {finding.text}")
+        if finding.level == WRONG:
+            exit_code = 1
+    return exit_code
 
 
 def findings() -> Iterator[Finding]:
-    """Yield what there is to tell about the installation of the current folder, the simple things
-    first.
-    """
+    """Yield the findings about the installation in the current folder, simple checks first."""
     try:
         config = current_config()
-    except ConfigError as fault:
-        yield from (Finding(WRONG, problem) for problem in fault.problems)
+    except ConfigError as error:
+        yield from (Finding(WRONG, problem) for problem in error.problems)
         return
     yield Finding(OK, "settings: every value can be used")
     yield _secret(config)
@@ -70,24 +68,24 @@ def findings() -> Iterator[Finding]:
     try:
         with running_database(config) as dsn:
             yield from _database(dsn, config)
-    except NoDatabase as fault:
-        yield Finding(WARNING, f"database: {fault}")
-    except Exception as fault:
-        if not is_expected(fault):
+    except NoDatabase as error:
+        yield Finding(WARNING, f"database: {error}")
+    except Exception as error:
+        if not is_expected(error):
             raise
-        yield Finding(WRONG, f"database: {sentence_of(fault)}")
+        yield Finding(WRONG, f"database: {sentence_of(error)}")
 
 
 def _secret(config: Config) -> Finding:
     if config.secret:
         return Finding(OK, "SECRET: set")
-    place = config.data_dir / "secret"
+    path = config.data_dir / "secret"
     if config.database_url:
         return Finding(
             WARNING,
-            f"SECRET: kept in {place}; set it when more than one machine serves this database",
+            f"SECRET: kept in {path}; set it when more than one machine serves this database",
         )
-    return Finding(OK, f"SECRET: kept in {place}")
+    return Finding(OK, f"SECRET: kept in {path}")
 
 
 def _disk(config: Config) -> Iterator[Finding]:
@@ -114,7 +112,7 @@ def _disk(config: Config) -> Iterator[Finding]:
 
 def _nearest_existing(path: Path) -> Path:
     """Return the path, or the folder in which it would be made."""
-    return next(place for place in (path, *path.parents) if place.exists())
+    return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _database(dsn: str, config: Config) -> Iterator[Finding]:
@@ -152,13 +150,13 @@ def _encoding(server: ServerInfo) -> Finding:
 
 def _migrations(dsn: str) -> Finding:
     try:
-        missing = pending(dsn)
-    except MigrationError as fault:
-        return Finding(WRONG, f"migrations: {fault}")
-    if missing:
+        pending_migrations = pending(dsn)
+    except MigrationError as error:
+        return Finding(WRONG, f"migrations: {error}")
+    if pending_migrations:
         return Finding(
             WARNING,
-            f"migrations: {len(missing)} to apply; run `cms migrate`, or `cms serve`, which does it",
+            f"migrations: {len(pending_migrations)} to apply; run `cms migrate`, or `cms serve`, which does it",
         )
     return Finding(OK, "migrations: all applied")
 
@@ -166,7 +164,9 @@ def _migrations(dsn: str) -> Finding:
 def _queue_finding(dsn: str) -> Finding:
     with standalone_transaction(dsn) as transaction:
         queue = queue_state(transaction)
-    failed = f", {queue.failed} failed in the last days; the log tells why" if queue.failed else ""
+    failed = ""
+    if queue.failed:
+        failed = f", {queue.failed} failed in the last days; the log tells why"
     if queue.workers or not queue.due:
         return Finding(OK, f"jobs: {queue.due} wait, {queue.workers} workers{failed}")
     return Finding(
@@ -196,19 +196,20 @@ def _extension(name: str, server: ServerInfo) -> Finding:
             WARNING,
             f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}{AFTER_INSTALL.get(name, '')}",
         )
-    # PostGIS is large and most do without it; the other two come with every server.
+    # PostGIS is large, and few installations need it; the other two come with every server.
     level = OK if name == "postgis" else WARNING
     return Finding(level, f"extension {name}: the server does not have it; {EXTENSIONS[name]}")
 
 
 def _connections(server: ServerInfo, config: Config) -> Finding:
-    pools = 1 if config.database_read_url else 2  # reads and writes have a pool each
+    # Reads and exports use connections of their own, on the replica where there is one.
+    pools = 1 if config.database_read_url else 2
     streams = 0 if config.database_read_url else max_streams(config.database_pool_size)
-    web = config.web_concurrency * (config.database_pool_size * pools + streams)
-    worker = (config.worker_concurrency + 1) * pools + QUEUE_CONNECTIONS
-    wanted = web + worker + SPARE_CONNECTIONS
-    text = f"connections: up to {wanted} of {server.connections}"
-    if wanted <= server.connections:
+    web_connections = config.web_concurrency * (config.database_pool_size * pools + streams)
+    worker_connections = (config.worker_concurrency + 1) * pools + QUEUE_CONNECTIONS
+    needed = web_connections + worker_connections + SPARE_CONNECTIONS
+    text = f"connections: up to {needed} of {server.connections}"
+    if needed <= server.connections:
         return Finding(OK, text)
     return Finding(
         WARNING, f"{text}; lower DATABASE_POOL_SIZE or WEB_CONCURRENCY, or raise max_connections"
@@ -218,6 +219,6 @@ def _connections(server: ServerInfo, config: Config) -> Finding:
 def _replica(dsn: str) -> Finding:
     try:
         examine_server(dsn)
-    except Refused as fault:
-        return Finding(WRONG, f"DATABASE_READ_URL: {fault}")
+    except Refused as error:
+        return Finding(WRONG, f"DATABASE_READ_URL: {error}")
     return Finding(OK, "DATABASE_READ_URL: the replica answers")

@@ -1,6 +1,4 @@
-"""The running service, as the commands speak to it: over HTTP, as an administrator unless a token
-says otherwise.
-"""
+"""The running service as commands use it: over HTTP, as an administrator unless a token is given."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ from cms.cli.session import existing_database
 from cms.config import Config, secret_of
 
 CONNECT_SECONDS = 60
-_MAX_SHOWN = 500
+_MAX_SHOWN_LENGTH = 500
 
 
 class Service:
-    """A service at an address; what it refuses ends the command with what it said.
+    """A service at an address; an answer with an error ends the command with its message.
 
     `has_own_token` says that the session's token was made with the settings of this folder.
     """
@@ -32,17 +30,15 @@ class Service:
         self._has_own_token = has_own_token
 
     def has(self, collection: str) -> bool:
-        return (
-            self._answer("GET", f"/collections/{collection}", seconds=CONNECT_SECONDS).status_code
-            == 200
-        )
+        answer = self._answer("GET", f"/collections/{collection}", seconds=CONNECT_SECONDS)
+        return answer.status_code == 200
 
     def send(self, method: str, path: str, body: object = None) -> None:
-        """Send JSON, for calls that are answered soon."""
+        """Send JSON, for calls that are answered quickly."""
         answer = self._answer(method, path, json=body, seconds=CONNECT_SECONDS)
         if not answer.ok:
             raise click.ClickException(
-                f"{method} {path} was answered {answer.status_code}: {answer.text[:_MAX_SHOWN]}"
+                f"{method} {path} was answered {answer.status_code}: {answer.text[:_MAX_SHOWN_LENGTH]}"
             )
 
     def upload(
@@ -51,11 +47,11 @@ class Service:
         """Send a file and return the `data` of the answer, however long that takes."""
         answer = self._answer("POST", path, data=chunks, headers={"Content-Type": media_type})
         _raise_for_error(answer)
-        found: Mapping[str, object] = answer.json()["data"]
-        return found
+        data: Mapping[str, object] = answer.json()["data"]
+        return data
 
     def download(self, path: str, params: Mapping[str, str]) -> Iterator[bytes]:
-        """Yield a file as it comes."""
+        """Yield the chunks of a file."""
         with self._answer("GET", path, params=params, stream=True) as answer:
             _raise_for_error(answer)
             try:
@@ -66,23 +62,23 @@ class Service:
                 ) from None
 
     def _answer(
-        self, method: str, path: str, *, seconds: int | None = None, **said: object
+        self, method: str, path: str, *, seconds: int | None = None, **options: object
     ) -> requests.Response:
         try:
             answer = self._session.request(
                 method,
                 self._url + path,
                 timeout=(CONNECT_SECONDS, seconds),
-                **said,  # type: ignore[arg-type]
+                **options,  # type: ignore[arg-type]
             )
-        except requests.ConnectionError as fault:
-            if fault.args and isinstance(fault.args[0], ProtocolError):
+        except requests.ConnectionError as error:
+            if error.args and isinstance(error.args[0], ProtocolError):
                 raise click.ClickException(f"The connection to {self._url} broke off.") from None
             raise click.ClickException(
                 f"Nothing answers at {self._url}. Start the service first: make run"
             ) from None
-        except requests.RequestException as fault:
-            raise click.ClickException(f"{method} {self._url}{path} failed: {fault}") from None
+        except requests.RequestException as error:
+            raise click.ClickException(f"{method} {self._url}{path} failed: {error}") from None
         if answer.status_code == 401 and self._has_own_token:
             raise click.ClickException(
                 f"The service at {self._url} does not know the token that was made here. Its SECRET is not the one of "
@@ -93,12 +89,10 @@ class Service:
 
 @contextmanager
 def service(config: Config, *, url: str | None, token: str | None) -> Iterator[Service]:
-    """Yield the service at an address, else at PUBLIC_URL, to which a token is shown, else an
-    administrator's.
-    """
+    """Yield the service at an address, else at PUBLIC_URL, with a token, else an administrator's."""
     with requests.Session() as session:
-        # Neither a proxy nor a .netrc of this account may come between: the one is for elsewhere,
-        # and the other would replace the token.
+        # # Ignore proxies and .netrc of this account: proxies are for other hosts, and .netrc would
+        # replace the token.
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token or _administrator_token(config)}"
         yield Service(session, url or config.public_url, has_own_token=not token)
@@ -110,14 +104,16 @@ def _administrator_token(config: Config) -> str:
 
 
 def _raise_for_error(answer: requests.Response) -> None:
-    """Tell what was refused, a line for each fault."""
+    """End the command with the messages of an error, a line for each."""
     if answer.ok:
         return
     try:
-        told = [_sentence(entry) for entry in answer.json()["errors"]]
+        sentences = [_sentence(entry) for entry in answer.json()["errors"]]
     except (ValueError, LookupError, TypeError):
-        told = [answer.text[:_MAX_SHOWN]]
-    raise click.ClickException("\n".join([f"The service answers {answer.status_code}:", *told]))
+        sentences = [answer.text[:_MAX_SHOWN_LENGTH]]
+    raise click.ClickException(
+        "\n".join([f"The service answers {answer.status_code}:", *sentences])
+    )
 
 
 def _sentence(entry: Mapping[str, Mapping[str, object]]) -> str:

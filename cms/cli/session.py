@@ -1,4 +1,4 @@
-"""What every command needs: the settings of this folder, and the database that they name."""
+"""Common to the commands: the settings of this folder, and the database that they name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cms.config import Config, load
 
 
 class NoDatabase(Exception):
-    """A command that works on data found none."""
+    """A command that needs existing data found no database."""
 
 
 class DatabaseLost(Exception):
@@ -21,15 +21,13 @@ class DatabaseLost(Exception):
 
 
 def current_config() -> Config:
-    """Return the settings of the environment and of the current folder; raises `ConfigError`."""
+    """Return the settings of the environment and the current folder; raises `ConfigError`."""
     return load(os.environ, folder=Path.cwd())
 
 
 @contextmanager
 def database(config: Config) -> Iterator[str]:
-    """Yield the address of the database, for which the embedded server runs where `DATABASE_URL` is
-    unset.
-    """
+    """Yield the address of the database; the embedded server runs meanwhile, where it is used."""
     if config.database_url:
         yield config.database_url
         return
@@ -41,8 +39,7 @@ def database(config: Config) -> Iterator[str]:
 
 @contextmanager
 def watched_database(config: Config) -> Iterator[str]:
-    """Yield the address of the database, for what runs for long: an embedded server that ends is
-    started again.
+    """Yield the address of the database, for long runs: an embedded server that ends is restarted.
 
     When it cannot be, this process is sent SIGTERM, and the context ends with `DatabaseLost`.
     """
@@ -61,8 +58,9 @@ def watched_database(config: Config) -> Iterator[str]:
 
 @contextmanager
 def running_database(config: Config) -> Iterator[str]:
-    """Yield the address of the database that a service uses; starts none and raises `NoDatabase`
-    instead.
+    """Yield the address of the database that a service uses.
+
+    Starts no server; raises `NoDatabase` when none runs.
     """
     if config.database_url:
         yield config.database_url
@@ -81,9 +79,7 @@ def running_database(config: Config) -> Iterator[str]:
 
 @contextmanager
 def existing_database(config: Config) -> Iterator[str]:
-    """Yield the address of a database that is there already; raises `NoDatabase` rather than make
-    one.
-    """
+    """Yield the address of a database that exists; raises `NoDatabase` rather than make one."""
     require_database(config)
     with database(config) as dsn:
         yield dsn
@@ -100,21 +96,21 @@ def require_database(config: Config) -> None:
 
 
 def say(sentence: str) -> None:
-    """Print what a command was asked for."""
+    """Print the result of a command."""
     click.echo(sentence)
 
 
 def announce(sentence: str) -> None:
-    """Print what a person should know, where it does not mix with what a script reads.
+    """Print a message for people, apart from the output that scripts read.
 
-    What runs goes on when nobody can be told, as when the terminal is closed.
+    The command goes on when nobody can read it, as when the terminal is closed.
     """
     with suppress(OSError):
         click.echo(sentence, err=True)
 
 
-def is_expected(fault: Exception) -> bool:
-    """Tell a fault of the installation or of the input from a fault of the program."""
+def is_expected(error: Exception) -> bool:
+    """Tell whether an error is of the installation or the input, not of the program."""
     from cms.config import ConfigError
     from cms.database.error_mapping import Stale
     from cms.database.migrate import MigrationError
@@ -122,14 +118,14 @@ def is_expected(fault: Exception) -> bool:
     from cms.errors import Refused
 
     return isinstance(
-        fault,
+        error,
         ConfigError | Refused | EmbeddedError | MigrationError | NoDatabase | DatabaseLost | Stale,
     )
 
 
-def sentence_of(fault: Exception) -> str:
-    """Return what to tell about an expected fault."""
+def sentence_of(error: Exception) -> str:
+    """Return the sentence to print for an expected error."""
     from cms.database.error_mapping import Stale
     from cms.store.health import refusal_of_stale
 
-    return str(refusal_of_stale(fault) if isinstance(fault, Stale) else fault)
+    return str(refusal_of_stale(error) if isinstance(error, Stale) else error)

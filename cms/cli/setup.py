@@ -1,4 +1,4 @@
-"""`cms migrate`, `cms bootstrap` and `cms maintain`: what a database needs to be served, and to stay well."""
+"""`cms migrate`, `cms bootstrap` and `cms maintain`: what a database needs to be served."""
 
 from __future__ import annotations
 
@@ -30,25 +30,26 @@ def bootstrap(config: Config) -> None:
 
 def maintain(config: Config) -> None:
     with existing_database(config) as dsn:
-        done = run_maintenance(
+        report = run_maintenance(
             dsn, retention=config.activity_retention, access_life=config.access_token_ttl
         )
-        swept = _sweep(dsn, config)
-    for name in done.dropped:
+        sweep_result = _sweep(dsn, config)
+    for name in report.dropped:
         say(f"Dropped {name}.")
-    for path in swept.removed:
+    for path in sweep_result.removed:
         say(f"Removed {path}, which belonged to no file.")
-    for key in swept.without_content:
+    for key in sweep_result.without_content:
         say(f"The file {key} has lost its content.")
-    for count, what in (
-        (done.made, "partitions made"),
-        (done.deleted, "old rows of history without a partition deleted"),
-        (done.sessions, "expired sessions deleted"),
-        (done.answers, "expired idempotent answers deleted"),
-    ):
+    counts = {
+        "partitions made": report.made,
+        "old rows of history without a partition deleted": report.deleted,
+        "expired sessions deleted": report.sessions,
+        "expired idempotent answers deleted": report.answers,
+    }
+    for description, count in counts.items():
         if count:
-            say(f"{count} {what}.")
-    if done == MaintenanceReport(made=0, sessions=0, answers=0) and swept == SweepResult():
+            say(f"{count} {description}.")
+    if report == MaintenanceReport(made=0, sessions=0, answers=0) and sweep_result == SweepResult():
         say("There is nothing to do.")
 
 
@@ -62,8 +63,9 @@ def _sweep(dsn: str, config: Config) -> SweepResult:
 
 
 def prepare(dsn: str, *, config: Config) -> None:
-    """Migrate, tidy up and see to the first admin; a password that had to be made up is printed,
-    this once.
+    """Migrate, run the maintenance, and make the first admin where there is none.
+
+    A password that had to be made up is printed, this once.
     """
     apply_migrations(dsn)
     run_maintenance(dsn, retention=config.activity_retention, access_life=config.access_token_ttl)

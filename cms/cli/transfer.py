@@ -24,23 +24,25 @@ from cms.cli.session import say
 
 MEDIA_TYPES = {"csv": "text/csv", "json": "application/json", "jsonl": "application/x-ndjson"}
 
-_CHUNK = 1 << 18
+_CHUNK_BYTES = 1 << 18
 _FORMATS = {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 
 def import_file(
     service: Service, collection: str, file: BinaryIO, *, size: int | None, file_format: str
 ) -> None:
-    """Send a file and tell how many items were created and updated."""
+    """Send a file, and print how many items were created and updated."""
     with _progress() as progress:
-        chunks = iter(lambda: file.read(_CHUNK), b"")
-        counted = _with_progress(
+        chunks = iter(lambda: file.read(_CHUNK_BYTES), b"")
+        watched_chunks = _with_progress(
             chunks, progress, progress.add_task(f"sending {collection}", total=size)
         )
-        made = service.upload(
-            f"/utils/import/{quote(collection)}", counted, media_type=MEDIA_TYPES[file_format]
+        counts = service.upload(
+            f"/utils/import/{quote(collection)}",
+            watched_chunks,
+            media_type=MEDIA_TYPES[file_format],
         )
-    say(f"{collection}: {made['created']} created, {made['updated']} updated")
+    say(f"{collection}: {counts['created']} created, {counts['updated']} updated")
 
 
 def export_file(
@@ -57,7 +59,7 @@ def export_file(
 
 
 def file_format_of(name: str, named: str | None) -> str:
-    """Return the form of a file, as said or by its name; raises `UsageError` where neither tells."""
+    """Return the named format, else that of the suffix; raises `UsageError` without either."""
     file_format = named or _FORMATS.get(PurePath(name).suffix.lower())
     if file_format is None:
         raise click.UsageError(f"Say what {name} is: --format {', '.join(MEDIA_TYPES)}")
@@ -65,6 +67,7 @@ def file_format_of(name: str, named: str | None) -> str:
 
 
 def _with_progress(chunks: Iterable[bytes], progress: Progress, task: TaskID) -> Iterator[bytes]:
+    """Yield the chunks, and show how many have passed."""
     for chunk in chunks:
         progress.advance(task, len(chunk))
         yield chunk
@@ -72,7 +75,7 @@ def _with_progress(chunks: Iterable[bytes], progress: Progress, task: TaskID) ->
 
 
 def _progress() -> Progress:
-    """Where nobody watches, nothing is drawn."""
+    """Return a progress bar; nothing is drawn where standard error is no terminal."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""`cms user`: accounts without a running service, for the first ones and for a lost password."""
+"""`cms user`: accounts without a running service, for the first ones and for lost passwords."""
 
 from __future__ import annotations
 

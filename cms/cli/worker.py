@@ -1,4 +1,4 @@
-"""`cms worker`: background jobs, in a process of their own."""
+"""`cms worker`: background jobs in a process of their own."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ from cms.tasks import tasks_of
 
 
 def run_worker(config: Config, *, line: int | None = None) -> None:
-    """Run background jobs until SIGTERM, SIGINT, or the end of `line`, a pipe whose other end `cms
-    serve` holds.
+    """Run background jobs until SIGTERM or SIGINT.
+
+    `line` is a pipe whose other end `cms serve` holds: the worker also stops when that closes.
     """
     require_database(config)
     with watched_database(config) as dsn:
-        # Its jobs run in threads, each of which may need a connection; one more gives back stalled
-        # jobs.
-        ours = replace(config, database_url=dsn, database_pool_size=config.worker_concurrency + 1)
-        start_logging(ours)
-        database = Database(ours)
+        # # Each job runs in a thread and may need a connection; one more returns stalled jobs.
+        worker_config = replace(
+            config, database_url=dsn, database_pool_size=config.worker_concurrency + 1
+        )
+        start_logging(worker_config)
+        database = Database(worker_config)
         if line is None:
             say("The worker waits for jobs (Ctrl-C stops it).")
-        finished = run_until_stopped(ours, database, tasks_of(ours, database), line=line)
-        if finished:
+        has_finished = run_until_stopped(
+            worker_config, database, tasks_of(worker_config, database), line=line
+        )
+        if has_finished:
             database.close()
-    if not finished:
-        os._exit(0)  # the threads of jobs that were given back would be waited for
+    if not has_finished:
+        # Python would wait for the threads of jobs that were returned to the queue.
+        os._exit(0)
