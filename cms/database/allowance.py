@@ -1,4 +1,4 @@
-"""What all operations of one batch have together: the time of one statement, and the bytes of one answer."""
+"""What all operations of a batch share: the time of one statement, the bytes of one answer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import timedelta
 from cms.errors import answer_too_large, unavailable
 
 _TIMEOUT_STEPS = 20
-"""In how many steps PostgreSQL is told of the time that passes."""
+"""How often, at most, PostgreSQL gets a new timeout: each takes a round trip."""
 
 
 class Allowance:
-    """Time and bytes that are used up; begins when it is made."""
+    """Time and bytes that operations use up; the time begins when this is made."""
 
     def __init__(self, duration: timedelta, max_bytes: int) -> None:
         self._duration = duration.total_seconds()
@@ -22,20 +22,20 @@ class Allowance:
         self.bytes_left = max_bytes
 
     def next_timeout(self) -> int | None:
-        """Return the milliseconds that a statement may now take; None where that has hardly changed since last asked.
+        """Return the milliseconds that a statement may take; None where that has hardly changed.
 
         Raises `Refused` SERVICE_UNAVAILABLE when the time is over.
         """
-        left = self._end - time.monotonic()
-        if left <= 0:
+        seconds_left = self._end - time.monotonic()
+        if seconds_left <= 0:
             raise unavailable("database", "The batch took longer than DB_STATEMENT_TIMEOUT")
-        if self._last_timeout - left < self._duration / _TIMEOUT_STEPS:
+        if self._last_timeout - seconds_left < self._duration / _TIMEOUT_STEPS:
             return None
-        self._last_timeout = left
-        return int(left * 1000) + 1
+        self._last_timeout = seconds_left
+        return int(seconds_left * 1000) + 1
 
     def take(self, size: int) -> None:
-        """Use up bytes; raises `Refused` INVALID_QUERY when there are not so many."""
+        """Use up bytes; raises `Refused` INVALID_QUERY when there are not enough."""
         self.bytes_left -= size
         if self.bytes_left < 0:
             raise answer_too_large(self._max_bytes)

@@ -31,7 +31,7 @@ from cms.fragment import Fragment
 _BORROW_SECONDS = 5.0
 _CONNECT_SECONDS = 5
 _RECONNECT_SECONDS = 0.25
-"""For how long a pool tries to connect before it asks whether somebody still waits for it."""
+"""How long a pool tries to connect before it asks whether somebody still waits for it."""
 
 Fetch = Callable[[str, Sequence[object]], list[Row]]
 """Runs one reading statement and returns its rows."""
@@ -44,9 +44,9 @@ class Transaction:
     connection: Connection
     prepare: bool
     after_commit: list[Callable[[Database], None]] = field(default_factory=list)
-    """What is to be done once it has committed."""
+    """Called once it has committed."""
     allowance: Allowance | None = None
-    """What a batch in it may use up."""
+    """The time and bytes that a batch in it may use."""
 
     def run(self, fragment: Fragment) -> list[Row]:
         """Run a statement and return its rows, none when it has no result."""
@@ -55,18 +55,18 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what is done inside when it raises, and keep the rest of the transaction."""
+        """Undo what is done inside if it raises; the rest of the transaction stays."""
         with mapped_errors(), self.connection.transaction():
             yield
 
     def execute_ddl(self, fragment: Fragment) -> None:
-        """Run a statement of definition: PostgreSQL takes no parameters there, so libpq quotes the values."""
+        """Run a statement of DDL, which takes no parameters: libpq quotes the values instead."""
         quoted = [sql.quote(value, self.connection) for value in fragment.values]
-        pieces = [
-            piece for pair in zip(fragment.parts, [*quoted, ""], strict=True) for piece in pair
-        ]
+        text = ""
+        for part, value in zip(fragment.parts, [*quoted, ""], strict=True):
+            text += part + value
         with mapped_errors(with_values=False):
-            self.connection.execute("".join(pieces))
+            self.connection.execute(text)
 
     def execute(
         self,
@@ -83,7 +83,7 @@ class Transaction:
             )
 
     def read(self, text: str, values: Sequence[object], *, chunking: Chunking | None) -> list[Row]:
-        """Run a reading statement and return its rows, taken in portions where they may be too many."""
+        """Run a reading statement and return its rows, in portions where they may be too large."""
         if chunking is None:
             return self.execute(text, values)
         with mapped_errors():
@@ -110,12 +110,12 @@ class _Pools:
 
 
 def max_streams(size: int) -> int:
-    """Return how many streams a process with pools of this size may have open at a time."""
+    """Return how many streams a process with pools of this size may have open at once."""
     return (size + 1) // 2
 
 
 class Database:
-    """The pools of one process; nothing connects before the first use, which is after the fork."""
+    """The pools of one process. Nothing connects before the first use, which is after the fork."""
 
     def __init__(self, config: Config) -> None:
         if config.database_url is None:
@@ -143,25 +143,25 @@ class Database:
     def fetch_unprepared(
         self, text: str, values: Sequence[object], *, chunking: Chunking | None = None
     ) -> list[Row]:
-        """Run one reading statement with a plan for these very values, which one for all of them would not do."""
+        """Run one reading statement, planned for these very values where a general plan is poor."""
         with mapped_errors(), _borrow(self._open().read) as connection:
             return connection.wire.read(text, values, prepare=False, chunking=chunking)
 
     def fetch_primary(self, text: str, values: Sequence[object] = ()) -> list[Row]:
-        """Run one statement where writes go, and so after all of them."""
+        """Run one statement on the primary, where it sees all writes."""
         return self._fetch(self._open().write, text, values)
 
     def run_primary(self, fragment: Fragment) -> list[Row]:
-        """Run one statement where writes go, without a plan that is kept."""
+        """Run one statement on the primary without preparing it."""
         text, values = fragment.numbered()
         with mapped_errors(), _borrow(self._open().write) as connection:
             return connection.wire.run(text, values, prepare=False)
 
     def stream(self, text: str, values: Sequence[object], *, rows: int) -> Iterator[list[Row]]:
-        """Run one reading statement and yield its rows in batches, never holding more than one of them.
+        """Run one reading statement and yield its rows in batches, one in memory at a time.
 
-        Streams last as long as those who read them take, and so have connections of their own. Raises `Refused`
-        SERVICE_UNAVAILABLE, without waiting, when all of them are in use.
+        Streams last as long as their readers take, and so have connections of their own. Raises
+        `Refused` SERVICE_UNAVAILABLE, without waiting, when all of these are in use.
         """
         with (
             mapped_errors(),
@@ -177,10 +177,8 @@ class Database:
     @contextmanager
     def _stream_slot(self) -> Iterator[None]:
         if not self._streams.acquire(blocking=False):
-            raise unavailable(
-                "database",
-                "It has no connection left for another export; try again when one has ended",
-            )
+            reason = "It has no connection left for another export; try again when one has ended"
+            raise unavailable("database", reason)
         try:
             yield
         finally:
@@ -197,22 +195,22 @@ class Database:
             try:
                 return connection.wire.read(text, values, prepare=self._prepare, chunking=chunking)
             except psycopg.errors.FeatureNotSupported:
-                # A column has another type than when this connection prepared the statement. What it finds without
-                # a plan tells whether the structure has moved.
+                # A column has another type than when this connection prepared the statement.
+                # Unprepared it selects the counters, which tell whether the structure has changed.
                 return connection.wire.read(text, values, prepare=False, chunking=chunking)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Commit what is done inside, or nothing of it when it raises; then do what it left for afterwards."""
+        """Commit what is done inside, or nothing if it raises; then call `after_commit`."""
         with mapped_errors(), _borrow(self._open().write) as connection, connection.transaction():
-            found = Transaction(connection, self._prepare)
-            yield found
-        for step in found.after_commit:
+            transaction = Transaction(connection, self._prepare)
+            yield transaction
+        for step in transaction.after_commit:
             step(self)
 
     @contextmanager
     def autocommit_connection(self) -> Iterator[Transaction]:
-        """Open a connection for statements that stand outside any transaction and may take their time."""
+        """Open a connection for statements outside any transaction, without a statement timeout."""
         with (
             mapped_errors(),
             Connection.connect(
@@ -227,28 +225,32 @@ class Database:
             yield Transaction(connection, prepare=False)
 
     def discard_prepared(self) -> None:
-        """Have every connection give up what it has prepared, when it is used again."""
+        """Have every connection discard its prepared statements at its next use."""
         self._epoch.end()
 
     def close(self) -> None:
         """Close the connections; a later use opens them again."""
         with self._lock:
-            pools, self._pools = self._pools, None
-        for pool in pools.all if pools else ():
-            pool.close()
+            pools = self._pools
+            self._pools = None
+        if pools:
+            for pool in pools.all:
+                pool.close()
 
     def _open(self) -> _Pools:
         if self._pools is None:
             with self._lock:
                 if self._pools is None:
-                    self._pools = _Pools(
-                        read=self._pool(self._read_dsn, size=self._size, read_only=True),
-                        write=self._pool(self._write_dsn, size=self._size),
-                        stream=self._pool(
-                            self._read_dsn, size=max_streams(self._size), read_only=True
-                        ),
-                    )
+                    self._pools = self._open_pools()
         return self._pools
+
+    def _open_pools(self) -> _Pools:
+        streams = max_streams(self._size)
+        return _Pools(
+            read=self._pool(self._read_dsn, size=self._size, read_only=True),
+            write=self._pool(self._write_dsn, size=self._size),
+            stream=self._pool(self._read_dsn, size=streams, read_only=True),
+        )
 
     def _pool(self, dsn: str, *, size: int, read_only: bool = False) -> ConnectionPool[Connection]:
         return ConnectionPool(
@@ -273,7 +275,8 @@ class Database:
 
 
 def _configure(connection: Connection, *, epoch: Epoch) -> None:
-    # What psycopg prepares itself it gives up after a DROP or a ROLLBACK, and with it everything that is prepared.
+    # After a DROP or a ROLLBACK psycopg deallocates all statements, ours included, if it prepares
+    # any itself.
     connection.prepare_threshold = None
     for kind in ("json", "jsonb"):
         connection.adapters.register_loader(kind, _RawJsonLoader)
@@ -281,17 +284,17 @@ def _configure(connection: Connection, *, epoch: Epoch) -> None:
 
 
 def _retry_for_waiting(pool: ConnectionPool[Any]) -> None:
-    """Have a pool that could not connect try at once for those who wait.
+    """Have a pool that could not connect try again at once for those who wait.
 
-    By itself it would wait for a second, then for two, four, eight: as long as the server is gone, and again as long
-    when it is back. Where nobody waits, whoever comes next makes it connect.
+    By itself it would try after one, two, four, eight seconds: it would go on waiting for as long
+    again when the server is back. Where nobody waits, the next request makes it connect.
     """
     if pool.get_stats()["requests_waiting"]:
         pool.check()
 
 
 class _borrow:
-    """Lend a connection that works: those that a restart of the server has ended are replaced, unnoticed."""
+    """Lend a connection that works: those that a restart of the server has ended are replaced."""
 
     __slots__ = ("_connection", "_pool")
 
@@ -309,12 +312,13 @@ class _borrow:
 
     def __exit__(self, *_: object) -> None:
         if self._connection.wire.is_oversized:
-            self._connection.close()  # the pool makes another one when it is needed
+            # libpq never gives its room back; the pool opens another one when it needs it.
+            self._connection.close()
         self._pool.putconn(self._connection)
 
 
 class _RawJsonLoader(Loader):
-    """JSON comes as text that goes into an answer as it is; jsonb puts a version byte before it."""
+    """Loads JSON as text that goes into an answer as it is; jsonb has a version byte before it."""
 
     format = Format.BINARY
 
@@ -324,14 +328,15 @@ class _RawJsonLoader(Loader):
 
 
 def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
-    """Return libpq's `options` for a session whose answers do not hang on the server's settings."""
+    """Return libpq's `options` for a session whose answers do not depend on server settings."""
     settings = {
         "timezone": "UTC",
         "datestyle": "ISO",
         "intervalstyle": "iso_8601",
         "bytea_output": "hex",
         "extra_float_digits": "1",
-        "jit": "off",  # it takes longer than the statements that it is for: many conditions, few rows
+        # Compiling takes longer than the statements, which have many conditions and few rows.
+        "jit": "off",
         "statement_timeout": str(int(statement_timeout.total_seconds() * 1000)),
         "default_transaction_read_only": "on" if read_only else "off",
     }
@@ -339,7 +344,7 @@ def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
 
 
 def _session_options(dsn: str, ours: str) -> str:
-    """Return the session's options after those that the address brings, which ours would otherwise replace."""
+    """Return the options of the address and ours after them: libpq would take ours only."""
     try:
         own = conninfo_to_dict(dsn).get("options")
     except psycopg.ProgrammingError:
@@ -349,7 +354,7 @@ def _session_options(dsn: str, ours: str) -> str:
 
 
 def pool_arguments(config: Config) -> dict[str, Any]:
-    """Return the arguments of a psycopg pool that a library makes, with sessions like those that write here."""
+    """Return the arguments of a pool that a library opens, with sessions like ours that write."""
     dsn = config.database_url or ""
     return {
         "conninfo": dsn,
@@ -365,13 +370,13 @@ def pool_arguments(config: Config) -> dict[str, Any]:
 
 @contextmanager
 def standalone_transaction(dsn: str) -> Iterator[Transaction]:
-    """Open one connection for one transaction: the command line has no pools."""
+    """Open one connection for one transaction, for the command line, which has no pools."""
     with (
         mapped_errors(),
         Connection.connect(
             dsn, autocommit=True, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS
         ) as connection,
-        connection.transaction(),  # begun here: what goes straight to libpq begins none by itself
+        connection.transaction(),  # statements that go straight to libpq begin none by themselves
     ):
         _configure(connection, epoch=Epoch())
         yield Transaction(connection, prepare=False)

@@ -1,4 +1,4 @@
-"""Look at a server the way `cms doctor` tells it."""
+"""What `cms doctor` reports of a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cms.errors import unavailable
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """A server as its account sees it; `version` is its number, 140005 for 14.5."""
+    """A server as the service's account sees it; `version` is a number, 140005 for 14.5."""
 
     version: int
     encoding: str
@@ -24,7 +24,7 @@ class ServerInfo:
 
 
 def examine_server(dsn: str) -> ServerInfo:
-    """Return what a server says about itself; raises `Refused` when it cannot be asked."""
+    """Return what a server says of itself; raises `Refused` if it cannot be reached."""
     try:
         with psycopg.connect(dsn, connect_timeout=5, client_encoding="utf8") as connection:
             row = connection.execute(statement("examine_server").encode()).fetchone()
@@ -33,8 +33,8 @@ def examine_server(dsn: str) -> ServerInfo:
         raise unavailable(
             "database", "Its address, or this account's rights on it, are wrong"
         ) from None
-    except psycopg.Error as fault:
-        raise unavailable("database", str(fault).splitlines()[0].rstrip(".")) from fault
+    except psycopg.Error as error:
+        raise unavailable("database", str(error).splitlines()[0].rstrip(".")) from error
     assert row is not None
     version, encoding, connections, installed, available, is_accent_sensitive = row
     return ServerInfo(

@@ -1,4 +1,4 @@
-"""The one border where PostgreSQL's errors become the service's (decisions, section 2)."""
+"""The one place where PostgreSQL's errors become the service's (docs/errors.md)."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from cms.errors import Problem, Refused, forbidden, invalid_payload, unavailable
 
 
 class Stale(Exception):
-    """A statement met a table, column or type that is no longer what its plan took it for."""
+    """A statement met a table, column or type that has changed since it was planned."""
 
 
 class Deadlock(Stale):
-    """Two transactions waited for each other, and this one was given up: all of it can be done again."""
+    """Two transactions waited for each other, and PostgreSQL ended this one: try it again."""
 
 
 class UnexpectedError(Exception):
-    """PostgreSQL refused in a way that is nobody's fault but the service's; told without a detail."""
+    """PostgreSQL refused because of a fault of the service: the answer holds no detail."""
 
 
 class Conflict(Refused):
-    """A value that the database refuses. What it tells may be of another row, and only shows who has sent it.
+    """A value that the database refuses.
 
-    `value` is what a key already holds; `server_text` is PostgreSQL's own text, in which a value that was sent may
-    stand.
+    `value` is that of a violated key; `server_text` is PostgreSQL's own message, which may quote a
+    value. Both may be of another row: they only serve to find the row that was sent with it.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Conflict(Refused):
 
 
 class UndefinedName(Stale):
-    """PostgreSQL does not find what a statement names, in its own words; a new look may help, or may not."""
+    """PostgreSQL does not find a name of a statement; to load the structure again may help."""
 
 
 _CODES_BY_ERROR: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
@@ -73,14 +73,14 @@ _CODES_BY_ERROR: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyTyp
 _SENTENCES = dict(reversed(list(_CODES_BY_ERROR.values())))
 
 RULE_VIOLATED = "CM403"
-"""What `system_require` raises."""
+"""The SQLSTATE that `system_require` raises."""
 
 _NAME = r'"(?:[^"]|"")+"|[^"(),: ]+'
 _KEYS = re.compile(rf"\(((?:{_NAME})(?:, (?:{_NAME}))+)\)=\(")
 """A key of several columns."""
 _KEY = re.compile(r'\((?:"((?:[^"]|"")+)"|([^"(),: ]+))\)=\(')
 _FOLDED_KEY = re.compile(r'\(lower\(\(?(?:"((?:[^"]|"")+)"|([^"(),: ]+))\)?(?:::[a-z ]+)?\)\)=\(')
-"""A key that takes capitals and small letters for the same, as that of addresses does."""
+"""A key that ignores case, as that of e-mail addresses does."""
 
 _CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
@@ -104,10 +104,10 @@ _AMBIGUOUS_ERRORS = (
 
 
 class mapped_errors:
-    """Turn what psycopg raises inside into `Refused`, or `Stale` when the structure has moved.
+    """Turn what psycopg raises inside into `Refused`, or into `Stale` if the structure has changed.
 
-    A definition goes `with_values=False`: what it lacks is never the fault of a value that a client has sent. The
-    cause is kept only of what befalls a connection: any other may hold a row's data, which no log is to show.
+    DDL runs `with_values=False`: its errors are never about a value that a client has sent. Only
+    errors of a connection keep their cause: others may quote a row, which no log may show.
     """
 
     __slots__ = ("_with_values",)
@@ -130,11 +130,8 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     """Return the error to raise instead; an unforeseen one becomes a 500."""
     for kind, (code, sentence) in _CODES_BY_ERROR.items():
         if isinstance(error, kind):
-            return Conflict(
-                Problem(code, f"{sentence}.", _location(error)),
-                _key_value(error),
-                server_text=_all_messages(error),
-            )
+            problem = Problem(code, f"{sentence}.", _location(error))
+            return Conflict(problem, _key_value(error), server_text=_all_messages(error))
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
         return Deadlock(_primary_message(error))
     if with_values and _is_bad_value(error):
@@ -144,67 +141,69 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
     if _is_changed_plan(error):
         return Stale(_primary_message(error))
     if type(error) is psycopg.DatabaseError and error.sqlstate is None:
-        return _unreachable(
-            error
-        )  # the server went in the middle of its answer, which therefore has no code
+        # The connection ended in the middle of the answer, which therefore has no code.
+        return _unreachable(error)
     if error.sqlstate == RULE_VIOLATED:
         return forbidden()
     if _is_raised_by_trigger(error):
         return _refused_by_database(error)
-    unforeseen = UnexpectedError(f"{type(error).__name__}: {_primary_message(error)}")
-    return next(
-        (make(error) for kinds, make in _OTHER_ERRORS if isinstance(error, kinds)), unforeseen
-    )
+    for kinds, make_refusal in _OTHER_ERRORS:
+        if isinstance(error, kinds):
+            return make_refusal(error)
+    return UnexpectedError(f"{type(error).__name__}: {_primary_message(error)}")
 
 
 def database_problem(code: str, extensions: Mapping[str, object]) -> Problem:
-    """Return the problem as it is told where PostgreSQL itself refuses something."""
+    """Return the problem that an error of PostgreSQL with this code becomes."""
     return Problem(code, f"{_SENTENCES[code]}.", extensions)
 
 
 def _is_bad_value(error: psycopg.Error) -> bool:
-    """Tell whether a type minds what stands in a value: of statements PostgreSQL tells a position or context."""
-    own = error.diag.statement_position or error.diag.internal_position or error.diag.context
-    return isinstance(error, _AMBIGUOUS_ERRORS) and not own
+    """Tell whether a type refuses a value: errors of a statement have a position or a context."""
+    diagnostic = error.diag
+    is_of_statement = (
+        diagnostic.statement_position or diagnostic.internal_position or diagnostic.context
+    )
+    return isinstance(error, _AMBIGUOUS_ERRORS) and not is_of_statement
 
 
 def _is_raised_by_trigger(error: psycopg.Error) -> bool:
-    """A trigger may refuse with a code of its own, which psycopg has no class for or a general one."""
+    """Tell whether a trigger refused with a code of its own, which psycopg has no class for."""
     code = error.sqlstate or ""
-    unknown = type(error) is psycopg.DatabaseError
-    return code[:2] in ("44", "45") or unknown or isinstance(error, psycopg.IntegrityError)
+    is_unknown = type(error) is psycopg.DatabaseError
+    return code[:2] in ("44", "45") or is_unknown or isinstance(error, psycopg.IntegrityError)
 
 
 @contextmanager
 def reporting_nulls(collection: str, field: str) -> Iterator[None]:
-    """Tell the nulls that a definition meets in rows as CONTAINS_NULL_VALUES: nobody has sent them."""
+    """Refuse nulls that DDL meets in rows as CONTAINS_NULL_VALUES: no client has sent them."""
     try:
         yield
     except Refused as refused:
         if refused.problems[0].code != "NOT_NULL_VIOLATION":
             raise
         sentence = f'Items of "{collection}" would hold null in "{field}", which is not to take it.'
-        place = {"collection": collection, "field": field}
-        raise Refused(Problem("CONTAINS_NULL_VALUES", sentence, place)) from refused
+        extensions = {"collection": collection, "field": field}
+        raise Refused(Problem("CONTAINS_NULL_VALUES", sentence, extensions)) from refused
 
 
 def _primary_message(error: psycopg.Error) -> str:
-    """Return the first line of what PostgreSQL said: the others may hold the statement, or another row's data."""
+    """Return the first line of PostgreSQL's message: others may quote the statement or a row."""
     return error.diag.message_primary or type(error).__name__
 
 
 def _all_messages(error: psycopg.Error) -> str:
-    """Return all that PostgreSQL said of the values."""
+    """Return PostgreSQL's message with its detail, which may quote values."""
     return "\n".join(filter(None, (error.diag.message_primary, error.diag.message_detail)))
 
 
 def _is_changed_plan(error: psycopg.Error) -> bool:
-    """A prepared statement whose columns changed type fails with a message of its own."""
+    """Tell whether a prepared statement failed because a column changed its type."""
     return isinstance(error, pg.FeatureNotSupported) and "cached plan" in str(error)
 
 
 def _location(error: psycopg.Error) -> Mapping[str, object]:
-    """Name the table and column, never a value: the detail could hold another row's data."""
+    """Return the table and columns, never a value: the detail may quote another row."""
     known = {
         "collection": error.diag.table_name,
         "field": error.diag.column_name or _key_column(error),
@@ -215,35 +214,38 @@ def _location(error: psycopg.Error) -> Mapping[str, object]:
 
 
 def _key_column(error: psycopg.Error) -> str | None:
-    """Return the one column of a violated key: "Key (title)=(…)" in any language, before any value.
+    """Return the column of a violated key of one column: "Key (title)=(…)" in any language.
 
-    A row that is still pointed to is told with its own key, which is no field of the table that the error names.
+    For a row that others still point to, PostgreSQL quotes the row's own key, which is no column of
+    the table that the error names.
     """
     detail = error.diag.message_detail or ""
     if isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail:
         return None
-    named = (
-        (_KEY.search(detail) or _FOLDED_KEY.search(detail)) if error.diag.constraint_name else None
-    )
-    return (named[1] or named[2]).replace('""', '"') if named else None
+    if not error.diag.constraint_name:
+        return None
+    match = _KEY.search(detail) or _FOLDED_KEY.search(detail)
+    return (match[1] or match[2]).replace('""', '"') if match else None
 
 
 def _key_columns(error: psycopg.Error) -> list[str]:
-    """Return the columns of a violated key of several; none where it is a key that something else points to."""
+    """Return the columns of a violated key of several; none if other rows point to the key."""
     detail = error.diag.message_detail or ""
-    of_others = isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail
-    named = _KEYS.search(detail) if error.diag.constraint_name and not of_others else None
-    return [_unquoted(found) for found in re.findall(_NAME, named[1])] if named else []
+    is_referenced = isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail
+    if is_referenced or not error.diag.constraint_name:
+        return []
+    match = _KEYS.search(detail)
+    return [_unquote(name) for name in re.findall(_NAME, match[1])] if match else []
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     return name[1:-1].replace('""', '"') if name.startswith('"') else name
 
 
 def _key_value(error: psycopg.Error) -> str | None:
-    """Return what stands behind the name of the one column of a violated key.
+    """Return the value of a violated key of one column.
 
-    What is in conflict with a value is told with that of another row behind it, and so not taken apart.
+    The detail of an exclusion constraint quotes the value of another row as well: it has none.
     """
     detail = error.diag.message_detail or ""
     if _key_column(error) is None or isinstance(error, pg.ExclusionViolation):
@@ -252,9 +254,8 @@ def _key_value(error: psycopg.Error) -> str | None:
 
 
 def _bad_value(error: psycopg.Error) -> Refused:
-    (problem,) = invalid_payload(
-        "A value does not fit its field's type", **_location(error)
-    ).problems
+    refused = invalid_payload("A value does not fit its field's type", **_location(error))
+    (problem,) = refused.problems
     return Conflict(problem, server_text=_all_messages(error))
 
 
@@ -282,9 +283,9 @@ def _unreachable(error: psycopg.Error) -> Refused:
     return unavailable("database", "It does not answer")
 
 
-_OTHER_ERRORS: tuple[
-    tuple[tuple[type[psycopg.Error], ...], Callable[[psycopg.Error], Refused]], ...
-] = (
+ErrorTypes = tuple[type[psycopg.Error], ...]
+
+_OTHER_ERRORS: tuple[tuple[ErrorTypes, Callable[[psycopg.Error], Refused]], ...] = (
     ((pg.QueryCanceled,), _too_slow),
     (
         (pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments),

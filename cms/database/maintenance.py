@@ -1,4 +1,4 @@
-"""What a database needs now and then, whoever serves it."""
+"""Regular maintenance: expired rows, and the monthly partitions of the history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNITS = MappingProxyType({"d": "days", "w": "weeks", "mo": "months", "y": "year
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceReport:
-    """What was done: how many partitions were made, which were dropped, and how many rows were deleted of what."""
+    """How many partitions were made, which were dropped, and how many rows were deleted."""
 
     made: int
     sessions: int
@@ -28,11 +28,11 @@ class MaintenanceReport:
 def run_maintenance(
     dsn: str, *, retention: str | None, access_life: timedelta
 ) -> MaintenanceReport:
-    """Delete expired sessions and idempotent answers, make the partitions of the coming months, drop those too old.
+    """Delete expired sessions and idempotent answers; make future partitions and drop old ones.
 
-    `retention` is a number and one of d, w, mo, y; a month is dropped once all of it is older. Without it history
-    is kept. Sessions stay for `access_life` after their end: an access token may still name them. To do it again does
-    nothing, and any number of processes may do it at once.
+    `retention` is a number and one of d, w, mo, y; a month is dropped once all of it is older.
+    Without it the history is kept. Sessions stay for `access_life` after their end: an access token
+    may still name them. Any number of processes may do this at once, and doing it again is harmless.
     """
     with standalone_transaction(dsn) as transaction:
         sessions = transaction.execute(statement("end_expired_sessions"), (access_life,))[0][0]
@@ -40,9 +40,8 @@ def run_maintenance(
         made = transaction.execute(statement("make_partitions"), (MONTHS_AHEAD,))[0][0]
         if retention is None:
             return MaintenanceReport(made, sessions, answers)
-        dropped, deleted = transaction.execute(statement("prune_history"), (_interval(retention),))[
-            0
-        ]
+        rows = transaction.execute(statement("prune_history"), (_interval(retention),))
+        dropped, deleted = rows[0]
         return MaintenanceReport(made, sessions, answers, tuple(dropped), deleted)
 
 

@@ -1,4 +1,4 @@
-"""Bring a database to the tables that this version needs: numbered SQL files, forward only, and those of the queue."""
+"""Migrations: numbered SQL files that only go forward, and those of the queue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class MigrationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AppliedMigration:
-    """What the database remembers of a migration."""
+    """The record of a migration in the database."""
 
     number: int
     name: str
@@ -48,15 +48,15 @@ class Migration:
 
 
 def migrate(dsn: str, *, folder: Path | None = None) -> list[str]:
-    """Apply what is missing, each file in a transaction of its own, and return the names applied.
+    """Apply the missing migrations, each in a transaction of its own, and return their names.
 
-    Any number of processes may call it at once: one applies a file, the others find it applied. A folder
-    stands for this version's own files, and brings no queue.
-    Raises MigrationError; what was applied before the fault stays.
+    Any number of processes may call it at once: one applies a file, the others find it applied.
+    A `folder` is used in place of this version's own files, and without the queue's.
+    Raises MigrationError; migrations that were applied before the error stay.
     """
     migrations = read_migrations(folder or sql_folder() / "migrations")
     applied = []
-    with _connected(dsn) as connection:
+    with _connect(dsn) as connection:
         while (name := _apply_next(connection, migrations)) is not None:
             applied.append(name)
         while folder is None and (name := _apply_next_of_queue(connection)) is not None:
@@ -67,45 +67,43 @@ def migrate(dsn: str, *, folder: Path | None = None) -> list[str]:
 
 
 def pending(dsn: str, *, folder: Path | None = None) -> list[str]:
-    """Return the names of what `migrate` would apply, changing nothing; raises MigrationError as it would."""
+    """Return the names of the migrations that `migrate` would apply; raises as it does."""
     migrations = read_migrations(folder or sql_folder() / "migrations")
-    with _connected(dsn) as connection:
-        missing = [migration.name for migration in _missing(migrations, _applied(connection))]
-        return (
-            missing if folder else missing + [step.name for step in _missing_of_queue(connection)]
-        )
+    with _connect(dsn) as connection:
+        names = [migration.name for migration in _missing(migrations, _applied(connection))]
+        if folder is None:
+            names += [migration.name for migration in _missing_of_queue(connection)]
+        return names
 
 
 def read_migrations(folder: Path) -> tuple[Migration, ...]:
     """Return the migrations of a folder, numbered 1, 2, 3 … without a gap."""
     migrations = tuple(_read(path) for path in sorted(folder.glob("*.sql")))
     if not migrations:
-        raise MigrationError(
-            f"There are no migrations in {folder}: the installation is not complete."
-        )
+        reason = f"There are no migrations in {folder}: the installation is not complete."
+        raise MigrationError(reason)
     for number, migration in enumerate(migrations, start=1):
         if migration.number != number:
-            raise MigrationError(
-                f"{migration.name}.sql stands where migration {number:04} should be."
-            )
+            reason = f"{migration.name}.sql stands where migration {number:04} should be."
+            raise MigrationError(reason)
     return migrations
 
 
 def _read(path: Path) -> Migration:
-    named = FILE_NAME.fullmatch(path.stem)
+    match = FILE_NAME.fullmatch(path.stem)
     text = path.read_text(encoding="utf-8")
-    if named is None:
+    if match is None:
         raise MigrationError(f"{path.name} is not named like a migration: 0001_words.sql.")
     if not text.startswith("-- "):
         raise MigrationError(
             f"The first line of {path.name} must be a comment that says why it is there."
         )
-    return Migration(int(named[1]), path.stem, hashlib.sha256(text.encode()).hexdigest(), text)
+    return Migration(int(match[1]), path.stem, hashlib.sha256(text.encode()).hexdigest(), text)
 
 
 @contextmanager
-def _connected(dsn: str) -> Iterator[Connection]:
-    # autocommit: transactions begin and end where `transaction()` says, not with the first statement.
+def _connect(dsn: str) -> Iterator[Connection]:
+    # With autocommit, transactions begin where `transaction()` says, not at the first statement.
     try:
         connection = psycopg.connect(
             dsn, autocommit=True, cursor_factory=psycopg.RawCursor, client_encoding="utf8"
@@ -118,7 +116,8 @@ def _connected(dsn: str) -> Iterator[Connection]:
     with connection:
         check_server(connection.info.server_version)
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        connection.prepare_threshold = None  # a pooler may give each transaction another session
+        # Behind a pooler each transaction may be in another session, without what was prepared.
+        connection.prepare_threshold = None
         connection.add_notice_handler(_log_warning)
         try:
             yield connection
@@ -129,7 +128,7 @@ def _connected(dsn: str) -> Iterator[Connection]:
 
 
 def check_server(version: int) -> None:
-    """Refuse a server that is too old; `version` is a number as the server gives it, 140005 for 14.5."""
+    """Refuse a server that is too old; `version` is a number, 140005 for 14.5."""
     if version < OLDEST_SERVER * 10_000:
         raise MigrationError(
             f"PostgreSQL {OLDEST_SERVER} or newer is needed; this server is {version // 10_000}."
@@ -142,7 +141,7 @@ def _log_warning(notice: Diagnostic) -> None:
 
 
 def _apply_next(connection: Connection, migrations: Sequence[Migration]) -> str | None:
-    """Apply the first migration that is missing; the lock comes first, so that what is read stays true."""
+    """Apply the first missing migration; the lock comes first, so that what is read stays true."""
     with connection.transaction():
         _execute(connection, "lock_migrations")
         missing = _missing(migrations, _applied(connection))
@@ -165,7 +164,7 @@ def _apply(connection: Connection, migration: Migration) -> None:
 
 
 def _apply_next_of_queue(connection: Connection) -> str | None:
-    """Apply the first step that the queue's tables lack, under the same lock as migrations."""
+    """Apply the first missing migration of the queue, under the same lock as other migrations."""
     with connection.transaction():
         _execute(connection, "lock_migrations")
         missing = _missing_of_queue(connection)
@@ -183,7 +182,7 @@ def _apply_next_of_queue(connection: Connection) -> str | None:
 
 
 def _enable_unaccent(connection: Connection) -> bool:
-    """Let searches leave accents out when the extension for it has come after the tables."""
+    """Let searches ignore accents when the extension for it was installed after the tables."""
     with connection.transaction():
         _execute(connection, "lock_migrations")
         if _execute(connection, "find_kept_accents").fetchone() != (True,):
@@ -198,13 +197,14 @@ def _missing_of_queue(connection: Connection) -> Sequence[QueueMigration]:
     recorded, has_queue = _execute(connection, "find_queue_tables").fetchone() or (False, False)
     if has_queue and not recorded:
         raise MigrationError(
-            "This schema holds the queue (procrastinate) of another program. Give the service a schema of its own: "
-            "docs/deployment.md tells how."
+            "This schema holds the queue (procrastinate) of another program. Give the service "
+            "a schema of its own: docs/deployment.md tells how."
         )
+    applied = []
+    if recorded:
+        applied = [name for (name,) in _execute(connection, "list_queue_migrations")]
     try:
-        return missing_migrations(
-            [name for (name,) in _execute(connection, "list_queue_migrations")] if recorded else ()
-        )
+        return missing_migrations(applied)
     except ValueError as reason:
         raise MigrationError(str(reason)) from None
 
@@ -226,24 +226,24 @@ def _execute(connection: Connection, name: str, *values: object) -> psycopg.Curs
 def _missing(
     migrations: Sequence[Migration], applied: Sequence[AppliedMigration]
 ) -> Sequence[Migration]:
-    """Return what comes after the applied ones, which must be the first migrations, unchanged."""
+    """Return the migrations after the applied ones, which must be the first ones, unchanged."""
     if applied and applied[-1].number > len(migrations):
         raise MigrationError(
-            f"The database was migrated by a newer version ({applied[-1].name}); this version knows "
-            f"migrations up to {migrations[-1].name}. Install the newer version again."
+            f"The database was migrated by a newer version ({applied[-1].name}); this version "
+            f"knows migrations up to {migrations[-1].name}. Install the newer version again."
         )
-    for migration, done in zip(migrations[: len(applied)], applied, strict=True):
-        _check(migration, done)
+    for migration, record in zip(migrations[: len(applied)], applied, strict=True):
+        _check(migration, record)
     return migrations[len(applied) :]
 
 
-def _check(migration: Migration, done: AppliedMigration) -> None:
-    if (migration.number, migration.name) != (done.number, done.name):
+def _check(migration: Migration, record: AppliedMigration) -> None:
+    if (migration.number, migration.name) != (record.number, record.name):
         raise MigrationError(
-            f"The database was made with migration {done.name}, but {migration.name} is here in its place. "
-            "Old migrations are neither removed nor renamed: restore the file."
+            f"The database was made with migration {record.name}, but {migration.name} is here "
+            "in its place. Old migrations are neither removed nor renamed: restore the file."
         )
-    if migration.sha256 != done.sha256:
+    if migration.sha256 != record.sha256:
         raise MigrationError(
             f"Migration {migration.name} was changed after it had been applied. "
             "Restore the file, and put the change into a new migration."

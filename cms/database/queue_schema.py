@@ -1,4 +1,4 @@
-"""The tables and functions of the queue: they come from the package procrastinate, as its schema and its migrations."""
+"""The tables and functions of the queue, from the schema and migrations of procrastinate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class QueueMigration:
-    """SQL of the package to run in one transaction, and the names of the migrations that the tables then hold."""
+    """SQL to run in one transaction, and the names of the migrations that are applied with it."""
 
     name: str
     text: str
@@ -20,19 +20,15 @@ class QueueMigration:
 
 
 def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
-    """Return what the tables need: the schema where none of its migrations was applied, else those not applied yet.
+    """Return the migrations to apply: the whole schema where none was applied before.
 
     Raises ValueError when the tables are of a newer version of the package.
     """
     files = {path.stem: path for path in sorted((_folder() / "migrations").glob("*.sql"))}
     if not applied:
-        return (
-            QueueMigration(
-                f"procrastinate {version('procrastinate')}",
-                _text(_folder() / "schema.sql"),
-                tuple(files),
-            ),
-        )
+        # The schema of a version holds all of its migrations.
+        name = f"procrastinate {version('procrastinate')}"
+        return (QueueMigration(name, _text(_folder() / "schema.sql"), tuple(files)),)
     if newer := sorted(set(applied) - files.keys()):
         raise ValueError(
             f"The queue was migrated by a newer version of procrastinate ({newer[-1]}). "
@@ -47,11 +43,11 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
 
 @cache
 def _folder() -> Path:
-    """Return the package's SQL files without importing it, which takes longer than all of this."""
-    found = find_spec("procrastinate")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent / "sql"
+    """Return the folder of the package's SQL files without importing it, which takes long."""
+    spec = find_spec("procrastinate")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "sql"
 
 
 def _text(path: Path) -> str:

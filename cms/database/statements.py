@@ -13,14 +13,14 @@ LIKELY_HEADER = re.compile(r"^\s*--\s*name\s*:.*", re.MULTILINE | re.IGNORECASE)
 
 
 def sql_folder() -> Path:
-    """Return the folder of the SQL files: inside the installed package, or beside it in a checkout."""
+    """Return the folder of the SQL files: in the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
     inside = package / "sql"
     return inside if inside.is_dir() else package.parent / "sql"
 
 
 def statement(name: str) -> str:
-    """Return the text of a statement, with `$1 …` for its parameters; LookupError for an unknown name."""
+    """Return the text of a statement, with `$1 …` as parameters; raises LookupError."""
     try:
         return _statements()[name]
     except KeyError:
@@ -33,14 +33,14 @@ def _statements() -> Mapping[str, str]:
 
 
 def read_statements(folder: Path) -> Mapping[str, str]:
-    """Return all statements of a folder's *.sql files by name; ValueError tells the file and the fault."""
-    found: dict[str, str] = {}
+    """Return the statements of a folder's *.sql files by name; ValueError names a faulty file."""
+    statements: dict[str, str] = {}
     for path in sorted(folder.glob("*.sql")):
         for name, text in _split(path.read_text(encoding="utf-8"), path.name):
-            if name in found:
+            if name in statements:
                 raise ValueError(f"{path.name}: there is another statement named {name!r}")
-            found[name] = text
-    return MappingProxyType(found)
+            statements[name] = text
+    return MappingProxyType(statements)
 
 
 def _split(source: str, file: str) -> Iterator[tuple[str, str]]:
@@ -56,7 +56,7 @@ def _split(source: str, file: str) -> Iterator[tuple[str, str]]:
 
 
 def _refuse_stray(text: str, file: str) -> None:
-    """A head with a slip in it would end up as a comment of the statement above."""
+    """Refuse a header with a slip in it, which would become a comment of the statement above."""
     if stray := LIKELY_HEADER.search(text):
         raise ValueError(
             f"{file}: {stray[0].strip()!r} is no '-- name: word' above a line of description"

@@ -1,7 +1,7 @@
-"""Statements straight to libpq: prepared once for a connection, with parameters as text and rows in the binary form.
+"""Statements sent straight to libpq, prepared once for a connection; parameters text, rows binary.
 
-psycopg does the same behind `Connection.execute`, but takes every parameter and every statement apart anew: for the
-short statements of this service that costs more than PostgreSQL itself.
+psycopg does the same behind `Connection.execute`, but analyses every parameter and every statement
+anew: for the short statements of this service that takes longer than PostgreSQL itself.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ from cms.query.sql.arrays import array
 MAX_PREPARED_STATEMENTS = 500
 
 _INVALID_PLAN_CODES = (b"0A000", b"26000")
-"""FEATURE NOT SUPPORTED, when a column has another type than its plan took it for; INVALID SQL STATEMENT NAME."""
+"""FEATURE NOT SUPPORTED, for a column of another type than in the plan; INVALID STATEMENT NAME."""
+
 LARGE_ROW_BYTES = 4 * 2**20
-"""Bytes of a row that leave a connection swollen."""
+"""Bytes of a row for which libpq keeps so much memory that the connection is better closed."""
 
 _ROWS = (ExecStatus.TUPLES_OK, ExecStatus.TUPLES_CHUNK, ExecStatus.SINGLE_TUPLE)
 _HAS_CHUNKED_ROWS = psycopg.capabilities.has_stream_chunked()
-"""Whether libpq hands out rows in portions: before its version 17 it knows one row at a time, and all of them."""
+"""Whether libpq returns rows in portions: before its version 17 it returns one row, or all."""
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How an answer is taken that may be too large: so many rows at a time, until they are `max_bytes` together.
+    """How rows are fetched that may be too large: some at a time, until they reach `max_bytes`.
 
-    `limit` is how large an answer may be, which is more where others were taken before.
+    `limit` is the size that the refusal names: the whole limit of an answer, of which others of a
+    batch may have taken a part.
     """
 
     rows: int
@@ -50,13 +52,13 @@ class Chunking:
 
 
 class Connection(psycopg.Connection[Row]):
-    """A connection with the names of the statements that it has prepared."""
+    """A connection with the `Wire` that runs its statements."""
 
     wire: Wire
 
 
 class Epoch:
-    """Moves on with the structure: of what was prepared before, most is never used again."""
+    """A number that moves with the structure: older prepared statements are hardly used again."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -66,10 +68,11 @@ class Epoch:
 
 
 class Wire:
-    """Runs statements on one connection, which one thread at a time has.
+    """Runs statements on one connection, which one thread at a time uses.
 
-    It gives up what it has prepared at its first use in another epoch: a plan holds up to a megabyte of the server's
-    memory. Beyond `MAX_PREPARED_STATEMENTS` those used longest ago go.
+    It deallocates its prepared statements at its first use in a new epoch, because a plan takes up
+    to a megabyte of the server's memory, and beyond `MAX_PREPARED_STATEMENTS` those used longest
+    ago.
     """
 
     def __init__(self, connection: Connection, epoch: Epoch) -> None:
@@ -82,10 +85,10 @@ class Wire:
         self._epoch = epoch
         self._prepared_in: int | None = epoch.number
         self.is_oversized = False
-        """Whether libpq keeps room for a row so long that the connection is better closed."""
+        """Whether a row of `LARGE_ROW_BYTES` came through this connection."""
 
     def is_closed_by_server(self) -> bool:
-        """Tell whether the server has hung up, without a round trip: an idle connection has nothing to read."""
+        """Tell, without a round trip, whether the server hung up: nothing else comes while idle."""
         return bool(self._poll.poll(0))
 
     def run(
@@ -136,9 +139,9 @@ class Wire:
     def _run_in_chunks(
         self, text: str, values: Sequence[object], chunking: Chunking, *, prepare: bool
     ) -> list[Row]:
-        """Run a statement as `run` does; raises `Refused` INVALID_QUERY once its rows are too large.
+        """Run a statement as `run` does; raises `Refused` once its rows are too large.
 
-        What is left of them is not even made.
+        PostgreSQL is then told to stop.
         """
         parameters: list[Any] = [_text(value) for value in values]
         pgconn = self._connection.pgconn
@@ -152,13 +155,13 @@ class Wire:
         try:
             return self._collect(results, chunking)
         except Refused:
-            with suppress(
-                psycopg.Error
-            ):  # where nobody takes it, the rest is taken and thrown away
+            # If the request to stop fails, the other rows come and are thrown away.
+            with suppress(psycopg.Error):
                 pgconn.get_cancel().cancel()
             raise
         finally:
-            for _ in results:  # libpq wants them taken to their end
+            # libpq takes no other statement before all results are fetched.
+            for _ in results:
                 pass
 
     def _collect(self, results: Iterator[PGresult], chunking: Chunking) -> list[Row]:
@@ -168,6 +171,7 @@ class Wire:
             if result.status not in _ROWS:
                 raise self._failure(result)
             portion = []
+            # A single row is measured before its values are made, several as the JSON they become.
             if chunking.rows == 1:
                 size += self._row_bytes(result)
             if size <= chunking.max_bytes:
@@ -182,42 +186,42 @@ class Wire:
         return rows
 
     def _row_bytes(self, result: PGresult) -> int:
-        """Return the bytes of one row, without making all of its values at once."""
+        """Return the bytes of one row without making all of its values at once."""
         columns = range(result.nfields) if result.ntuples else ()
         width = sum(len(result.get_value(0, column) or b"") for column in columns)
         self.is_oversized |= width > LARGE_ROW_BYTES
         return width
 
     def _result_after(self, while_waiting: Callable[[], None]) -> PGresult:
-        """Return the result of what was sent, once something else is done."""
+        """Return the result of the statement that was sent, after calling `while_waiting`."""
         self._wait_while(select.POLLIN | select.POLLOUT, self._connection.pgconn.flush)
         try:
             while_waiting()
         finally:
-            results = list(
-                self._results()
-            )  # whatever has happened: libpq wants them taken to their end
+            # Whatever happened: libpq takes no other statement before all results are fetched.
+            results = list(self._results())
         return results[0]
 
     def _results(self) -> Iterator[PGresult]:
         pgconn = self._connection.pgconn
         while True:
             self._wait_while(select.POLLIN, pgconn.is_busy)
-            found = pgconn.get_result()
-            if found is None:
+            result = pgconn.get_result()
+            if result is None:
                 return
-            yield found
+            yield result
 
-    def _wait_while(self, events: int, lasts: Callable[[], int]) -> None:
-        """Pass the time while something lasts, with an ear for the server; other threads run meanwhile."""
-        pgconn, poll = self._connection.pgconn, select.poll()
+    def _wait_while(self, events: int, is_waiting: Callable[[], int]) -> None:
+        """Wait for the server as long as `is_waiting` says; other threads run meanwhile."""
+        pgconn = self._connection.pgconn
+        poll = select.poll()
         poll.register(pgconn.socket, events)
-        while lasts():
-            if any(found & ~select.POLLOUT for _, found in poll.poll()):
+        while is_waiting():
+            if any(event & ~select.POLLOUT for _, event in poll.poll()):
                 pgconn.consume_input()
 
     def _name(self, text: str) -> bytes:
-        """Return the name of a statement, which is prepared when it is not."""
+        """Return the name of a prepared statement; prepares it at its first use."""
         if self._prepared_in != self._epoch.number:
             self._deallocate_all()
         name = self._names.get(text)
@@ -239,19 +243,19 @@ class Wire:
 
     def _deallocate_all(self) -> None:
         if self._connection.pgconn.transaction_status == TransactionStatus.INERROR:
-            return  # where nothing can be given up, nor done
+            return  # a failed transaction takes no statement
         self._prepared_in = self._epoch.number
         self._names.clear()
         self._connection.pgconn.exec_(b"DEALLOCATE ALL")
 
     def _deallocate_oldest(self) -> None:
-        """Give up a sixteenth of the statements at once: each time takes a round trip."""
-        number = max(MAX_PREPARED_STATEMENTS // 16, 1)
-        oldest = [self._names.popitem(last=False)[1] for _ in range(number)]
+        """Deallocate a sixteenth of the statements at once: each time takes a round trip."""
+        count = max(MAX_PREPARED_STATEMENTS // 16, 1)
+        oldest = [self._names.popitem(last=False)[1] for _ in range(count)]
         self._connection.pgconn.exec_(b";".join(b"DEALLOCATE " + name for name in oldest))
 
     def _failure(self, result: PGresult) -> psycopg.Error:
-        """Return the error of a statement, whose plan may be what is wrong."""
+        """Return the error of a statement; all are prepared anew if its plan is invalid."""
         if result.error_field(DiagnosticField.SQLSTATE) in _INVALID_PLAN_CODES:
             self._prepared_in = None
         return self._error(result)
@@ -273,7 +277,7 @@ def _set_chunk_rows(pgconn: PGconn, rows: int) -> None:
 
 
 def _text(value: object) -> bytes | None:
-    """Return a parameter as PostgreSQL reads it; every statement says of which type it is."""
+    """Return a parameter as text; every statement casts its parameters."""
     match value:
         case None:
             return None

@@ -183,7 +183,7 @@ def test_the_database_goes_on_after_an_answer_that_was_given_up(notes: Table) ->
 
 
 @pytest.mark.parametrize(
-    ("path", "portions"),
+    ("path", "chunked"),
     [
         ("posts?fields=title,author.name,tags.tags_id.name&limit=25", 0),
         ("posts?fields=title&limit=1000", 0),
@@ -200,7 +200,7 @@ def test_only_what_may_be_too_large_is_taken_in_portions(
     stage: Stage,
     monkeypatch: pytest.MonkeyPatch,
     path: str,
-    chunking: int,
+    chunked: int,
 ) -> None:
     api = make_client(database_url=stage.dsn).bearing(stage.admin._token)
     taken: list[Chunking] = []
@@ -214,7 +214,7 @@ def test_only_what_may_be_too_large_is_taken_in_portions(
 
     monkeypatch.setattr(Wire, "_run_in_chunks", spy)
     assert api.get(f"/items/{path}".replace("things", notes.name)).status == 200
-    assert len(taken) == chunking
+    assert len(taken) == chunked
 
 
 def test_a_batch_takes_no_longer_than_one_statement_may(
