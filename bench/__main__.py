@@ -1,4 +1,4 @@
-"""`python -m bench`: start what is needed, measure, print the table, keep it beside this file."""
+"""`python -m bench`: starts what is needed, measures, prints the table and keeps the results."""
 
 from __future__ import annotations
 
@@ -43,12 +43,16 @@ QUICK_SIZES = (10_000, 100_000)
 def main() -> None:
     arguments = _parse_arguments()
     length = QUICK if arguments.quick else FULL
-    sizes = growth.LARGE if arguments.large else QUICK_SIZES if arguments.quick else growth.SIZES
+    sizes: tuple[int, ...] = growth.SIZES
+    if arguments.large:
+        sizes = growth.LARGE
+    elif arguments.quick:
+        sizes = QUICK_SIZES
     with temporary_folder() as folder:
         with prepared(folder) as stage:
             report, token = _measure(stage, length, sizes, quick=arguments.quick)
-        started = first.measure(folder, environment(folder), token=token)
-    report = replace(report, first_seconds=started)
+        first_seconds = first.measure(folder, environment(folder), token=token)
+    report = replace(report, first_seconds=first_seconds)
     _save_report(report)
     print(table(report))
 
@@ -70,37 +74,41 @@ def _measure(
         post_load = bulk.post_load(stage.folder, token=token, times=3 if quick else 7)
         created = bulk.measure(service, stage.dsn, stage.folder, post_load)
         _announce("Growth by depth and by size")
-        depths = growth.by_depth(service, token=token, length=length)
-        grown = growth.by_size(service, stage.dsn, tokens=tokens, sizes=sizes, length=length)
+        growth_by_depth = growth.by_depth(service, token=token, length=length)
+        growth_by_size = growth.by_size(
+            service, stage.dsn, tokens=tokens, sizes=sizes, length=length
+        )
         _announce("Search")
-        searched = searching.measure(
+        search = searching.measure(
             service, stage.dsn, token=token, rows=100_000 if quick else searching.ROWS
         )
         rows = importing.QUICK_ROWS if quick else importing.ROWS
         _announce(f"Import of {rows:,} rows")
-        file = importing.imported(stage.folder, token=token, rows=rows)
-        imported = bulk.measure(service, stage.dsn, stage.folder, file)
+        import_load = importing.imported(stage.folder, token=token, rows=rows)
+        imported = bulk.measure(service, stage.dsn, stage.folder, import_load)
         _announce("Assets and uploads")
-        made = assets.measure(stage, service, floor, tokens=tokens, length=length)
+        asset_result = assets.measure(stage, service, floor, tokens=tokens, length=length)
         uploaded = uploading.measure(service, stage.folder, token=token, times=3 if quick else 5)
         _announce("Slow clients and overload")
-        crowded = crowds.slow(service, tokens), crowds.overloaded(service, tokens)
+        crowd_results = crowds.slow(service, tokens), crowds.overloaded(service, tokens)
         _announce("Both worker classes")
         cases = [case for case in (*READS, *WRITES) if case.rows == 1 and case.name != "1,000 rows"]
-        compared = workers.measure(stage, [*cases, made.case], tokens=tokens, length=length)
-    results.append(made.stored)
+        worker_comparisons = workers.measure(
+            stage, [*cases, asset_result.case], tokens=tokens, length=length
+        )
+    results.append(asset_result.stored)
     report = Report(
         results,
         created,
         imported,
         memory,
-        grown,
-        depths,
-        searched,
-        made.first,
+        growth_by_size,
+        growth_by_depth,
+        search,
+        asset_result.first,
         uploaded,
-        compared,
-        *crowded,
+        worker_comparisons,
+        *crowd_results,
         quick,
     )
     return report, token
@@ -125,8 +133,8 @@ def _save_report(report: Report) -> None:
     (RESULTS / "latest.svg").write_text(chart(report.results), encoding="utf-8")
 
 
-def _announce(words: str) -> None:
-    print(f"{words} …", file=sys.stderr, flush=True)
+def _announce(text: str) -> None:
+    print(f"{text} …", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

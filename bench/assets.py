@@ -1,6 +1,4 @@
-"""Assets: a derivative that exists beside a bare file answer, and how many first transforms two
-cores do.
-"""
+"""Assets: a stored derivative beside a bare file answer, and first transforms a second."""
 
 from __future__ import annotations
 
@@ -38,8 +36,8 @@ def measure(
 ) -> AssetResult:
     file = _store_photograph(stage)
     target = f"/assets/{file}?{QUERY}"
-    made = exchange(service.address, request("GET", target, token=tokens.admin))
-    (stage.folder / "uploads" / "made.webp").write_bytes(made)
+    derivative = exchange(service.address, request("GET", target, token=tokens.admin))
+    (stage.folder / "uploads" / "made.webp").write_bytes(derivative)
     case = Case(
         "asset derivative",
         0.6,
@@ -52,8 +50,9 @@ def measure(
 
 
 def _store_photograph(stage: BenchEnvironment) -> str:
-    """Put a JPEG of photographic detail into the default location, and its row beside it."""
-    file, folder = str(uuid4()), stage.folder / "uploads"
+    """Store a JPEG with the detail of a photograph in the default location, and its row."""
+    file = str(uuid4())
+    folder = stage.folder / "uploads"
     folder.mkdir(exist_ok=True)
     _picture().save(folder / f"{file}.jpg", quality=88)
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
@@ -66,25 +65,24 @@ def _store_photograph(stage: BenchEnvironment) -> str:
 
 
 def _picture() -> Image.Image:
-    rough = Image.effect_noise((SIZE[0] // 8, SIZE[1] // 8), 60).resize(
+    coarse_noise = Image.effect_noise((SIZE[0] // 8, SIZE[1] // 8), 60).resize(
         SIZE, Image.Resampling.BICUBIC
     )
-    fine = Image.effect_noise(SIZE, 8)
-    grey = Image.blend(rough, fine, 0.3)
+    fine_noise = Image.effect_noise(SIZE, 8)
+    grey = Image.blend(coarse_noise, fine_noise, 0.3)
     return Image.merge("RGB", (grey, grey.transpose(Image.Transpose.FLIP_LEFT_RIGHT), grey))
 
 
 def _transforms_per_second(service: Running, file: str, token: str) -> float:
-    """Return how many transforms a second are made that nobody has asked for before."""
+    """Return how many transforms that nobody has requested before are made in a second."""
 
-    def ask(number: int) -> None:
-        exchange(
-            service.address,
-            request("GET", f"/assets/{file}?{QUERY}&focal_point_x={number / 1000}", token=token),
-        )
+    def request_transform(number: int) -> None:
+        # A focal point of its own makes each transform a new one.
+        target = f"/assets/{file}?{QUERY}&focal_point_x={number / 1000}"
+        exchange(service.address, request("GET", target, token=token))
 
     with ThreadPoolExecutor(CONCURRENCY) as threads:
-        list(threads.map(ask, range(CONCURRENCY)))  # the child processes start
+        list(threads.map(request_transform, range(CONCURRENCY)))  # the child processes start
         began = time.perf_counter()
-        list(threads.map(ask, range(CONCURRENCY, CONCURRENCY + FIRST_TRANSFORMS)))
+        list(threads.map(request_transform, range(CONCURRENCY, CONCURRENCY + FIRST_TRANSFORMS)))
         return FIRST_TRANSFORMS / (time.perf_counter() - began)

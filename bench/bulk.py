@@ -1,8 +1,6 @@
-"""Many rows by one call beside COPY of the same rows, without a history and with it; and what
-memory it took.
+"""Many rows in one call beside COPY of the same rows, with a history and without, and its memory.
 
-What is beside it goes by the same table: its indexes, its foreign key and its history are the same
-on both sides.
+Both sides write the same tables: indexes, foreign key and history are the same.
 """
 
 from __future__ import annotations
@@ -46,16 +44,16 @@ _HISTORY = (
         "COPY system_revisions (activity, collection, item, data, delta) FROM STDIN",
     ),
 )
-"""What reads the newest rows of the history, and what copies them into it once more."""
+"""Statements that read the newest rows of the history, and that copy them into it again."""
 
 Connection = psycopg.Connection[tuple[object, ...]]
 Files = Mapping[str, Path]
-"""COPY statements, each with the file that it takes."""
+"""COPY statements, each with the file that it reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Seconds that a call took, and COPY of what it leaves: medians of turns."""
+    """Median seconds of a call, and of COPY of the rows that it leaves."""
 
     post: float
     copy: float
@@ -67,8 +65,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """So many rows without a history and with it; mebibytes of the larger worker before, and at the
-    peak.
+    """Writing `rows` rows without a history and with it.
+
+    `before` and `peak` are the memory of the larger worker, in MiB.
     """
 
     rows: int
@@ -79,7 +78,7 @@ class Bulk:
 
     @property
     def cost_of_history(self) -> float:
-        """What a history costs a call, in times of a COPY that writes none."""
+        """The time of a call with a history, as a multiple of a COPY without one."""
         return self.recorded.post / self.bare.copy
 
     @property
@@ -89,9 +88,7 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True)
 class BulkLoad:
-    """So many rows as a file for COPY, the call that sends them to a collection, and how often each
-    takes its turn.
-    """
+    """Rows as a file for COPY and as a call to a collection, and how often each is measured."""
 
     rows: int
     file: Path
@@ -102,7 +99,7 @@ class BulkLoad:
 
 @dataclass(slots=True)
 class Peak:
-    """The most memory that one of the workers has had since the watch began, in mebibytes."""
+    """The most memory of any worker since the watch began, in MiB."""
 
     workers: list[psutil.Process]
     highest: float = 0.0
@@ -134,8 +131,10 @@ def measure(service: Running, dsn: str, folder: Path, load: BulkLoad) -> Bulk:
 
 def _without_history(service: Running, connection: Connection, load: BulkLoad) -> Comparison:
     """Fill the collection without a history; both sides find it empty."""
-    files, message = {_COPY.format(BARE): load.file}, load.make_request(BARE)
-    posts, copies = [], []
+    files = {_COPY.format(BARE): load.file}
+    message = load.make_request(BARE)
+    posts = []
+    copies = []
     for _ in range(load.bare_turns):
         connection.execute(f"TRUNCATE {BARE}".encode())
         copies.append(_timed_copy(connection, files))
@@ -148,14 +147,17 @@ def _with_history(
     service: Running, connection: Connection, folder: Path, load: BulkLoad
 ) -> Comparison:
     """Fill the collection with a history; COPY takes the history that the first call has left."""
-    files, message = {_COPY.format(RECORDED): load.file}, load.make_request(RECORDED)
-    posts, copies = [], []
+    files = {_COPY.format(RECORDED): load.file}
+    message = load.make_request(RECORDED)
+    posts = []
+    copies = []
     for turn in range(load.recorded_turns):
         posts.append(_timed_call(service, message))
         if not turn:
-            for number, (out, back) in enumerate(_HISTORY):
-                files[back] = _save_copy(
-                    connection, folder / f"history{number}", out.format(load.rows)
+            # Only now is there a history of this many rows to copy.
+            for number, (copy_out, copy_in) in enumerate(_HISTORY):
+                files[copy_in] = _save_copy(
+                    connection, folder / f"history{number}", copy_out.format(load.rows)
                 )
         copies.append(_timed_copy(connection, files))
     return Comparison(median(posts), median(copies))

@@ -12,7 +12,7 @@ from bench.wire import request
 
 @dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """One request: what stands in it, and whether it writes."""
+    """One request: its target, body and method."""
 
     target: str
     payload: object = None
@@ -24,9 +24,10 @@ RequestMaker = Callable[[int], RequestSpec]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`service` and `floor` make the request of a number below `numbers`; `target` is the least ratio.
+    """`service` and `floor` make a request for each number below `numbers`.
 
-    A case of the `member` is asked of the service by a role with a rule and a list of fields.
+    `target` is the least ratio of the rates. In a case with `member` the service is called by a
+    role with a rule and a list of fields.
     """
 
     name: str
@@ -39,14 +40,15 @@ class Case:
     member: bool = False
 
     def requests(self, kind: str, token: str, *, seed: int) -> Callable[[], bytes]:
-        """Return a maker of requests; the same seed gives both sides the same numbers."""
-        random, ask = Random(seed), self.service if kind == "service" else self.floor
+        """Return a function that makes requests; one seed gives both sides the same numbers."""
+        random = Random(seed)
+        make_spec = self.service if kind == "service" else self.floor
 
-        def following() -> bytes:
-            asked = ask(random.randrange(self.numbers))
-            return request(asked.method, asked.target, token=token, payload=asked.payload)
+        def next_request() -> bytes:
+            spec = make_spec(random.randrange(self.numbers))
+            return request(spec.method, spec.target, token=token, payload=spec.payload)
 
-        return following
+        return next_request
 
 
 def _get(template: str, *, step: int = 1, first: int = 0) -> RequestMaker:
@@ -57,19 +59,16 @@ def _post(target: str, count: int | None = None) -> RequestMaker:
     if count is None:
         return lambda number: RequestSpec(target, entry(number), "POST")
     return lambda number: RequestSpec(
-        target, [entry(number + place) for place in range(count)], "POST"
+        target, [entry(number + offset) for offset in range(count)], "POST"
     )
 
 
 def _patch(template: str, *, step: int = 1) -> RequestMaker:
-    def ask(number: int) -> RequestSpec:
-        return RequestSpec(
-            template.format(number * step + 1),
-            {"title": f"Changed to {number}", "views": number},
-            "PATCH",
-        )
+    def make_spec(number: int) -> RequestSpec:
+        payload = {"title": f"Changed to {number}", "views": number}
+        return RequestSpec(template.format(number * step + 1), payload, "PATCH")
 
-    return ask
+    return make_spec
 
 
 PAGES = 40  # people rarely read further
@@ -125,11 +124,11 @@ READS = (
 
 
 def _ruled(case: Case) -> Case:
-    """The same for the member; the floor's statements hold the rule as one would write it by hand."""
+    """Return the case for the member; the floor's statements hold the rule, written by hand."""
 
     def floor(number: int) -> RequestSpec:
-        asked = case.floor(number)
-        return replace(asked, target=f"/ruled{asked.target}")
+        spec = case.floor(number)
+        return replace(spec, target=f"/ruled{spec.target}")
 
     return replace(case, name=f"{case.name} · rule", floor=floor, member=True)
 

@@ -1,6 +1,4 @@
-"""The picture: for each case the service's rate as a part of its floor's, with the target as a
-mark.
-"""
+"""The picture: for each case the service's rate as a part of its floor's, and the target."""
 
 from __future__ import annotations
 
@@ -24,9 +22,9 @@ def chart(results: Sequence[Result]) -> str:
             f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
             _text(16, 26, "Requests a second, as a part of the floor's (the mark is the target)"),
             *(
-                piece
-                for place, result in enumerate(results)
-                for piece in _bar(result, TOP + place * STEP)
+                element
+                for index, result in enumerate(results)
+                for element in _bar(result, TOP + index * STEP)
             ),
             "</svg>",
             "",
@@ -45,8 +43,8 @@ def _bar(result: Result, y: int) -> Iterator[str]:
     yield _text(LEFT + 6, y + 15, label, color="#ffffff" if result.ratio > 0.45 else TEXT_COLOUR)
 
 
-def _text(x: float, y: float, words: str, *, color: str = TEXT_COLOUR) -> str:
-    return f'<text x="{x}" y="{y}" fill="{color}">{escape(words)}</text>'
+def _text(x: float, y: float, text: str, *, color: str = TEXT_COLOUR) -> str:
+    return f'<text x="{x}" y="{y}" fill="{color}">{escape(text)}</text>'
 
 
 def _box(x: float, y: float, width: float, height: float, *, color: str) -> str:

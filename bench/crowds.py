@@ -1,6 +1,4 @@
-"""Slow clients and overload: what one more client sees of the crowd, and how much is still
-answered.
-"""
+"""Slow clients and overload: how fast other clients are answered meanwhile."""
 
 from __future__ import annotations
 
@@ -21,14 +19,12 @@ ITEMS = "/items/articles?limit=25&fields=id,title,status,views"
 SECONDS = 3.0
 OVERLOADS = (8, 64, 512, 4_000)
 TARGET = 4.0
-"""How many times its usual p99 an answer may take beside a crowd."""
+"""The p99 beside a crowd may be this many times the usual one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """So many clients that stop where they are: the p99 of others beside them, as times of what it
-    is without.
-    """
+    """Clients that stop in the middle: the p99 of others meanwhile, as a multiple of the usual one."""
 
     name: str
     ping: float
@@ -37,8 +33,9 @@ class Crowd:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """So many connections that ask without a pause; `after` is the rate of the usual load as soon
-    as they are gone.
+    """So many connections that send requests without a pause.
+
+    `after` is the rate under the usual load as soon as they are gone.
     """
 
     connections: int
@@ -47,7 +44,7 @@ class Overload:
 
 
 def slow(service: Running, tokens: Tokens) -> list[Crowd]:
-    """Measure what clients that stop in the middle do to others."""
+    """Measure how clients that stop in the middle affect others."""
     _allow_descriptors()
     head = request("GET", ITEMS, token=tokens.admin)
     body = request("POST", "/items/entries", token=tokens.admin, payload={"title": "x" * 10_000})
@@ -64,12 +61,12 @@ def slow(service: Running, tokens: Tokens) -> list[Crowd]:
 
 
 def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
-    """Measure more clients than the machine can serve."""
+    """Measure the service with more clients than the machine can serve."""
     _allow_descriptors()
     message = request("GET", ITEMS, token=tokens.admin)
-    found = []
+    overloads = []
     for connections in OVERLOADS:
-        crowd = run(
+        under_load = run(
             service.address,
             lambda: message,
             seconds=SECONDS,
@@ -77,21 +74,21 @@ def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
             may_refuse=True,
         )
         after = run(service.address, lambda: message, seconds=1.0, connections=CONNECTIONS)
-        found.append(Overload(connections, crowd, after.rate))
-    return found
+        overloads.append(Overload(connections, under_load, after.rate))
+    return overloads
 
 
 def _measure_beside(
     service: Running, tokens: Tokens, baseline: tuple[float, float], crowd: tuple[str, int, bytes]
 ) -> Crowd:
-    name, number, sent = crowd
-    with _stalled_clients(service, number, sent):
+    name, number, partial_request = crowd
+    with _stalled_clients(service, number, partial_request):
         ping, items = _p99s(service, tokens)
     return Crowd(name, ping / baseline[0], items / baseline[1])
 
 
 def _p99s(service: Running, tokens: Tokens) -> tuple[float, float]:
-    """Return the p99 of a ping and of a page in milliseconds."""
+    """Return the p99 of a ping and of a page, in milliseconds."""
     messages = [request("GET", path, token=tokens.admin) for path in (PING, ITEMS)]
     ping, items = (_p99(service, message) for message in messages)
     return ping, items
@@ -103,13 +100,13 @@ def _p99(service: Running, message: bytes) -> float:
 
 @contextmanager
 def _stalled_clients(service: Running, number: int, sent: bytes) -> Iterator[None]:
-    """Open so many connections, send the same on each, and do nothing more with them."""
+    """Open so many connections, send the same bytes on each, and leave them so."""
     clients: list[socket.socket] = []
     try:
         for _ in range(number):
             clients.append(connect(service.address))
             clients[-1].sendall(sent)
-        time.sleep(1.0)  # until they have stopped
+        time.sleep(1.0)  # until the server has read all of it
         yield
     finally:
         for client in clients:

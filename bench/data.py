@@ -66,8 +66,7 @@ _RELATIONS: list[dict[str, object]] = [
 ]
 
 RULE = '{"status": {"_neq": "archived"}}'
-"""What the member sees of articles, and may write of entries: of every four the fourth is archived.
-"""
+"""What the member sees of articles, and may write of entries; one in four is archived."""
 
 _GRANT = (
     "INSERT INTO system_permissions (role, collection, action, permissions, fields) "
@@ -83,9 +82,8 @@ _MEMBERS = {
     "tags": ["id", "name"],
 }
 
-# Every value follows from its row's number, so that two runs measure the same. 7919 is a prime:
-# numbers that follow one another are far apart after it, as in a table that has been written to for
-# years.
+# Every value follows from the row's number, so that two runs measure the same. Multiplying by the
+# prime 7919 spreads consecutive numbers, as in a table that has been written to for years.
 _AUTHORS = (
     "INSERT INTO authors (name, country) "
     "SELECT 'Author ' || n, 'Country ' || n % 60 FROM generate_series(1, {}) AS n"

@@ -1,8 +1,8 @@
-"""The floor: the least that answers the same. A bare application with SQL written by hand.
+"""The floor: a bare application with SQL written by hand, the least work for the same answers.
 
-No parsing of queries, no rights, no look whether the structure has changed, no validation, no log.
-What it has of the service is what any sound service has: prepared statements, a pool, orjson,
-sessions in UTC with a time limit.
+It parses no queries, checks no rights, no structure and no values, and has no log. It shares with
+the service what any sound service has: prepared statements, a pool, orjson, sessions in UTC with a
+time limit.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ SQL = read_statements(Path(__file__).parent)
 VISIBLE = "FROM (SELECT * FROM articles WHERE status <> 'archived') AS "
 RULED = {
     name: re.sub(
-        r"FROM articles(?: AS (a))?\b", lambda found: VISIBLE + (found[1] or "articles"), text
+        r"FROM articles(?: AS (a))?\b", lambda match: VISIBLE + (match[1] or "articles"), text
     )
     for name, text in SQL.items()
 }
-"""The same under the member's rule, as one would write it by hand."""
+"""The same statements with the member's rule, as one would write them by hand."""
 
 WRITTEN = ("title", "body", "status", "views", "author")
 ENTRY = ("id", *WRITTEN)
@@ -41,7 +41,7 @@ SUMMARY_FIELDS = ("id", "title", "status", "views")
 
 
 class RowPool:
-    """The pool; opened at the first request, which is after the fork."""
+    """A pool of connections, opened at the first request, which is after the fork."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -74,7 +74,7 @@ class RowPool:
 
 
 class _ReadyJson(psycopg.adapt.Loader):
-    """Nested parts come as JSON already."""
+    """Passes nested parts on as JSON, without parsing them."""
 
     format = psycopg.pq.Format.BINARY
 
@@ -162,7 +162,8 @@ class Ping:
 
 def create_floor(config: Config) -> falcon.App[falcon.Request, falcon.Response]:
     """Make the floor's application."""
-    app, rows = falcon.App(), RowPool(config)
+    app = falcon.App()
+    rows = RowPool(config)
     app.add_route("/server/ping", Ping())
     for prefix, statements in (("", SQL), ("/ruled", RULED)):
         _add_reads(app, rows, prefix, statements)
@@ -178,7 +179,8 @@ def _add_reads(
     prefix: str,
     statements: Mapping[str, str],
 ) -> None:
-    filtered, nested = ("id", "title", "published", "author"), ("id", "title", "author", "tags")
+    filtered = ("id", "title", "published", "author")
+    nested = ("id", "title", "author", "tags")
     app.add_route(prefix + "/one/{key:int}", One(rows, statements["one"]))
     app.add_route(prefix + "/page/{number:int}", List(rows, statements["page"], SUMMARY_FIELDS))
     app.add_route(prefix + "/many/{number:int}", List(rows, statements["many"], SUMMARY_FIELDS))

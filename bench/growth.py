@@ -1,4 +1,4 @@
-"""How cost grows: with the rows of a collection, and with the depth that a request opens."""
+"""How the cost of a read grows with the rows of a collection, and with the depth of the request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _AUTHORS_ASKED = 5
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The milliseconds of one item and of a sorted page of 25 in a collection of so many rows."""
+    """Milliseconds of one item and of a sorted page of 25, in a collection of so many rows."""
 
     rows: int
     item: float
@@ -35,7 +35,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """The milliseconds of an answer that opens so many levels, and how many items it holds."""
+    """Milliseconds of an answer with so many levels, and how many items it holds."""
 
     depth: int
     items: int
@@ -45,52 +45,58 @@ class Depth:
 def by_size(
     service: Running, dsn: str, *, tokens: Tokens, sizes: tuple[int, ...], length: Length
 ) -> list[Size]:
-    """Measure one item and a page in collections of different sizes, in turns, one request of the
-    member at a time.
+    """Measure one item and a page in collections of different sizes.
+
+    The sizes take turns; the member sends one request at a time.
     """
     names = [data.make_grown(sender(service, tokens.admin), dsn, rows) for rows in sizes]
-    asks = [
-        (_item(*made, tokens.member), _page(made[0], tokens.member))
-        for made in zip(names, sizes, strict=True)
+    item_requests = [
+        _item(name, rows, tokens.member) for name, rows in zip(names, sizes, strict=True)
     ]
-    rounds: list[tuple[list[Round], list[Round]]] = [([], []) for _ in sizes]
+    page_requests = [_page(name, tokens.member) for name in names]
+    item_rounds: list[list[Round]] = [[] for _ in sizes]
+    page_rounds: list[list[Round]] = [[] for _ in sizes]
+    seconds = length.seconds / 2
     for _ in range(length.rounds + 1):
-        for found, both in zip(rounds, asks, strict=True):
-            for kept, ask in zip(found, both, strict=True):
-                kept.append(run(service.address, ask, seconds=length.seconds / 2, connections=1))
-    measured = [
-        [median_round(kept[1:]).p50 for kept in found] for found in rounds
-    ]  # the first warmed up
-    return [Size(rows, item, page) for rows, (item, page) in zip(sizes, measured, strict=True)]
+        for index in range(len(sizes)):
+            item_round = run(service.address, item_requests[index], seconds=seconds, connections=1)
+            item_rounds[index].append(item_round)
+            page_round = run(service.address, page_requests[index], seconds=seconds, connections=1)
+            page_rounds[index].append(page_round)
+    # The first round of each warms up.
+    return [
+        Size(rows, median_round(items[1:]).p50, median_round(pages[1:]).p50)
+        for rows, items, pages in zip(sizes, item_rounds, page_rounds, strict=True)
+    ]
 
 
 def by_depth(service: Running, *, token: str, length: Length) -> list[Depth]:
-    """Measure five authors alone, with their articles, with those articles' tags, with those tags'
-    names.
-    """
-    found = []
+    """Measure five authors: alone, with articles, with the articles' tags, with the tags' names."""
+    depths = []
     for depth, fields in enumerate(DEPTHS):
         message = request(
             "GET", f"/items/authors?limit={_AUTHORS_ASKED}&fields={fields}", token=token
         )
         answer = orjson.loads(exchange(service.address, message))["data"]
 
-        def again(message: bytes = message) -> bytes:
+        def same_request(message: bytes = message) -> bytes:
             return message
 
-        took = [
-            run(service.address, again, seconds=length.seconds / 2, connections=1)
+        rounds = [
+            run(service.address, same_request, seconds=length.seconds / 2, connections=1)
             for _ in range(length.rounds)
         ]
-        found.append(Depth(depth, items_in(answer), median_round(took).p50))
-    return found
+        depths.append(Depth(depth, items_in(answer), median_round(rounds).p50))
+    return depths
 
 
 def items_in(value: Any) -> int:
     """Count the objects of an answer, nested ones too."""
     if isinstance(value, list):
         return sum(items_in(item) for item in value)
-    return 1 + sum(items_in(item) for item in value.values()) if isinstance(value, dict) else 0
+    if isinstance(value, dict):
+        return 1 + sum(items_in(item) for item in value.values())
+    return 0
 
 
 def _item(name: str, rows: int, token: str) -> Callable[[], bytes]:

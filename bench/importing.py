@@ -12,7 +12,7 @@ _TURNS = 3
 
 
 def imported(folder: Path, *, token: str, rows: int) -> BulkLoad:
-    """Return the file of an import; with a history, whose COPY takes a minute, one turn must do."""
+    """Return the file of an import; with a history, whose COPY takes a minute, it has one turn."""
     file = write_items(folder / "rows.csv", rows)
 
     def make_request(collection: str) -> bytes:

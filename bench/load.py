@@ -1,6 +1,7 @@
-"""The load: keep-alive connections, each of which asks again as soon as it has its answer.
+"""The load: keep-alive connections, each of which sends its next request once it has an answer.
 
-One thread with a selector: it costs about a tenth of what any server here spends on a request.
+One thread with a selector drives them: that costs about a tenth of what any server here spends on a
+request.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ NextRequest = Callable[[], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One server under load for a moment: answers a second, and milliseconds that an answer took.
+    """One server under load for a moment: answers a second, and milliseconds of an answer.
 
-    `refused` is how many a second were 503 instead, where that is allowed.
+    `refused` counts the answers a second that were 503 instead, where that is allowed.
     """
 
     rate: float
@@ -33,7 +34,7 @@ class Round:
 
 
 class LoadClient:
-    """One connection with the answer that it waits for."""
+    """One connection, and the answer that it waits for."""
 
     __slots__ = (
         "_address",
@@ -61,9 +62,7 @@ class LoadClient:
         self.socket: socket.socket = connect(address)
 
     def send_next(self, selector: selectors.BaseSelector) -> None:
-        """Send the next request; a connection that the server has ended counts with the time to
-        make it.
-        """
+        """Send the next request; connecting again, where the server closed, counts in its time."""
         message = self._next()
         self.began = time.perf_counter()
         if self.closes:
@@ -76,15 +75,13 @@ class LoadClient:
         self.socket.sendall(message)
 
     def receive(self) -> bool:
-        """Take what has come; tell whether the answer is complete. Raises `RequestFailed` for an
-        error.
-        """
-        piece = self.socket.recv(1 << 18)
-        if not piece:
+        """Read what has arrived; tell whether the answer is complete. Raises `RequestFailed`."""
+        chunk = self.socket.recv(1 << 18)
+        if not chunk:
             raise RequestFailed(
                 f"the connection ended within an answer: {bytes(self._received[:300])!r}"
             )
-        self._received += piece
+        self._received += chunk
         if not self._size:
             head = head_of(self._received)
             if head is None:
@@ -92,7 +89,8 @@ class LoadClient:
             self.refused = head.status == 503
             if head.status >= 300 and not (self.refused and self.may_refuse):
                 raise RequestFailed(bytes(self._received[:600]).decode(errors="replace"))
-            self._size, self.closes = head.size, head.closes
+            self._size = head.size
+            self.closes = head.closes
         if len(self._received) < self._size:
             return False
         self._received.clear()
@@ -108,51 +106,52 @@ def run(
     connections: int = CONNECTIONS,
     may_refuse: bool = False,
 ) -> Round:
-    """Put a server under load for so many seconds; every answer that began in them counts."""
+    """Put a server under load for so many seconds; every answer that began in that time counts."""
     with selectors.DefaultSelector() as selector:
-        callers: list[LoadClient] = []
+        clients: list[LoadClient] = []
         try:
             for _ in range(connections):
-                callers.append(LoadClient(address, next_request, may_refuse=may_refuse))
-                callers[-1].send_next(
-                    selector
-                )  # at once: a server ends connections that have nothing to ask
-            return summary(*_drive(selector, len(callers), seconds))
+                clients.append(LoadClient(address, next_request, may_refuse=may_refuse))
+                # At once: a server ends connections that send nothing.
+                clients[-1].send_next(selector)
+            return summary(*_drive(selector, len(clients), seconds))
         finally:
-            for caller in callers:
-                caller.socket.close()
+            for client in clients:
+                client.socket.close()
 
 
 def _drive(
     selector: selectors.BaseSelector, busy: int, seconds: float
 ) -> tuple[list[float], float, int]:
-    """Return the time that each answer took, how long it all took, and how many were refused."""
-    took: list[float] = []
+    """Return the time of each answer, the time in all, and how many requests were refused."""
+    times: list[float] = []
     refused = 0
     began = time.perf_counter()
     end = began + seconds
     while busy:
         for key, _ in selector.select(60.0) or _time_out():
-            caller: LoadClient = key.data
-            if not caller.receive():
+            client: LoadClient = key.data
+            if not client.receive():
                 continue
             now = time.perf_counter()
-            if caller.refused:
+            if client.refused:
                 refused += 1
             else:
-                took.append(now - caller.began)
+                times.append(now - client.began)
             if now < end:
-                caller.send_next(selector)
+                client.send_next(selector)
             else:
-                selector.unregister(caller.socket)  # the server may end it now
+                selector.unregister(client.socket)  # the server may end it now
                 busy -= 1
-    return took, time.perf_counter() - began, refused
+    return times, time.perf_counter() - began, refused
 
 
 def _time_out() -> list[tuple[selectors.SelectorKey, int]]:
     raise RequestFailed("no answer came within a minute")
 
 
-def summary(took: list[float], seconds: float, refused: int) -> Round:
-    marks = quantiles(took, n=100, method="inclusive") if len(took) > 1 else took * 99
-    return Round(len(took) / seconds, marks[49] * 1000, marks[98] * 1000, refused / seconds)
+def summary(times: list[float], seconds: float, refused: int) -> Round:
+    percentiles = quantiles(times, n=100, method="inclusive") if len(times) > 1 else times * 99
+    return Round(
+        len(times) / seconds, percentiles[49] * 1000, percentiles[98] * 1000, refused / seconds
+    )

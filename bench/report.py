@@ -1,4 +1,4 @@
-"""What a run found: as one table for people, as JSON for programs."""
+"""What a run measured: as tables for people, as JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ FLAT = 2.0  # a B-tree has one level more for some hundred times the rows
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One promise beside what was measured; what nothing was promised of is neither kept nor
-    missed.
-    """
+    """One promise and what was measured; `kept` is None where nothing was promised."""
 
     name: str
     target: str
@@ -34,11 +32,12 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything that one run measured; times are milliseconds but where a name says seconds.
+    """Everything that one run measured; times are milliseconds unless a name says seconds.
 
-    `busy` is how many processes wanted a core, on average of five minutes: more of them than cores means that the run
-    shared these, within itself (client, two servers, database) and with whatever else the machine did. `transforms` are
-    a second, of a 4000 x 3000 JPEG to a WebP of 300 x 300 that nobody has asked for before.
+    `busy` is how many processes wanted a core, on average over five minutes. With more of them than
+    cores the run shared the cores, within itself (client, two servers, database) and with whatever
+    else the machine did. `transforms` are first transforms a second, of a 4000 x 3000 JPEG to a
+    WebP of 300 x 300.
     """
 
     results: list[Result]
@@ -59,12 +58,14 @@ class Report:
     machine: str = field(default_factory=lambda: _machine())
 
     def lines(self) -> list[Promise]:
-        """Return the promises that are no ratio to the floor."""
+        """Return the promises that are not a ratio to the floor."""
         rate = {result.case.name: result.service.rate * result.case.rows for result in self.results}
         faster = rate["create 100 in one POST"] / rate["create one"]
-        first, last = self.sizes[0], self.sizes[-1]
-        item, page = last.item / first.item, last.page / first.page
-        found = self.search.scan / self.search.index
+        first = self.sizes[0]
+        last = self.sizes[-1]
+        item = last.item / first.item
+        page = last.page / first.page
+        index_gain = self.search.scan / self.search.index
         upload = self.uploading.ratio
         tail = max(result.service.p99 / result.service.p50 for result in self.results)
         return [
@@ -101,8 +102,8 @@ class Report:
             Promise(
                 f"a search in {self.search.rows:,} rows by index",
                 "100 times",
-                f"{found:.0f} times",
-                found >= 100,
+                f"{index_gain:.0f} times",
+                index_gain >= 100,
             ),
             Promise(
                 "first transforms of 12 megapixels a second",
@@ -119,30 +120,28 @@ class Report:
         ]
 
 
-def _bulk_lines(name: str, found: Bulk) -> Iterator[Promise]:
-    """Tell of many rows like beside like, and what it took beside a COPY that writes no history."""
+def _bulk_lines(name: str, bulk: Bulk) -> Iterator[Promise]:
+    """Yield the promises on many rows, and their time beside a COPY without a history."""
     slower = "3 times slower"
     yield Promise(
         f"{name}, without history, against COPY",
         slower,
-        f"{found.bare.ratio:.1f}",
-        found.bare.ratio <= 3,
+        f"{bulk.bare.ratio:.1f}",
+        bulk.bare.ratio <= 3,
     )
     both = f"{name} against COPY of rows and history"
-    yield Promise(both, slower, f"{found.recorded.ratio:.1f}", found.recorded.ratio <= 3)
-    yield Promise(
-        f"{name} against COPY of the rows alone", "", f"{found.cost_of_history:.1f}", None
-    )
+    yield Promise(both, slower, f"{bulk.recorded.ratio:.1f}", bulk.recorded.ratio <= 3)
+    yield Promise(f"{name} against COPY of the rows alone", "", f"{bulk.cost_of_history:.1f}", None)
     yield Promise(
         f"{name}: memory that a worker gains",
         "under 50 MiB",
-        f"{found.grown:.0f} MiB",
-        found.grown < 50,
+        f"{bulk.grown:.0f} MiB",
+        bulk.grown < 50,
     )
 
 
-def _upload(found: Uploading) -> str:
-    return f"{found.ratio:.2f} ({found.upload:,.0f} of {found.cat:,.0f} MiB/s)"
+def _upload(uploading: Uploading) -> str:
+    return f"{uploading.ratio:.2f} ({uploading.upload:,.0f} of {uploading.cat:,.0f} MiB/s)"
 
 
 def table(report: Report) -> str:
@@ -227,8 +226,8 @@ def _overloads(report: Report) -> Iterator[str]:
     )
     yield _rule(6)
     for overload in report.overloads:
-        found = overload.found
-        figures = (*_figures(found), f"{found.refused:,.0f}", f"{overload.after:,.0f}")
+        under_load = overload.found
+        figures = (*_figures(under_load), f"{under_load.refused:,.0f}", f"{overload.after:,.0f}")
         yield _row((f"{overload.connections:,}", *figures))
 
 
@@ -254,12 +253,14 @@ def _depths(report: Report) -> Iterator[str]:
         yield _row((str(depth.depth), f"{depth.items:,}", f"{depth.took:.2f}", f"{each:.1f}"))
 
 
-def _figures(found: Round) -> tuple[str, str, str]:
-    return f"{found.rate:,.0f}", f"{found.p50:.2f}", f"{found.p99:.2f}"
+def _figures(measured: Round) -> tuple[str, str, str]:
+    return f"{measured.rate:,.0f}", f"{measured.p50:.2f}", f"{measured.p99:.2f}"
 
 
 def _verdict(*, kept: bool | None) -> str:
-    return "" if kept is None else "kept" if kept else "missed"
+    if kept is None:
+        return ""
+    return "kept" if kept else "missed"
 
 
 def _row(cells: tuple[str, ...]) -> str:
@@ -272,7 +273,7 @@ def _rule(columns: int) -> str:
 
 
 def as_data(report: Report) -> dict[str, Any]:
-    """Return the report for a program; it holds no date and no name of a machine."""
+    """Return the report as data; it holds no date and no name of a machine."""
     return {
         "machine": report.machine,
         "quick": report.quick,

@@ -1,6 +1,4 @@
-"""Service and floor in turns: short rounds, one after the other, so that what else the machine does
-hits both.
-"""
+"""Service and floor in turns, in short rounds, so that other load of the machine affects both."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from bench.wire import exchange
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How long a run measures: rounds of so many seconds for each side."""
+    """How long a case is measured: rounds of so many seconds on each side."""
 
     rounds: int
     seconds: float
@@ -25,8 +23,9 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The medians of a case's rounds; `ratio` is the median of the service's rate over the floor's,
-    pair by pair.
+    """The medians of a case's rounds.
+
+    `ratio` is the median of the service's rate over the floor's, pair by pair.
     """
 
     case: Case
@@ -66,16 +65,16 @@ def compare(
 def median_round(rounds: list[Round]) -> Round:
     """Return the median of each figure."""
     return Round(
-        median(found.rate for found in rounds),
-        median(found.p50 for found in rounds),
-        median(found.p99 for found in rounds),
+        median(measured.rate for measured in rounds),
+        median(measured.p50 for measured in rounds),
+        median(measured.p99 for measured in rounds),
     )
 
 
 def _pair(
     case: Case, servers: dict[str, Running], token: str, length: Length, *, number: int
 ) -> dict[str, Round]:
-    """Measure each side once; they take turns in going first."""
+    """Measure each side once; the sides take turns in going first."""
     order = list(servers) if number % 2 else list(reversed(servers))
     return {
         kind: run(
@@ -86,7 +85,7 @@ def _pair(
 
 
 def _check_same(case: Case, servers: dict[str, Running], token: str) -> None:
-    """A ratio says something only where both do the same work."""
+    """Raise `AnswersDiffer` unless both sides answer the same: else a ratio says nothing."""
     requests = {kind: case.requests(kind, token, seed=99) for kind in servers}
     for _ in range(3):
         answers = [_content(exchange(servers[kind].address, requests[kind]())) for kind in servers]

@@ -1,4 +1,4 @@
-"""A search in 1,000,000 rows, before and after the collection is asked to be searchable."""
+"""A search in 1,000,000 rows, before and after the collection is made searchable."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANALYZE searched;
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Milliseconds of a search that reads the whole table, and of the same one served by indexes."""
+    """Milliseconds of a search that reads the whole table, and of the same search by an index."""
 
     rows: int
     scan: float
@@ -33,7 +33,7 @@ class Search:
 
 
 def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Search:
-    """Measure searches for words that are in one row each."""
+    """Measure searches for words that occur in one row each."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(_TABLE.format(rows=rows).encode())
     exchange(service.address, request("POST", "/utils/cache/clear", token=token))
@@ -44,14 +44,14 @@ def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Sear
 
 
 def _search_milliseconds(service: Running, token: str) -> float:
-    """Return the median of a few searches; the words are parts of the sums of some numbers."""
-    took = []
+    """Return the median of a few searches; the words are parts of MD5 sums in the rows."""
+    milliseconds = []
     for word in ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")[
         :_WORDS
     ]:
         message = request("GET", f"/items/searched?search={word}&fields=id", token=token)
         began = time.perf_counter()
         answer = exchange(service.address, message)
-        took.append((time.perf_counter() - began) * 1000)
+        milliseconds.append((time.perf_counter() - began) * 1000)
         assert answer.count(b'"id"') == 1, answer
-    return median(took)
+    return median(milliseconds)

@@ -1,6 +1,4 @@
-"""Web servers in processes of their own: the service and its floor under the very same gunicorn
-settings.
-"""
+"""Web servers in processes of their own: service and floor under the same gunicorn settings."""
 
 from __future__ import annotations
 
@@ -19,8 +17,7 @@ import orjson
 import psutil
 from gunicorn.app.base import BaseApplication
 
-from bench.wire import Address, request
-from bench.wire import exchange as ask
+from bench.wire import Address, exchange, request
 from cms.config import load
 from cms.server import gunicorn_settings
 
@@ -48,8 +45,9 @@ def serving(
     *,
     changes: Mapping[str, object] | None = None,
 ) -> Iterator[Running]:
-    """Run the `service` or the `floor`; `changes` are gunicorn settings to try. Its log goes into
-    `folder`.
+    """Run the `service` or the `floor`, with its log in `folder`.
+
+    `changes` replace gunicorn settings.
     """
     log = folder / f"{kind}.log"
     with (
@@ -72,7 +70,7 @@ def serving(
             stderr=output,
         )
     try:
-        ask(address, request("GET", PROBE))
+        exchange(address, request("GET", PROBE))
         yield Running(address, process)
     finally:
         process.send_signal(signal.SIGTERM)
@@ -80,13 +78,13 @@ def serving(
 
 
 class _GunicornApplication(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
-    def __init__(self, make: Callable[[], Any], chosen: Mapping[str, object]) -> None:
+    def __init__(self, make: Callable[[], Any], server_settings: Mapping[str, object]) -> None:
         self._make = make
-        self._chosen = chosen
+        self._server_settings = server_settings
         super().__init__()
 
     def load_config(self) -> None:
-        for name, value in self._chosen.items():
+        for name, value in self._server_settings.items():
             if name in self.cfg.settings:
                 self.cfg.set(name, value)
 
@@ -105,13 +103,16 @@ def _application(kind: str) -> Any:
 
 
 def main() -> None:
-    """Be the web server; the arguments are the kind, the descriptor to listen on, and changed
-    settings.
+    """Run the web server.
+
+    The arguments are the kind, the descriptor to listen on, and changed settings.
     """
-    kind, descriptor, changes = sys.argv[1], sys.argv[2], orjson.loads(sys.argv[3])
-    chosen = gunicorn_settings(load(os.environ, folder=Path.cwd()))
+    kind = sys.argv[1]
+    descriptor = sys.argv[2]
+    changes = orjson.loads(sys.argv[3])
+    server_settings = gunicorn_settings(load(os.environ, folder=Path.cwd()))
     _GunicornApplication(
-        lambda: _application(kind), {**chosen, "bind": [f"fd://{descriptor}"], **changes}
+        lambda: _application(kind), {**server_settings, "bind": [f"fd://{descriptor}"], **changes}
     ).run()
 
 

@@ -1,6 +1,4 @@
-"""What a run needs: a temporary folder, the embedded server in it, and the settings of both web
-servers.
-"""
+"""What a run needs: a temporary folder, an embedded server in it, and settings."""
 
 from __future__ import annotations
 
@@ -25,9 +23,7 @@ WORKERS = "2"
 
 @dataclass(frozen=True, slots=True)
 class BenchEnvironment:
-    """The folder with the database in it, the database's address, the environment of the web
-    servers.
-    """
+    """The folder of the database, its address, and the environment of the web servers."""
 
     folder: Path
     dsn: str
@@ -36,7 +32,7 @@ class BenchEnvironment:
 
 @contextmanager
 def prepared(folder: Path) -> Iterator[BenchEnvironment]:
-    """Start a database of our own in the folder, as `cms serve` does."""
+    """Start a new database in the folder, as `cms serve` does."""
     with start(folder) as server:
         migrate(server.dsn)
         first_admin(server.dsn, email=EMAIL, password=PASSWORD)
@@ -57,7 +53,7 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the settings: the defaults, but for a body of 10,000 items and a run of half an hour."""
+    """Return the settings: the defaults, but for a body of 10,000 items and a run of an hour."""
     return {
         "DATA_DIR": str(folder),
         "WEB_CONCURRENCY": WORKERS,
@@ -81,12 +77,12 @@ def service_and_floor(stage: BenchEnvironment) -> Iterator[tuple[Running, Runnin
 def login(service: Running) -> str:
     """Return an access token of the admin."""
     payload = {"email": EMAIL, "password": PASSWORD}
-    found: dict[str, Any] = call(service.address, request("POST", "/auth/login", payload=payload))
-    return str(found["access_token"])
+    tokens: dict[str, Any] = call(service.address, request("POST", "/auth/login", payload=payload))
+    return str(tokens["access_token"])
 
 
 def sender(service: Running, token: str) -> Callable[[str, object], object]:
-    """Return what posts to the service as the admin."""
+    """Return a function that sends POST requests to the service as the admin."""
     return lambda path, payload: call(
         service.address, request("POST", path, token=token, payload=payload)
     )

@@ -1,4 +1,4 @@
-"""Uploads: a large file by form against `cat` into the same folder."""
+"""Uploads: a large file as a form, against `cat` into the same folder."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from bench.wire import RequestFailed, connect, exchange, head_of, request
 
 MEGABYTES = 200
 _BOUNDARY = "bench-boundary"
-_PIECE = os.urandom(2**20)
+_CHUNK = os.urandom(2**20)
 
 
 @dataclass(frozen=True, slots=True)
 class Uploading:
-    """Megabytes a second of each, medians; the copy is on the disk when its time ends, as the
-    upload is.
+    """Median megabytes a second of an upload and of a copy.
+
+    The copy is on the disk when its time ends, as the upload is.
     """
 
     upload: float
@@ -33,11 +34,11 @@ class Uploading:
 
 
 def measure(service: Running, folder: Path, *, token: str, times: int = 5) -> Uploading:
-    """Upload and copy a file in turns; what they make is removed again."""
+    """Upload and copy a file in turns; the results are removed."""
     source = folder / "source.bin"
     with source.open("wb") as file:
         for _ in range(MEGABYTES):
-            file.write(_PIECE)
+            file.write(_CHUNK)
     uploads, copies = [], []
     try:
         for _ in range(times):
@@ -64,8 +65,8 @@ def _copy(source: Path, target: Path) -> None:
 
 def _upload(service: Running, source: Path, token: str) -> None:
     head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="bench.bin"\r\n\r\n'.encode()
-    end = f"\r\n--{_BOUNDARY}--\r\n".encode()
-    size = len(head) + source.stat().st_size + len(end)
+    closing_boundary = f"\r\n--{_BOUNDARY}--\r\n".encode()
+    size = len(head) + source.stat().st_size + len(closing_boundary)
     lines = ["POST /files?fields=id HTTP/1.1", "Host: bench", f"Authorization: Bearer {token}"]
     lines += [
         f"Content-Type: multipart/form-data; boundary={_BOUNDARY}",
@@ -77,10 +78,10 @@ def _upload(service: Running, source: Path, token: str) -> None:
     with connect(service.address) as connection, source.open("rb") as file:
         connection.sendall("\r\n".join(lines).encode() + head)
         connection.sendfile(file)
-        connection.sendall(end)
-        while (found := head_of(received)) is None or len(received) < found.size:
+        connection.sendall(closing_boundary)
+        while (response := head_of(received)) is None or len(received) < response.size:
             received += connection.recv(1 << 16) or _fail(received)
-    if found.status >= 300:
+    if response.status >= 300:
         raise RequestFailed(bytes(received[:600]).decode(errors="replace"))
 
 

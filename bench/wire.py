@@ -1,4 +1,4 @@
-"""HTTP as the benchmark speaks it: requests as bytes, made before they are sent."""
+"""HTTP as the benchmark sends it: requests are bytes that are made before the clock starts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ TIMEOUT_SECONDS = 120.0
 
 
 class RequestFailed(Exception):
-    """An answer that was not a success: what it would measure is not the case."""
+    """An answer was not a success, so its time would not measure the case."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """The start of an answer: its status, the bytes of head and body together, and whether it was
-    the last.
-    """
+    """The head of an answer: its status, the size of head and body, and whether the server closes."""
 
     status: int
     size: int
@@ -47,13 +45,13 @@ def upload(target: str, body: bytes, *, token: str, media_type: str) -> bytes:
 
 
 def head_of(received: bytes | bytearray) -> ResponseHead | None:
-    """Read the head of an answer, which must tell its length; None while it is not all there."""
+    """Read the head of an answer, which must have a length; None while it is incomplete."""
     end = received.find(b"\r\n\r\n")
     if end < 0:
         return None
     head = bytes(received[:end]).lower()
-    _, found, behind = head.partition(b"\r\ncontent-length:")
-    length = int(behind.partition(b"\r\n")[0]) if found else 0
+    _, separator, rest = head.partition(b"\r\ncontent-length:")
+    length = int(rest.partition(b"\r\n")[0]) if separator else 0
     return ResponseHead(int(head[9:12]), end + 4 + length, b"\r\nconnection: close" in head)
 
 
@@ -64,19 +62,17 @@ def connect(address: Address, timeout: float = TIMEOUT_SECONDS) -> socket.socket
 
 
 def exchange(address: Address, message: bytes, *, timeout: float = TIMEOUT_SECONDS) -> bytes:
-    """Send one request on a connection of its own and return the body; raises `RequestFailed` for
-    an error.
-    """
+    """Send one request on a new connection and return the body; raises `RequestFailed`."""
     received = bytearray()
     with connect(address, timeout) as connection:
         connection.sendall(message)
         while (head := head_of(received)) is None or len(received) < head.size:
-            piece = connection.recv(1 << 18)
-            if not piece:
+            chunk = connection.recv(1 << 18)
+            if not chunk:
                 raise RequestFailed(
                     f"the connection ended within an answer: {bytes(received[:300])!r}"
                 )
-            received += piece
+            received += chunk
     if head.status >= 300:
         raise RequestFailed(bytes(received[:600]).decode(errors="replace"))
     return bytes(received).partition(b"\r\n\r\n")[2]

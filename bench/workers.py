@@ -1,4 +1,4 @@
-"""Both worker classes side by side: the same service and database, one process each, in turns."""
+"""Both worker classes: the same service and database, one process each, in turns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from cms.server import WORKERS
 
 TIMES = {"one item by key": 2.5, "25 rows of 4 columns": 2.5, "asset derivative": 2.5}
 OTHER_TIMES = 1.5
-"""How many times as fast the event worker is to be: where the server is most of the work, and
-elsewhere.
-"""
+"""How many times as fast the event worker should be: for these cases, and for all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerComparison:
-    """The medians of a case's rounds with each worker; `ratio` is that of their rates, pair by
-    pair.
+    """The medians of a case's rounds with each worker.
+
+    `ratio` is the median of the event worker's rate over the other's, pair by pair.
     """
 
     name: str
@@ -68,6 +67,10 @@ def _compare_workers(
             measured = run(servers[kind].address, requests, seconds=length.seconds)
             if number:  # the first round warms up
                 rounds[kind].append(measured)
-    event, gthread = rounds["event"], rounds["gthread"]
-    ratio = median(one.rate / other.rate for one, other in zip(event, gthread, strict=True))
+    event = rounds["event"]
+    gthread = rounds["gthread"]
+    ratio = median(
+        event_round.rate / gthread_round.rate
+        for event_round, gthread_round in zip(event, gthread, strict=True)
+    )
     return WorkerComparison(case.name, median_round(event), median_round(gthread), ratio)
