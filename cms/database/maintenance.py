@@ -32,7 +32,7 @@ def run_maintenance(
 
     `retention` is a number and one of d, w, mo, y; a month is dropped once all of it is older.
     Without it the history is kept. Sessions stay for `access_life` after their end: an access token
-    may still name them. Any number of processes may do this at once, and doing it again is harmless.
+    may still name them. Any number of processes may do this at once, and as often as they like.
     """
     with standalone_transaction(dsn) as transaction:
         sessions = transaction.execute(statement("end_expired_sessions"), (access_life,))[0][0]

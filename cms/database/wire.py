@@ -26,7 +26,9 @@ from cms.query.sql.arrays import array
 MAX_PREPARED_STATEMENTS = 500
 
 _INVALID_PLAN_CODES = (b"0A000", b"26000")
-"""FEATURE NOT SUPPORTED, for a column of another type than in the plan; INVALID STATEMENT NAME."""
+"""FEATURE NOT SUPPORTED, where a column has another type than in the plan, and INVALID SQL
+STATEMENT NAME, where the server no longer knows the prepared statement.
+"""
 
 LARGE_ROW_BYTES = 4 * 2**20
 """Bytes of a row for which libpq keeps so much memory that the connection is better closed."""

@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own, for who has none: found, started, shared and stopped (design, section 7)."""
+"""The embedded PostgreSQL, for those who have none: found, started, shared and stopped."""
 
 from __future__ import annotations
 

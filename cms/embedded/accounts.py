@@ -1,4 +1,4 @@
-"""The system account as which the server runs; PostgreSQL refuses to run as root."""
+"""The system account that runs the server: PostgreSQL refuses to run as root."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def own_account() -> SystemAccount:
 
 
 def server_account(cluster: Path) -> SystemAccount:
-    """Return the account that serves `cluster`: its owner, or the one for new data when it is not there.
+    """Return the account that serves `cluster`: its owner, or the one for new data.
 
     Raises `EmbeddedError` when this process cannot act as that account.
     """
@@ -49,13 +49,14 @@ def server_account(cluster: Path) -> SystemAccount:
         )
     if os.geteuid() not in (0, account.uid):
         raise EmbeddedError(
-            f"{cluster} belongs to {account.name}. Start as {account.name} or as root, or set another DATA_DIR."
+            f"{cluster} belongs to {account.name}. "
+            f"Start as {account.name} or as root, or set another DATA_DIR."
         )
     return account
 
 
 def can_enter(account: SystemAccount, folder: Path) -> bool:
-    """Tell whether `account` may use names inside `folder`; asks the kernel, which alone knows every rule."""
+    """Tell whether `account` may enter `folder`; asks the kernel, which alone knows every rule."""
     return run_as(account, ["/bin/sh", "-c", 'test -x "$0"', folder]).returncode == 0
 
 
@@ -64,8 +65,8 @@ def run_as(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command as `account` and return its result; a failure of the command is not raised.
 
-    The working folder is `/`, because the account may not be able to enter the present one. `inherited` are
-    descriptors that the command has too.
+    The working folder is `/`, because the account may not be able to enter the current one. The
+    command inherits the descriptors `inherited`.
     """
     return subprocess.run(
         [str(word) for word in command],
@@ -83,18 +84,18 @@ def run_as(
 
 
 def plain_environment() -> Mapping[str, str]:
-    """Return the environment of everything that is started here.
+    """Return the environment of every program that is started here.
 
-    It holds no secret of ours, which the server's account could read, and no `PG*` variable, which would
-    change what the programs do. A set locale keeps macOS from starting a thread in the server, which then
-    refuses to run.
+    It holds no secret of the service, which the server's account could read, and no `PG*` variable,
+    which would change what the programs do. Without a locale macOS starts a thread in the server,
+    which then refuses to run.
     """
     kept = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
     return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
 
 
 def account_for_new_data() -> SystemAccount:
-    """Return the account of this process, or for root the first there is of `ACCOUNTS_FOR_ROOT`."""
+    """Return the account of this process; for root the first of `ACCOUNTS_FOR_ROOT` that exists."""
     if os.geteuid():
         return own_account()
     for name in ACCOUNTS_FOR_ROOT:
@@ -104,7 +105,8 @@ def account_for_new_data() -> SystemAccount:
             continue
         return SystemAccount(name, entry.pw_uid, entry.pw_gid)
     raise EmbeddedError(
-        "PostgreSQL does not run as root, and this machine has neither an account postgres nor nobody. "
+        "PostgreSQL does not run as root, "
+        "and this machine has neither an account postgres nor nobody. "
         "Start as an ordinary user, or set DATABASE_URL."
     )
 

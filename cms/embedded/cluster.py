@@ -1,4 +1,4 @@
-"""Make PostgreSQL's data folder, whole or not at all."""
+"""PostgreSQL's data folder, which is made whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from cms.embedded.locks import acquire, release
 
 SUPERUSER = "postgres"
 
-# For a laptop or a small server; written into postgresql.conf once, where its owner may change them.
-# The log says what happens to the server and never what people store: no statements, no details of rows.
-# Seven files, one for each day of the week, so that it does not grow for ever.
-# PostgreSQL's own random_page_cost is that of turning disks: with it plans that know every value look so much cheaper
-# than the prepared one that each execution is planned anew, which takes longer than what it saves.
+# For a laptop or a small server; written into postgresql.conf once, where its owner may change
+# them. The log says what happens to the server and never what people store: no statements, no rows.
+# It has seven files, one for each day of the week, so that it does not grow for ever. PostgreSQL's
+# own random_page_cost is that of turning disks: with it, plans for given values look so much
+# cheaper than the prepared plan that each execution is planned anew, which takes longer than it
+# saves.
 INITIAL_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "max_connections": "200",
@@ -44,7 +45,7 @@ INITIAL_SETTINGS: Mapping[str, str] = MappingProxyType(
 
 
 def data_version(cluster: Path) -> int | None:
-    """Return the major version of the data, None when there is none."""
+    """Return the major version of the data, None if there is no data."""
     try:
         return int((cluster / "PG_VERSION").read_text())
     except FileNotFoundError:
@@ -52,55 +53,49 @@ def data_version(cluster: Path) -> int | None:
 
 
 def initialise(data_folder: DataFolder, binaries: Binaries, *, durable: bool) -> None:
-    """Make the cluster in a folder beside its place and move it there when it is complete.
+    """Make a cluster in a temporary folder and move it into place when it is complete.
 
-    So one that was interrupted is never taken for data. Without `durable` it is not flushed to disk.
-    Raises `EmbeddedError` with what `initdb` said, and when other things are in the way.
+    So an unfinished one is never taken for data. Without `durable` it is not flushed to disk.
+    Raises `EmbeddedError` with the message of `initdb`, and if other files are in the way.
     """
-    draft = data_folder.home / "postgres.new"
+    unfinished = data_folder.home / "postgres.new"
     if data_folder.cluster.exists() and any(data_folder.cluster.iterdir()):
         raise EmbeddedError(
             f"{data_folder.cluster} holds something that is no PostgreSQL data. Move it away."
         )
-    if draft.exists():
-        shutil.rmtree(draft)
-    draft.mkdir(mode=0o700)
+    if unfinished.exists():
+        shutil.rmtree(unfinished)
+    unfinished.mkdir(mode=0o700)
     if not data_folder.account.is_own:
-        os.chown(draft, data_folder.account.uid, data_folder.account.gid)
-    lock = acquire(
-        data_folder.locks / "server"
-    )  # so that nobody else begins while an orphaned initdb still writes
+        os.chown(unfinished, data_folder.account.uid, data_folder.account.gid)
+    # `initdb` inherits the lock: while an orphaned one still writes, no other process begins.
+    lock = acquire(data_folder.locks / "server")
     try:
-        _initdb(
-            draft,
-            data_folder.account,
-            program=binaries.folder / "initdb",
-            durable=durable,
-            lock=lock,
-        )
+        program = binaries.folder / "initdb"
+        _initdb(unfinished, data_folder.account, program=program, durable=durable, lock=lock)
     finally:
         release(lock)
-    _configure(draft / "postgresql.conf")
-    draft.rename(data_folder.cluster)
+    _configure(unfinished / "postgresql.conf")
+    unfinished.rename(data_folder.cluster)
     if durable:
         _flush(data_folder.home)
 
 
 def _initdb(
-    draft: Path, account: SystemAccount, *, program: Path, durable: bool, lock: int
+    cluster: Path, account: SystemAccount, *, program: Path, durable: bool, lock: int
 ) -> None:
-    command: list[str | Path] = [program, "-D", draft, "-U", SUPERUSER, "-E", "UTF8"]
+    command: list[str | Path] = [program, "-D", cluster, "-U", SUPERUSER, "-E", "UTF8"]
     command += [*_locale(), "--data-checksums", "--no-instructions"]
     command += ["--auth-local=trust", "--auth-host=reject"]
     result = run_as(account, command if durable else [*command, "--no-sync"], inherited=[lock])
     if result.returncode:
         raise EmbeddedError(
-            f"A new database cannot be made in {draft.parent}. {result.stderr.strip()}"
+            f"A new database cannot be made in {cluster.parent}. {result.stderr.strip()}"
         )
 
 
 def _locale() -> list[str]:
-    """Return the same order and the same letters everywhere; macOS did not always know C.UTF-8."""
+    """Return the options of a locale that sorts alike everywhere; old macOS lacks C.UTF-8."""
     if sys.platform == "darwin":
         return ["--locale=C", "--lc-ctype=en_US.UTF-8"]
     return ["--locale=C.UTF-8"]
@@ -108,10 +103,9 @@ def _locale() -> list[str]:
 
 def _configure(path: Path) -> None:
     lines = "".join(f"{name} = '{value}'\n" for name, value in INITIAL_SETTINGS.items())
-    # The folder is the server account's: it must not lead root elsewhere by a link.
-    with open(
-        os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), "w", encoding="utf-8"
-    ) as file:
+    # The server's account owns the folder: a link there must not lead root elsewhere.
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW)
+    with open(descriptor, "w", encoding="utf-8") as file:
         file.write(f"\n# Set when this database was made; change what you like.\n{lines}")
         file.flush()
         os.fsync(file.fileno())

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class EmbeddedError(Exception):
-    """The embedded PostgreSQL cannot be had; the text says why, and what to do about it."""
+    """The embedded PostgreSQL cannot run; the text says why, and what to do about it."""

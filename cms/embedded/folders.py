@@ -1,4 +1,4 @@
-"""Where the embedded server keeps its data, and where it goes when its account cannot get there."""
+"""The folder of the embedded server's data, and the one instead that its account can enter."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ class DataFolder:
 
     @property
     def locks(self) -> Path:
-        """The folder of the lock files; beside the cluster, because `initdb` wants that one empty."""
+        """The folder of the lock files; outside the cluster, which `initdb` needs empty."""
         return self.home / "postgres.run"
 
 
 def choose_folder(data: Path, announce: Callable[[str], None]) -> DataFolder:
-    """Return the place of the server for `data`; makes the folder.
+    """Return the folder of the server for `data`; makes it.
 
-    That is `data` itself, except where root starts the server and the server's account cannot enter `data`:
-    then it is a folder named after `data` in the shelter. Data that exists stays where it is.
+    That is `data` itself, except where root starts the server and the server's account cannot enter
+    `data`: then it is a folder named after `data` in `fallback_folder`. Data that exists stays
+    where it is.
     """
     home = data.resolve()
     home.mkdir(parents=True, exist_ok=True)
@@ -53,14 +54,15 @@ def choose_folder(data: Path, announce: Callable[[str], None]) -> DataFolder:
     if has_cluster(home):
         return DataFolder(home, server_account(home / "postgres"))
     account = account_for_new_data()
-    refuge = fallback_folder(home, account) / short_name(home)
-    if not has_cluster(refuge) and can_enter(account, home):
+    fallback = fallback_folder(home, account) / short_name(home)
+    if not has_cluster(fallback) and can_enter(account, home):
         return DataFolder(home, account)
-    make_own_folder(refuge.parent)
-    make_own_folder(refuge)
-    data_folder = DataFolder(refuge, server_account(refuge / "postgres"))
+    make_own_folder(fallback.parent)
+    make_own_folder(fallback)
+    data_folder = DataFolder(fallback, server_account(fallback / "postgres"))
     announce(
-        f"The database server runs as {account.name}, who cannot enter {home}: its data is in {refuge}."
+        f"The database server runs as {account.name}, who cannot enter {home}: "
+        f"its data is in {fallback}."
     )
     return data_folder
 
@@ -72,19 +74,23 @@ def has_data(data: Path) -> bool:
         if has_cluster(home) or os.geteuid():
             return has_cluster(home)
     except PermissionError:
-        return True  # somebody's is there, and a start tells what is wrong with it
+        return True  # there is data of another account, and a start tells what to do
     return has_cluster(fallback_folder(home, account_for_new_data()) / short_name(home))
 
 
 def existing_folder(data: Path) -> DataFolder | None:
-    """Return the place of the server for `data`, None when there is no data yet; makes nothing."""
+    """Return the folder of the server for `data`, None if there is no data yet; makes nothing."""
     home = data.resolve()
     if has_cluster(home):
         return DataFolder(home, server_account(home / "postgres"))
     if os.geteuid():
         return None
-    refuge = fallback_folder(home, account_for_new_data()) / short_name(home)
-    return DataFolder(refuge, server_account(refuge / "postgres")) if has_cluster(refuge) else None
+    fallback = fallback_folder(home, account_for_new_data()) / short_name(home)
+    return (
+        DataFolder(fallback, server_account(fallback / "postgres"))
+        if has_cluster(fallback)
+        else None
+    )
 
 
 def has_cluster(home: Path) -> bool:
@@ -92,7 +98,10 @@ def has_cluster(home: Path) -> bool:
 
 
 def fallback_folder(home: Path, account: SystemAccount) -> Path:
-    """Return the folder for what the server's account cannot reach: a temporary one for temporary data."""
+    """Return the folder for data and programs that the server's account cannot reach.
+
+    For temporary data that is a temporary folder.
+    """
     temporary = Path(tempfile.gettempdir()).resolve()
     if home.is_relative_to(temporary) and can_enter(account, temporary):
         return temporary / f"cms-{os.geteuid()}"
@@ -106,9 +115,10 @@ def short_name(path: Path) -> str:
 
 
 def make_own_folder(path: Path) -> None:
-    """Make a folder that everybody may enter and only this account may change; refuse one of somebody else.
+    """Make a folder that everybody may enter and only this account may change.
 
-    A folder in a temporary folder may have been laid there by anybody.
+    Raises `EmbeddedError` for one of another account: in a temporary folder anybody may have made
+    it.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -116,7 +126,8 @@ def make_own_folder(path: Path) -> None:
     except FileExistsError:
         if path.is_symlink() or path.stat().st_uid != os.geteuid():
             raise EmbeddedError(
-                f"{path} does not belong to {own_account().name}. Remove it, or set another DATA_DIR."
+                f"{path} does not belong to {own_account().name}. "
+                "Remove it, or set another DATA_DIR."
             ) from None
     else:
         path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Start the embedded server, or join it, for as long as somebody uses it."""
+"""The embedded server, started or joined, for as long as it is in use."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """Starts a server as `start` was asked to."""
+    """Starts a server with the arguments of `start`."""
 
     binaries: Path | None
     announce: Callable[[str], None]
     settings: Mapping[str, str]
 
     def __call__(self, data_folder: DataFolder) -> None:
-        """Start the server of a place, whose data is made when there is none."""
-        wanted = data_version(data_folder.cluster)
-        named = find_binaries(self.binaries, wanted=wanted)
-        beside = fallback_folder(data_folder.home, data_folder.account)
-        binaries = make_runnable(named, data_folder.account, beside=beside, announce=self.announce)
-        if wanted is None:
+        """Start the server of a folder; makes its data if there is none."""
+        account = data_folder.account
+        version = data_version(data_folder.cluster)
+        binaries = find_binaries(self.binaries, data_version=version)
+        copies = fallback_folder(data_folder.home, account)
+        binaries = make_runnable(binaries, account, copies=copies, announce=self.announce)
+        if version is None:
             self.announce(f"A new database is made in {data_folder.cluster}.")
             initialise(data_folder, binaries, durable=self.settings.get("fsync") != "off")
         server.launch(data_folder, binaries, settings=self.settings)
 
 
 class EmbeddedServer:
-    """A running server, in use until `stop` or the end of the process, however it ends.
+    """A running server, in use until `stop` or the end of the process, however that ends.
 
-    `dsn` is a libpq conninfo for a superuser's session on the database `cms`, `version` the major version,
-    `cluster` PostgreSQL's data folder. Forked children use the server as long as their parent does; a program
-    that replaces this one by exec does not.
+    `dsn` is a libpq conninfo for a superuser's session on the database `cms`, `version` the major
+    version, `cluster` PostgreSQL's data folder. Forked children use the server as long as their
+    parent does; a program that replaces this one by exec does not.
     """
 
     __slots__ = ("_data_folder", "_launcher", "_lock", "_pid", "cluster", "dsn", "version")
@@ -65,9 +66,10 @@ class EmbeddedServer:
         self._pid = os.getpid()
 
     def stop(self) -> None:
-        """Leave; the last to leave stops the server and returns when it has ended. Again does nothing."""
-        lock, self._lock = self._lock, None
-        if lock is None or self._pid != os.getpid():
+        """End this use; the last user stops the server and waits for it. Again it does nothing."""
+        lock = self._lock
+        self._lock = None
+        if lock is None or self._pid != os.getpid():  # a forked child leaves it to its parent
             return
         try:
             with locks.locked(self._data_folder.locks / "start"):
@@ -79,14 +81,14 @@ class EmbeddedServer:
             locks.release(lock)
 
     def await_end(self) -> None:
-        """Return when the server has ended, by whomever it was ended."""
+        """Return when the server has ended, whoever ended it."""
         try:
             locks.await_release(self._data_folder.locks / "server")
         except FileNotFoundError:
-            return  # its folder is gone, and with it whatever could be served
+            return  # its folder is gone, and the server with it
 
     def restart(self) -> None:
-        """Start a server that has ended again, over the same data and at the same address; raises `EmbeddedError`."""
+        """Start an ended server again, with the same data and address; raises `EmbeddedError`."""
         try:
             with locks.locked(self._data_folder.locks / "start"):
                 postmaster = server.await_server(
@@ -127,12 +129,12 @@ def start(
     announce: Callable[[str], None] = _log.info,
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> EmbeddedServer:
-    """Return the server of the folder `data`, started unless it runs, when it accepts connections.
+    """Return the server of the folder `data` when it accepts connections; starts it if needed.
 
-    `binaries` is the folder of PostgreSQL's programs (POSTGRES_BIN; None: look for them), `announce` is told
-    in sentences what a person should know, `settings` are PostgreSQL's and count when the server is started
-    here. The data is in `data/postgres`, or where `announce` says. Raises `EmbeddedError`.
-    Source: design, section 7.
+    `binaries` is the folder of PostgreSQL's programs (POSTGRES_BIN; None: look for them).
+    `announce` gets sentences that a person should read. `settings` are PostgreSQL's and count if
+    the server is started here. The data is in `data/postgres`, or where `announce` says. Raises
+    `EmbeddedError`.
     """
     try:
         data_folder = choose_folder(data, announce)
@@ -149,7 +151,7 @@ def start(
 
 
 def running_dsn(data: Path) -> str | None:
-    """Return the `dsn` of the server of the folder `data` when it runs, else None; starts and makes nothing.
+    """Return the `dsn` of the server of the folder `data` if it runs; starts and makes nothing.
 
     Raises `EmbeddedError` when this account cannot tell.
     """

@@ -1,8 +1,8 @@
-"""Advisory locks that the kernel drops when their last holder is gone, however it went.
+"""Advisory locks, which the kernel releases when their last holder ends, however it ends.
 
-Three files: `start` is held by whoever starts or stops the server; `users` is shared by all who use it;
-`server` is taken by whoever starts the server and inherited by `initdb` and all the server's processes, so
-that it tells with certainty whether one of them lives, which a process number never does.
+There are three files. Who starts or stops the server holds `start`. All who use the server share
+`users`. Who starts the server takes `server`, which `initdb` and all processes of the server
+inherit: so it tells with certainty whether one of them lives, which a process number never does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def acquire(path: Path) -> int:
 
 
 def acquire_shared(path: Path) -> int:
-    """Take the lock together with others and return its descriptor; waits while somebody holds it alone."""
+    """Take the lock together with others and return its descriptor; waits for a sole holder."""
     lock = open_lock(path)
     fcntl.flock(lock, fcntl.LOCK_SH)
     return lock
@@ -61,8 +61,8 @@ def await_release(path: Path) -> None:
 def is_last_user(lock: int) -> bool:
     """Tell whether nobody else shares this lock, and hold it alone when that is so.
 
-    The attempt gives up the share for a moment, in which the keeper may take the lock; the wait at the end is
-    then for the keeper to have stopped the server.
+    The attempt gives up the share for a moment, in which the watchdog may take the lock; then the
+    wait for a share lasts until the watchdog has stopped the server.
     """
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -73,11 +73,11 @@ def is_last_user(lock: int) -> bool:
 
 
 def release(lock: int) -> None:
-    """Give up the lock, also on behalf of children that were forked with it, which closing does not."""
+    """Release the lock, which closing alone does not do while forked children have it too."""
     fcntl.flock(lock, fcntl.LOCK_UN)
     os.close(lock)
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file, which is never removed: a lock belongs to the file and not to its name."""
+    """Open a lock file, which is never removed: a lock belongs to the file, not to its name."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Who serves a cluster, and where, by the file that PostgreSQL leaves there."""
+"""The process that serves a cluster and its address, by the file `postmaster.pid`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORT = "5432"  # part of the name of the socket; no network port is opened
 
 @dataclass(frozen=True, slots=True)
 class Postmaster:
-    """What a server says of itself in `postmaster.pid`; it may be dead."""
+    """The contents of `postmaster.pid`; the server may have ended."""
 
     pid: int
     cluster: str
@@ -27,7 +27,7 @@ class Postmaster:
 
 
 def read_postmaster(cluster: Path) -> Postmaster | None:
-    """Return what `postmaster.pid` says, None when there is none or it is not whole."""
+    """Return the contents of `postmaster.pid`, None if it is missing or incomplete."""
     try:
         lines = (cluster / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Start, greet and stop the server of a cluster; whoever calls these holds the lock `start`."""
+"""Start, await and stop the server of a cluster; callers hold the lock `start`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from cms.embedded.postmaster import PORT, Postmaster, is_listening, read_postmas
 
 WATCHDOG = Path(__file__).with_name("watchdog.py")
 
-# A socket's path with its closing NUL has 108 bytes on Linux and 104 on macOS.
-LONGEST_SOCKET = 103
+# The path of a socket and its closing NUL have at most 108 bytes on Linux and 104 on macOS.
+MAX_SOCKET_PATH = 103
 
 SOCKET_FILES = (f".s.PGSQL.{PORT}", f".s.PGSQL.{PORT}.lock")
 
@@ -38,36 +38,37 @@ ANNOUNCE_AFTER_SECONDS = 3.0
 
 
 def is_running(data_folder: DataFolder) -> bool:
-    """Tell whether a process of the server lives, be it one that its killed parent left behind."""
+    """Tell whether any process of the server lives, also one whose parent was killed."""
     return is_held(data_folder.locks / "server")
 
 
 def await_server(
     data_folder: DataFolder, launch: Callable[[], None], *, announce: Callable[[str], None]
 ) -> Postmaster:
-    """Return the server as soon as it accepts connections; `launch` it when it is not running, or no longer.
+    """Return the server as soon as it accepts connections; calls `launch` if it does not run.
 
-    Raises `EmbeddedError` with the server's last words when it ends, with its answer when it takes too long.
+    Raises `EmbeddedError` with the end of the log if it ends, with its answer if it takes too long.
     """
-    launched = announced = False
+    is_launched = False
+    is_announced = False
     answer = ""
     began = time.monotonic()
     while time.monotonic() < began + TIMEOUT_SECONDS:
         if not is_running(data_folder):
-            if launched:
+            if is_launched:
                 raise EmbeddedError(
                     f"The server of {data_folder.cluster} did not start. {_log_end(data_folder)}"
                 )
             launch()
-            launched = True
+            is_launched = True
             began = time.monotonic()
         try:
             return _connect_to(data_folder)
         except psycopg.OperationalError as error:
             answer = str(error)
-        if not announced and time.monotonic() > began + ANNOUNCE_AFTER_SECONDS:
+        if not is_announced and time.monotonic() > began + ANNOUNCE_AFTER_SECONDS:
             announce(f"Waiting for the server of {data_folder.cluster}. {answer}")
-            announced = True
+            is_announced = True
         time.sleep(POLL_SECONDS)
     raise EmbeddedError(
         f"The server of {data_folder.cluster} does not accept connections. {answer}"
@@ -75,7 +76,7 @@ def await_server(
 
 
 def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str, str]) -> None:
-    """Start the server under a keeper; returns as soon as it is a process."""
+    """Start the server under a watchdog; returns as soon as it is a process."""
     _clear_leftovers(data_folder.cluster)
     sockets = _socket_folder(data_folder)
     if sockets != data_folder.cluster:
@@ -102,7 +103,8 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
             start_new_session=True,
         )
     finally:
-        os.close(lock)  # and not release: the server has it now
+        # Closed, not released: the server has the lock now.
+        os.close(lock)
     if watchdog.stderr:
         raise EmbeddedError(
             f"The server of {data_folder.cluster} cannot be started. {watchdog.stderr.strip()}"
@@ -110,10 +112,11 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
 
 
 def stop(data_folder: DataFolder) -> None:
-    """Stop the server with a fast shutdown: open transactions roll back, and there is nothing to recover."""
+    """Stop the server by a fast shutdown: open transactions roll back, recovery is not needed."""
     postmaster = read_postmaster(data_folder.cluster)
     if postmaster and is_listening(postmaster):
-        # As the server's account, so that root signals no other program whatever number the file holds.
+        # As the server's account, so that root signals no other program whatever number the file
+        # holds.
         run_as(data_folder.account, ["/bin/sh", "-c", 'kill -INT "$0"', str(postmaster.pid)])
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while is_running(data_folder):
@@ -125,10 +128,10 @@ def stop(data_folder: DataFolder) -> None:
 
 
 def ensure_database(postmaster: Postmaster, name: str) -> str:
-    """Return the conninfo of the database `name`, which is made when it is not there."""
+    """Return the conninfo of the database `name`; makes it if it does not exist."""
     with psycopg.connect(postmaster.conninfo("postgres"), autocommit=True) as session:
         if not session.execute("SELECT FROM pg_database WHERE datname = %s", [name]).rowcount:
-            # template0 has no users that could be in the way
+            # Nobody is connected to template0, which would be in the way.
             session.execute(f'CREATE DATABASE "{name}" TEMPLATE template0')
     return postmaster.conninfo(name)
 
@@ -136,11 +139,8 @@ def ensure_database(postmaster: Postmaster, name: str) -> str:
 def _watchdog_command(data_folder: DataFolder, lock: int, *, sockets: Path) -> list[str | Path]:
     early_log = data_folder.locks / "start.log"
     early_log.unlink(missing_ok=True)
-    ids = (
-        "-"
-        if data_folder.account.is_own
-        else f"{data_folder.account.uid}:{data_folder.account.gid}"
-    )
+    account = data_folder.account
+    ids = "-" if account.is_own else f"{account.uid}:{account.gid}"
     scratch = "-" if sockets == data_folder.cluster else sockets
     script: list[str | Path] = [sys.executable, "-I", "-S", WATCHDOG]
     return [*script, str(lock), data_folder.locks / "users", early_log, ids, scratch]
@@ -156,7 +156,10 @@ def _socket_settings(sockets: Path) -> Mapping[str, str]:
 
 
 def _setting_options(settings: Mapping[str, str]) -> list[str]:
-    return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+    options = []
+    for name, value in settings.items():
+        options += ["-c", f"{name}={value}"]
+    return options
 
 
 def _connect_to(data_folder: DataFolder) -> Postmaster:
@@ -170,27 +173,30 @@ def _connect_to(data_folder: DataFolder) -> Postmaster:
 def _clear_leftovers(cluster: Path) -> None:
     """Remove the files of a server that was killed.
 
-    PostgreSQL does so itself, but not when the process number now belongs to another program of the same
-    account. No process of a server that we started lives; one that somebody else started is refused. Where
-    that one does not show itself, PostgreSQL finds it by its shared memory and does not start.
+    PostgreSQL does so itself, unless the process number now belongs to another program of the same
+    account. No server that was started here lives now; one that listens was started by somebody
+    else, and is an error. One that does not listen PostgreSQL finds by its shared memory, and does
+    not start.
     """
     postmaster = read_postmaster(cluster)
     if postmaster and Path(postmaster.cluster) == cluster and is_listening(postmaster):
         raise EmbeddedError(
-            f"{cluster} is served by process {postmaster.pid}, which was not started here. Stop it first."
+            f"{cluster} is served by process {postmaster.pid}, which was not started here. "
+            "Stop it first."
         )
     for name in ("postmaster.pid", *SOCKET_FILES):
         (cluster / name).unlink(missing_ok=True)
 
 
 def _socket_folder(data_folder: DataFolder) -> Path:
-    """Return the folder of the socket: the cluster, or a private temporary one when that has no address.
+    """Return the folder of the socket: the cluster, or a private temporary one.
 
-    That is so when its path is too long, or holds the comma that separates hosts. Its name belongs to the cluster, so
-    that a server that is started again has the same address.
+    The cluster cannot be one if its path is too long, or holds a comma, which separates hosts. The
+    name of the temporary folder depends on the cluster only: a server that is started again has the
+    same address.
     """
     path = data_folder.cluster / f".s.PGSQL.{PORT}"
-    if len(os.fsencode(path)) <= LONGEST_SOCKET and "," not in str(path):
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH and "," not in str(path):
         return data_folder.cluster
     name = hashlib.sha256(os.fsencode(data_folder.cluster)).hexdigest()[:8]
     folder = _temporary_folder(data_folder) / f"cms-{name}"
@@ -199,7 +205,7 @@ def _socket_folder(data_folder: DataFolder) -> Path:
 
 
 def _private_folder(folder: Path, account: SystemAccount) -> None:
-    """Make a folder that only the account may enter; one that a killed server has left is used again."""
+    """Make a folder that only the account may enter, or use one that a killed server left."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
         if not account.is_own:
@@ -211,24 +217,18 @@ def _private_folder(folder: Path, account: SystemAccount) -> None:
 
 def _temporary_folder(data_folder: DataFolder) -> Path:
     folder = Path(tempfile.gettempdir())
-    fits = len(os.fsencode(folder)) < LONGEST_SOCKET - len("/cms-12345678/.s.PGSQL.5432")
-    return (
-        folder
-        if fits and "," not in str(folder) and can_enter(data_folder.account, folder)
-        else Path("/tmp")
-    )
+    is_short = len(os.fsencode(folder)) < MAX_SOCKET_PATH - len("/cms-12345678/.s.PGSQL.5432")
+    if is_short and "," not in str(folder) and can_enter(data_folder.account, folder):
+        return folder
+    return Path("/tmp")
 
 
 def _log_end(data_folder: DataFolder) -> str:
-    """Return the end of the log that was written last."""
-    logs = [
-        path
-        for path in (data_folder.locks / "start.log", *data_folder.cluster.glob("log/*.log"))
-        if path.exists()
-    ]
+    """Return the last lines of the newest log."""
+    logs = [data_folder.locks / "start.log", *data_folder.cluster.glob("log/*.log")]
+    logs = [path for path in logs if path.exists()]
     if not logs:
         return "It left no log."
     newest = max(logs, key=lambda path: path.stat().st_mtime_ns)
-    return f"Its log {newest} ends with:\n" + "\n".join(
-        newest.read_text(errors="replace").splitlines()[-5:]
-    )
+    lines = newest.read_text(errors="replace").splitlines()
+    return f"Its log {newest} ends with:\n" + "\n".join(lines[-5:])

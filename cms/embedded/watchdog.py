@@ -1,9 +1,9 @@
-"""A small process between the server and its users; run as a script, it needs only the standard library.
+"""A small process between the server and its users: a script that needs no other package.
 
-It is the server's parent, outlives whoever started it, and stops the server when the last user is gone
-without a word (SIGKILL, a crash): the kernel drops that user's lock, for which the keeper waits.
-When the server itself is killed, the keeper ends what that one leaves behind, so that it can be started again at once.
-A terminal's Ctrl-C and a hang-up reach neither it nor the server.
+It is the server's parent and outlives the process that started it. When the last user ends without
+stopping the server (SIGKILL, a crash), the kernel releases that user's lock, for which the watchdog
+waits to stop the server. When the server itself is killed, the watchdog ends the processes that it
+leaves behind, so that it can start again at once. A terminal's Ctrl-C and a hang-up reach neither.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 def main(arguments: list[str]) -> None:
     """Start a server and stay until it ends.
 
-    Arguments: the descriptor of the lock that the server inherits, the lock that its users share, the file
-    for what it says before its log is open, the ids to run as or `-` for ours, a folder to remove in the
-    end or `-`, then the command.
+    Arguments: the descriptor of the lock that the server inherits, the lock that its users share,
+    the file for its output before its log is open, the ids to run as or `-` for ours, a folder to
+    remove in the end or `-`, then the command.
     """
     lock, shared, early_log, ids, scratch, *command = arguments
     if os.fork():
@@ -44,14 +44,17 @@ def main(arguments: list[str]) -> None:
     end_orphans()
     if scratch != "-":
         remove_folder(scratch)
-    os.close(int(lock))  # not before: the next server may have a folder of the same name
+    # Only now: the next server may have a folder of the same name.
+    os.close(int(lock))
 
 
 def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subprocess.Popen[bytes]:
-    user, group = (None, None) if ids == "-" else map(int, ids.split(":"))
-    for number in (
-        SIGNALS
-    ):  # a server born deaf, by a starter in the background, misses an early request to stop
+    user = None
+    group = None
+    if ids != "-":
+        user, group = map(int, ids.split(":"))
+    # A starter in the background may ignore signals; a server that inherited this would not stop.
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     with open(early_log, "xb") as output:
         return subprocess.Popen(
@@ -68,46 +71,45 @@ def start(command: list[str], lock: int, *, early_log: str, ids: str) -> subproc
 
 
 def detach() -> None:
-    """Let go of the starter, who waits for the end of our output, and ignore requests to stop early."""
+    """Close the output, for whose end the starter waits, and ignore signals to stop."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
+        os.dup2(null, descriptor)
 
 
 def stop_when_unused(server: subprocess.Popen[bytes], shared: str) -> None:
-    """Hold the users' lock alone once the last user is gone: a newcomer waits for the server's end."""
+    """Stop the server after its last user; a new user waits, as the lock is held alone then."""
     fcntl.flock(os.open(shared, os.O_RDWR | os.O_NOFOLLOW), fcntl.LOCK_EX)
     server.send_signal(signal.SIGINT)
 
 
 def adopt_orphans() -> None:
-    """Become the parent of the server's processes when the server dies; elsewhere than on Linux nobody can."""
+    """Become the parent of the server's processes when the server dies; only Linux can do so."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_orphans() -> None:
-    """End the processes of a server that was killed: one that runs a long statement does not notice.
+    """End the processes of a killed server: one that runs a long statement does not notice.
 
     As long as one of them lives, PostgreSQL does not start on the same data.
     """
     deadline = time.monotonic() + TIMEOUT_SECONDS
     with suppress(ChildProcessError):
         while True:
+            number = signal.SIGQUIT if time.monotonic() < deadline else signal.SIGKILL
             for orphan in child_processes():
                 with suppress(ProcessLookupError):
-                    os.kill(
-                        orphan, signal.SIGQUIT if time.monotonic() < deadline else signal.SIGKILL
-                    )
+                    os.kill(orphan, number)
             time.sleep(0.01)
             while os.waitpid(-1, os.WNOHANG)[0]:
                 continue
 
 
 def child_processes() -> Iterator[int]:
-    """Yield the processes that are this one's, by their parent in /proc."""
+    """Yield the numbers of the processes whose parent is this one, from /proc."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()

