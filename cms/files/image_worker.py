@@ -32,12 +32,13 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
         try:
-            source, target, transform, limits = pickle.load(sys.stdin.buffer)
+            job: RenderJob = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
+        limits = job[3]
         # The kernel ends this process when its time is up, whatever it is doing and whoever is left to wait for it.
-        signal.setitimer(signal.ITIMER_REAL, limits.seconds)
-        answer = _run((source, target, transform, limits))
+        signal.setitimer(signal.ITIMER_REAL, limits.max_seconds)
+        answer = _run(job)
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
