@@ -6,9 +6,9 @@ import pytest
 
 from cms.fragment import Fragment
 from cms.query.sql import write
+from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference, record_deleted
-from cms.query.sql.write import ArgumentSlots
 from cms.schema.model import Collection, Column, Field, Json, Kind
 from cms.schema.referential_actions import Table
 

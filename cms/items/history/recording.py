@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from cms.database.connections import Transaction
 from cms.items.write.rows import finish_statement
 from cms.query.plan.bindings import Bindings, bind_values
+from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.comparisons import record_changes
 from cms.query.sql.row_checks import item_contents
-from cms.query.sql.write import ArgumentSlots
 from cms.schema.model import Catalogue, Collection
 from cms.store.identity import ClientInfo
 

@@ -14,9 +14,9 @@ from cms.errors import not_found
 from cms.fragment import Fragment
 from cms.items.write.rows import WriteContext, WrittenRow, run_action, run_cached
 from cms.query.sql import referential
+from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.referential import KeySide, RowReference
-from cms.query.sql.write import ArgumentSlots
 from cms.schema.model import Catalogue, Collection, Field
 from cms.schema.payload import Values
 from cms.schema.referential_actions import ReferentialAction, ReferentialActions, RootTable

@@ -17,9 +17,9 @@ from cms.fragment import Fragment
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.query.plan.bindings import Bindings, bind_values
 from cms.query.sql import locks, write
+from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.arrays import array
 from cms.query.sql.statement import Statement
-from cms.query.sql.write import ArgumentSlots
 from cms.schema.model import Collection
 from cms.schema.payload import Values
 from cms.store.context import RequestContext

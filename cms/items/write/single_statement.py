@@ -29,10 +29,11 @@ from cms.query.plan.plan import plan, resolve_rule
 from cms.query.plan.resolved import All, Predicate, ReadPlan
 from cms.query.plan.sizes import written_size
 from cms.query.sql import write
+from cms.query.sql.arguments import ArgumentSlots
 from cms.query.sql.expressions import predicate
 from cms.query.sql.select import top_outputs
 from cms.query.sql.statement import Statement
-from cms.query.sql.write import ArgumentSlots, SingleStatement
+from cms.query.sql.write import SingleStatement
 from cms.schema.model import Collection, Kind
 from cms.store.counters import check_version
 

@@ -1,4 +1,4 @@
-"""Arrays as PostgreSQL reads them: how many values travel as one."""
+"""Arrays as PostgreSQL reads them: many values as one parameter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 
 def array(values: Sequence[str | None]) -> str:
-    """Return PostgreSQL's text of an array, which the driver would put together far more slowly."""
+    """Return PostgreSQL's text of an array, which the driver would build far more slowly."""
+    # Most values need no escaping: joined at once, they hold no other quotes than those between
+    # them.
     if values and None not in values:
         joined = '","'.join(values)  # type: ignore[arg-type]
         if joined.count('"') == 2 * (len(values) - 1) and "\\" not in joined:

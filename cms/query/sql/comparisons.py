@@ -1,10 +1,10 @@
-"""The printer of the history of rows that fixed statements write: what they are is compared with what they were."""
+"""The printer of the history of rows that fixed statements write: rows compared before and after."""
 
 from __future__ import annotations
 
 from cms.fragment import Fragment, commas, fill, name, param, text
+from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.query.sql.history import HistoryEntry, history_columns, history_steps
-from cms.query.sql.write import ArgumentSlots, key_cast
 from cms.schema.model import Collection
 from cms.schema.system import UNRECORDED_COLUMNS
 
@@ -15,7 +15,8 @@ _DELTA = (
 
 
 def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: str) -> Fragment:
-    """Print the history of rows that are named by their keys and by what they held before, null for new ones.
+    """Print the history of rows; the arguments are their keys and their contents before, null if
+    new.
 
     The collection is one that keeps revisions.
     """

@@ -1,4 +1,4 @@
-"""The printer of conditions: values, predicates, and the ties between rows. A function for each syntactic idea."""
+"""The printer of conditions: values, predicates, and links. A function for each syntactic idea."""
 
 from __future__ import annotations
 
@@ -28,54 +28,62 @@ from cms.schema.types import Family
 
 
 def link_condition(step: LinkStep, level: int) -> Fragment:
-    """Print the condition between a row and those that a step leads to, with the rules on either side of it."""
-    rules = [
-        predicate(rule, at)
-        for rule, at in ((step.when, level), (step.allowed, level + 1))
-        if rule is not None
-    ]
-    return join(
-        " AND ", [key_condition(step.link, level), *(rule for rule in rules if rule != TRUE)]
-    )
+    """Print the condition between a row and those that a step leads to, with the rules on either
+    side of it.
+    """
+    conditions = [key_condition(step.link, level)]
+    if step.when is not None:
+        conditions.append(predicate(step.when, level))
+    if step.allowed is not None:
+        conditions.append(predicate(step.allowed, level + 1))
+    return join(" AND ", [condition for condition in conditions if condition != TRUE])
 
 
 def key_condition(link: Link, level: int) -> Fragment:
     """Print which columns of the two rows are equal."""
-    far, near = f"{alias(level + 1)}.{quoted(link.far)}", f"{alias(level)}.{quoted(link.near)}"
+    far = f"{alias(level + 1)}.{quoted(link.far)}"
+    near = f"{alias(level)}.{quoted(link.near)}"
     if link.collection_field is None:
         return text(f"{far} = {near}")
-    # The key is cast for the rows that it is meant for only: another collection's need not look like one.
+    # Only keys of this target are cast: a key of another collection could have a form that fails.
     shape = "{0} = CASE WHEN {1} = {2} AND {3}::text ~ {4} THEN {3}::text::{5} END"
-    cast = link.cast
-    far = f"{far}::text" if cast == "text" else far
-    told = text(f"{alias(level)}.{quoted(link.collection_field)}")
-    target, looks = (
+    if link.cast == "text":
+        far = f"{far}::text"
+    return fill(
+        shape,
+        text(far),
+        text(f"{alias(level)}.{quoted(link.collection_field)}"),
         param(_constant(link.target), "text"),
-        param(_constant(KEY_PATTERNS[cast]), "text"),
+        text(near),
+        param(_constant(KEY_PATTERNS[link.cast]), "text"),
+        text(link.cast),
     )
-    return fill(shape, text(far), told, target, text(near), looks, text(cast))
 
 
 @lru_cache(maxsize=1024)
 def _constant(value: str) -> Placeholder:
-    """Return one parameter for a text, however often it is printed: so GROUP BY knows the expression of SELECT."""
+    """Return one placeholder for a text, however often it is printed.
+
+    Otherwise PostgreSQL would not see that an expression of GROUP BY is the one of SELECT.
+    """
     return Placeholder(Constant(value), str, "")
 
 
-def _integers_up_to(most: str) -> str:
-    """Return the pattern of whole numbers whose digits say no more than these, of either sign."""
-    rest = len(most) - 1
-    less = [
-        f"{most[:n]}[0-{int(digit) - 1}][0-9]{{{rest - n}}}"
-        for n, digit in enumerate(most)
-        if digit != "0"
-    ]
-    return f"^-?({'|'.join((f'[0-9]{{1,{rest}}}', *less, most))})$"
+def _integers_up_to(maximum: str) -> str:
+    """Return the pattern of whole numbers, of either sign, whose digits make no more than these."""
+    rest = len(maximum) - 1
+    alternatives = [f"[0-9]{{1,{rest}}}"]
+    # Numbers as long as the maximum: equal digits up to some place, a smaller one there, then any.
+    for index, digit in enumerate(maximum):
+        if digit != "0":
+            smaller = f"[0-{int(digit) - 1}]"
+            alternatives.append(f"{maximum[:index]}{smaller}[0-9]{{{rest - index}}}")
+    return f"^-?({'|'.join((*alternatives, maximum))})$"
 
 
 @lru_cache(maxsize=1024)
 def _constants(values: tuple[str, ...]) -> Placeholder:
-    """Return one parameter for a list of texts."""
+    """Return one placeholder for a list of texts."""
     return Placeholder(Constant(values), _as_it_is, "")
 
 
@@ -88,7 +96,7 @@ KEY_PATTERNS = {
     "uuid": "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$",
     "text": "",
 }
-"""What a key of a type looks like; one that does not belongs to no item, and would break the cast."""
+"""The form of keys by their cast; a key of another form belongs to no item and breaks the cast."""
 
 
 # Values
@@ -97,9 +105,8 @@ KEY_PATTERNS = {
 def expression(value: Value, level: int) -> Fragment:
     """Print a value as it is compared and sorted."""
     if value.step:
-        counted = "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})"
         return fill(
-            counted,
+            "(SELECT count(*)::integer FROM {0} AS {1} WHERE {2})",
             name(value.step.link.target),
             text(alias(level + 1)),
             link_condition(value.step, level),
@@ -117,15 +124,15 @@ def expression(value: Value, level: int) -> Fragment:
 
 def masked(value: Fragment, when: Predicate | None, level: int) -> Fragment:
     """Print a value that is null in rows in which its field may not be read."""
-    return (
-        value if when is None else fill("CASE WHEN {0} THEN {1} END", predicate(when, level), value)
-    )
+    if when is None:
+        return value
+    return fill("CASE WHEN {0} THEN {1} END", predicate(when, level), value)
 
 
 def visible_members(
     value: Fragment, members: tuple[tuple[Predicate, tuple[str, ...]], ...], level: int
 ) -> Fragment:
-    """Print a JSON object with those of its members that are there; any other value has none and is null."""
+    """Print a JSON object with the members that may be read; any other value becomes null."""
     shape = (
         "CASE WHEN json_typeof({0}) = 'object' THEN ("
         "SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || m.value::text, ','), '') || '}' "
@@ -152,16 +159,17 @@ def alias(level: int) -> str:
 
 # Predicates
 
-TRUE, FALSE = text("TRUE"), text("FALSE")
+TRUE = text("TRUE")
+FALSE = text("FALSE")
 
 MAX_JOINED_SUBSELECTS = 12
 """How many sub-selects PostgreSQL may join in one plan: planning takes ten seconds for ninety."""
 
 
-def predicate(said: Predicate, level: int, *, separately: bool = False) -> Fragment:
-    """Print a condition; its sub-selects are planned `separately` from each other where they are many."""
-    separately = separately or count_subselects(said) > MAX_JOINED_SUBSELECTS
-    match said:
+def predicate(condition: Predicate, level: int, *, separately: bool = False) -> Fragment:
+    """Print a condition; many sub-selects in it are planned `separately` from each other."""
+    separately = separately or count_subselects(condition) > MAX_JOINED_SUBSELECTS
+    match condition:
         case All(items):
             return join_conditions(
                 [predicate(item, level, separately=separately) for item in items], " AND ", TRUE
@@ -169,20 +177,23 @@ def predicate(said: Predicate, level: int, *, separately: bool = False) -> Fragm
         case AnyOf(items):
             return join_conditions([predicate(item, level) for item in items], " OR ", FALSE)
         case TypedTest():
-            return operator_test(said, level)
+            return operator_test(condition, level)
         case Exists():
-            return fill("({0}) IS TRUE", exists(said, level)) if separately else exists(said, level)
+            # PostgreSQL does not join what stands inside of IS TRUE.
+            if separately:
+                return fill("({0}) IS TRUE", exists(condition, level))
+            return exists(condition, level)
         case SearchMatch():
-            return search_match(said, level)
+            return search_match(condition, level)
         case RevisionItem():
-            return revision_item(said, level)
+            return revision_item(condition, level)
         case _ as never:
             assert_never(never)
 
 
-def count_subselects(said: Predicate) -> int:
-    """Return how many sub-selects PostgreSQL would join with the rows that the condition is about."""
-    match said:
+def count_subselects(condition: Predicate) -> int:
+    """Return how many sub-selects PostgreSQL would join with the rows of the condition."""
+    match condition:
         case All(items):
             return sum(map(count_subselects, items))
         case Exists(step, where):
@@ -193,43 +204,52 @@ def count_subselects(said: Predicate) -> int:
 
 
 def join_conditions(items: list[Fragment], word: str, nothing: Fragment) -> Fragment:
-    """An empty AND is TRUE, an empty OR is FALSE: a rule that says nothing shows nothing."""
+    """Join conditions with AND or OR; without any, print what `nothing` is for that word.
+
+    An empty AND is TRUE and an empty OR is FALSE, so a rule without alternatives shows nothing.
+    """
     return concat("(", join(word, items), ")") if items else nothing
 
 
-def operator_test(said: TypedTest, level: int) -> Fragment:
-    operator = said.operator
-    is_json = said.value.family in (Family.JSON, Family.LIST)
+def operator_test(test: TypedTest, level: int) -> Fragment:
+    operator = test.operator
+    is_json = test.value.family in (Family.JSON, Family.LIST)
     template = operator.json_sql if operator.json_sql and is_json else operator.sql
-    value, cast = expression(said.value, level), said.value.cast
+    value = expression(test.value, level)
+    cast = test.value.cast
     if operator.takes is Takes.LIST:
-        cast = said.value.index_cast if operator.name == "_in" else cast
-        value = _same_type(value, said.value, cast)
-    operands = (operand(bind, operator.takes, cast, level) for bind in said.operands)
+        if operator.name == "_in":
+            cast = test.value.index_cast
+        value = _same_type(value, test.value, cast)
+    operands = (operand(item, operator.takes, cast, level) for item in test.operands)
     return fill(template, value, *operands)
 
 
 def _same_type(printed: Fragment, value: Value, cast: str) -> Fragment:
     """Print a whole number in the type of the list that it is looked up in.
 
-    PostgreSQL puts a list into a hash table where both are of one type only, else it compares every row with all of it.
+    PostgreSQL puts a list into a hash table only where both have the same type; otherwise it
+    compares every row with the whole list.
     """
-    return (
-        fill("({0})::bigint", printed) if cast == "bigint" and value.is_small_integer else printed
-    )
+    if cast == "bigint" and value.is_small_integer:
+        return fill("({0})::bigint", printed)
+    return printed
 
 
-def caller_path(found: CallerPath, level: int) -> Fragment:
-    """Print the values that a path from the caller leads to, each step the keys of the one before."""
+def caller_path(path: CallerPath, level: int) -> Fragment:
+    """Print the values that a path from the caller leads to.
+
+    Each step selects rows by the keys of the step before, inside out.
+    """
     depth = level + 1
     rows = fill(
         "{0} AS {1} WHERE {1}.id = {2}",
-        name(found.collection.name),
+        name(path.collection.name),
         text(alias(depth)),
-        param(found.start, "uuid"),
+        param(path.start, "uuid"),
     )
-    rows += and_rule(found.allowed, depth)
-    for step in found.steps:
+    rows += and_rule(path.allowed, depth)
+    for step in path.steps:
         near = text(f"{alias(depth)}.{quoted(step.link.near)}")
         keys = fill("ARRAY(SELECT {0} FROM {1}{2})", near, rows, and_rule(step.when, depth))
         depth += 1
@@ -242,58 +262,61 @@ def caller_path(found: CallerPath, level: int) -> Fragment:
             keys,
         )
         rows += and_rule(step.allowed, depth)
-    return fill("SELECT {0} FROM {1}", expression(found.value, depth), rows)
+    return fill("SELECT {0} FROM {1}", expression(path.value, depth), rows)
 
 
 def and_rule(rule: Predicate | None, level: int) -> Fragment:
     return EMPTY if rule is None else concat(" AND ", predicate(rule, level))
 
 
-def operand(bind: Placeholder | CallerPath, takes: Takes, cast: str, level: int) -> Fragment:
-    if isinstance(bind, CallerPath):
+def operand(value: Placeholder | CallerPath, takes: Takes, cast: str, level: int) -> Fragment:
+    if isinstance(value, CallerPath):
         shape = "ARRAY({0})" if takes is Takes.LIST else "({0} LIMIT 1)"
-        return fill(shape, caller_path(bind, level))
+        return fill(shape, caller_path(value, level))
     match takes:
         case Takes.LIST:
-            return param(bind, f"{cast}[]")
+            return param(value, f"{cast}[]")
         case Takes.PATTERN:
-            return param(bind, "text")
+            return param(value, "text")
         case Takes.GEOMETRY:
-            return fill("ST_MakeValid(ST_GeomFromGeoJSON({0}))", param(bind, "text"))
+            return fill("ST_MakeValid(ST_GeomFromGeoJSON({0}))", param(value, "text"))
         case _:
-            return param(bind, cast)
+            return param(value, cast)
 
 
-def exists(said: Exists, level: int) -> Fragment:
-    inner = predicate(said.where, level + 1)
-    table = concat(name(said.step.link.target), f" AS {alias(level + 1)}")
+def exists(condition: Exists, level: int) -> Fragment:
+    inner = predicate(condition.where, level + 1)
+    table = concat(name(condition.step.link.target), f" AS {alias(level + 1)}")
     shape = "{0}EXISTS (SELECT FROM {1} WHERE {2} AND {3}{4})"
-    fence = (
-        text(" OFFSET 0") if said.per_row else EMPTY
-    )  # what has an OFFSET is neither hashed nor joined
+    # PostgreSQL neither hashes nor joins a sub-select with an OFFSET: it runs for each row.
+    fence = text(" OFFSET 0") if condition.per_row else EMPTY
     return fill(
         shape,
-        text("NOT " if said.negated else ""),
+        text("NOT " if condition.negated else ""),
         table,
-        link_condition(said.step, level),
+        link_condition(condition.step, level),
         inner,
         fence,
     )
 
 
-# Folding can turn a letter into a metacharacter (those of full width), so the pattern is made after it.
+# Folding can turn a character into a metacharacter (those of full width), so the word is escaped
+# after it.
 _FOLDED = "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
 
 
-def revision_item(said: RevisionItem, level: int) -> Fragment:
+def revision_item(condition: RevisionItem, level: int) -> Fragment:
     shape = "EXISTS (SELECT FROM system_held(NULL::{0}, {1}, {2}) AS {3} WHERE {4})"
-    data, columns = text(f"{alias(level)}.data"), param(_constants(said.columns), "text[]")
-    inner = predicate(said.where, level + 1)
-    return fill(shape, name(said.collection.name), data, columns, text(alias(level + 1)), inner)
+    data = text(f"{alias(level)}.data")
+    columns = param(_constants(condition.columns), "text[]")
+    inner = predicate(condition.where, level + 1)
+    return fill(
+        shape, name(condition.collection.name), data, columns, text(alias(level + 1)), inner
+    )
 
 
-def search_match(said: SearchMatch, level: int) -> Fragment:
-    column = expression(said.value, level)
-    if said.value.family is Family.TEXT:
-        return fill(_FOLDED, column, param(said.word, "text"))
-    return fill("{0} = {1}", column, param(said.word, said.value.cast))
+def search_match(match: SearchMatch, level: int) -> Fragment:
+    column = expression(match.value, level)
+    if match.value.family is Family.TEXT:
+        return fill(_FOLDED, column, param(match.word, "text"))
+    return fill("{0} = {1}", column, param(match.word, match.value.cast))

@@ -1,4 +1,4 @@
-"""What the history takes of written rows: printers of activity and revisions, for statements that call them `rows`."""
+"""The printers of activity and revisions, for statements whose written rows are called `rows`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from cms.schema.types import Family
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """What an action leaves: the delta of its revision as SQL (no revision without one), and when there is one.
+    """What an action leaves in the history.
 
-    `nested` rows have a column `parent`, the revision of the write that they are part of.
+    `delta` is the SQL of the revision's delta; without it there is no revision. `only_when` is the
+    SQL condition for a revision. `nested` rows have a column `parent`: the revision of the write
+    that they are part of.
     """
 
     action: str
@@ -41,16 +43,28 @@ def history_steps(
     """Yield the steps of a statement that write the history of its rows."""
     if not collection.accountability:
         return
-    action, place = param(history_action or history.action, "text"), param(collection.name, "text")
-    yield "activities", fill(_INSERT_ACTIVITY, action, author, place)
+    action = param(history_action or history.action, "text")
+    collection_name = param(collection.name, "text")
+    yield "activities", fill(_INSERT_ACTIVITY, action, author, collection_name)
     if history.delta and collection.accountability == "all":
         condition = text(f" WHERE {history.only_when}" if history.only_when else "")
-        parent = (text(", parent"), text(", rows.parent")) if history.nested else (EMPTY, EMPTY)
-        yield "revisions", fill(_INSERT_REVISION, place, text(history.delta), *parent, condition)
+        parent_column = text(", parent") if history.nested else EMPTY
+        parent = text(", rows.parent") if history.nested else EMPTY
+        yield (
+            "revisions",
+            fill(
+                _INSERT_REVISION,
+                collection_name,
+                text(history.delta),
+                parent_column,
+                parent,
+                condition,
+            ),
+        )
 
 
 def history_columns(collection: Collection) -> list[Fragment]:
-    """Print what a row (t0) is asked for: its key, and what the history takes of it."""
+    """Print the columns of a row (t0) that the history needs: its key, new ids, and the whole row."""
     columns = [fill("t0.{0}::text AS item", name(collection.key.name))]
     if collection.accountability:
         columns.append(concat(ACTIVITY, " AS activity"))
@@ -60,53 +74,55 @@ def history_columns(collection: Collection) -> list[Fragment]:
 
 
 def whole_row(collection: Collection, *, masks: bool = False) -> Fragment:
-    """Print the whole row (t0) as the history keeps it: as reads show it, and never a secret."""
-    kept = [found for found in collection.columns if masks or not found.is_secret]
-    shown = commas(fill("{0} AS {1}", _shown(found), name(found.name)) for found in kept)
+    """Print the whole row (t0) as reads show it, without secrets; with `masks` they are masked."""
+    fields = [field for field in collection.columns if masks or not field.is_secret]
+    shown = commas(fill("{0} AS {1}", _shown(field), name(field.name)) for field in fields)
     return fill("(SELECT row_to_json(d.*) FROM (SELECT {0}) AS d)", shown)
 
 
-def _shown(found: Field) -> Fragment:
-    return fill(found.show, fill(found.value, text(f"t0.{quoted(found.name)}")))
+def _shown(field: Field) -> Fragment:
+    return fill(field.show, fill(field.value, text(f"t0.{quoted(field.name)}")))
 
 
 def tracked_columns(collection: Collection, columns: Sequence[Field]) -> list[Field]:
-    """Return the columns that may change: those that are written and computed, all where the database does more."""
+    """Return the columns that a write may change, of which the history compares the values.
+
+    These are the written and the computed ones, and all where triggers may write others.
+    """
     if collection.accountability != "all":
         return []
-    written = {found.name for found in columns}
-    return [
-        found
-        for found in collection.columns
-        if not found.is_secret
-        and (
-            collection.has_side_effects
-            or found.name in written
-            or (found.column and found.column.is_generated)
-        )
-    ]
+    written = {field.name for field in columns}
+    tracked = []
+    for field in collection.columns:
+        if field.is_secret:
+            continue
+        is_generated = field.column is not None and field.column.is_generated
+        if collection.has_side_effects or field.name in written or is_generated:
+            tracked.append(field)
+    return tracked
 
 
 def delta_of(fields: list[Field]) -> Fragment:
-    """Print what changed, or NULL when nothing did."""
+    """Print the object of changed columns, NULL when nothing changed; `old.w0` … are old values."""
     if not fields:
         return text("NULL::json")
     shape = "({0}, to_json({1}), {2} IS DISTINCT FROM {3})"
     entries = (
         fill(
             shape,
-            param(found.name, "text"),
-            _shown(found),
-            _compared(found, f"old.w{place}"),
-            _compared(found),
+            param(field.name, "text"),
+            _shown(field),
+            _compared(field, f"old.w{index}"),
+            _compared(field, f"t0.{quoted(field.name)}"),
         )
-        for place, found in enumerate(fields)
+        for index, field in enumerate(fields)
     )
     rows = "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, changed) WHERE d.changed)"
     return fill(rows, commas(entries))
 
 
-def _compared(found: Field, column: str | None = None) -> Fragment:
-    """Types without an equality of their own are compared as text."""
-    plain = not found.is_text_form and found.type.family not in (Family.JSON, Family.GEOMETRY)
-    return text((column or f"t0.{quoted(found.name)}") + ("" if plain else "::text"))
+def _compared(field: Field, column: str) -> Fragment:
+    """Print a column for IS DISTINCT FROM; types without an equality are compared as text."""
+    if field.is_text_form or field.type.family in (Family.JSON, Family.GEOMETRY):
+        column += "::text"
+    return text(column)

@@ -1,14 +1,17 @@
-"""The printers of what writes lock and ask beside the rows that they write."""
+"""The printers of locks, and of what writes ask about rows that they do not write."""
 
 from __future__ import annotations
 
 from cms.fragment import Fragment, fill, name, param
-from cms.query.sql.write import ArgumentSlots, key_cast
+from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.schema.model import Collection
 
 
 def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
-    """Print the lock of rows in the order of their keys, which keeps writes of several statements from deadlocks."""
+    """Print the lock of rows in the order of their keys.
+
+    The one order keeps writes of several statements from deadlocks.
+    """
     return fill(
         "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) ORDER BY t.{0} FOR NO KEY UPDATE",
         name(collection.key.name),
@@ -18,7 +21,10 @@ def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
 
 
 def lock_list(collection: Collection, far: str, arguments: ArgumentSlots) -> Fragment:
-    """Print the lock of rows by their keys, and of those that point in the column `far` to what is told behind them."""
+    """Print the lock of rows by key, and of rows whose column `far` holds one of the values.
+
+    The first argument is the keys, the second the values of `far`.
+    """
     return fill(
         "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) OR t.{3} = ANY ({4}) "
         "ORDER BY t.{0} FOR NO KEY UPDATE",
@@ -31,7 +37,7 @@ def lock_list(collection: Collection, far: str, arguments: ArgumentSlots) -> Fra
 
 
 def column_by_key(collection: Collection, column: str, arguments: ArgumentSlots) -> Fragment:
-    """Print the question what rows hold in a column; its rows are the key and the value, as text."""
+    """Print the read of one column of rows by key; its rows are key and value, as text."""
     return fill(
         "SELECT t.{0}::text, t.{1}::text FROM {2} AS t WHERE t.{0} = ANY ({3})",
         name(collection.key.name),
@@ -42,12 +48,12 @@ def column_by_key(collection: Collection, column: str, arguments: ArgumentSlots)
 
 
 def last_key(collection: Collection) -> Fragment:
-    """Print the largest key, as text."""
+    """Print the read of the largest key, as text."""
     return fill("SELECT max({0})::text FROM {1}", name(collection.key.name), name(collection.name))
 
 
 def singleton_key(collection: Collection) -> Fragment:
-    """Print the key of a singleton's row."""
+    """Print the read of the key of a singleton's row."""
     return fill(
         "SELECT {1}::text FROM {0} ORDER BY {1} LIMIT 1",
         name(collection.name),
@@ -67,7 +73,7 @@ def lock_row(collection: Collection, key: str) -> Fragment:
 
 
 def lock_singleton(collection: Collection) -> Fragment:
-    """Print the lock under which a singleton gets its one row."""
+    """Print the lock under which a singleton gets its one row: there is no row to lock yet."""
     return fill(
         "SELECT pg_advisory_xact_lock(hashtextextended({0}, 1))", param(collection.name, "text")
     )

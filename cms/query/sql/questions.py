@@ -1,7 +1,8 @@
-"""The printers of what the database is asked about rows that were refused (cms/items/write/inquiry.py).
+"""The printers of questions about rows that the database has refused (cms/items/write/inquiry.py).
 
-Values travel as text, and are of their columns' types without domains and lengths, unless it is these that are asked
-about. Where the answer is rows, they hold the numbers of the rows in question, from 1.
+Values are sent as text and cast to the types of their columns without domains and lengths, unless
+the question is about these. Where the answer is rows, they hold the numbers of the refused rows,
+from 1.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ Texts = Sequence[str | None]
 
 
 def cast_all(field: Field, values: Texts) -> Fragment:
-    """Print what fails where the type of a column, or the domain that it is of, takes not all of the values."""
+    """Print a statement that fails if the type of a column, or its domain, refuses a value."""
     assert field.column
     shape = "SELECT count(CAST({0} AS {1})) FROM {2}"
     return fill(shape, _typed(field, "r.c0"), text(field.column.data_type), _source([values]))
 
 
 def rows_breaking(collection: Collection, check: Check, columns: Sequence[Texts]) -> Fragment:
-    """Print the question which rows break a check, of which there are the columns that it speaks of."""
+    """Print the question which rows break a check; `columns` are the values of its columns."""
     cells = [
-        concat(_typed(collection.fields[column], f"r.c{place}"), " AS ", name(column))
-        for place, column in enumerate(check.columns)
+        concat(_typed(collection.fields[column], f"r.c{index}"), " AS ", name(column))
+        for index, column in enumerate(check.columns)
     ]
-    # The expression sees its own columns only, as if this one row were the table.
+    # The expression names columns without a table: a table of this one row stands around it.
     broken = concat(
         "SELECT NOT (",
         str(check.expression),
@@ -42,7 +43,7 @@ def rows_breaking(collection: Collection, check: Check, columns: Sequence[Texts]
 
 
 def rows_dangling(field: Field, constraint: ForeignKey, values: Texts) -> Fragment:
-    """Print the question which rows point to nothing."""
+    """Print the question which rows point to a row that does not exist."""
     return fill(
         "SELECT r.n FROM {0} WHERE r.c0 IS NOT NULL AND NOT EXISTS (SELECT FROM {1} AS t WHERE t.{2} = {3})",
         _source([values]),
@@ -53,7 +54,7 @@ def rows_dangling(field: Field, constraint: ForeignKey, values: Texts) -> Fragme
 
 
 def rows_holding(collection: Collection, field: Field, values: Texts) -> Fragment:
-    """Print the question which rows bring what rows of the table have; beside their numbers the keys of those."""
+    """Print the question which values exist in the table; its rows are numbers and keys there."""
     return fill(
         "SELECT r.n, t.{0}::text FROM {1} JOIN {2} AS t ON {3} = {4}",
         name(collection.key.name),
@@ -65,7 +66,7 @@ def rows_holding(collection: Collection, field: Field, values: Texts) -> Fragmen
 
 
 def rows_repeating(field: Field, values: Texts) -> Fragment:
-    """Print the question which rows bring what a row before them has brought: in one pass, however many there are."""
+    """Print the question which rows repeat a value of a row before them, found in one pass."""
     return fill(
         "SELECT s.n FROM (SELECT r.n, row_number() OVER (PARTITION BY {0} ORDER BY r.n) AS turn FROM {1}) AS s "
         "WHERE s.turn > 1",
@@ -75,15 +76,15 @@ def rows_repeating(field: Field, values: Texts) -> Fragment:
 
 
 def _compared(field: Field, value: Fragment) -> Fragment:
-    return (
-        fill("lower({0})", value) if (field.collection, field.name) in UNIQUE_IN_ANY_CASE else value
-    )
+    if (field.collection, field.name) in UNIQUE_IN_ANY_CASE:
+        return fill("lower({0})", value)
+    return value
 
 
 def _source(columns: Sequence[Texts]) -> Fragment:
-    """Print the rows of which these are the columns, as c0 …, n."""
+    """Print the rows that have these columns, as r (c0 …, n)."""
     values = commas(param(array(column), "text[]") for column in columns)
-    labels = ", ".join([*(f"c{place}" for place in range(len(columns))), "n"])
+    labels = ", ".join([*(f"c{index}" for index in range(len(columns))), "n"])
     return fill("unnest({0}) WITH ORDINALITY AS r ({1})", values, text(labels))
 
 

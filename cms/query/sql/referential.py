@@ -1,10 +1,11 @@
-"""The printers of deletions that change or delete rows of other tables (ON DELETE), and of the history of these.
+"""The printers of deletions that change or delete rows of other tables (ON DELETE), with history.
 
-Rows that go with a deleted one are locked and written down; then the database deletes them as it would anyway. Rows
-that lose what they point to are changed beforehand, which leaves the database nothing to do.
+Rows that go with a deleted one are locked and recorded in the history; then the database deletes
+them as it would anyway. Rows that lose what they point to are changed beforehand, so that nothing
+is left for the database to do.
 
-Rows are told apart by their marks: the primary key as text or, where a table has none of one column, where the row
-lies, which stays while the row is locked.
+Rows are identified by row ids: the primary key as text, or in a table without a primary key of one
+column the physical place of the row, which does not change while the row is locked.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, join, name, quoted, text
+from cms.query.sql.arguments import ArgumentSlots, key_cast
 from cms.query.sql.history import (
     HistoryEntry,
     delta_of,
@@ -20,16 +22,16 @@ from cms.query.sql.history import (
     history_steps,
     tracked_columns,
 )
-from cms.query.sql.write import ArgumentSlots, key_cast
 from cms.schema.model import Collection, Field
 from cms.schema.referential_actions import Table
 
 
 @dataclass(frozen=True, slots=True)
 class KeySide:
-    """One side of a foreign key: a table and columns of it, and its primary key, None where it has none of one column.
+    """One side of a foreign key: a table, its columns in the key, and its primary key.
 
-    `collection` is that in whose history the rows are, if any.
+    `key` is None in a table without a primary key of one column. `collection` is the collection
+    whose history records the rows, if any.
     """
 
     table: Table
@@ -40,7 +42,10 @@ class KeySide:
 
 @dataclass(frozen=True, slots=True)
 class RowReference:
-    """How rows (t0) name those above them; without `parent` one of their own columns names the rows themselves."""
+    """How rows (t0) point to the rows above them.
+
+    Without `parent` the arguments are values of a column of the rows themselves.
+    """
 
     own: KeySide
     parent: KeySide | None = None
@@ -49,21 +54,25 @@ class RowReference:
 def record_deleted(
     reference: RowReference, arguments: ArgumentSlots, *, count_only: bool = False
 ) -> Fragment:
-    """Print the lock and the history of rows that go with those above them, which come with their revisions.
+    """Print the lock and the history of rows that go with the rows above them.
 
-    Its rows are their marks and revisions, that of the row above where there is none, and, of rows that are named
-    themselves, their keys; `count_only` only their number. The third argument are rows that were written down already.
+    The arguments are the row ids above, their revisions, and the ids of rows that have been
+    recorded already. The answer holds row ids and revisions, the revision of the row above where
+    there is none, and without `parent` the keys, too; with `count_only` it is the number of rows.
     """
     own = reference.own
+    columns = history_columns(own.collection) if own.collection else []
+    # The history names rows by the collection's key, which need not be the table's primary key.
     is_item = (
         own.key is not None
         and own.collection is not None
         and own.key.name == own.collection.primary_key
     )
-    shown = history_columns(own.collection) if own.collection else []
+    if not is_item:
+        columns.append(concat(_row_id(own.key), " AS mark"))
     rows = fill(
         "SELECT {0}, up.revision AS parent FROM {1}{2} ORDER BY {3} FOR UPDATE OF t0",
-        commas(shown if is_item else [*shown, concat(_row_id(own.key), " AS mark")]),
+        commas(columns),
         _table(own.table),
         _joined_parents(reference, arguments),
         commas(_identity("t0", own.key)),
@@ -72,8 +81,9 @@ def record_deleted(
     answer = [
         text("rows.item" if is_item else "rows.mark"),
         text("coalesce(rows.revision, rows.parent)" if has_revisions else "rows.parent"),
-        *([] if reference.parent else [text("rows.item")]),
     ]
+    if reference.parent is None:
+        answer.append(text("rows.item"))
     history = HistoryEntry("delete", "NULL::json", nested=True)
     return _statement(
         own,
@@ -87,11 +97,13 @@ def record_deleted(
 def clear_references(
     reference: RowReference, arguments: ArgumentSlots, *, changed: Sequence[str], to_default: bool
 ) -> Fragment:
-    """Print the change of rows that lose what they point to, with its history; its row is their number.
+    """Print the change of rows that lose what they point to, with its history.
 
-    The third argument are rows that go as well, and are left alone.
+    The answer is their number. The third argument is the ids of rows that are deleted as well,
+    which are left alone.
     """
-    own, collection = reference.own, reference.own.collection
+    own = reference.own
+    collection = own.collection
     assert collection, "rows without a history are left to the database"
     changing = tracked_columns(
         collection, [field for field in collection.columns if field.name in changed]
@@ -122,7 +134,7 @@ def clear_references(
 
 
 def delete_recorded(collection: Collection, arguments: ArgumentSlots) -> Fragment:
-    """Print the deletion of rows that have been written down; its row is their number."""
+    """Print the deletion of rows that the history has recorded; its answer is their number."""
     return fill(
         "WITH rows AS (DELETE FROM {0} AS t0 WHERE t0.{1} = ANY ({2}) RETURNING 1) SELECT count(*) FROM rows",
         name(collection.name),
@@ -132,20 +144,21 @@ def delete_recorded(collection: Collection, arguments: ArgumentSlots) -> Fragmen
 
 
 def _table(table: Table) -> Fragment:
+    only = "ONLY " if table.only else ""
     schema = f"{quoted(table.schema)}." if table.schema else ""
-    return text(f"{'ONLY ' if table.only else ''}{schema}{quoted(table.name)}")
+    return text(f"{only}{schema}{quoted(table.name)}")
 
 
 def _identity(label: str, key: Field | None) -> list[Fragment]:
-    """Print what tells rows apart."""
+    """Print the columns that identify a row."""
     columns = ["tableoid", "ctid"] if key is None else [quoted(key.name)]
     return [text(f"{label}.{column}") for column in columns]
 
 
 def _row_id(key: Field | None) -> Fragment:
-    return text(
-        "concat(t0.tableoid, ' ', t0.ctid)" if key is None else f"t0.{quoted(key.name)}::text"
-    )
+    if key is None:
+        return text("concat(t0.tableoid, ' ', t0.ctid)")
+    return text(f"t0.{quoted(key.name)}::text")
 
 
 def _cast(key: Field | None) -> str:
@@ -153,39 +166,48 @@ def _cast(key: Field | None) -> str:
 
 
 def _joined_parents(reference: RowReference, arguments: ArgumentSlots) -> Fragment:
-    """Print the rows above (up), how rows are tied to them, and which rows are left out."""
-    own, parent = reference.own, reference.parent
-    named = parent.key if parent else own.key
-    if parent is None and own.collection:  # named by its items' key, which may be another one
-        named = own.collection.fields[own.columns[0]]
+    """Print the rows above (up), the join with them, and which rows are left out."""
+    own = reference.own
+    parent = reference.parent
+    above_key = parent.key if parent else own.key
+    # Without a parent the arguments are values of a column that need not be the primary key.
+    if parent is None and own.collection:
+        above_key = own.collection.fields[own.columns[0]]
     keys = fill(
         "unnest({0}, {1}) AS up (key, revision)",
-        arguments.column(0, _cast(named)),
+        arguments.column(0, _cast(above_key)),
         arguments.column(1, "bigint"),
     )
     if parent is None or (parent.key and parent.columns == (parent.key.name,)):
-        tie = fill(" AS t0 JOIN {0} ON t0.{1} = up.key", keys, name(own.columns[0]))
+        joined = fill(" AS t0 JOIN {0} ON t0.{1} = up.key", keys, name(own.columns[0]))
     else:
-        shape = " AS t0 JOIN {0} AS above ON {1} JOIN {2} ON {3}"
+        # The foreign key points to other columns than those that identify the rows above.
         pairs = zip(own.columns, parent.columns, strict=True)
         columns = [fill("t0.{0} = above.{1}", name(near), name(far)) for near, far in pairs]
-        tie = fill(
-            shape, _table(parent.table), join(" AND ", columns), keys, _has_row_id(parent.key)
+        joined = fill(
+            " AS t0 JOIN {0} AS above ON {1} JOIN {2} ON {3}",
+            _table(parent.table),
+            join(" AND ", columns),
+            keys,
+            _has_row_id(parent.key),
         )
-    # Looked up in a hash table: `<> ALL` goes through all of them for each row, which takes hours for many.
-    mark = _row_id(None) if own.key is None else fill("t0.{0}", name(own.key.name))
+    # NOT IN looks values up in a hash table; `<> ALL` would compare each row with all of them,
+    # which takes hours for many.
+    row_id = _row_id(None) if own.key is None else fill("t0.{0}", name(own.key.name))
     left_out = fill(
-        " WHERE {0} NOT IN (SELECT unnest({1}))", mark, arguments.column(2, _cast(own.key))
+        " WHERE {0} NOT IN (SELECT unnest({1}))", row_id, arguments.column(2, _cast(own.key))
     )
-    return concat(tie, left_out)
+    return concat(joined, left_out)
 
 
 def _has_row_id(key: Field | None) -> Fragment:
-    """Print whether a row above is the one of a mark."""
+    """Print the condition that a row above has the row id of `up`."""
     if key is not None:
         return fill("above.{0} = up.key", name(key.name))
-    parts = "above.tableoid = split_part(up.key, ' ', 1)::oid AND above.ctid = split_part(up.key, ' ', 2)::tid"
-    return text(parts)
+    return text(
+        "above.tableoid = split_part(up.key, ' ', 1)::oid"
+        " AND above.ctid = split_part(up.key, ' ', 2)::tid"
+    )
 
 
 def _statement(
@@ -195,14 +217,11 @@ def _statement(
     history: HistoryEntry,
     answer: Fragment,
 ) -> Fragment:
-    author = arguments.author()
-    parts = [
-        *steps,
-        *(
-            history_steps(own.collection, history, history_action=None, author=author)
-            if own.collection
-            else ()
-        ),
-    ]
-    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in parts)
+    if own.collection:
+        author = arguments.author()
+        steps = [
+            *steps,
+            *history_steps(own.collection, history, history_action=None, author=author),
+        ]
+    queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in steps)
     return fill("WITH {0} SELECT {1} FROM rows", queries, answer)

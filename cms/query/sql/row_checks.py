@@ -1,4 +1,4 @@
-"""The printers of questions about single items: which of several rules does each of them fulfil, what does it hold?"""
+"""The printers of questions about items: which rules does each fulfil, and what does it hold?"""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Sequence
 
 from cms.fragment import EMPTY, Fragment, commas, fill, name, param, text
 from cms.query.plan.resolved import Predicate
+from cms.query.sql.arguments import key_cast
 from cms.query.sql.arrays import array
 from cms.query.sql.expressions import predicate
 from cms.query.sql.history import whole_row
-from cms.query.sql.write import key_cast
 from cms.schema.model import Collection
 
 
 def check_rows(
     collection: Collection, keys: Sequence[str], rules: Sequence[Predicate], *, lock: bool = False
 ) -> Fragment:
-    """Print the question; each row is a key of those that are there, and a boolean for each rule.
+    """Print the question which rules items fulfil; its rows are a key and a boolean for each rule.
 
-    With `lock` the items stay as they are until the transaction ends; they are locked in the order of their keys.
+    Items that do not exist have no row. With `lock` items cannot change until the transaction ends;
+    they are locked in the order of their keys, which prevents deadlocks.
     """
     key = collection.fields[str(collection.primary_key)]
     answers = (fill("coalesce({0}, FALSE)", predicate(rule, 0)) for rule in rules)
@@ -34,9 +35,9 @@ def check_rows(
 
 
 def item_contents(collection: Collection, keys: Sequence[str], *, masks: bool = True) -> Fragment:
-    """Print the question what items hold; each row is a key and the item as JSON. They are locked as by `check_rows`.
+    """Print the question what items hold; its rows are a key and the item as JSON.
 
-    Secrets are masked, or left out without `masks`.
+    Items are locked in the order of their keys. Secrets are masked, or left out without `masks`.
     """
     return fill(
         "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0} FOR NO KEY UPDATE",

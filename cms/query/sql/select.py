@@ -22,22 +22,25 @@ from cms.query.plan.resolved import (
 )
 from cms.query.sql.expressions import TRUE, alias, expression, link_condition, predicate
 
-_FRESH = "SELECT {0}, v.structure, v.access, r.found{1} FROM system_version AS v LEFT JOIN LATERAL ({2}) AS r ON TRUE"
+_WITH_VERSION = (
+    "SELECT {0}, v.structure, v.access, r.found{1} "
+    "FROM system_version AS v LEFT JOIN LATERAL ({2}) AS r ON TRUE"
+)
 _ROWS = "SELECT {0} FROM {1}{2}"
 
 
 def select(plan: ReadPlan) -> Fragment:
     """Print a read with the counters of freshness beside it.
 
-    The columns are the outputs in order (`c0 …`), the two counters, TRUE (NULL for the one row that stands for
-    no rows at all) and the counts that were asked for. The join to one row keeps the order of the rows: nothing
-    but a nested loop can carry out ON TRUE.
+    The columns are the outputs in order (`c0 …`), the two counters, TRUE (NULL in the one row of an
+    empty answer) and the counts that were asked for. The join with the one row of `system_version`
+    keeps the order of the rows: only a nested loop can carry out ON TRUE.
     """
     shown = group_outputs(plan, plan.grouping, 0) if plan.grouping else top_outputs(plan)
     columns = commas(text(f"r.c{n}") for n in range(len(shown))) if shown else text("NULL")
     outputs = (concat(value, f" AS c{n}") for n, value in enumerate(shown))
     inner = rows(plan, commas([text("TRUE AS found"), *outputs]), 0)
-    return fill(_FRESH, columns, counts(plan), inner)
+    return fill(_WITH_VERSION, columns, count_columns(plan), inner)
 
 
 def top_outputs(plan: ReadPlan) -> list[Fragment]:
@@ -45,60 +48,62 @@ def top_outputs(plan: ReadPlan) -> list[Fragment]:
 
 
 def rows(plan: ReadPlan, shown: Fragment, level: int, *, linked: Fragment = EMPTY) -> Fragment:
-    """Print the rows of one level; `linked` is the condition that ties them to the row above."""
+    """Print the rows of one level; `linked` is the condition that links them to the row above."""
     source = fill(
         "{0} AS {1}{2}", name(plan.collection.name), text(alias(level)), where(plan, level, linked)
     )
-    rest = window(plan.page)
+    page = window(plan.page)
     if plan.grouping:
-        return fill(
-            _ROWS,
-            shown,
-            source,
-            grouping_tail(plan.grouping, level) + (rest or rows_up_to_limit(plan.page)),
-        )
+        tail = grouping_tail(plan.grouping, level) + (page or rows_up_to_limit(plan.page))
+        return fill(_ROWS, shown, source, tail)
     ordered = concat(source, order_by(plan.order, level), rows_up_to_limit(plan.page))
-    return fill(_ROWS, shown, cut_page(ordered, rest, level) if rest else ordered, EMPTY)
+    return fill(_ROWS, shown, cut_page(ordered, page, level) if page else ordered, EMPTY)
 
 
-def cut_page(ordered: Fragment, rest: Fragment, level: int) -> Fragment:
-    """Cut a page out before its rows are dressed: what stands beside OFFSET is worked out for skipped rows too."""
+def cut_page(ordered: Fragment, page: Fragment, level: int) -> Fragment:
+    """Print a page that is cut out before its outputs are computed.
+
+    PostgreSQL computes the outputs beside an OFFSET for skipped rows, too.
+    """
     shape = "(SELECT {0}.* FROM (SELECT {0}.* FROM {1}) AS {0}{2}) AS {0}"
-    return fill(shape, text(alias(level)), ordered, rest)
+    return fill(shape, text(alias(level)), ordered, page)
 
 
 def where(plan: ReadPlan, level: int, linked: Fragment = EMPTY) -> Fragment:
     return conditions(linked, predicate(plan.allowed, level), predicate(plan.where, level))
 
 
-def conditions(*said: Fragment) -> Fragment:
-    parts = [part for part in said if part not in (EMPTY, TRUE)]
+def conditions(*fragments: Fragment) -> Fragment:
+    parts = [part for part in fragments if part not in (EMPTY, TRUE)]
     return concat(" WHERE ", join(" AND ", parts)) if parts else EMPTY
 
 
 def rows_up_to_limit(page: Page | None) -> Fragment:
-    """Print the number of rows that the page lies within; it is one of the parser's round numbers."""
+    """Print the limit that the page lies within, one of the parser's round numbers."""
     return text(f" LIMIT {page.row_limit}") if page and page.row_limit else EMPTY
 
 
 def window(page: Page | None) -> Fragment:
-    """Print which of those rows the page is."""
-    limit = concat(" LIMIT ", param(page.limit, "bigint")) if page and page.limit else EMPTY
-    return limit + (
-        concat(" OFFSET ", param(page.offset, "bigint")) if page and page.offset else EMPTY
-    )
+    """Print the exact limit and offset of the page, empty where it is the first rows."""
+    limit = EMPTY
+    offset = EMPTY
+    if page and page.limit:
+        limit = concat(" LIMIT ", param(page.limit, "bigint"))
+    if page and page.offset:
+        offset = concat(" OFFSET ", param(page.offset, "bigint"))
+    return limit + offset
 
 
-def counts(plan: ReadPlan) -> Fragment:
-    counted = {
+def count_columns(plan: ReadPlan) -> Fragment:
+    filters = {
         "total_count": conditions(predicate(plan.allowed, 0)),
         "filter_count": where(plan, 0),
     }
-    found = (
-        fill("(SELECT count(*) FROM {0} AS t0{1})", name(plan.collection.name), counted[count])
+    columns = (
+        fill(", (SELECT count(*) FROM {0} AS t0{1})", name(plan.collection.name), filters[count])
         for count in plan.counts
     )
-    return join("", (concat(", ", count) for count in found))
+    return join("", columns)
 
 
 # Outputs
@@ -107,7 +112,9 @@ def counts(plan: ReadPlan) -> Fragment:
 def output(item: Output, level: int) -> Fragment:
     match item:
         case ValueOutput(_, value, plain):
-            return fill("{0}::text", expression(value, level)) if plain else shown(value, level)
+            if plain:
+                return fill("{0}::text", expression(value, level))
+            return output_value(value, level)
         case Embed():
             return embed_many(item, level) if item.step.link.to_many else embed_one(item, level)
         case EmbedChoice():
@@ -116,7 +123,7 @@ def output(item: Output, level: int) -> Fragment:
             assert_never(never)
 
 
-def shown(value: Value, level: int) -> Fragment:
+def output_value(value: Value, level: int) -> Fragment:
     """Print how a value looks in an answer, at any depth."""
     inner = expression(value, level)
     return inner if value.function else fill(value.field.show, inner)
@@ -136,19 +143,16 @@ def embed_choice(item: EmbedChoice, level: int) -> Fragment:
 
 
 def related_rows(item: Embed, level: int) -> Fragment:
-    """Print the rows that a link leads to, as columns c0 … or under their own names."""
+    """Print the rows that a link leads to, with columns c0 … or named as the keys of the answer."""
     plan = item.plan
     if plan.grouping:
-        found = [
-            (f"c{n}", value)
-            for n, value in enumerate(group_outputs(plan, plan.grouping, level + 1))
-        ]
+        values = group_outputs(plan, plan.grouping, level + 1)
+        keys = [f"c{n}" for n in range(len(values))]
     else:
-        keys = (f"c{n}" if plan.renamed else output.key for n, output in enumerate(plan.outputs))
-        found = [
-            (key, output(shown, level + 1)) for key, shown in zip(keys, plan.outputs, strict=True)
-        ]
-    outputs = commas(concat(value, " AS ", name(key)) for key, value in found)
+        values = [output(inner, level + 1) for inner in plan.outputs]
+        keys = [f"c{n}" if plan.renamed else inner.key for n, inner in enumerate(plan.outputs)]
+    named = zip(keys, values, strict=True)
+    outputs = commas(concat(value, " AS ", name(key)) for key, value in named)
     return rows(plan, outputs, level + 1, linked=link_condition(item.step, level))
 
 
@@ -160,31 +164,31 @@ def embedded_item(item: Embed) -> Fragment:
         return as_object(group_paths(item.plan))
     if item.plan.renamed:
         return as_object(tuple((shown.key,) for shown in item.plan.outputs))
-    return text(
-        "row_to_json(n.*)"
-    )  # n alone would be the field of that name in a collection that has one
+    # `n` alone would be the field of that name in a collection that has one.
+    return text("row_to_json(n.*)")
 
 
 def as_object(paths: Sequence[tuple[str, ...]], columns: Sequence[int] | None = None) -> Fragment:
-    """Print the columns c0 … as one object with these keys, which are parameters: some come from the request.
+    """Print the columns c0 … as one object; its keys are parameters, as some come from the request.
 
-    PostgreSQL's own function for it takes fifty keys at most, so the object is put together as text.
+    PostgreSQL's own function for it takes fifty keys at most, so the object is put together as
+    text.
     """
-    places = range(len(paths)) if columns is None else columns
+    numbers = range(len(paths)) if columns is None else columns
     members = []
     for key in dict.fromkeys(path[0] for path in paths):
-        inner = [
-            (path[1:], place) for path, place in zip(paths, places, strict=True) if path[0] == key
-        ]
-        leaf = fill("to_json(n.{0})", text(f"c{inner[0][1]}"))
-        value = (
-            leaf
-            if not inner[0][0]
-            else as_object([path for path, _ in inner], [place for _, place in inner])
-        )
-        members.append(
-            fill("{0} || coalesce({1}::text, 'null')", param(f"{json.dumps(key)}:", "text"), value)
-        )
+        inner_paths = []
+        inner_numbers = []
+        for path, number in zip(paths, numbers, strict=True):
+            if path[0] == key:
+                inner_paths.append(path[1:])
+                inner_numbers.append(number)
+        if inner_paths[0]:
+            value = as_object(inner_paths, inner_numbers)
+        else:
+            value = fill("to_json(n.{0})", text(f"c{inner_numbers[0]}"))
+        label = param(f"{json.dumps(key)}:", "text")
+        members.append(fill("{0} || coalesce({1}::text, 'null')", label, value))
     return fill("('{' || {0} || '}')::json", join(" || ',' || ", members))
 
 
@@ -197,15 +201,16 @@ def order_by(order: tuple[Order, ...], level: int) -> Fragment:
 
 
 def sorted_value(term: Order, level: int) -> Fragment:
-    """A value at the end of a path is a scalar sub-select: it neither drops nor multiplies rows."""
-    path, depth = term.path, level + len(term.path)
-    found = expression(term.value, depth)
-    for place, step in reversed(list(enumerate(path))):
-        table = concat(name(step.link.target), f" AS {alias(level + place + 1)}")
-        found = fill(
-            "(SELECT {0} FROM {1} WHERE {2})", found, table, link_condition(step, level + place)
-        )
-    return found
+    """Print the value of a term; at the end of a path it is a scalar sub-select.
+
+    A join could drop or multiply rows.
+    """
+    value = expression(term.value, level + len(term.path))
+    for index, step in reversed(list(enumerate(term.path))):
+        table = concat(name(step.link.target), f" AS {alias(level + index + 1)}")
+        condition = link_condition(step, level + index)
+        value = fill("(SELECT {0} FROM {1} WHERE {2})", value, table, condition)
+    return value
 
 
 def direction(term: Order | AggregateValue) -> Fragment:
@@ -216,23 +221,20 @@ def direction(term: Order | AggregateValue) -> Fragment:
 
 
 def group_outputs(plan: ReadPlan, grouping: Grouping, level: int) -> list[Fragment]:
-    groups = [shown(group.value, level) for group in grouping.groups]
+    groups = [output_value(group.value, level) for group in grouping.groups]
     return groups + [aggregate_output(item, level) for item in grouping.aggregates]
 
 
 def grouping_tail(grouping: Grouping, level: int) -> Fragment:
     values = [expression(group.value, level) for group in grouping.groups]
     group_by = concat(" GROUP BY ", commas(values)) if values else EMPTY
-    terms = [
-        fill(
-            "{0}{1}",
-            aggregate(term, level)
-            if isinstance(term, AggregateValue)
-            else expression(term.value, level),
-            direction(term),
-        )
-        for term in grouping.order
-    ]
+    terms = []
+    for term in grouping.order:
+        if isinstance(term, AggregateValue):
+            value = aggregate(term, level)
+        else:
+            value = expression(term.value, level)
+        terms.append(fill("{0}{1}", value, direction(term)))
     return group_by + (concat(" ORDER BY ", commas(terms)) if terms else EMPTY)
 
 
@@ -256,7 +258,8 @@ def aggregate(item: AggregateValue, level: int) -> Fragment:
     return fill(_AGGREGATES[item.function], expression(item.value, level))
 
 
-# JSON has no NaN and no infinity; the sum of 64-bit numbers is beyond 64 bits, and their average a numeric.
+# JSON has no NaN and no infinity. The sum of 64-bit numbers may need more bits, and their average
+# is a numeric.
 _SUMS = {
     "float": "CASE WHEN {0} - {0} = 0 THEN to_json({0}) END",
     "decimal": "CASE WHEN {0} - {0} = 0 THEN to_json(trim_scale({0})) END",
@@ -266,9 +269,10 @@ _SUMS = {
 
 def aggregate_output(item: AggregateValue, level: int) -> Fragment:
     """Print an aggregate as it is shown."""
-    found = aggregate(item, level)
+    value = aggregate(item, level)
     if item.value is None or item.function.startswith("count"):
-        return found
+        return value
     if item.function in ("min", "max"):
-        return fill(item.value.field.show, found)
-    return fill(_SUMS.get(item.value.field.type_name, "to_json(trim_scale({0}))"), found)
+        return fill(item.value.field.show, value)
+    shape = _SUMS.get(item.value.field.type_name, "to_json(trim_scale({0}))")
+    return fill(shape, value)

@@ -1,23 +1,23 @@
-"""The printer of manual sorting: items change places, and nothing else of them changes; the history tells it."""
+"""The printer of manual sorting: items change their positions and nothing else, with history."""
 
 from __future__ import annotations
 
 from cms.fragment import EMPTY, Fragment, commas, concat, fill, name, param, text
+from cms.query.sql.arguments import key_cast
 from cms.query.sql.history import HistoryEntry, delta_of, history_columns, history_steps
-from cms.query.sql.write import key_cast
 from cms.schema.model import Collection, Field
 
 
 def position_of(collection: Collection, sort: Field, key: str) -> Fragment:
-    """Print the question where an item stands; answers nothing where there is none."""
+    """Print the read of an item's position; there is no row without the item."""
     shape = "SELECT {2}::text FROM {0} WHERE {1} = {3}"
     return fill(
-        shape, name(collection.name), _key(collection), name(sort.name), _given(collection, key)
+        shape, name(collection.name), _key(collection), name(sort.name), _key_param(collection, key)
     )
 
 
 def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str) -> Fragment:
-    """Print the question whether items between two places, or without one, cannot be told apart by it."""
+    """Print the question whether items have no position, or share one between `low` and `high`."""
     shape = (
         "SELECT EXISTS (SELECT FROM {0} WHERE {1} IS NULL)"
         " OR (SELECT count(*) > count(DISTINCT {1}) FROM {0} WHERE {1} BETWEEN {2} AND {3})"
@@ -28,7 +28,7 @@ def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str
 
 
 def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragment:
-    """Print the numbering of all items from 1, in the order that they have; those without a place come last."""
+    """Print the numbering of all items from 1 in their order; items without a position come last."""
     ranks = "SELECT {1} AS k, row_number() OVER (ORDER BY {2}, {1}) AS n FROM {0}"
     ranked = fill(ranks, name(collection.name), _key(collection), name(sort.name))
     old = fill(
@@ -39,22 +39,26 @@ def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragme
         name(sort.name),
         ranked,
     )
-    return _placed(collection, sort, old, text("NULL::bigint"), author)
+    return _reposition(collection, sort, old, text("NULL::bigint"), author)
 
 
 def move(
     collection: Collection, sort: Field, *, key: str, source: str, target: str, author: Fragment
 ) -> Fragment:
-    """Print the move of an item from one place to another; those between close up behind it, as part of the move."""
+    """Print the move of an item from one position to another.
+
+    Items between the two close up behind it; in the history they are part of the move.
+    """
     down = int(source) < int(target)
-    low, high = (source, target) if down else (target, source)
+    low = source if down else target
+    high = target if down else source
     old = fill(
         "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS place FROM {0} AS t0"
         " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY t0.{1} FOR NO KEY UPDATE",
         name(collection.name),
         _key(collection),
         name(sort.name),
-        _given(collection, key),
+        _key_param(collection, key),
         param(target, "bigint"),
         text("- 1" if down else "+ 1"),
         param(low, "bigint"),
@@ -62,17 +66,17 @@ def move(
     )
     shape = "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE m.item = {0}::text) END"
     parent = (
-        fill(shape, _given(collection, key))
+        fill(shape, _key_param(collection, key))
         if collection.accountability == "all"
         else text("NULL::bigint")
     )
-    return _placed(collection, sort, old, parent, author)
+    return _reposition(collection, sort, old, parent, author)
 
 
-def _placed(
+def _reposition(
     collection: Collection, sort: Field, old: Fragment, parent: Fragment, author: Fragment
 ) -> Fragment:
-    """Print the change of the rows of `old` to their places, with its history."""
+    """Print the change of the rows of `old` to their positions, with its history."""
     has_revisions = collection.accountability == "all"
     moved = fill(
         "UPDATE {0} AS t0 SET {1} = old.place FROM old WHERE t0.{2} = old.k RETURNING {3}{4}",
@@ -98,5 +102,5 @@ def _key(collection: Collection) -> Fragment:
     return name(str(collection.primary_key))
 
 
-def _given(collection: Collection, key: str) -> Fragment:
+def _key_param(collection: Collection, key: str) -> Fragment:
     return param(key, key_cast(collection.fields[str(collection.primary_key)]))

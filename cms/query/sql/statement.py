@@ -1,4 +1,4 @@
-"""A finished statement: text, symbolic parameters, and how its rows become an answer."""
+"""A finished statement: text, placeholders, and how its rows become an answer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What the plan cache holds. `paths` are the places of the columns in an item, in order.
+    """An entry of the plan cache. `paths` are the paths of the columns in an item, in order.
 
-    `fields` are the fields that stand there as they are, None for anything else; `touched_collections` are the
-    collections that it reads.
+    `fields` has the field of each path that shows one unchanged, None for any other;
+    `touched_collections` are the collections that the statement reads.
     """
 
     text: str
@@ -32,14 +32,14 @@ class Statement:
     touched_collections: frozenset[str] = frozenset()
     fields: tuple[Field | None, ...] = ()
     is_search: bool = False
-    """Whether the best plan hangs on the word that is searched."""
+    """Whether the best plan depends on the word that is searched."""
     nesting: ListLevel | None = None
-    """The lists of the answer, where its items hold any."""
+    """The lists in the items of the answer, if any."""
     size: AnswerSize = NO_SIZE
     written_size: WrittenSize | None = None
-    """The size of a write's answer, where it is one."""
+    """The size of the answer of a write, if it is one."""
     _keys: tuple[str, ...] | None = field(init=False, compare=False, repr=False)
-    """The columns of an item in which nothing is nested."""
+    """The keys of an item in which nothing is nested; None for nested ones."""
     _first_extra: int = field(init=False, compare=False, repr=False)
     """The first column behind the outputs; a row without outputs holds one NULL in their place."""
 
@@ -66,16 +66,16 @@ class Statement:
         return dict(zip(self.counts, self.extra_columns(rows[0]), strict=True))
 
     def extra_columns(self, row: Row) -> Row:
-        """Return what stands in a row behind its item and what every statement tells."""
+        """Return the columns behind the item, the two counters and the mark that a row exists."""
         return row[self._first_extra + 3 :]
 
     def _nested(self, row: Row) -> dict[str, Any]:
         item: dict[str, Any] = {}
         for (*outer, last), value in zip(self.paths, row, strict=False):
-            place = item
+            group = item
             for key in outer:
-                place = place.setdefault(key, {})
-            place[last] = value
+                group = group.setdefault(key, {})
+            group[last] = value
         return item
 
 
@@ -86,7 +86,7 @@ def finish_statement(
     is_search: bool = False,
     single: bool = False,
 ) -> Statement:
-    """Print a plan and number its parameters; with `single` it is of one item."""
+    """Print a plan and number its parameters; a `single` plan reads one item."""
     text, values = select(plan).numbered()
     paths = group_paths(plan) if plan.grouping else tuple((item.key,) for item in plan.outputs)
     fields = tuple(_field(item) for item in plan.outputs)
@@ -104,7 +104,7 @@ def finish_statement(
     )
 
 
-def _field(item: Output) -> Field | None:
-    return (
-        item.value.field if isinstance(item, ValueOutput) and item.value.function is None else None
-    )
+def _field(output: Output) -> Field | None:
+    if isinstance(output, ValueOutput) and output.value.function is None:
+        return output.value.field
+    return None

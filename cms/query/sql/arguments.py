@@ -1,0 +1,70 @@
+"""The arguments of writes: the placeholders of their values, and the types of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cms.fragment import Fragment, commas, fill, param
+from cms.query.language.ast import Slot
+from cms.query.plan.bindings import Placeholder
+from cms.schema.model import Field
+
+AUTHOR_SLOTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentSlots:
+    """The slots of a write's literals: four for the author, then an array for each column.
+
+    With `single` there is a plain value for each column instead, which PostgreSQL executes fastest.
+    `history_action` is the action in the history, where it differs from the write's own.
+    """
+
+    first_slot: int = 0
+    single: bool = False
+    history_action: str | None = None
+
+    def author(self) -> Fragment:
+        """Print user, address, user agent and origin."""
+        return commas(
+            param(_slot(self.first_slot + n), cast)
+            for n, cast in enumerate(("uuid", "text", "text", "text"))
+        )
+
+    def column(self, index: int, element: str) -> Fragment:
+        return param(
+            _slot(self.first_slot + AUTHOR_SLOTS + index),
+            element if self.single else f"{element}[]",
+        )
+
+    def column_array(self, index: int, element: str) -> Fragment:
+        """Print the values of a column as an array, however many there are."""
+        column = self.column(index, element)
+        return fill("ARRAY[{0}]", column) if self.single else column
+
+    def row_count(self) -> Fragment:
+        """Print the number of rows that come without values."""
+        return param(_slot(self.first_slot + AUTHOR_SLOTS), "integer")
+
+
+def array_type(field: Field) -> str:
+    """Return the type of an array's elements: text where the column's type has no plain array."""
+    if field.is_text_form or field.type.cast == "json":
+        return "text"
+    return field.type.cast
+
+
+def key_cast(key: Field) -> str:
+    """Return the type that a key is cast to."""
+    return key.column.cast if key.is_text_form and key.column else array_type(key)
+
+
+@lru_cache(maxsize=1024)
+def _slot(index: int) -> Placeholder:
+    """Return one placeholder for a literal, however often it is printed."""
+    return Placeholder(Slot(index), _as_it_is, "")
+
+
+def _as_it_is(value: object) -> object:
+    return value
