@@ -1,4 +1,4 @@
-"""Run the service under a gunicorn of your own, with a DATABASE_URL: `gunicorn 'cms.app:create_wsgi()'`."""
+"""For a gunicorn of your own, with a DATABASE_URL: `gunicorn 'cms.app:create_wsgi()'`."""
 
 import os
 import sys

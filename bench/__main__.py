@@ -36,7 +36,8 @@ from bench.stage import (
 )
 
 RESULTS = Path(__file__).with_name("results")
-QUICK, FULL = Length(3, 0.5), Length(19, 0.5)
+QUICK = Length(3, 0.5)
+FULL = Length(19, 0.5)
 QUICK_SIZES = (10_000, 100_000)
 
 

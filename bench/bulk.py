@@ -24,7 +24,8 @@ from bench.wire import exchange, request
 
 ROWS = 10_000
 MEBIBYTE = 1 << 20
-BARE, RECORDED = "records", "entries"
+BARE = "records"
+RECORDED = "entries"
 """The same fields twice: a collection without a history, and one that records activities and
 revisions.
 """

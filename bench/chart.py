@@ -7,7 +7,11 @@ from html import escape
 
 from bench.rounds import Result
 
-WIDTH, LEFT, BAR, STEP, TOP = 760, 250, 20, 34, 48
+WIDTH = 760
+LEFT = 250
+BAR = 20
+STEP = 34
+TOP = 48
 RATIO_WIDTH = 400  # what a ratio of 1 measures
 MET_COLOUR, MISSED_COLOUR, TRACK_COLOUR, TEXT_COLOUR = "#3a7d44", "#c8553d", "#e6e6e6", "#222222"
 

@@ -24,7 +24,7 @@ TARGET = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """Clients that stop in the middle: the p99 of others meanwhile, as a multiple of the usual one."""
+    """Clients that stop in the middle: the p99 of others, as a multiple of the usual one."""
 
     name: str
     ping: float

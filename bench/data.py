@@ -1,4 +1,4 @@
-"""The data: collections made through the REST API as a user makes them, rows through SQL for speed."""
+"""The data: collections made through the REST API as users do, rows by SQL for speed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import psycopg
 from cms.auth.tokens import random_token
 from cms.passwords import digest
 
-ARTICLES, AUTHORS, TAGS, LINKS = 100_000, 1_000, 50, 300_000
+ARTICLES = 100_000
+AUTHORS = 1_000
+TAGS = 50
+LINKS = 300_000
 ENTRIES = 20_000
 
 Send = Callable[[str, object], object]
@@ -132,7 +135,8 @@ def make_member(dsn: str) -> str:
     """Make a user of a role that sees what is not archived, and of that some fields; return its
     token.
     """
-    token, role = random_token(), str(uuid4())
+    token = random_token()
+    role = str(uuid4())
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("INSERT INTO system_roles (id, name) VALUES (%s, 'Members')", (role,))
         connection.execute(

@@ -1,4 +1,4 @@
-"""The first request after a start: `cms serve` on a database that exists and is not running."""
+"""The first request after a start: `cms serve` on an existing database that is not running."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measure(folder: Path, environ: Mapping[str, str], *, token: str) -> float:
     inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     message = request("GET", "/items/articles/1", token=token)
     with (folder / "start.log").open("wb") as output:
-        began = time.perf_counter()
+        started = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "cms", "serve"],
             env={**inherited, **settings, "PORT": str(port)},
@@ -32,14 +32,14 @@ def measure(folder: Path, environ: Mapping[str, str], *, token: str) -> float:
             stderr=output,
         )
         try:
-            _ask_until_answered(port, message, process)
-            return time.perf_counter() - began
+            _exchange_when_ready(port, message, process)
+            return time.perf_counter() - started
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(TIMEOUT_SECONDS)
 
 
-def _ask_until_answered(port: int, message: bytes, process: subprocess.Popen[bytes]) -> None:
+def _exchange_when_ready(port: int, message: bytes, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:

@@ -90,7 +90,7 @@ def _send(response: falcon.Response, names: Sequence[str], rows: Sequence[Row]) 
     response.data = orjson.dumps({"data": [dict(zip(names, row, strict=True)) for row in rows]})
 
 
-class One:
+class Article:
     NAMES = ("id", "title", "body", "status", "views", "rating", "published", "author")
 
     def __init__(self, rows: RowPool, statement: str) -> None:
@@ -181,7 +181,7 @@ def _add_reads(
 ) -> None:
     filtered = ("id", "title", "published", "author")
     nested = ("id", "title", "author", "tags")
-    app.add_route(prefix + "/one/{key:int}", One(rows, statements["one"]))
+    app.add_route(prefix + "/one/{key:int}", Article(rows, statements["one"]))
     app.add_route(prefix + "/page/{number:int}", List(rows, statements["page"], SUMMARY_FIELDS))
     app.add_route(prefix + "/many/{number:int}", List(rows, statements["many"], SUMMARY_FIELDS))
     app.add_route(prefix + "/filtered/{number:int}", List(rows, statements["filtered"], filtered))

@@ -7,7 +7,8 @@ from pathlib import Path
 from bench.bulk import BulkLoad, write_items
 from bench.wire import upload
 
-ROWS, QUICK_ROWS = 1_000_000, 100_000
+ROWS = 1_000_000
+QUICK_ROWS = 100_000
 _TURNS = 3
 
 

@@ -171,10 +171,10 @@ def _cases(report: Report) -> Iterator[str]:
     yield _row(heads)
     yield _rule(len(heads))
     for result in report.results:
-        kept = _verdict(kept=result.ratio >= result.case.target)
+        verdict = _verdict(kept=result.ratio >= result.case.target)
         figures = (*_figures(result.floor), *_figures(result.service))
         yield _row(
-            (result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", kept)
+            (result.case.name, *figures, f"{result.ratio:.2f}", f"{result.case.target}", verdict)
         )
     yield ""
     yield "The floor of writes leaves an activity and a revision, as the service does."
@@ -195,29 +195,32 @@ def _workers(report: Report) -> Iterator[str]:
     )
     yield _rule(8)
     for compared in report.workers:
-        event, gthread = compared.event, compared.gthread
+        event = compared.event
+        gthread = compared.gthread
         figures = (
             f"{gthread.rate:,.0f}",
             f"{gthread.p99:.2f}",
             f"{event.rate:,.0f}",
             f"{event.p99:.2f}",
         )
-        kept = _verdict(kept=compared.ratio >= compared.target)
-        yield _row((compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", kept))
+        verdict = _verdict(kept=compared.ratio >= compared.target)
+        yield _row(
+            (compared.name, *figures, f"{compared.ratio:.2f}", f"{compared.target}", verdict)
+        )
 
 
 def _crowds(report: Report) -> Iterator[str]:
     yield _row(("clients that stop; p99 of others beside them", "ping", "25 rows", "target", ""))
     yield _rule(5)
     for crowd in report.crowds:
-        kept = _verdict(kept=max(crowd.ping, crowd.items) <= TARGET)
+        verdict = _verdict(kept=max(crowd.ping, crowd.items) <= TARGET)
         yield _row(
             (
                 crowd.name,
                 f"{crowd.ping:.1f} times",
                 f"{crowd.items:.1f} times",
                 f"{TARGET:.0f} times",
-                kept,
+                verdict,
             )
         )
 
@@ -266,8 +269,8 @@ def _verdict(*, kept: bool | None) -> str:
 
 
 def _row(cells: tuple[str, ...]) -> str:
-    first, *others = cells
-    return f"| {first:<72} | " + " | ".join(f"{cell:>10}" for cell in others) + " |"
+    first, *figures = cells
+    return f"| {first:<72} | " + " | ".join(f"{cell:>10}" for cell in figures) + " |"
 
 
 def _rule(columns: int) -> str:

@@ -17,7 +17,8 @@ from cms.auth.accounts import first_admin
 from cms.database.migrate import migrate
 from cms.embedded import start
 
-EMAIL, PASSWORD = "admin@example.com", secrets.token_urlsafe(16)
+EMAIL = "admin@example.com"
+PASSWORD = secrets.token_urlsafe(16)
 WORKERS = "2"
 
 

@@ -39,7 +39,8 @@ def measure(service: Running, folder: Path, *, token: str, times: int = 5) -> Up
     with source.open("wb") as file:
         for _ in range(MEGABYTES):
             file.write(_CHUNK)
-    uploads, copies = [], []
+    uploads = []
+    copies = []
     try:
         for _ in range(times):
             copies.append(_megabytes_per_second(lambda: _copy(source, folder / "copy.bin")))

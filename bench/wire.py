@@ -19,7 +19,7 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ResponseHead:
-    """The head of an answer: its status, the size of head and body, and whether the server closes."""
+    """The head of an answer: status, size of head and body, and whether the server closes."""
 
     status: int
     size: int

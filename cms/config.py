@@ -22,7 +22,7 @@ Sources = tuple[Mapping[str, str], ...]
 
 
 class ConfigError(Exception):
-    """Settings that cannot be used: a sentence for each problem, never with the value of a secret."""
+    """Settings that cannot be used: a sentence for each problem, never with a secret's value."""
 
     def __init__(self, *problems: str) -> None:
         self.problems = problems
@@ -206,14 +206,14 @@ def _read_location(name: str, sources: Sources, folder: Path, problems: list[str
 
 
 def _cores() -> int:
-    """Return how many cores this process may use, in a container often fewer than the machine has."""
+    """Return how many cores this process may use, in a container often fewer than there are."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[str]) -> Any:
-    """Return a setting from the first source that names it or its file; None when unset or wrong."""
+    """Return a setting from the first source that has it or its file; None if unset or wrong."""
     name = setting.name
     file_name = f"{name}_FILE"
     source = next((source for source in sources if name in source or file_name in source), {})

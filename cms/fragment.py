@@ -23,9 +23,9 @@ class Fragment:
         """Tell whether the fragment holds anything."""
         return self != EMPTY
 
-    def __add__(self, other: Fragment) -> Fragment:
-        seam = self.parts[-1] + other.parts[0]
-        return Fragment((*self.parts[:-1], seam, *other.parts[1:]), self.values + other.values)
+    def __add__(self, suffix: Fragment) -> Fragment:
+        joint = self.parts[-1] + suffix.parts[0]
+        return Fragment((*self.parts[:-1], joint, *suffix.parts[1:]), self.values + suffix.values)
 
     def numbered(self) -> tuple[str, tuple[object, ...]]:
         """Return the text with `$1 …` in it, and the values in that order.

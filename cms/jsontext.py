@@ -51,7 +51,7 @@ def loads_stored(text: str | bytes) -> object:
 
 
 def loads_at(text: str, start: int) -> tuple[object, int]:
-    """Return the value that begins at `start` of a longer text, and where it ends, as `loads` does."""
+    """Return the value that begins at `start` of a longer text, and where it ends."""
     try:
         value, end = _decode_first(text, start)
         _refuse_unstorable(text[start:end], value)

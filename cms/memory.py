@@ -76,6 +76,6 @@ _TRIMMER = _Trimmer()
 
 
 def note_memory_use(size: int) -> None:
-    """Note that a request held so many bytes at once; after a large one memory is given back soon."""
+    """Note that a request held so many bytes; after many of them memory is given back soon."""
     if size >= LARGE:
         _TRIMMER.schedule()

@@ -78,14 +78,16 @@ def check_password(password: str, *, policy: str | None = None) -> None:
             f"A password has 1 to {MAX_PASSWORD_LENGTH} characters", field="password"
         )
     if policy and not _matches_policy(password, policy):
-        place = {"field": "password", "path": ["password"], "type": "regex", "valid": policy}
+        extensions = {"field": "password", "path": ["password"], "type": "regex", "valid": policy}
         raise Refused(
-            Problem("FAILED_VALIDATION", "The password does not follow the password policy.", place)
+            Problem(
+                "FAILED_VALIDATION", "The password does not follow the password policy.", extensions
+            )
         )
 
 
 def warm_up() -> None:
-    """Make the hash that unknown users are compared with, so that not even the first takes longer."""
+    """Make the hash that unknown users are compared with: even the first must not take longer."""
     _dummy_hash()
 
 

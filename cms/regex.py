@@ -19,12 +19,12 @@ def compile_regex(text: str) -> Any:
     """
     if len(text) > MAX_PATTERN_LENGTH:
         raise ValueError(f"a pattern has at most {MAX_PATTERN_LENGTH} characters")
-    bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "/" else text
+    pattern = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "/" else text
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_MEMORY
     try:
-        return re2.compile(bare, options)
+        return re2.compile(pattern, options)
     except re2.error as error:
         raise ValueError(f"it is not a pattern that RE2 knows: {_message(error)}") from None
 

@@ -1,4 +1,4 @@
-"""`cms demo`: makes and fills continents, countries and cities of GeoNames over the REST interface."""
+"""`cms demo`: makes continents, countries and cities of GeoNames over the REST interface."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ from cms.jobs.housekeeping import queue_state
 from cms.schema.dangling_settings import dangling_settings
 from cms.store.snapshot import load_snapshot
 
-OK, WARNING, WRONG = "ok", "warning", "wrong"
+OK = "ok"
+WARNING = "warning"
+WRONG = "wrong"
 COLOURS = {OK: "green", WARNING: "yellow", WRONG: "red"}
 
 LOW_DISK_BYTES = 1024**3

@@ -32,7 +32,7 @@ MAX_WAIT_SECONDS = 1.0
 
 
 def serve(config: Config) -> int:
-    """Run the service until SIGTERM, SIGINT or an error, stop all processes, return the exit code."""
+    """Run the service until SIGTERM, SIGINT or an error; return the exit code."""
     stop = StopSignals()
     try:
         with _bind_with_retries(config) as listener, watched_database(config) as dsn:
@@ -126,7 +126,7 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
 
 
 def _await_first_message(config: Config, line: socket.socket, stop: StopSignals) -> str:
-    """Return the web server's first message; print the address once a worker accepts connections."""
+    """Return the web server's first message; print the address once a worker is ready."""
     received = b""
     while b"\n" not in received:
         if stop.wait(line):

@@ -1,4 +1,4 @@
-"""The running service as commands use it: over HTTP, as an administrator unless a token is given."""
+"""The running service as commands use it: over HTTP, by default as an administrator."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Service:
 
 @contextmanager
 def service(config: Config, *, url: str | None, token: str | None) -> Iterator[Service]:
-    """Yield the service at an address, else at PUBLIC_URL, with a token, else an administrator's."""
+    """Yield the service at `url`, else at PUBLIC_URL, with a token, else an administrator's."""
     with requests.Session() as session:
         # # Ignore proxies and .netrc of this account: proxies are for other hosts, and .netrc would
         # replace the token.

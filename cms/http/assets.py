@@ -25,7 +25,7 @@ _NOT_QUOTABLE = re.compile(r'[^\x20-\x7e]|["\\%]')
 
 
 class AssetResource:
-    """The content of a file. The path may end in a name for it; else the file's own name is used."""
+    """The content of a file, under the name in the path, else under the file's own name."""
 
     def __init__(self, assets: Assets, config: Config) -> None:
         self._assets = assets

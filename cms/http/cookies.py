@@ -89,7 +89,7 @@ def session_cookie(request: falcon.Request) -> str | None:
 
 
 def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
-    """Return the token from the cookie of the mode, or from either cookie where no mode is given."""
+    """Return the token from the mode's cookie, or from either cookie where no mode is given."""
     if mode is None:
         names: tuple[str, ...] = (REFRESH_COOKIE, SESSION_COOKIE)
     elif mode is Mode.SESSION:

@@ -82,14 +82,14 @@ def _file_part(parts: Iterator[FormPart]) -> tuple[str, Iterator[bytes]]:
     return _file_format(suffix, part.declared), _only_file(part, parts)
 
 
-def _only_file(part: FormPart, others: Iterator[FormPart]) -> Iterator[bytes]:
+def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[bytes]:
     yield from part.chunks
-    if any(other.name == "file" for other in others):
+    if any(other_part.name == "file" for other_part in other_parts):
         raise invalid_payload("The form has more than one file", field="file")
 
 
 def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:
-    """Yield the chunks of the body; raises `Refused` where it breaks off or is announced too long."""
+    """Yield the chunks of the body; raises `Refused` where it breaks off or is too long."""
     if (request.content_length or 0) > max_bytes:
         raise too_large(max_bytes)
     yield from iter(lambda: request.stream.read(_CHUNK_BYTES), b"")

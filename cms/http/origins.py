@@ -11,7 +11,9 @@ from cms.config import Config
 from cms.errors import forbidden
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "SEARCH", "QUERY"})
-"""Methods that change nothing; browsers send SEARCH and QUERY to other sites after a preflight only."""
+"""Methods that change nothing; browsers send SEARCH and QUERY to other sites after a preflight
+only.
+"""
 
 
 @dataclass(frozen=True, slots=True)

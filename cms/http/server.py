@@ -70,9 +70,9 @@ class ExplainResource:
 
         The path is encoded as a whole, or not at all: then everything behind `path=` belongs to it.
         """
-        before, _, rest = request.query_string.partition("path=")
+        query_before, _, rest = request.query_string.partition("path=")
         if "?" in rest:
-            params = parse_qs(before)
+            params = parse_qs(query_before)
             path = rest
         else:
             params = parse_qs(request.query_string)

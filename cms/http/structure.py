@@ -166,7 +166,7 @@ class RelationResource(StructureResource):
 
 
 def _records_by_name(payload: object, key: str) -> list[tuple[str, Mapping[str, object]]]:
-    """Return an array of records as pairs: the name that a record has under `key`, and the record."""
+    """Return an array of records as pairs: the name under `key`, and the record."""
     if not isinstance(payload, list):
         raise invalid_payload("The body must be an array")
     for record in payload:

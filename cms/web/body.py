@@ -11,7 +11,7 @@ from cms.web.thread_pool import ThreadPool
 
 
 class BodyError(OSError):
-    """The rest of the body will not come: the client is gone, too slow, or sends malformed chunks."""
+    """The rest of the body will not come: the client is gone, too slow, or sends bad chunks."""
 
 
 class StreamedBody:
@@ -79,7 +79,7 @@ class StreamedBody:
         return self._take(lambda: limit is not None and len(self._buffer) >= limit, lambda: limit)
 
     def readline(self, size: int | None = -1) -> bytes:
-        """Return the bytes up to and with the next line feed, at most `size`; raises `BodyError`."""
+        """Return the bytes up to the next line feed, at most `size`; raises `BodyError`."""
         limit = None if size is None or size < 0 else size
 
         def length() -> int | None:

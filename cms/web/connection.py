@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
             raise ClientGone
 
     def abort(self) -> None:
-        """Reset the connection, so that the client sees that its answer is incomplete; by a thread."""
+        """Reset the connection: the client must see that its answer is incomplete; by a thread."""
         self.server.loop.call_soon_threadsafe(self.transport.abort)
 
     def _send(self, data: bytes) -> bytes:
@@ -305,7 +305,7 @@ class Connection(asyncio.Protocol):
         return DRAIN_SECONDS if self.server.is_draining else self.server.limits.idle_seconds
 
     def _check_pace(self, now: float) -> None:
-        """End the connection of a client that moves fewer than `PACE_BYTES` in the time for them."""
+        """End a client that moves fewer than `PACE_BYTES` in the time for them."""
         moved = (
             self._written_bytes
             - self.transport.get_write_buffer_size()
@@ -342,7 +342,7 @@ class Connection(asyncio.Protocol):
         )
 
     def end_idle(self) -> None:
-        """Close the connection of a client that sends no complete request; at once the second time."""
+        """Close the connection of a client without a complete request; reset it the second time."""
         if self.is_closing:
             self.transport.abort()
             return

@@ -68,7 +68,7 @@ class Exchange:
         return b"" if length is None else f"Content-Length: {length}\r\n".encode("latin-1")
 
     def release_body(self) -> None:
-        """Release the memory reserved for the body: a thread has taken the request, or none will."""
+        """Release the memory of the body: a thread has taken the request, or none will."""
         if self._reserved:
             self._connection.server.release(self._reserved)
             self._reserved = 0
@@ -97,7 +97,7 @@ class Exchange:
         self._connection.write(answer)
 
     def _fail(self) -> None:
-        """Answer an error, or break off an answer that has begun, so that it cannot seem complete."""
+        """Answer an error, or break off an answer that has begun: it must not seem complete."""
         self._keep_alive = False
         if self._head is None:
             self._connection.write(answers.FAULT)
@@ -187,7 +187,7 @@ class Exchange:
         return f"{text}\r\n\r\n".encode("latin-1")
 
     def _decide_keep_alive(self) -> None:
-        """Close the connection after this answer where the service stops or a body is left unread."""
+        """Close the connection after this answer if the service stops or a body is unread."""
         if self._connection.is_ending or (self.body and not self.body.is_read):
             self._keep_alive = False
 
@@ -206,5 +206,5 @@ class Exchange:
 
 
 def _refuse_write(_data: bytes) -> None:
-    """Stand in for `write` of PEP 3333, which serves applications that cannot return their answer."""
+    """Stand in for `write` of PEP 3333, which only applications of an older kind call."""
     raise RuntimeError("an application returns its answer; it does not write it")

@@ -20,7 +20,8 @@ MAX_PIPELINED = 32
 MAX_BYTES_AHEAD = 262_144
 """The client must wait while so much has arrived behind a request that is not answered yet."""
 MAX_FRAMING_BYTES = 65_536
-"""Bytes of extensions and trailers of chunks, which nobody reads, beyond 16 for each of the body."""
+"""Bytes of extensions and trailers of chunks, which nobody reads, beyond 16 for each of the body.
+"""
 PARSE_SECONDS = 0.005
 """After parsing one connection for so long, the event loop turns to the others."""
 MAX_LINGERING_BYTES = 1_048_576

@@ -85,7 +85,7 @@ class RequestReader:
         )
 
     def feed(self, data: bytes) -> None:
-        """Parse what has arrived, as far as there is room for requests; the rest waits for `go_on`."""
+        """Parse what has arrived, as far as there is room; the rest waits for `go_on`."""
         if self.is_holding:
             self._unparsed += data
             return
@@ -123,7 +123,7 @@ class RequestReader:
             self._connection.transport.resume_reading()
 
     def _has_room(self) -> bool:
-        """Tell whether more may be parsed: too much may be unread, or behind unanswered requests."""
+        """Tell whether more may be parsed: not with too much unread or unanswered."""
         if self._is_full:
             return False
         queued = self._connection.queued
@@ -237,7 +237,7 @@ class RequestReader:
         return _BEYOND_ASCII.sub(lambda match: b"%%%02X" % ord(match[0]), line) + newline + rest
 
     def _refuse(self, answer: bytes) -> None:
-        """Answer in place of the application, unless a thread already reads the body: then tell it."""
+        """Answer in place of the application, or tell the thread that already reads the body."""
         has_reader = self.body is not None
         self.drop("the body breaks off, or is not in chunks as it should be")
         if has_reader:

@@ -28,7 +28,7 @@ log = logging.getLogger("cms")
 
 _MAX_LOOKED_AT = 100
 _RELIEF_SECONDS = 0.05
-_SHUTDOWN_SECONDS = 86_400.0  # the sweep ends whoever is too slow for what is left; TLS cannot know
+_SHUTDOWN_SECONDS = 86_400.0  # no limit for TLS: the sweep ends clients that are too slow
 
 
 @dataclass(frozen=True, slots=True)

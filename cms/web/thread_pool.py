@@ -113,7 +113,7 @@ class ThreadPool:
                 self._slots.put(None)
 
     def _is_surplus(self) -> bool:
-        """Tell a thread to end when there are twice as many as can work; it no longer counts then."""
+        """Tell a thread to end when there are twice as many as can work."""
         if self._threads - self._waiting <= 2 * self._size:
             return False
         with self._lock:

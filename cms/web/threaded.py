@@ -20,13 +20,13 @@ class ThreadedWorker(StoppableWorker, ThreadWorker):  # type: ignore[misc]  # gu
     sockets: list[Any]
 
     def is_parent_alive(self) -> bool:
-        """Tell whether the arbiter lives; without it this worker stops as if it had been asked to."""
+        """Tell whether the arbiter lives; without it this worker stops."""
         if not super().is_parent_alive():
             self.alive = False
         return bool(self.alive)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
-        """Answer a malformed request; a path outside SCRIPT_NAME is the client's error, not a 500."""
+        """Answer a malformed request; a path outside SCRIPT_NAME counts as one."""
         if isinstance(exc, ConfigurationProblem):
             exc = InvalidRequestLine(str(exc))
         super().handle_error(req, client, addr, exc)
@@ -50,6 +50,6 @@ class ThreadedWorker(StoppableWorker, ThreadWorker):  # type: ignore[misc]  # gu
         """
         waiting = True
         while waiting:
-            before = self.nr_conns
+            earlier_count = self.nr_conns
             self.accept(listener)
-            waiting = self.nr_conns > before or listener.get_backlog() > 0
+            waiting = self.nr_conns > earlier_count or listener.get_backlog() > 0

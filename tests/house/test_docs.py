@@ -1,4 +1,4 @@
-"""What the service knows by name is named in docs/, so that the documentation cannot fall behind."""
+"""The documentation names everything that the service knows by name, so that it stays complete."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_every_setting_of_a_column_is_documented(name: str) -> None:
 
 def test_every_route_is_documented(settings: Config) -> None:
     app = create_app(replace(settings, database_url="postgresql://nowhere"))
-    whole = "".join(path.read_text() for path in DOCS.glob("*.md"))
+    documentation = "".join(path.read_text() for path in DOCS.glob("*.md"))
     paths = [route.path.replace("{key}", "{id}") for route in inspect_routes(app)]
-    assert [path for path in paths if path not in whole] == []
+    assert [path for path in paths if path not in documentation] == []
 
 
 def test_every_link_of_the_documentation_leads_somewhere() -> None:

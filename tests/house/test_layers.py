@@ -36,13 +36,13 @@ TOP = {"app", "__main__", "cli", "server", "tasks"}
 
 
 def imports(path: Path) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
 
 
 def layer(module: str) -> str:
@@ -63,13 +63,13 @@ def modules() -> list[tuple[str, Path]]:
 
 
 def test_imports_run_downwards_only() -> None:
-    wrong = [
+    violations = [
         f"{module} imports {name}"
         for module, path in modules()
         for name in imports(path)
         if name.startswith("cms.") and LAYERS.index(layer(name)) > LAYERS.index(layer(module))
     ]
-    assert wrong == []
+    assert violations == []
 
 
 def test_only_the_database_knows_psycopg_and_only_http_knows_falcon() -> None:
@@ -81,10 +81,10 @@ def test_only_the_database_knows_psycopg_and_only_http_knows_falcon() -> None:
         "httptools": {"web"},
         "uvloop": {"web"},
     }
-    wrong = [
+    violations = [
         f"{module} imports {name}"
         for module, path in modules()
         for name in imports(path)
         if layer(module) not in rooms.get(name.split(".")[0], {layer(module)})
     ]
-    assert wrong == []
+    assert violations == []
