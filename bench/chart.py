@@ -13,7 +13,10 @@ BAR = 20
 STEP = 34
 TOP = 48
 RATIO_WIDTH = 400  # what a ratio of 1 measures
-MET_COLOUR, MISSED_COLOUR, TRACK_COLOUR, TEXT_COLOUR = "#3a7d44", "#c8553d", "#e6e6e6", "#222222"
+MET_COLOUR = "#3a7d44"
+MISSED_COLOUR = "#c8553d"
+TRACK_COLOUR = "#e6e6e6"
+TEXT_COLOUR = "#222222"
 
 
 def chart(results: Sequence[Result]) -> str:

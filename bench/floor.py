@@ -94,7 +94,8 @@ class Article:
     NAMES = ("id", "title", "body", "status", "views", "rating", "published", "author")
 
     def __init__(self, rows: RowPool, statement: str) -> None:
-        self._rows, self._statement = rows, statement
+        self._rows = rows
+        self._statement = statement
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: int) -> None:
         row = self._rows.fetch(self._statement, (key,))[0]
@@ -105,7 +106,9 @@ class List:
     """A list whose one parameter is a number in the path."""
 
     def __init__(self, rows: RowPool, statement: str, names: Sequence[str]) -> None:
-        self._rows, self._statement, self._names = rows, statement, names
+        self._rows = rows
+        self._statement = statement
+        self._names = names
 
     def on_get(self, request: falcon.Request, response: falcon.Response, number: int) -> None:
         _send(response, self._names, self._rows.fetch(self._statement, (number,)))
@@ -113,7 +116,8 @@ class List:
 
 class Groups:
     def __init__(self, rows: RowPool, statement: str) -> None:
-        self._rows, self._statement = rows, statement
+        self._rows = rows
+        self._statement = statement
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         _send(response, ("status", "count"), self._rows.fetch(self._statement))
