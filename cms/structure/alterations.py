@@ -60,10 +60,10 @@ def alter(
         payload.get("meta") is not None or said
     ):  # null is what GET answers for a field that nobody spoke of
         keys = {"collection": owner.name, "field": field.name}
-        metadata.save_record(transaction, "system_fields", keys, given=said, known=FIELD_META)
+        metadata.save_record(transaction, "system_fields", keys, changes=said, settings=FIELD_META)
 
 
-def faults_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:
+def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:
     """Return what is wrong with a change by itself, whatever the field holds."""
     problems: list[Problem] = []
     with suppress(Refused):

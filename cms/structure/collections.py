@@ -1,4 +1,4 @@
-"""Changes of collections: transactional DDL with its records (specification, sections 2.2 and 4.5)."""
+"""Changes of collections: DDL and the records of collections, in one transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ from cms.structure import metadata
 from cms.structure.fields import add_index_and_comment, insert_field_record, require_geometry
 from cms.structure.history import COLLECTIONS, NamedRecord, change_structure
 from cms.structure.indexes import update_indexes
-from cms.structure.lookup import require_alterable, require_table, seen, visible_structure
+from cms.structure.lookup import (
+    require_alterable,
+    require_table,
+    visible_collection,
+    visible_structure,
+)
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
 _RECORD_KEYS = ("collection", "meta", "schema")
@@ -41,18 +46,17 @@ def list_collections(store: Store, identity: Identity) -> list[Record]:
     """Return the records of all collections that the caller may know of, by name."""
 
     def work(context: RequestContext) -> list[Record]:
-        return [
-            collection_record(found) for found in visible_structure(context).collections.values()
-        ]
+        collections = visible_structure(context).collections.values()
+        return [collection_record(collection) for collection in collections]
 
     return store.run_unversioned_read(identity, work)
 
 
 def read_collection(store: Store, identity: Identity, name: str) -> Record:
-    """Return one record; raises `Refused` NOT_FOUND, or FORBIDDEN to who is no administrator."""
+    """Return one record; raises `Refused` NOT_FOUND for administrators, else FORBIDDEN."""
 
     def work(context: RequestContext) -> Record:
-        return collection_record(seen(context, name))
+        return collection_record(visible_collection(context, name))
 
     return store.run_unversioned_read(identity, work)
 
@@ -69,7 +73,7 @@ def create_collection(
     def work(transaction: Transaction, context: RequestContext) -> Record:
         definition = parse_collection(payload)
         _check_new(definition, context.snapshot.catalogue)
-        # What was said of a table that was dropped behind the service's back must not come back with its name.
+        # The records of a table of this name that another program dropped are not the new one's.
         metadata.delete_collection_records(
             transaction, definition.name, catalogue=context.snapshot.catalogue
         )
@@ -79,10 +83,11 @@ def create_collection(
         for item in definition.fields:
             insert_field_record(transaction, definition.name, item)
         after = load_snapshot(transaction).catalogue
-        metadata.check_archive(after.collections[definition.name])
-        check_duplication_fields(after, after.collections[definition.name])
-        update_indexes(transaction, after.collections[definition.name], after.extensions)
-        return collection_record(after.collections[definition.name])
+        collection = after.collections[definition.name]
+        metadata.check_archive(collection)
+        check_duplication_fields(after, collection)
+        update_indexes(transaction, collection, after.extensions)
+        return collection_record(collection)
 
     return change_structure(
         store,
@@ -99,17 +104,17 @@ def update_collections(
     """Change the records of collections, all or none; return them in order."""
 
     def work(transaction: Transaction, context: RequestContext) -> list[Record]:
-        catalogue, names = context.snapshot.catalogue, [name for name, _ in changes]
+        catalogue = context.snapshot.catalogue
+        names = [name for name, _ in changes]
         _check_changes(changes, catalogue)
         for name, payload in changes:
             _update(transaction, require_alterable(catalogue, name), payload, catalogue)
         after = load_snapshot(transaction).catalogue
         _refuse_cycles(after, names)
         for name in names:
-            metadata.check_archive(after.collections[name], before=catalogue.collections[name])
-            check_duplication_fields(
-                after, after.collections[name], before=catalogue.collections[name]
-            )
+            before = catalogue.collections[name]
+            metadata.check_archive(after.collections[name], before=before)
+            check_duplication_fields(after, after.collections[name], before=before)
             update_indexes(transaction, after.collections[name], after.extensions)
         return [collection_record(after.collections[name]) for name in names]
 
@@ -120,12 +125,11 @@ def delete_collection(store: Store, identity: Identity, name: str) -> None:
     """Drop a table with its items, its records, and every reference to it."""
 
     def work(transaction: Transaction, context: RequestContext) -> None:
-        found = require_alterable(context.snapshot.catalogue, name)
-        if (
-            found.kind is Kind.VIEW
-        ):  # others may have built on it, and no request could bring it back
+        collection = require_alterable(context.snapshot.catalogue, name)
+        # Other programs may use a view, and no request could make it again.
+        if collection.kind is Kind.VIEW:
             raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
-        _drop(transaction, found)
+        _drop(transaction, collection)
         metadata.delete_collection_records(transaction, name, catalogue=context.snapshot.catalogue)
         prune_duplication_fields(transaction)
 
@@ -152,24 +156,20 @@ def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
 
 
 def _check_named_fields(
-    meta: MetaSettings, columns: set[str], *, known: Mapping[str, object] = _NOTHING
+    meta: MetaSettings, columns: set[str], *, former: Mapping[str, object] = _NOTHING
 ) -> None:
-    """A sort or archive field that is not there would silently do nothing; what is `known` may stay as it is."""
-    given = {key: meta.get(key) for key in ("sort_field", "archive_field")}
-    wrong = [
-        key
-        for key, field in given.items()
-        if field and field not in columns and field != known.get(key)
-    ]
-    if wrong:
-        raise Refused(
-            Problem(
-                "INVALID_PAYLOAD",
-                f"Invalid payload. meta.{key}: there is no such field.",
-                {"reason": "there is no such field", "field": f"meta.{key}", "value": given[key]},
-            )
-            for key in wrong
-        )
+    """Refuse sort and archive fields that do not exist, unless they did not before the change."""
+    problems = []
+    for key in ("sort_field", "archive_field"):
+        field = meta.get(key)
+        if not field or field in columns or field == former.get(key):
+            continue
+        reason = "there is no such field"
+        message = f"Invalid payload. meta.{key}: {reason}."
+        extensions = {"reason": reason, "field": f"meta.{key}", "value": field}
+        problems.append(Problem("INVALID_PAYLOAD", message, extensions))
+    if problems:
+        raise Refused(problems)
 
 
 def _create_table(transaction: Transaction, definition: CollectionDefinition) -> None:
@@ -183,44 +183,45 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
 def _check_changes(
     changes: Sequence[tuple[str, Mapping[str, object]]], catalogue: Catalogue
 ) -> None:
-    """Refuse what is wrong with any of several changes, before the first of them is made."""
+    """Refuse all problems of several changes before the first change is made."""
     problems: list[Problem] = []
     for index, (name, payload) in enumerate(changes):
-        problems += at_index(
-            _faults(require_alterable(catalogue, name), payload, catalogue),
-            index,
-            count=len(changes),
-        )
+        collection = require_alterable(catalogue, name)
+        change_problems = _problems_of_change(collection, payload, catalogue)
+        problems += at_index(change_problems, index, count=len(changes))
     if problems:
         raise Refused(problems)
 
 
-def _faults(
-    found: Collection, payload: Mapping[str, object], catalogue: Catalogue
+def _problems_of_change(
+    collection: Collection, payload: Mapping[str, object], catalogue: Catalogue
 ) -> list[Problem]:
-    problems = unknown_keys(payload, _RECORD_KEYS) + mismatched_keys(
-        payload, {"collection": (found.name,)}
-    )
+    problems = unknown_keys(payload, _RECORD_KEYS)
+    problems += mismatched_keys(payload, {"collection": (collection.name,)})
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
     parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", problems)
-    columns = {field.name for field in found.columns}
+    columns = {field.name for field in collection.columns}
     collect_problems(
-        problems, lambda: _check_named_fields(meta, columns, known=found.meta or _NOTHING)
+        problems, lambda: _check_named_fields(meta, columns, former=collection.meta or _NOTHING)
     )
     collect_problems(problems, lambda: _check_group(meta.get("group"), catalogue))
     return problems
 
 
 def _update(
-    transaction: Transaction, found: Collection, payload: Mapping[str, object], catalogue: Catalogue
+    transaction: Transaction,
+    collection: Collection,
+    payload: Mapping[str, object],
+    catalogue: Catalogue,
 ) -> None:
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", [])
     schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", [])
-    if schema.get("comment", found.comment) != found.comment:
-        require_table(found, "comment")
-        transaction.execute_ddl(ddl.comment_on_table(found.name, schema["comment"]))
-    if payload.get("meta") is not None:  # null is what GET answers for a table that nobody spoke of
-        _save(transaction, found.name, meta, catalogue)
+    if schema.get("comment", collection.comment) != collection.comment:
+        require_table(collection, "comment")
+        transaction.execute_ddl(ddl.comment_on_table(collection.name, schema["comment"]))
+    # GET answers null for a table without a record: to send that back makes none.
+    if payload.get("meta") is not None:
+        _save(transaction, collection.name, meta, catalogue)
 
 
 def _save(transaction: Transaction, name: str, meta: MetaSettings, catalogue: Catalogue) -> None:
@@ -228,41 +229,46 @@ def _save(transaction: Transaction, name: str, meta: MetaSettings, catalogue: Ca
     if group is not None:
         _ensure_group(transaction, str(group), catalogue)
     keys = {"collection": name}
-    metadata.save_record(transaction, "system_collections", keys, given=meta, known=COLLECTION_META)
+    metadata.save_record(
+        transaction, "system_collections", keys, changes=meta, settings=COLLECTION_META
+    )
 
 
 def _ensure_group(transaction: Transaction, name: str, catalogue: Catalogue) -> None:
-    """A group is any collection of the user's; one that nobody spoke of yet gets its record."""
+    """Make sure that a group, which may be any collection but the system's, has a record."""
     _check_group(name, catalogue)
     keys = {"collection": name}
-    metadata.save_record(transaction, "system_collections", keys, given={}, known=COLLECTION_META)
+    metadata.save_record(
+        transaction, "system_collections", keys, changes={}, settings=COLLECTION_META
+    )
 
 
 def _check_group(name: object, catalogue: Catalogue) -> None:
-    found = None if name is None else catalogue.collections.get(str(name))
-    if name is not None and (found is None or found.system):
-        raise invalid_payload(
-            f'meta.group: there is no collection "{name}"', field="meta.group", value=name
-        )
+    if name is None:
+        return
+    group = catalogue.collections.get(str(name))
+    if group is None or group.system:
+        reason = f'meta.group: there is no collection "{name}"'
+        raise invalid_payload(reason, field="meta.group", value=name)
 
 
 def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:
-    """Look at the groups as the whole change leaves them."""
+    """Refuse collections that are inside themselves when all changes are made."""
     for name in names:
-        seen, found = {name}, catalogue.collections[name].group
-        while found:
-            if found in seen:
-                raise invalid_payload(
-                    f'meta.group: "{name}" would be inside itself', field="meta.group", value=name
-                )
-            seen.add(found)
-            found = catalogue.collections[found].group
+        visited = {name}
+        group = catalogue.collections[name].group
+        while group:
+            if group in visited:
+                reason = f'meta.group: "{name}" would be inside itself'
+                raise invalid_payload(reason, field="meta.group", value=name)
+            visited.add(group)
+            group = catalogue.collections[group].group
 
 
-def _drop(transaction: Transaction, found: Collection) -> None:
-    """Drop foreign keys that point here by name: CASCADE would also take views along, unasked."""
-    if found.kind is not Kind.TABLE:
+def _drop(transaction: Transaction, collection: Collection) -> None:
+    """Drop a table, and first each foreign key to it: CASCADE would drop views as well."""
+    if collection.kind is not Kind.TABLE:
         return
-    for table, constraint in transaction.execute(statement("foreign_keys_to"), (found.name,)):
+    for table, constraint in transaction.execute(statement("foreign_keys_to"), (collection.name,)):
         transaction.execute_ddl(ddl.drop_constraint(table, constraint))
-    transaction.execute_ddl(ddl.drop_table(found.name))
+    transaction.execute_ddl(ddl.drop_table(collection.name))

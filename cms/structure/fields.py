@@ -1,4 +1,4 @@
-"""Changes of fields: columns by DDL, aliases and records beside them (specification, sections 2.3 and 4.6)."""
+"""Changes of fields: columns by DDL, aliases, and the records of both."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
-from cms.structure.alterations import alter, check_text_is_json, faults_of_change, rename
+from cms.structure.alterations import alter, check_text_is_json, problems_of_change, rename
 from cms.structure.history import FIELDS, NamedRecord, change_structure
 from cms.structure.indexes import add_index, is_index_pending, update_indexes, with_index
 from cms.structure.lookup import (
     require_alterable,
     require_field,
     require_table,
-    seen,
+    visible_collection,
     visible_field,
     visible_structure,
 )
@@ -37,12 +37,11 @@ def list_fields(store: Store, identity: Identity, collection: str | None = None)
     """Return the records of the fields of one collection, or of all."""
 
     def work(context: RequestContext) -> list[Record]:
-        found = (
-            visible_structure(context).collections.values()
-            if collection is None
-            else [seen(context, collection)]
-        )
-        return [field_record(field) for owner in found for field in owner.fields.values()]
+        if collection is None:
+            collections = list(visible_structure(context).collections.values())
+        else:
+            collections = [visible_collection(context, collection)]
+        return [field_record(field) for owner in collections for field in owner.fields.values()]
 
     return store.run_unversioned_read(identity, work)
 
@@ -68,15 +67,16 @@ def create_field(
 
     def work(transaction: Transaction, context: RequestContext) -> Record:
         owner = require_alterable(context.snapshot.catalogue, collection)
-        item = _parsed(payload, owner, context.snapshot.catalogue)
-        if not item.is_alias:
-            # What was said of a column that was dropped behind the service's back must not come back with its name.
-            metadata.delete_stale_field_records(
-                transaction, collection, item.name, catalogue=context.snapshot.catalogue
-            )
-            add_column(transaction, collection, item)
-        insert_field_record(transaction, collection, item)
-        return _after(transaction, [(item.name, item.name)], before=owner)[0]
+        catalogue = context.snapshot.catalogue
+        definition = _parse_new(payload, owner, catalogue)
+        name = definition.name
+        if not definition.is_alias:
+            # The records of a column of this name that another program dropped are not the new
+            # one's.
+            metadata.delete_stale_field_records(transaction, collection, name, catalogue=catalogue)
+            add_column(transaction, collection, definition)
+        insert_field_record(transaction, collection, definition)
+        return _finish_changes(transaction, [(name, name)], before=owner)[0]
 
     return change_structure(
         store,
@@ -99,30 +99,32 @@ def update_fields(
         owner = require_alterable(context.snapshot.catalogue, collection)
         catalogue = context.snapshot.catalogue
         _check_changes(owner, changes)
-        names = [
-            (change[0], _update(transaction, owner, change, catalogue=catalogue))
-            for change in changes
-        ]
-        return _after(transaction, names, before=owner)
+        names = []
+        for name, payload in changes:
+            field = require_field(owner, name)
+            names.append((name, _update(transaction, owner, field, payload, catalogue)))
+        return _finish_changes(transaction, names, before=owner)
 
     def named(records: Sequence[Record]) -> list[NamedRecord]:
-        pairs = zip(records, changes, strict=True)
-        return [_named(collection, record["field"], former=former) for record, (former, _) in pairs]
+        names = []
+        for record, (former, _) in zip(records, changes, strict=True):
+            names.append(_named(collection, record["field"], former=former))
+        return names
 
     return change_structure(store, identity, work, named)
 
 
 def delete_field(store: Store, identity: Identity, collection: str, field: str) -> None:
-    """Drop a column with its data, its relations, and its name wherever it is named."""
+    """Drop a column with its data, its relations, and everything that names it."""
 
     def work(transaction: Transaction, context: RequestContext) -> None:
         owner = require_alterable(context.snapshot.catalogue, collection)
-        found = require_field(owner, field)
+        target = require_field(owner, field)
         if field == owner.primary_key:
             raise invalid_payload(
                 "The primary key cannot be deleted", collection=collection, field=field
             )
-        if found.column:
+        if target.column:
             require_table(owner, "columns")
             transaction.execute_ddl(ddl.drop_column(collection, field))
         metadata.delete_field_records(
@@ -137,27 +139,37 @@ def _named(collection: str, field: object, *, former: str | None = None) -> Name
     return NamedRecord((FIELDS, collection, str(field)), former)
 
 
-def add_column(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
+def add_column(transaction: Transaction, collection: str, definition: FieldDefinition) -> None:
     """Add a column with its index and comment."""
-    with reporting_nulls(collection, item.name):
-        transaction.execute_ddl(ddl.add_column(collection, item))
-    add_index_and_comment(transaction, collection, item)
+    with reporting_nulls(collection, definition.name):
+        transaction.execute_ddl(ddl.add_column(collection, definition))
+    add_index_and_comment(transaction, collection, definition)
 
 
-def add_index_and_comment(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
-    """Add what a new column has beside itself."""
-    if item.schema.get("is_indexed") and not item.is_key and not item.schema.get("is_unique"):
-        add_index(transaction, collection, item.name, ddl.index_kind(item.type_name))
-    if item.schema.get("comment"):
+def add_index_and_comment(
+    transaction: Transaction, collection: str, definition: FieldDefinition
+) -> None:
+    """Add the index and the comment of a new column."""
+    if (
+        definition.schema.get("is_indexed")
+        and not definition.is_key
+        and not definition.schema.get("is_unique")
+    ):
+        add_index(transaction, collection, definition.name, ddl.index_kind(definition.type_name))
+    if definition.schema.get("comment"):
         transaction.execute_ddl(
-            ddl.comment_on_column(collection, item.name, item.schema["comment"])
+            ddl.comment_on_column(collection, definition.name, definition.schema["comment"])
         )
 
 
-def insert_field_record(transaction: Transaction, collection: str, item: FieldDefinition) -> None:
-    """Record what is said about a new field."""
-    keys = {"collection": collection, "field": item.name}
-    metadata.save_record(transaction, "system_fields", keys, given=item.meta, known=FIELD_META)
+def insert_field_record(
+    transaction: Transaction, collection: str, definition: FieldDefinition
+) -> None:
+    """Insert the record of a new field."""
+    keys = {"collection": collection, "field": definition.name}
+    metadata.save_record(
+        transaction, "system_fields", keys, changes=definition.meta, settings=FIELD_META
+    )
 
 
 def require_geometry(type_name: str, catalogue: Catalogue) -> None:
@@ -168,91 +180,90 @@ def require_geometry(type_name: str, catalogue: Catalogue) -> None:
         )
 
 
-def _parsed(
+def _parse_new(
     payload: Mapping[str, object], owner: Collection, catalogue: Catalogue
 ) -> FieldDefinition:
-    """Read the definition of a new field; raises `Refused` with all that is wrong with it."""
+    """Return the definition of a new field; raises `Refused` with all of its problems."""
     problems = mismatched_keys(payload, {"collection": (owner.name,)})
-    item = collect_problems(problems, lambda: parse_field(payload))
-    if item:
-        collect_problems(problems, lambda: _check_new(item, owner, catalogue))
+    definition = collect_problems(problems, lambda: parse_field(payload))
+    if definition:
+        collect_problems(problems, lambda: _check_new(definition, owner, catalogue))
     elif str(payload.get("field")) in owner.fields:
-        problems.append(_taken(payload["field"]))
-    if problems or item is None:
+        problems.append(_name_taken(payload["field"]))
+    if problems or definition is None:
         raise Refused(problems)
-    return item
+    return definition
 
 
-def _taken(name: object) -> Problem:
-    return invalid_payload(
-        f'There is a field "{name}" already', field="field", value=name
-    ).problems[0]
+def _name_taken(name: object) -> Problem:
+    reason = f'There is a field "{name}" already'
+    return invalid_payload(reason, field="field", value=name).problems[0]
 
 
 def _check_changes(owner: Collection, changes: Sequence[tuple[str, Mapping[str, object]]]) -> None:
-    """Refuse what is wrong with any of several changes, before the first of them is made."""
+    """Refuse all problems of several changes before the first change is made."""
     problems: list[Problem] = []
     for index, (name, payload) in enumerate(changes):
-        faults = mismatched_keys(payload, {"collection": (owner.name,)})
-        faults += faults_of_change(require_field(owner, name), payload)
-        problems += at_index(faults, index, count=len(changes))
+        change_problems = mismatched_keys(payload, {"collection": (owner.name,)})
+        change_problems += problems_of_change(require_field(owner, name), payload)
+        problems += at_index(change_problems, index, count=len(changes))
     if problems:
         raise Refused(problems)
 
 
-def _check_new(item: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:
-    if item.name in owner.fields:
-        raise Refused(_taken(item.name))
+def _check_new(definition: FieldDefinition, owner: Collection, catalogue: Catalogue) -> None:
+    if definition.name in owner.fields:
+        raise Refused(_name_taken(definition.name))
     if owner.kind is Kind.FOLDER:
         raise invalid_payload(
             f'"{owner.name}" is a folder and has no fields', collection=owner.name
         )
-    if not item.is_alias:
+    if not definition.is_alias:
         require_table(owner, "columns")
-    if item.is_key and owner.primary_key:
+    if definition.is_key and owner.primary_key:
         raise invalid_payload(
             f'"{owner.name}" has a primary key already', field="schema.is_primary_key"
         )
-    require_geometry(item.type_name, catalogue)
+    require_geometry(definition.type_name, catalogue)
 
 
 def _update(
     transaction: Transaction,
     owner: Collection,
-    change: tuple[str, Mapping[str, object]],
-    *,
+    field: Field,
+    payload: Mapping[str, object],
     catalogue: Catalogue,
 ) -> str:
     """Change one field and return its name, which may be new."""
-    name, payload = change
-    found = require_field(owner, name)
-    alter(transaction, owner, found, payload)
-    new = payload.get("field", name)
-    if new == name:
-        return name
-    rename(transaction, found, new, catalogue=catalogue)
-    return str(new)
+    alter(transaction, owner, field, payload)
+    name = payload.get("field", field.name)
+    if name != field.name:
+        rename(transaction, field, name, catalogue=catalogue)
+    return str(name)
 
 
-def _after(
+def _finish_changes(
     transaction: Transaction, names: Sequence[tuple[str, str]], *, before: Collection
 ) -> list[Record]:
-    """Do what follows from changed fields, named as they were and as they are; return their records."""
+    """Do what follows from changed fields, named as before and after; return their records."""
     catalogue = load_snapshot(transaction).catalogue
-    found = catalogue.collections[before.name]
-    metadata.check_archive(found, before=before)
-    update_indexes(transaction, found, catalogue.extensions)
-    for old, new in names:
-        check_text_is_json(transaction, before.fields.get(old), found.fields[new])
-        if found.fields[new].is_secret and not (
-            old in before.fields and before.fields[old].is_secret
-        ):
-            metadata.delete_from_revisions(transaction, found.name, new)
-    return [_with_deferred_index(transaction, found.fields[new]) for _, new in names]
+    after = catalogue.collections[before.name]
+    metadata.check_archive(after, before=before)
+    update_indexes(transaction, after, catalogue.extensions)
+    records = []
+    for old_name, name in names:
+        old_field = before.fields.get(old_name)
+        field = after.fields[name]
+        check_text_is_json(transaction, old_field, field)
+        was_secret = old_field is not None and old_field.is_secret
+        if field.is_secret and not was_secret:
+            metadata.delete_from_revisions(transaction, after.name, name)
+        records.append(_record_with_index(transaction, field))
+    return records
 
 
-def _with_deferred_index(transaction: Transaction, field: Field) -> Record:
-    """The answer goes out when such an index is there."""
+def _record_with_index(transaction: Transaction, field: Field) -> Record:
+    """Return a field's record with an index that is built before the answer goes out."""
     if field.column and is_index_pending(transaction, field.collection, field.name):
         field = with_index(field)
     return field_record(field)

@@ -1,7 +1,8 @@
-"""The history of the structure: records of collections, fields and relations as a change finds and as it leaves them.
+"""The history of the structure: records of collections, fields and relations, before and after.
 
-The records before and after are compared, whatever changed them: a field that goes takes relations along, a junction
-brings fields, and permissions follow. What is not named by the call is part of what is.
+All records are compared, because a change reaches further than the call says: a deleted field takes
+relations with it, a junction brings fields, and permissions change. The revisions of records that
+the call does not name have a revision of a named record as their parent.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure.indexes import pending_indexes, with_index
 
-COLLECTIONS, FIELDS, RELATIONS = "system_collections", "system_fields", "system_relations"
+COLLECTIONS = "system_collections"
+FIELDS = "system_fields"
+RELATIONS = "system_relations"
 PERMISSIONS = "system_permissions"
-GOES_ALONG = ("system_presets", "system_shares")
-"""What speaks of a collection, and goes with it."""
+DEPENDENTS = ("system_presets", "system_shares")
+"""Collections whose items belong to a collection, and are deleted with it."""
 
 RecordKey = tuple[str, ...]
-"""Where a record is: its system collection, the collection that it is of, and in that the field, or its own key."""
+"""Names a record: its system collection, the collection that it is about, then the field or key."""
 
 RecordSource = Record | Field | Relation
 RecordSources = dict[RecordKey, RecordSource]
@@ -48,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class NamedRecord:
-    """A record that a call is about; `former` is the name that its field had before."""
+    """A record that a call names; `former` is the name that its field had before."""
 
     record_key: RecordKey
     former: str | None = None
@@ -56,7 +59,7 @@ class NamedRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """What has been done to a record: as it was, and as it is; None where it was not there, or is no more."""
+    """A record before and after a change; None where it did not exist."""
 
     record_key: RecordKey
     before: Record | None
@@ -70,30 +73,32 @@ class RecordChange:
 
     @property
     def item(self) -> str:
-        """The name under which the history has it."""
-        return (
-            self.record_key[-1]
-            if self.record_key[0] in (PERMISSIONS, *GOES_ALONG)
-            else ".".join(self.record_key[1:])
-        )
+        """The key of the record in the history."""
+        if self.record_key[0] in (PERMISSIONS, *DEPENDENTS):
+            return self.record_key[-1]
+        return ".".join(self.record_key[1:])
 
     @property
     def data(self) -> Record | None:
-        """What the revision holds: the record, of a deletion the last one; None where nothing changed."""
+        """The record that the revision holds, of a deletion the last one; None if nothing changed."""
         if self.before == self.after:
             return None
         return self.before if self.after is None else self.after
 
     @property
     def delta(self) -> Record | None:
-        """What changed; of settings and of the column the members that did."""
+        """The values that changed; of `meta` and `schema` those members that did."""
         if self.before is None or self.after is None:
             return self.after
-        changed = {name: value for name, value in self.after.items() if self.before[name] != value}
-        return {
-            name: _members(self.before[name], value) if name in ("meta", "schema") else value
-            for name, value in changed.items()
-        }
+        delta: Record = {}
+        for name, value in self.after.items():
+            former = self.before[name]
+            if former == value:
+                continue
+            delta[name] = value
+            if name in ("meta", "schema"):
+                delta[name] = _changed_members(former, value)
+        return delta
 
 
 def change_structure(
@@ -105,25 +110,25 @@ def change_structure(
     dropped: str | None = None,
     idempotency: Idempotency | None = None,
 ) -> T:
-    """Change the structure as `Store.run_structure_change` does, and write down what has become of it.
+    """Change the structure as `Store.run_structure_change` does, and record the changes.
 
-    `named` returns, of what the work returned, the records that the call is about; `dropped` is a collection that goes.
+    `named` returns the records that the call names, given the result of the work; `dropped` is the
+    collection that it deletes.
     """
 
     def recorded(transaction: Transaction, context: RequestContext) -> T:
-        loads_stored = _permissions(transaction, context.snapshot.catalogue)
-        if dropped and dropped in context.snapshot.catalogue.collections:
-            loads_stored |= _going_along(transaction, context.snapshot.catalogue, dropped)
+        old_catalogue = context.snapshot.catalogue
+        stored = _permissions(transaction, old_catalogue)
+        if dropped and dropped in old_catalogue.collections:
+            stored |= _dependents(transaction, old_catalogue, dropped)
         result = work(transaction, context)
         records = list(dict.fromkeys(named(result)))
-        renamed = _renamed(transaction, records)
-        before = _records(context.snapshot.catalogue, renamed) | loads_stored
+        renamed = _rename_in_history(transaction, records)
+        before = _records(old_catalogue, renamed) | stored
         catalogue = load_snapshot(transaction).catalogue
-        after = (
-            _records(catalogue, {})
-            | _deferred_indexes(transaction, catalogue)
-            | _permissions(transaction, catalogue)
-        )
+        after = _records(catalogue, {})
+        after |= _deferred_indexes(transaction, catalogue)
+        after |= _permissions(transaction, catalogue)
         _mask_defaults(transaction, before, after)
         _record_changes(transaction, author(context, identity.client), records, before, after)
         return result
@@ -131,109 +136,103 @@ def change_structure(
     return store.run_structure_change(identity, recorded, idempotency=idempotency)
 
 
-def _renamed(transaction: Transaction, named: Iterable[NamedRecord]) -> dict[tuple[str, str], str]:
-    """Return the new names of fields by their places, once the history has followed them."""
-    renamed = {
-        (one.record_key[1], one.former): one.record_key[2]
-        for one in named
-        if one.former and one.former != one.record_key[2]
-    }
+def _rename_in_history(
+    transaction: Transaction, named: Iterable[NamedRecord]
+) -> dict[tuple[str, str], str]:
+    """Rename fields in their history, and return the new names by collection and former name."""
+    renamed = {}
+    for record in named:
+        if record.former and record.former != record.record_key[2]:
+            renamed[record.record_key[1], record.former] = record.record_key[2]
     for (collection, former), name in renamed.items():
-        transaction.execute(
-            statement("rename_in_history"), (f"{collection}.{former}", f"{collection}.{name}")
-        )
+        names = f"{collection}.{former}", f"{collection}.{name}"
+        transaction.execute(statement("rename_in_history"), names)
     return renamed
 
 
 def _mask_defaults(transaction: Transaction, before: RecordSources, after: RecordSources) -> None:
-    """Let older revisions of fields that have become secrets tell their defaults no longer."""
+    """Mask the defaults in older revisions of fields that have become secrets."""
     for record_key, field in after.items():
         former = before.get(record_key)
-        if (
-            isinstance(field, Field)
-            and field.is_secret
-            and isinstance(former, Field)
-            and not former.is_secret
-        ):
-            transaction.execute(
-                statement("mask_default_in_history"), (".".join(record_key[1:]), MASK)
-            )
+        if not isinstance(field, Field) or not isinstance(former, Field):
+            continue
+        if field.is_secret and not former.is_secret:
+            item = ".".join(record_key[1:])
+            transaction.execute(statement("mask_default_in_history"), (item, MASK))
 
 
 def _record_changes(
     transaction: Transaction,
-    who: Author,
+    author: Author,
     named: list[NamedRecord],
     before: RecordSources,
     after: RecordSources,
 ) -> None:
-    roots = [_record_change(one.record_key, before, after) for one in named]
-    written = _insert_history(transaction, who, [(act, None) for act in roots])
-    parents = {act.record_key[1]: revision for act, revision in zip(roots, written, strict=True)}
-    first = next((revision for revision in written if revision is not None), None)
-    known = {one.record_key for one in named}
-    places = sorted(
-        record_key for record_key in before.keys() | after.keys() if record_key not in known
-    )
-    others = [
-        _record_change(record_key, before, after)
-        for record_key in places
-        if before.get(record_key) != after.get(record_key)
-    ]
-    changed = [act for act in others if act.data is not None]
-    _insert_history(
-        transaction, who, [(act, parents.get(act.record_key[1]) or first) for act in changed]
-    )
+    roots = [_record_change(record.record_key, before, after) for record in named]
+    revisions = _insert_history(transaction, author, [(change, None) for change in roots])
+    parents = {}
+    for change, revision in zip(roots, revisions, strict=True):
+        parents[change.record_key[1]] = revision
+    # Changes of collections that the call does not name belong to its first revision.
+    first = next((revision for revision in revisions if revision is not None), None)
+    named_keys = {record.record_key for record in named}
+    others = []
+    for record_key in sorted((before.keys() | after.keys()) - named_keys):
+        if before.get(record_key) == after.get(record_key):
+            continue
+        change = _record_change(record_key, before, after)
+        if change.data is not None:
+            others.append((change, parents.get(record_key[1]) or first))
+    _insert_history(transaction, author, others)
 
 
 def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> RecordSources:
-    """Return everything that a record is made of, of fields that were renamed at their new places."""
-    found: RecordSources = {}
+    """Return the sources of all records; renamed fields have their new names as keys."""
+    sources: RecordSources = {}
     for collection in catalogue.collections.values():
         if not collection.system:
-            found[COLLECTIONS, collection.name] = collection_record(collection)
+            sources[COLLECTIONS, collection.name] = collection_record(collection)
             for field in collection.fields.values():
                 record_key = collection.name, field.name
-                found[FIELDS, collection.name, renamed.get(record_key, field.name)] = field
+                sources[FIELDS, collection.name, renamed.get(record_key, field.name)] = field
     for relation in catalogue.relations:
         if not is_system(relation.many_collection):
             record_key = relation.many_collection, relation.many_field
-            found[
-                RELATIONS, relation.many_collection, renamed.get(record_key, relation.many_field)
-            ] = relation
-    return found
+            field_name = renamed.get(record_key, relation.many_field)
+            sources[RELATIONS, relation.many_collection, field_name] = relation
+    return sources
 
 
 def _deferred_indexes(transaction: Transaction, catalogue: Catalogue) -> RecordSources:
-    """Return the fields of large tables that get an index after the commit, as the answer has them."""
-    late: RecordSources = {}
+    """Return the fields whose indexes are built after the commit, as they will be then."""
+    sources: RecordSources = {}
     for collection, name in pending_indexes(transaction):
         field = catalogue.collections[collection].fields[name]
-        late[FIELDS, collection, name] = with_index(field)
-    return late
+        sources[FIELDS, collection, name] = with_index(field)
+    return sources
 
 
 def _permissions(transaction: Transaction, catalogue: Catalogue) -> RecordSources:
-    """Return all permissions: a change of the structure may take any of them along, or rewrite its rules."""
+    """Return all permissions: a change of structure may delete any of them, or change its rules."""
     return _stored(transaction, catalogue.collections[PERMISSIONS], TRUE)
 
 
-def _going_along(transaction: Transaction, catalogue: Catalogue, dropped: str) -> RecordSources:
+def _dependents(transaction: Transaction, catalogue: Catalogue, dropped: str) -> RecordSources:
     """Return the presets and shares of a collection that is dropped."""
     condition = fill("t0.collection = {0}", param(dropped, "text"))
     sources: RecordSources = {}
-    for name in GOES_ALONG:
+    for name in DEPENDENTS:
         sources |= _stored(transaction, catalogue.collections[name], condition)
     return sources
 
 
 def _stored(transaction: Transaction, collection: Collection, condition: Fragment) -> RecordSources:
-    """Return rows of a system collection that say of which collection they speak."""
+    """Return rows of a system collection, each with the collection that it is about."""
     shape = "SELECT t0.id::text, t0.collection, {0}::text FROM {1} AS t0 WHERE {2}"
     rows = transaction.run(
         fill(shape, whole_row(collection), text(quoted(collection.name)), condition)
     )
-    return {(collection.name, of, key): _object(content) for key, of, content in rows}
+    return {(collection.name, subject, key): _object(content) for key, subject, content in rows}
 
 
 def _object(content: str) -> Record:
@@ -258,14 +257,14 @@ def _record(source: RecordSource | None) -> Record | None:
 
 
 def _without_secret(field: Field, record: Record) -> Record:
-    """The default of a secret is one itself."""
+    """Return the record with its default masked: the default of a secret is a secret."""
     schema = record["schema"]
     if not field.is_secret or not isinstance(schema, dict) or schema["default_value"] is None:
         return record
     return {**record, "schema": {**schema, "default_value": MASK}}
 
 
-def _members(before: object, after: object) -> object:
+def _changed_members(before: object, after: object) -> object:
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
     return {
@@ -274,20 +273,20 @@ def _members(before: object, after: object) -> object:
 
 
 def _insert_history(
-    transaction: Transaction, who: Author, acts: Sequence[tuple[RecordChange, int | None]]
+    transaction: Transaction, author: Author, changes: Sequence[tuple[RecordChange, int | None]]
 ) -> list[int | None]:
-    """Write acts down, each with the revision that it is part of, and return their own revisions."""
-    if not acts:
+    """Record changes, each with the revision of its parent, and return their own revisions."""
+    if not changes:
         return []
     columns = (
-        array([act.action for act, _ in acts]),
-        array([act.record_key[0] for act, _ in acts]),
-        array([act.item for act, _ in acts]),
-        array([_json(act.data) for act, _ in acts]),
-        array([_json(act.delta) if act.data else None for act, _ in acts]),
-        array([None if parent is None else str(parent) for _, parent in acts]),
+        array([change.action for change, _ in changes]),
+        array([change.record_key[0] for change, _ in changes]),
+        array([change.item for change, _ in changes]),
+        array([_json(change.data) for change, _ in changes]),
+        array([_json(change.delta) if change.data else None for change, _ in changes]),
+        array([None if parent is None else str(parent) for _, parent in changes]),
     )
-    rows = transaction.execute(statement("note_structure"), (*who, *columns))
+    rows = transaction.execute(statement("note_structure"), (*author, *columns))
     return [revision for (revision,) in rows]
 
 

@@ -1,4 +1,4 @@
-"""Indexes of one column: at once on a table with few rows, after the commit and without blocking on a large one."""
+"""Indexes of columns: built at once on small tables, after the commit on large ones."""
 
 from __future__ import annotations
 
@@ -20,67 +20,71 @@ from cms.schema.types import Family
 log = logging.getLogger("cms.store")
 
 LARGE_BYTES = 16 * 2**20
-"""From here on a plain CREATE INDEX would hold up writers noticeably: about 100,000 rows, half a second."""
+"""Bytes from which on a plain CREATE INDEX holds up writers noticeably.
+
+That is about 100,000 rows, and half a second.
+"""
 
 LOCK_RETRY_SECONDS = 0.1
-"""How long a build waits before it asks again whether it is its turn."""
+"""How long a build waits before it tries again to get the lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredIndex:
-    """An index that is built when the transaction that wants it has committed."""
+    """An index that is built, without blocking writers, when its transaction has committed."""
 
     table: str
     column: str
     kind: IndexKind = IndexKind.VALUES
 
     def __call__(self, database: Database) -> None:
-        """Build it; raises `Refused` SERVICE_UNAVAILABLE when that fails, which leaves everything else done."""
+        """Build it; raises `Refused` SERVICE_UNAVAILABLE if that fails: all else is committed."""
         try:
             with _index_build_lock(database, self.table):
                 self._build(database)
-        except (Refused, Stale) as fault:
-            log.warning("index on %s.%s failed: %s", self.table, self.column, fault)
-            reason = f"The change is made, but the index of {self.table}.{self.column} could not be built: {fault}"
-            raise unavailable("database", reason) from fault
+        except (Refused, Stale) as error:
+            log.warning("index on %s.%s failed: %s", self.table, self.column, error)
+            reason = (
+                f"The change is made, but the index of {self.table}.{self.column} "
+                f"could not be built: {error}"
+            )
+            raise unavailable("database", reason) from error
 
     def _build(self, database: Database) -> None:
         try:
             with database.autocommit_connection() as connection:
-                connection.execute_ddl(
-                    ddl.index(self.table, self.column, self.kind, concurrently=True)
-                )
+                index = ddl.index(self.table, self.column, self.kind, concurrently=True)
+                connection.execute_ddl(index)
                 if self.kind is IndexKind.TRIGRAMS:
                     connection.execute_ddl(ddl.analyze(self.table))
-                connection.execute(
-                    statement("move_structure")
-                )  # other processes have loaded it without
+                # Other processes may have loaded the structure without the index.
+                connection.execute(statement("move_structure"))
         except (Refused, Stale):
-            self._clear(database)
+            self._drop_invalid(database)
             raise
 
-    def _clear(self, database: Database) -> None:
-        """A failed build leaves an index that costs every write and serves no read."""
-        place = self.table, self.column, str(self.kind is IndexKind.TRIGRAMS)
+    def _drop_invalid(self, database: Database) -> None:
+        """Drop the index of a failed build, which costs every write and serves no read."""
+        parameters = self.table, self.column, str(self.kind is IndexKind.TRIGRAMS)
         with database.autocommit_connection() as connection:
-            for (index,) in connection.execute(statement("invalid_indexes"), place):
+            for (index,) in connection.execute(statement("invalid_indexes"), parameters):
                 connection.execute_ddl(ddl.drop_index(index))
 
 
 @contextmanager
 def _index_build_lock(database: Database, table: str) -> Iterator[None]:
-    """Let one build or clearing on a table run at a time, over all machines: two of them would wait for each other.
+    """Let builds on a table take turns over all machines: two of them would wait for each other.
 
-    Asked for again and again, because a statement that waits has a snapshot, which a concurrent build waits for in
-    its turn; held by a session, because an open transaction would have one too.
+    It tries again and again, because a statement that waits has a snapshot, for which a concurrent
+    build would wait in its turn. The lock is a session's, because a transaction has a snapshot too.
     """
-    with database.autocommit_connection() as keeper:
-        while not keeper.execute(statement("take_turn"), (table,))[0][0]:
+    with database.autocommit_connection() as session:
+        while not session.execute(statement("take_turn"), (table,))[0][0]:
             time.sleep(LOCK_RETRY_SECONDS)
         try:
             yield
         finally:
-            keeper.execute(statement("end_turn"), (table,))
+            session.execute(statement("end_turn"), (table,))
 
 
 def add_index(
@@ -92,7 +96,8 @@ def add_index(
     else:
         transaction.execute_ddl(ddl.index(table, column, kind))
         if kind is IndexKind.TRIGRAMS:
-            # Until it has looked at the words PostgreSQL takes any of them for a frequent one, and walks the table.
+            # Until PostgreSQL has statistics of the words it takes each for a frequent one, and
+            # scans the table.
             transaction.execute_ddl(ddl.analyze(table))
 
 
@@ -100,48 +105,39 @@ def update_indexes(
     transaction: Transaction, collection: Collection, extensions: frozenset[str]
 ) -> None:
     """Make the indexes that a collection needs for its manual order and its searches."""
-    sort = collection.fields.get(collection.sort_field or "")
-    if (
-        sort
-        and collection.kind is Kind.TABLE
-        and _is_bare(sort)
-        and not is_index_pending(transaction, *_table_and_column(sort))
-    ):
-        add_index(transaction, *_table_and_column(sort), ddl.index_kind(sort.type_name))
+    field = collection.fields.get(collection.sort_field or "")
+    if field and collection.kind is Kind.TABLE and _lacks_index(transaction, field):
+        add_index(transaction, collection.name, field.name, ddl.index_kind(field.type_name))
     update_search_indexes(transaction, collection, extensions)
 
 
-def _table_and_column(field: Field) -> tuple[str, str]:
-    return field.collection, field.name
-
-
-def _is_bare(field: Field) -> bool:
+def _lacks_index(transaction: Transaction, field: Field) -> bool:
     column = field.column
-    return column is not None and not (column.is_indexed or column.is_unique or column.primary_key)
+    if column is None or column.is_indexed or column.is_unique or column.primary_key:
+        return False
+    return not is_index_pending(transaction, field.collection, field.name)
 
 
 def update_search_indexes(
     transaction: Transaction, collection: Collection, extensions: frozenset[str]
 ) -> None:
-    """Make the indexes that searches in a collection need, or drop them when it is not to be searchable.
+    """Make the indexes for searches in a collection, or drop them if it is not searchable.
 
-    A word is looked for in all searched fields at once, so one without an index would have the whole table read.
+    A search looks for a word in all searched fields at once: one field without an index makes it
+    scan the table.
     """
     if collection.kind is not Kind.TABLE:
         return
-    wanted = {
-        field.name: field
-        for field in collection.columns
-        if field.searched and not field.is_text_form
-    }
-    if not (collection.meta and collection.meta.get("searchable")):
-        wanted = {}
-    present: dict[str, str] = dict(
-        transaction.execute(statement("search_indexes"), (collection.name,))
-    )
-    for column in present.keys() - wanted.keys():
+    searched: dict[str, Field] = {}
+    if collection.meta and collection.meta.get("searchable"):
+        for field in collection.columns:
+            if field.searched and not field.is_text_form:
+                searched[field.name] = field
+    rows = transaction.execute(statement("search_indexes"), (collection.name,))
+    present: dict[str, str] = dict(rows)
+    for column in present.keys() - searched.keys():
         transaction.execute_ddl(ddl.drop_index(present[column]))
-    for field in wanted.values():
+    for field in searched.values():
         if field.type.family is not Family.TEXT:
             if field.column and not field.column.is_indexed:
                 add_index(transaction, collection.name, field.name)
@@ -150,17 +146,20 @@ def update_search_indexes(
 
 
 def pending_indexes(transaction: Transaction) -> set[tuple[str, str]]:
-    """Return the columns whose indexes are built before the request is answered, though no catalogue shows them yet."""
-    late = [step for step in transaction.after_commit if isinstance(step, DeferredIndex)]
-    return {(step.table, step.column) for step in late if step.kind is not IndexKind.TRIGRAMS}
+    """Return the columns whose indexes are built before the answer, but are not there yet."""
+    pending = set()
+    for step in transaction.after_commit:
+        if isinstance(step, DeferredIndex) and step.kind is not IndexKind.TRIGRAMS:
+            pending.add((step.table, step.column))
+    return pending
 
 
 def is_index_pending(transaction: Transaction, table: str, column: str) -> bool:
-    """Whether an index of a column is built before the request is answered."""
+    """Tell whether an index of a column is built before the answer, but is not there yet."""
     return (table, column) in pending_indexes(transaction)
 
 
 def with_index(field: Field) -> Field:
-    """Return a field as it is once its column has an index."""
+    """Return a field as it will be when its column has an index."""
     assert field.column
     return replace(field, column=replace(field.column, is_indexed=True))

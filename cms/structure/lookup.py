@@ -15,46 +15,49 @@ def visible_structure(context: RequestContext) -> Catalogue:
     return known_catalogue(context.actor.policy, context.snapshot.catalogue)
 
 
-def seen(context: RequestContext, name: str) -> Collection:
-    """Return a collection that the caller may know of; raises `Refused` as reads of its items do."""
-    return visible_structure(context).collections.get(name) or _missing(context, "collection")
+def visible_collection(context: RequestContext, name: str) -> Collection:
+    """Return a collection that the caller may know of; raises `Refused` as reads of items do."""
+    collection = visible_structure(context).collections.get(name)
+    return collection or _refuse_missing(context, "collection")
 
 
 def visible_field(context: RequestContext, collection: str, name: str) -> Field:
-    """Return a field that the caller may know of; raises `Refused` as `seen` does."""
-    return seen(context, collection).fields.get(name) or _missing(context, "field")
+    """Return a field that the caller may know of; raises `Refused` as `visible_collection` does."""
+    field = visible_collection(context, collection).fields.get(name)
+    return field or _refuse_missing(context, "field")
 
 
-def _missing(context: RequestContext, what: str) -> NoReturn:
+def _refuse_missing(context: RequestContext, what: str) -> NoReturn:
+    # To others than administrators hidden and missing names look the same.
     raise not_found(what) if context.actor.policy.is_admin else forbidden()
 
 
 def require_collection(catalogue: Catalogue, name: str) -> Collection:
     """Return a collection; raises `Refused` NOT_FOUND."""
-    found = catalogue.collections.get(name)
-    if found is None:
+    collection = catalogue.collections.get(name)
+    if collection is None:
         raise not_found("collection")
-    return found
+    return collection
 
 
 def require_alterable(catalogue: Catalogue, name: str) -> Collection:
-    """Return a collection whose structure may change: the system's never does."""
-    found = require_collection(catalogue, name)
-    if found.system:
+    """Return a collection whose structure may change; raises `Refused` for the system's."""
+    collection = require_collection(catalogue, name)
+    if collection.system:
         raise fixed_structure(name)
-    return found
+    return collection
 
 
 def require_field(collection: Collection, name: str) -> Field:
     """Return a field; raises `Refused` NOT_FOUND."""
-    found = collection.fields.get(name)
-    if found is None:
+    field = collection.fields.get(name)
+    if field is None:
         raise not_found("field")
-    return found
+    return field
 
 
 def require_table(collection: Collection, what: str) -> None:
-    """Raise `Refused` INVALID_PAYLOAD for a view or a folder: only a table's own columns and keys can change."""
+    """Raise `Refused` INVALID_PAYLOAD for a view or a folder: only tables can change."""
     if collection.kind is not Kind.TABLE:
         reason = f'"{collection.name}" is a {collection.kind}, whose {what} cannot be changed here'
         raise invalid_payload(reason, collection=collection.name)

@@ -23,13 +23,13 @@ def save_record(
     table: str,
     keys: Keys,
     *,
-    given: Mapping[str, object],
-    known: Mapping[str, MetaSetting],
+    changes: Mapping[str, object],
+    settings: Mapping[str, MetaSetting],
 ) -> None:
-    """Insert the row of these keys, or change what is given of it."""
+    """Insert the row of these keys with the changes, or update it."""
     if table == "system_fields":
-        require_valid_rules(given)
-    values = {key: param(value, known[key].cast) for key, value in given.items()}
+        require_valid_rules(changes)
+    values = {key: param(value, settings[key].cast) for key, value in changes.items()}
     columns = {**{key: param(value, "text") for key, value in keys.items()}, **values}
     shape = "INSERT INTO {0} ({1}) VALUES ({2}) ON CONFLICT ({3}) DO {4}"
     transaction.run(
@@ -52,35 +52,32 @@ def _update(values: Mapping[str, Fragment]) -> Fragment:
 
 def delete_record(transaction: Transaction, table: str, keys: Keys) -> None:
     """Delete the row of these keys."""
-    condition = join(
-        " AND ", (fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items())
-    )
+    terms = [fill("{0} = {1}", name(key), param(value, "text")) for key, value in keys.items()]
+    condition = join(" AND ", terms)
     transaction.run(fill("DELETE FROM {0} WHERE {1}", name(table), condition))
 
 
 def check_archive(after: Collection, *, before: Collection | None = None) -> None:
-    """Refuse a change after which a value of archiving does not fit its field, unless it did not `before` either."""
+    """Refuse settings of archiving whose values do not fit their field.
+
+    Those that were wrong `before` the change may stay.
+    """
     known = invalid_settings(before) if before else {}
-    reasons = {
-        name: reason
-        for name, reason in invalid_settings(after).items()
-        if known.get(name) != reason
-    }
-    if reasons:
-        raise Refused(
-            Problem(
-                "INVALID_PAYLOAD",
-                f'Invalid payload. meta.{name} of "{after.name}": {reason}.',
-                {"reason": reason, "field": f"meta.{name}", "collection": after.name},
-            )
-            for name, reason in reasons.items()
-        )
+    problems = []
+    for setting, reason in invalid_settings(after).items():
+        if known.get(setting) == reason:
+            continue
+        message = f'Invalid payload. meta.{setting} of "{after.name}": {reason}.'
+        extensions = {"reason": reason, "field": f"meta.{setting}", "collection": after.name}
+        problems.append(Problem("INVALID_PAYLOAD", message, extensions))
+    if problems:
+        raise Refused(problems)
 
 
 def delete_collection_records(
     transaction: Transaction, collection: str, *, catalogue: Catalogue
 ) -> None:
-    """Remove every row that speaks of a collection (decisions, section 6)."""
+    """Remove every row about a collection."""
     _delete_list_fields(transaction, collection, None, catalogue)
     for step in (
         "forget_collection_in_junctions",
@@ -98,7 +95,7 @@ def delete_collection_records(
 def delete_field_records(
     transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue
 ) -> None:
-    """Remove a field's record and its name wherever it is named.
+    """Remove a field's record, and its name from everything that names it.
 
     A rule that names it stays: see `cms.schema.references.follow_in_filter`.
     """
@@ -109,9 +106,9 @@ def delete_field_records(
 def delete_stale_field_records(
     transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue
 ) -> None:
-    """Remove what is recorded of a field that was dropped behind the service's back, before one of its name is made.
+    """Remove the records of a field that another program dropped, before one of its name is made.
 
-    Relations may name it as their junction or sort field: what is made later is what they wait for.
+    Relations that name it as their junction or sort field stay: they mean the new field.
     """
     _delete_list_fields(transaction, collection, field, catalogue)
     apply_change(transaction, FieldChange(catalogue, collection, field, None))
@@ -128,30 +125,31 @@ def delete_stale_field_records(
 
 
 def delete_from_revisions(transaction: Transaction, collection: str, field: str) -> None:
-    """Remove what revisions hold in a field that has gone, or become a secret (decisions, section 8)."""
+    """Remove the values of a field that is gone, or has become a secret, from revisions."""
     _change_in_revisions(transaction, collection, field, None)
 
 
 def _change_in_revisions(
     transaction: Transaction, collection: str, field: str, name: str | None
 ) -> None:
-    transaction.execute("SET LOCAL statement_timeout = 0")  # a history may be long
+    # A history may be so long that this takes more time than a request has.
+    transaction.execute("SET LOCAL statement_timeout = 0")
     transaction.execute(statement("change_field_in_revisions"), (collection, field, name))
 
 
 def _delete_list_fields(
     transaction: Transaction, collection: str, field: str | None, catalogue: Catalogue
 ) -> None:
-    """A to-many field goes with what it lists, and its name with it."""
-    for owner, listing in transaction.execute(statement("find_lists"), (collection, field)):
-        delete_field_records(transaction, str(owner), str(listing), catalogue=catalogue)
+    """Remove the to-many fields that list a collection, or go by one of its fields."""
+    for owner, list_field in transaction.execute(statement("find_lists"), (collection, field)):
+        delete_field_records(transaction, str(owner), str(list_field), catalogue=catalogue)
 
 
 def rename_field(
     transaction: Transaction, collection: str, before: str, after: str, *, catalogue: Catalogue
 ) -> None:
     """Let every reference to a field follow its new name."""
-    # A column of the new name may have been dropped behind the service's back; its record would be in the way.
+    # The record of a column of the new name, which another program dropped, would be in the way.
     delete_record(transaction, "system_fields", {"collection": collection, "field": after})
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for step in (

@@ -1,4 +1,4 @@
-"""Stored values that name fields, read, changed and written back when a field is renamed or dropped."""
+"""Stored values that name fields: they change when a field is renamed or dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cms.schema.references import (
 
 @dataclass(frozen=True, slots=True)
 class StoredReference:
-    """A column of a system table whose value speaks of the collection in the same row."""
+    """A column of a system table whose value names fields of the collection in the same row."""
 
     table: str
     key: str
@@ -44,28 +44,23 @@ STORED_REFERENCES = (
 
 
 def apply_change(transaction: Transaction, change: FieldChange) -> None:
-    """Let every stored value follow; a rule about another collection may reach the field through relations."""
-    for place in STORED_REFERENCES:
-        _apply_to(transaction, place, change)
+    """Change every stored value: rules of other collections may name the field in a path."""
+    for reference in STORED_REFERENCES:
+        _apply_to(transaction, reference, change)
 
 
-def _apply_to(transaction: Transaction, place: StoredReference, change: FieldChange) -> None:
-    table, key, column = name(place.table), name(place.key), name(place.column)
-    rows = transaction.run(
-        fill(
-            "SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL",
-            table,
-            key,
-            column,
-        )
-    )
-    for row, collection, loads_stored in rows:
-        before = jsontext.loads_stored(loads_stored) if place.cast == "json" else loads_stored
-        after = place.apply_change(before, collection, change)
-        if after != before:
-            written = jsontext.dumps(after).decode() if place.cast == "json" else after
-            update = "UPDATE {0} SET {2} = {3}{4} WHERE {1}::text = {5}"
-            cast = text(f"::{place.cast}")
-            transaction.run(
-                fill(update, table, key, column, param(written), cast, param(row, "text"))
-            )
+def _apply_to(transaction: Transaction, reference: StoredReference, change: FieldChange) -> None:
+    table = name(reference.table)
+    key = name(reference.key)
+    column = name(reference.column)
+    is_json = reference.cast == "json"
+    select = "SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL"
+    for row_key, collection, stored in transaction.run(fill(select, table, key, column)):
+        before = jsontext.loads_stored(stored) if is_json else stored
+        after = reference.apply_change(before, collection, change)
+        if after == before:
+            continue
+        value = param(jsontext.dumps(after).decode() if is_json else after)
+        cast = text(f"::{reference.cast}")
+        update = "UPDATE {0} SET {2} = {3}{4} WHERE {1}::text = {5}"
+        transaction.run(fill(update, table, key, column, value, cast, param(row_key, "text")))

@@ -41,7 +41,12 @@ from cms.structure import metadata
 from cms.structure.fields import add_column, insert_field_record
 from cms.structure.history import RELATIONS, NamedRecord, change_structure
 from cms.structure.indexes import add_index
-from cms.structure.lookup import require_alterable, seen, visible_field, visible_structure
+from cms.structure.lookup import (
+    require_alterable,
+    visible_collection,
+    visible_field,
+    visible_structure,
+)
 
 _RECORD: Mapping[str, MetaSetting] = {
     **RELATION_META,
@@ -58,7 +63,7 @@ def list_relations(store: Store, identity: Identity, collection: str | None = No
             return [relation_record(found) for found in catalogue.relations]
         return [
             relation_record(found)
-            for found in catalogue.relations_of(seen(context, collection).name)
+            for found in catalogue.relations_of(visible_collection(context, collection).name)
         ]
 
     return store.run_unversioned_read(identity, work)
@@ -207,7 +212,7 @@ def _ensure_index(
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:
     keys = {"many_collection": definition.collection, "many_field": definition.field}
     given = {**definition.meta, "one_collection": definition.related}
-    metadata.save_record(transaction, "system_relations", keys, given=given, known=_RECORD)
+    metadata.save_record(transaction, "system_relations", keys, changes=given, settings=_RECORD)
 
 
 def _ensure_list_field(
@@ -253,7 +258,9 @@ def _create_junction(
         )
         transaction.execute_ddl(ddl.create_table(definition.junction, (key,)))
         keys, hidden = {"collection": definition.junction}, MetaSettings(hidden="true")
-        metadata.save_record(transaction, "system_collections", keys, given=hidden, known=_HIDDEN)
+        metadata.save_record(
+            transaction, "system_collections", keys, changes=hidden, settings=_HIDDEN
+        )
     sides = ((definition.near, definition.collection), (definition.far, definition.related))
     for column, target in sides:
         if present is None or column not in present.fields:
