@@ -24,13 +24,13 @@ def with_inquiry(refused: Refused, run_question: RunQuestion) -> Refused:
         or not _is_about_values(refused)
     ):
         return refused
-    found = refused.inquiry(run_question)
+    later = refused.inquiry(run_question)
     kept = [
         problem
         for problem in refused.problems
-        if not any(_is_more_specific(other, problem) for other in found)
+        if not any(_is_more_specific(other, problem) for other in later)
     ]
-    added = [problem for problem in found if not any(_is_known(problem, known) for known in kept)]
+    added = [problem for problem in later if not any(_is_known(problem, known) for known in kept)]
     # Many items may have been changed by one body, whose problem comes once for each of them.
     distinct = list({repr(problem): problem for problem in added}.values())
     problems = sorted([*kept, *distinct], key=_index)

@@ -1,4 +1,4 @@
-"""What PATCH does to an existing field: its record, its column, its name (decisions, section 6)."""
+"""Changes of an existing field: its record, its column, its name."""
 
 from __future__ import annotations
 
@@ -43,28 +43,29 @@ _UNCHANGEABLE_FAMILIES = frozenset({Family.GEOMETRY, Family.HASH, Family.ALIAS, 
 def alter(
     transaction: Transaction, owner: Collection, field: Field, payload: Mapping[str, object]
 ) -> None:
-    """Change what the payload says of a field; raises `Refused` for what cannot be without losing data."""
+    """Change a field as the payload says; raises `Refused` for a change that would lose data."""
     problems: list[Problem] = []
-    wanted, meta, schema = _settings_of(field, payload, problems)
-    said = collect_problems(
-        problems, lambda: _fitting_special(_special(meta, field), field, wanted)
+    type_name, meta, schema = _settings_of(field, payload, problems)
+    meta_with_markers = collect_problems(
+        problems, lambda: _fitting_special(_with_marker(meta, field), field, type_name)
     )
-    problems += _faults_of_fixed(owner, field, schema, wanted)
-    if problems or said is None:
+    problems += _problems_of_fixed(owner, field, schema, type_name)
+    if problems or meta_with_markers is None:
         raise Refused(problems)
     if field.column and owner.kind is Kind.TABLE:
-        _alter_column(transaction, field, field.column, wanted=wanted, schema=schema)
-    elif wanted != field.type_name or not _is_unchanged(field, schema):
+        _alter_column(transaction, field, field.column, type_name=type_name, schema=schema)
+    elif type_name != field.type_name or not _is_unchanged(field, schema):
         raise invalid_payload(f'"{field.name}" has no column that could change', field="schema")
-    if (
-        payload.get("meta") is not None or said
-    ):  # null is what GET answers for a field that nobody spoke of
+    # GET answers null for a field without a record: to send that back makes none.
+    if payload.get("meta") is not None or meta_with_markers:
         keys = {"collection": owner.name, "field": field.name}
-        metadata.save_record(transaction, "system_fields", keys, changes=said, settings=FIELD_META)
+        metadata.save_record(
+            transaction, "system_fields", keys, changes=meta_with_markers, settings=FIELD_META
+        )
 
 
 def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Problem]:
-    """Return what is wrong with a change by itself, whatever the field holds."""
+    """Return the problems that a change has whatever the field holds."""
     problems: list[Problem] = []
     with suppress(Refused):
         _settings_of(field, payload, problems)
@@ -74,101 +75,99 @@ def problems_of_change(field: Field, payload: Mapping[str, object]) -> list[Prob
 def _settings_of(
     field: Field, payload: Mapping[str, object], problems: list[Problem]
 ) -> tuple[str, MetaSettings, MetaSettings]:
-    """Return the type, `meta` and `schema` of a change; raises `Refused` with what cannot be read of them."""
+    """Return the type, `meta` and `schema` of a change; raises `Refused` for invalid ones."""
     problems += unknown_keys(payload, FIELD_KEYS)
-    wanted = collect_problems(problems, lambda: _type_of(payload, field))
+    type_name = collect_problems(problems, lambda: _type_of(payload, field))
     meta = parse_settings(payload.get("meta"), FIELD_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, "schema", problems)
-    if problems or wanted is None:
+    if problems or type_name is None:
         raise Refused(problems)
-    return wanted, meta, schema
+    return type_name, meta, schema
 
 
 def rename(transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue) -> None:
-    """Rename a field, with every reference to it following."""
+    """Rename a field, and every reference to it."""
     if fault := fault_of_name(name):
         raise invalid_payload(f"field: {fault}", field="field", value=abbreviated(name))
-    owner, new = catalogue.collections[field.collection], str(name)
-    if new in owner.fields:
-        raise invalid_payload(f'There is a field "{new}" already', field="field", value=new)
+    owner = catalogue.collections[field.collection]
+    new_name = str(name)
+    if new_name in owner.fields:
+        reason = f'There is a field "{new_name}" already'
+        raise invalid_payload(reason, field="field", value=new_name)
     if field.column:
         require_table(owner, "columns")
-        transaction.execute_ddl(ddl.rename_column(owner.name, field.name, new))
-    metadata.rename_field(transaction, owner.name, field.name, new, catalogue=catalogue)
+        transaction.execute_ddl(ddl.rename_column(owner.name, field.name, new_name))
+    metadata.rename_field(transaction, owner.name, field.name, new_name, catalogue=catalogue)
 
 
 def _type_of(payload: Mapping[str, object], field: Field) -> str:
-    wanted = payload.get("type", field.type_name)
-    wanted = "datetime" if wanted == "dateTime" else wanted
-    if not isinstance(wanted, str) or wanted not in TYPES:
+    type_name = payload.get("type", field.type_name)
+    type_name = "datetime" if type_name == "dateTime" else type_name
+    if not isinstance(type_name, str) or type_name not in TYPES:
         raise invalid_payload(
-            f"type: it must be one of {', '.join(TYPES)}", field="type", value=abbreviated(wanted)
+            f"type: it must be one of {', '.join(TYPES)}",
+            field="type",
+            value=abbreviated(type_name),
         )
-    if wanted != field.type_name and (
-        wanted == "unknown" or _UNCHANGEABLE_FAMILIES & {TYPES[wanted].family, field.type.family}
+    if type_name != field.type_name and (
+        type_name == "unknown"
+        or _UNCHANGEABLE_FAMILIES & {TYPES[type_name].family, field.type.family}
     ):
         raise invalid_payload(
-            f"type: {field.type_name} cannot become {wanted}", field="type", value=wanted
+            f"type: {field.type_name} cannot become {type_name}", field="type", value=type_name
         )
-    return wanted
+    return type_name
 
 
 def _is_unchanged(field: Field, schema: MetaSettings) -> bool:
-    """A client may send a whole record back."""
+    """Tell whether settings are those of the field: a client may send a whole record back."""
     if field.column is None:
         return all(value is None for value in schema.values())
-    return all(
-        value == _current_settings(field, field.column).get(key) for key, value in schema.items()
-    )
+    current = _current_settings(field, field.column)
+    return all(value == current.get(key) for key, value in schema.items())
 
 
-def _special(meta: MetaSettings, field: Field) -> MetaSettings:
-    """Keep the markers that tell the type: without them a hash would read as plain text, and an alias vanish."""
+def _with_marker(meta: MetaSettings, field: Field) -> MetaSettings:
+    """Return `meta` with the marker of the type: without it a hash would read as plain text."""
     if "special" not in meta:
         return meta
-    given = meta["special"] or []
-    assert isinstance(given, list)
-    if field.column is None and not ALIAS_SPECIALS.intersection(given):
+    special = meta["special"] or []
+    assert isinstance(special, list)
+    # An alias without one would vanish.
+    if field.column is None and not ALIAS_SPECIALS.intersection(special):
         reason = f"meta.special: an alias is one of {', '.join(sorted(ALIAS_SPECIALS))}"
         raise invalid_payload(reason, field="meta.special")
-    needed = _MARKERS.get(field.type.family)
-    if needed is None or needed in given:
+    marker = _MARKERS.get(field.type.family)
+    if marker is None or marker in special:
         return meta
-    return MetaSettings({**meta, "special": [*given, needed]})
+    return MetaSettings({**meta, "special": [*special, marker]})
 
 
-def _fitting_special(meta: MetaSettings, field: Field, wanted: str) -> MetaSettings:
-    """Refuse markers that do not fit the type; the one that the former type brought along goes with it."""
+def _fitting_special(meta: MetaSettings, field: Field, type_name: str) -> MetaSettings:
+    """Refuse markers that do not fit the type; the one of a former type is removed."""
     special = meta["special"] if "special" in meta else list(field.special)
-    if (
-        wanted != field.type_name
-        and isinstance(special, list)
-        and IMPLIED_SPECIALS.get(field.type_name) in special
-    ):
-        special = [marker for marker in special if marker != IMPLIED_SPECIALS[field.type_name]]
+    implied = IMPLIED_SPECIALS.get(field.type_name)
+    if type_name != field.type_name and isinstance(special, list) and implied in special:
+        special = [marker for marker in special if marker != implied]
         meta = MetaSettings({**meta, "special": special or None})
-    before, length = (
-        list(field.special),
-        {"max_length": field.column.max_length if field.column else None},
-    )
-    old = faults_of_special(field.type_name, before) + faults_of_hash(
-        field.type_name, before, length
-    )
-    faults = faults_of_special(wanted, special) + faults_of_hash(wanted, special, length)
-    new = [
-        fault for fault in faults if fault not in old
-    ]  # what was there before is sent back with a record
+    before = list(field.special)
+    length = {"max_length": field.column.max_length if field.column else None}
+    old = faults_of_special(field.type_name, before)
+    old += faults_of_hash(field.type_name, before, length)
+    faults = faults_of_special(type_name, special) + faults_of_hash(type_name, special, length)
+    # Faults that the field has already are sent back with a whole record.
+    new = [fault for fault in faults if fault not in old]
     if new:
-        raise Refused(_problem(place, reason) for place, reason in new)
+        raise Refused(_problem(setting, reason) for setting, reason in new)
     return meta
 
 
-def _problem(place: str, reason: str) -> Problem:
-    return invalid_payload(f"{place}: {reason}", field=place).problems[0]
+def _problem(setting: str, reason: str) -> Problem:
+    return invalid_payload(f"{setting}: {reason}", field=setting).problems[0]
 
 
 def _current_settings(field: Field, column: Column) -> dict[str, object]:
-    """Return the column as the settings that would make it."""
+    """Return the settings that would make the column."""
     return {
         "default_value": default_of(field, column),
         "max_length": column.max_length,
@@ -184,21 +183,21 @@ def _current_settings(field: Field, column: Column) -> dict[str, object]:
 
 
 def _alter_column(
-    transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: MetaSettings
+    transaction: Transaction, field: Field, column: Column, *, type_name: str, schema: MetaSettings
 ) -> None:
-    present = _current_settings(field, column)
+    current = _current_settings(field, column)
     changed = _changed(field, column, schema)
-    whole = MetaSettings({**present, **changed})
-    if wanted != field.type_name:
-        whole.update(_sizes_for(wanted, schema))
+    whole = MetaSettings({**current, **changed})
+    if type_name != field.type_name:
+        whole.update(_sizes_for(type_name, schema))
         if not column.auto_increment:
             changed.setdefault("default_value", whole["default_value"])
-    if wanted != field.type_name or any(whole[key] != present[key] for key in _SIZES):
-        _change_type(transaction, field, column, wanted=wanted, schema=whole)
+    if type_name != field.type_name or any(whole[key] != current[key] for key in _SIZES):
+        _change_type(transaction, field, column, type_name=type_name, schema=whole)
     if changed.get("default_value") is not None:
         default = changed["default_value"]
         changed["default_value"] = ddl.default_value(
-            field.name, wanted, default, length=whole["max_length"]
+            field.name, type_name, default, length=whole["max_length"]
         )
     for key, change in _CHANGES.items():
         if key in changed:
@@ -206,37 +205,38 @@ def _alter_column(
 
 
 def _changed(field: Field, column: Column, schema: MetaSettings) -> MetaSettings:
-    """Return the settings that are not what they are already."""
-    present = _current_settings(field, column)
-    return MetaSettings({key: value for key, value in schema.items() if value != present[key]})
+    """Return the settings that differ from the current ones."""
+    current = _current_settings(field, column)
+    return MetaSettings({key: value for key, value in schema.items() if value != current[key]})
 
 
-def _faults_of_fixed(
-    owner: Collection, field: Field, schema: MetaSettings, wanted: str
+def _problems_of_fixed(
+    owner: Collection, field: Field, schema: MetaSettings, type_name: str
 ) -> list[Problem]:
-    """Return what PostgreSQL would refuse with a syntax error, or do by halves."""
+    """Return changes that PostgreSQL would refuse with a syntax error, or do by halves."""
     if not field.column or owner.kind is not Kind.TABLE:
         return []
     changed = _changed(field, field.column, schema)
     faults = [
-        *_fixed_setting_faults(field.column, changed, wanted),
-        *_fixed_type_faults(field, field.column, changed, wanted),
+        *_fixed_setting_faults(field.column, changed, type_name),
+        *_fixed_type_faults(field, field.column, changed, type_name),
     ]
-    return [_problem(place, reason) for place, reason in faults]
+    return [_problem(setting, reason) for setting, reason in faults]
 
 
 def _fixed_setting_faults(
-    column: Column, changed: MetaSettings, wanted: str
+    column: Column, changed: MetaSettings, type_name: str
 ) -> Iterator[tuple[str, str]]:
     for key in _FIXED_SETTINGS:
         if key in changed:
             yield f"schema.{key}", "it is fixed when the field is made"
-    yield from faults_of_hash(wanted, None, changed)
-    if changed.get("is_indexed") is False and (
-        column.primary_key or changed.get("is_unique", column.is_unique)
-    ):
+    yield from faults_of_hash(type_name, None, changed)
+    is_unique = column.primary_key or changed.get("is_unique", column.is_unique)
+    if changed.get("is_indexed") is False and is_unique:
         yield "schema.is_indexed", "what makes a field unique is an index"
-    takes_length = wanted in ("string", "hash") and not (column.choices and wanted == "string")
+    takes_length = type_name in ("string", "hash") and not (
+        column.choices and type_name == "string"
+    )
     if changed.get("max_length") is not None and not takes_length:
         yield "schema.max_length", "only strings have a length"
     if changed.get("is_nullable") and (column.primary_key or column.auto_increment):
@@ -246,32 +246,32 @@ def _fixed_setting_faults(
 
 
 def _fixed_type_faults(
-    field: Field, column: Column, changed: MetaSettings, wanted: str
+    field: Field, column: Column, changed: MetaSettings, type_name: str
 ) -> Iterator[tuple[str, str]]:
-    if wanted == field.type_name:
+    if type_name == field.type_name:
         return
-    if column.is_generated or (column.auto_increment and wanted not in _SEQUENCE_TYPES):
+    if column.is_generated or (column.auto_increment and type_name not in _SEQUENCE_TYPES):
         yield "type", "the database fills this field"
     elif is_database_expression(field, column) and "default_value" not in changed:
         yield "type", "the default is an expression of the database's; set another one as well"
 
 
 def _change_type(
-    transaction: Transaction, field: Field, column: Column, *, wanted: str, schema: MetaSettings
+    transaction: Transaction, field: Field, column: Column, *, type_name: str, schema: MetaSettings
 ) -> None:
-    """Change type, length or precision, after a look whether any value would be lost.
+    """Change type, length or precision, unless a value would be lost.
 
-    The lock comes first: a row that is written between look and change would be cut without a word.
+    The lock comes first: a value that is written between check and change would be cut silently.
     """
     sizes = {key: schema[key] for key in ("numeric_precision", "numeric_scale")}
-    for place, reason in faults_of_precision(wanted, sizes):
-        raise invalid_payload(f"{place}: {reason}", field=place)
-    data_type = ddl.column_type(wanted, schema)
+    for setting, reason in faults_of_precision(type_name, sizes):
+        raise invalid_payload(f"{setting}: {reason}", field=setting)
+    data_type = ddl.column_type(type_name, schema)
     transaction.execute_ddl(ddl.lock(field.collection))
     if _would_lose(transaction, field, column, data_type):
         reason = f'Values of "{field.name}" would be lost as {data_type}'
-        raise invalid_payload(reason, field="type", collection=field.collection, value=wanted)
-    if wanted != field.type_name and column.default is not None and not column.auto_increment:
+        raise invalid_payload(reason, field="type", collection=field.collection, value=type_name)
+    if type_name != field.type_name and column.default is not None and not column.auto_increment:
         transaction.execute_ddl(
             ddl.alter_column(field.collection, field.name, text("DROP DEFAULT"))
         )
@@ -279,7 +279,7 @@ def _change_type(
 
 
 def _would_lose(transaction: Transaction, field: Field, column: Column, data_type: str) -> bool:
-    """Tell whether a value would be another one, or none at all. Which it is nobody is told: nobody has sent it."""
+    """Tell whether any value would change or be lost. The answer never names it: nobody sent it."""
     try:
         return bool(transaction.run(ddl.lossy_change(field.collection, column, data_type))[0][0])
     except Conflict:
@@ -287,7 +287,7 @@ def _would_lose(transaction: Transaction, field: Field, column: Column, data_typ
 
 
 def check_text_is_json(transaction: Transaction, before: Field | None, after: Field) -> None:
-    """Refuse to read a column of text as JSON where it holds anything else: one such value would spoil every list."""
+    """Refuse to read text as JSON if any value is none: it would make every list invalid."""
     if after.type_name != "json" or before is None or before.type.family is not Family.TEXT:
         return
     try:
@@ -298,14 +298,16 @@ def check_text_is_json(transaction: Transaction, before: Field | None, after: Fi
 
 
 _SIZES = ("max_length", "numeric_precision", "numeric_scale")
+_SIZES_OF_TYPES = {
+    "string": ("max_length",),
+    "decimal": ("numeric_precision", "numeric_scale"),
+}
 
 
-def _sizes_for(wanted: str, schema: MetaSettings) -> MetaSettings:
-    """Keep the sizes that were sent with the new type and that it has."""
-    kept = {"string": {"max_length"}, "decimal": {"numeric_precision", "numeric_scale"}}.get(
-        wanted, set()
-    )
-    return MetaSettings({key: schema.get(key) if key in kept else None for key in _SIZES})
+def _sizes_for(type_name: str, schema: MetaSettings) -> MetaSettings:
+    """Return the sizes that were sent with a new type and that it has; None for the others."""
+    own = _SIZES_OF_TYPES.get(type_name, ())
+    return MetaSettings({key: schema.get(key) if key in own else None for key in _SIZES})
 
 
 def _nullable(transaction: Transaction, field: Field, column: Column, value: object) -> None:
@@ -327,13 +329,10 @@ def _unique(transaction: Transaction, field: Field, column: Column, value: objec
         return
     if column.primary_key:
         raise invalid_payload("A primary key is unique", field="schema.is_unique")
-    for (constraint,) in transaction.execute(
-        statement("unique_constraints"), (field.collection, field.name)
-    ):
+    column_name = (field.collection, field.name)
+    for (constraint,) in transaction.execute(statement("unique_constraints"), column_name):
         transaction.execute_ddl(ddl.drop_constraint(field.collection, constraint))
-    for (index,) in transaction.execute(
-        statement("unique_indexes"), (field.collection, field.name)
-    ):
+    for (index,) in transaction.execute(statement("unique_indexes"), column_name):
         transaction.execute_ddl(ddl.drop_index(index))
 
 

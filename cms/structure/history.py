@@ -80,7 +80,7 @@ class RecordChange:
 
     @property
     def data(self) -> Record | None:
-        """The record that the revision holds, of a deletion the last one; None if nothing changed."""
+        """The record that the revision holds; None if nothing changed."""
         if self.before == self.after:
             return None
         return self.before if self.after is None else self.after

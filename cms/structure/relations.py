@@ -1,4 +1,4 @@
-"""Changes of relations: foreign keys with their indexes, and records (specification, sections 2.4 and 4.7)."""
+"""Changes of relations: their records, foreign keys and indexes."""
 
 from __future__ import annotations
 
@@ -60,17 +60,15 @@ def list_relations(store: Store, identity: Identity, collection: str | None = No
     def work(context: RequestContext) -> list[Record]:
         catalogue = visible_structure(context)
         if collection is None:
-            return [relation_record(found) for found in catalogue.relations]
-        return [
-            relation_record(found)
-            for found in catalogue.relations_of(visible_collection(context, collection).name)
-        ]
+            return [relation_record(relation) for relation in catalogue.relations]
+        name = visible_collection(context, collection).name
+        return [relation_record(relation) for relation in catalogue.relations_of(name)]
 
     return store.run_unversioned_read(identity, work)
 
 
 def read_relation(store: Store, identity: Identity, collection: str, field: str) -> Record:
-    """Return the record of the relation that a field of either side belongs to; raises `Refused` NOT_FOUND."""
+    """Return the record of the relation of a field at either side; raises `Refused` NOT_FOUND."""
 
     def work(context: RequestContext) -> Record:
         visible_field(context, collection, field)
@@ -86,7 +84,7 @@ def create_relation(
     *,
     idempotency: Idempotency | None = None,
 ) -> Record:
-    """Make a relation and return its record: many-to-one and many-to-any, or a whole many-to-many."""
+    """Make a relation and return its record: many-to-one, many-to-any, or a whole many-to-many."""
 
     def work(transaction: Transaction, context: RequestContext) -> Record:
         catalogue = context.snapshot.catalogue
@@ -94,71 +92,76 @@ def create_relation(
         if isinstance(definition, JunctionDefinition):
             return _create_junction(transaction, definition, catalogue)
         _save_relation(transaction, definition, catalogue)
-        return _after(transaction, definition.collection, definition.field)
+        return _read_record(transaction, definition.collection, definition.field)
 
     return change_structure(store, identity, work, _named, idempotency=idempotency)
 
 
 def update_relation(
-    store: Store, identity: Identity, place: tuple[str, str], payload: Mapping[str, object]
+    store: Store, identity: Identity, field_path: tuple[str, str], payload: Mapping[str, object]
 ) -> Record:
-    """Change what is said of the relation at (collection, field), or what its foreign key does."""
+    """Change the record of the relation at (collection, field), or the foreign key's actions."""
 
     def work(transaction: Transaction, context: RequestContext) -> Record:
-        found = _alterable_relation(context.snapshot.catalogue, *place)
-        _check_keys(payload, place, found)
-        _update(transaction, found, payload, context.snapshot.catalogue)
-        return _after(transaction, found.many_collection, found.many_field)
+        relation = _alterable_relation(context.snapshot.catalogue, *field_path)
+        _check_keys(payload, field_path, relation)
+        _update(transaction, relation, payload, context.snapshot.catalogue)
+        return _read_record(transaction, relation.many_collection, relation.many_field)
 
     return change_structure(store, identity, work, _named)
 
 
-def delete_relation(store: Store, identity: Identity, place: tuple[str, str]) -> None:
-    """Forget the relation at (collection, field); its foreign key and its junction table remain."""
+def delete_relation(store: Store, identity: Identity, field_path: tuple[str, str]) -> None:
+    """Delete the record of the relation at (collection, field); keys and junctions remain."""
 
     def work(transaction: Transaction, context: RequestContext) -> Record:
-        found = _alterable_relation(context.snapshot.catalogue, *place)
-        _forget_list_field(transaction, found, context.snapshot.catalogue)
-        transaction.execute(statement("drop_relation"), (found.many_collection, found.many_field))
+        relation = _alterable_relation(context.snapshot.catalogue, *field_path)
+        _delete_list_field(transaction, relation, context.snapshot.catalogue)
+        transaction.execute(
+            statement("drop_relation"), (relation.many_collection, relation.many_field)
+        )
         prune_duplication_fields(transaction)
-        return relation_record(found)
+        return relation_record(relation)
 
     change_structure(store, identity, work, _named)
 
 
 def _named(record: Record) -> list[NamedRecord]:
-    """Return the place of a record, which names the many side whatever the call named."""
+    """Return the record that a call names: that of the many side, whichever side it named."""
     return [NamedRecord((RELATIONS, str(record["collection"]), str(record["field"])))]
 
 
 def _require_relation(catalogue: Catalogue, collection: str, field: str) -> Relation:
-    found = related(catalogue, collection, field)
-    if found is None:
+    relation = related(catalogue, collection, field)
+    if relation is None:
         raise not_found("relation")
-    return found
+    return relation
 
 
 def _alterable_relation(catalogue: Catalogue, collection: str, field: str) -> Relation:
-    found = _require_relation(catalogue, collection, field)
-    require_alterable(catalogue, found.many_collection)
-    return found
+    relation = _require_relation(catalogue, collection, field)
+    require_alterable(catalogue, relation.many_collection)
+    return relation
 
 
-def _check_keys(payload: Mapping[str, object], place: tuple[str, str], found: Relation) -> None:
-    """The path may name either side, the record names the many side: both are what is there."""
-    said: dict[str, tuple[object, ...]] = {
-        "collection": (place[0], found.many_collection),
-        "field": (place[1], found.many_field),
-        "related_collection": (found.one_collection,),
+def _check_keys(
+    payload: Mapping[str, object], field_path: tuple[str, str], relation: Relation
+) -> None:
+    """Refuse keys of another relation: the path may name either side, the record the many side."""
+    expected: dict[str, tuple[object, ...]] = {
+        "collection": (field_path[0], relation.many_collection),
+        "field": (field_path[1], relation.many_field),
+        "related_collection": (relation.one_collection,),
     }
-    if problems := unknown_keys(payload, RELATION_KEYS) + mismatched_keys(payload, said):
+    problems = unknown_keys(payload, RELATION_KEYS) + mismatched_keys(payload, expected)
+    if problems:
         raise Refused(problems)
 
 
 def _save_relation(
     transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue
 ) -> None:
-    """Record a relation, with a foreign key and its index where there is none yet."""
+    """Record a relation, and make its foreign key and index if they are missing."""
     require_alterable(catalogue, definition.collection)
     present = catalogue.by_many.get((definition.collection, definition.field))
     if present and present.id is not None:
@@ -180,6 +183,7 @@ def _ensure_foreign_key(
     key = catalogue.collections[definition.related].primary_key
     assert column and key
     if column.foreign_table is None:
+        on_delete = "SET NULL" if column.is_nullable else "NO ACTION"
         constraint = ForeignKey(
             name="",
             table=definition.collection,
@@ -187,11 +191,7 @@ def _ensure_foreign_key(
             foreign_table=definition.related,
             foreign_column=key,
             on_update=str(definition.schema.get("on_update", "NO ACTION")),
-            on_delete=str(
-                definition.schema.get(
-                    "on_delete", "SET NULL" if column.is_nullable else "NO ACTION"
-                )
-            ),
+            on_delete=str(definition.schema.get("on_delete", on_delete)),
         )
         transaction.execute_ddl(ddl.add_foreign_key(constraint))
     elif column.foreign_table != definition.related:
@@ -203,7 +203,7 @@ def _ensure_foreign_key(
 def _ensure_index(
     transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue
 ) -> None:
-    """PostgreSQL makes no index for a foreign key, and every read from the other side would scan the table."""
+    """Index the column of a foreign key: reads from the other side would scan the table."""
     column = catalogue.collections[definition.collection].fields[definition.field].column
     if column and not column.is_indexed:
         add_index(transaction, definition.collection, definition.field)
@@ -211,45 +211,49 @@ def _ensure_index(
 
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:
     keys = {"many_collection": definition.collection, "many_field": definition.field}
-    given = {**definition.meta, "one_collection": definition.related}
-    metadata.save_record(transaction, "system_relations", keys, changes=given, settings=_RECORD)
+    changes = {**definition.meta, "one_collection": definition.related}
+    metadata.save_record(transaction, "system_relations", keys, changes=changes, settings=_RECORD)
 
 
 def _ensure_list_field(
     transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue
 ) -> None:
-    """Make the to-many field at the other side, unless it is there and free."""
-    one_field, junction = definition.meta.get("one_field"), definition.meta.get("junction_field")
+    """Make the to-many field at the other side, unless there is one without a relation."""
+    one_field = definition.meta.get("one_field")
+    junction = definition.meta.get("junction_field")
     if not one_field or not definition.related:
         return
-    target, name = require_alterable(catalogue, definition.related), str(one_field)
-    place = definition.collection, definition.field
-    present, taken = target.fields.get(name), catalogue.by_one.get((target.name, name))
+    target = require_alterable(catalogue, definition.related)
+    name = str(one_field)
+    present = target.fields.get(name)
+    other = catalogue.by_one.get((target.name, name))
     if present and present.column:
         raise invalid_payload(
             f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field"
         )
-    if taken and (taken.many_collection, taken.many_field) != place:
+    many_side = definition.collection, definition.field
+    if other and (other.many_collection, other.many_field) != many_side:
         raise invalid_payload(
             f'"{target.name}.{name}" lists others already', field="meta.one_field"
         )
     if present is None:
-        item = FieldDefinition(name, "alias", MetaSettings(special=["m2m" if junction else "o2m"]))
-        insert_field_record(transaction, target.name, item)
+        special = ["m2m" if junction else "o2m"]
+        field = FieldDefinition(name, "alias", MetaSettings(special=special))
+        insert_field_record(transaction, target.name, field)
 
 
-def _forget_list_field(transaction: Transaction, found: Relation, catalogue: Catalogue) -> None:
-    """A to-many field without its relation would list nothing."""
-    if found.one_collection and found.one_field:
+def _delete_list_field(transaction: Transaction, relation: Relation, catalogue: Catalogue) -> None:
+    """Delete the to-many field of a relation, which would list nothing without it."""
+    if relation.one_collection and relation.one_field:
         metadata.delete_field_records(
-            transaction, found.one_collection, found.one_field, catalogue=catalogue
+            transaction, relation.one_collection, relation.one_field, catalogue=catalogue
         )
 
 
 def _create_junction(
     transaction: Transaction, definition: JunctionDefinition, catalogue: Catalogue
 ) -> Record:
-    """Make a many-to-many relation: junction table, both sides of it, and the field that lists."""
+    """Make a many-to-many relation: its junction table, both sides, and the field that lists."""
     require_alterable(catalogue, definition.collection)
     present = catalogue.collections.get(definition.junction)
     if present is None:
@@ -257,7 +261,8 @@ def _create_junction(
             "id", "integer", schema=MetaSettings(is_primary_key=True, has_auto_increment=True)
         )
         transaction.execute_ddl(ddl.create_table(definition.junction, (key,)))
-        keys, hidden = {"collection": definition.junction}, MetaSettings(hidden="true")
+        keys = {"collection": definition.junction}
+        hidden = MetaSettings(hidden="true")
         metadata.save_record(
             transaction, "system_collections", keys, changes=hidden, settings=_HIDDEN
         )
@@ -272,11 +277,9 @@ def _create_junction(
     near.setdefault("one_deselect_action", "delete")
     far = MetaSettings(one_field=definition.meta.get("one_field"), junction_field=definition.near)
     for (column, target), meta in zip(sides, (near, far), strict=True):
-        now = load_snapshot(transaction).catalogue
-        _save_relation(
-            transaction, RelationDefinition(definition.junction, column, target, meta, schema), now
-        )
-    return _after(transaction, definition.junction, definition.near)
+        side = RelationDefinition(definition.junction, column, target, meta, schema)
+        _save_relation(transaction, side, load_snapshot(transaction).catalogue)
+    return _read_record(transaction, definition.junction, definition.near)
 
 
 _HIDDEN = {"hidden": MetaSetting(TYPES["boolean"].parse, "boolean")}
@@ -288,56 +291,59 @@ def _add_key(
     owner = catalogue.collections[target]
     assert owner.primary_key
     key = owner.fields[owner.primary_key]
-    schema = (
-        MetaSettings(max_length=key.column.max_length)
-        if key.column and key.column.max_length
-        else MetaSettings()
-    )
+    schema = MetaSettings()
+    if key.column and key.column.max_length:
+        schema = MetaSettings(max_length=key.column.max_length)
     if key.type_name not in KEY_TYPES:
-        reason = f'The key of "{target}" is of a type that this service makes no columns of; make "{column}" yourself'
+        reason = (
+            f'The key of "{target}" is of a type that this service makes no columns of; '
+            f'make "{column}" yourself'
+        )
         raise invalid_payload(reason, field="meta.junction_collection")
-    item = FieldDefinition(column, key.type_name, MetaSettings(hidden="true"), schema)
-    add_column(transaction, table, item)
-    insert_field_record(transaction, table, item)
+    definition = FieldDefinition(column, key.type_name, MetaSettings(hidden="true"), schema)
+    add_column(transaction, table, definition)
+    insert_field_record(transaction, table, definition)
 
 
 def _update(
-    transaction: Transaction, found: Relation, payload: Mapping[str, object], catalogue: Catalogue
+    transaction: Transaction,
+    relation: Relation,
+    payload: Mapping[str, object],
+    catalogue: Catalogue,
 ) -> None:
     problems: list[Problem] = []
     meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
     schema = parse_settings(payload.get("schema"), RELATION_SCHEMA, "schema", problems)
     if problems:
         raise Refused(problems)
-    owner = catalogue.collections[found.many_collection]
+    owner = catalogue.collections[relation.many_collection]
     check_field_names(meta, owner)
     check_allowed_collections(meta, catalogue)
-    if found.one_collection is None:
-        check_many_to_any({**_many_to_any_settings(found), **meta})
-    check_actions(schema, owner.fields[found.many_field])
+    if relation.one_collection is None:
+        check_many_to_any({**_many_to_any_settings(relation), **meta})
+    check_actions(schema, owner.fields[relation.many_field])
     definition = RelationDefinition(
-        owner.name, found.many_field, found.one_collection, meta, schema
+        owner.name, relation.many_field, relation.one_collection, meta, schema
     )
-    if "one_field" in meta and meta["one_field"] != found.one_field:
-        _forget_list_field(transaction, found, catalogue)
+    if "one_field" in meta and meta["one_field"] != relation.one_field:
+        _delete_list_field(transaction, relation, catalogue)
         _ensure_list_field(transaction, definition, catalogue)
-    if (
-        payload.get("meta") is not None
-    ):  # null is what GET answers for a foreign key that nobody spoke of
+    # GET answers null for a foreign key without a record: to send that back makes none.
+    if payload.get("meta") is not None:
         _save(transaction, definition)
-    if schema and found.constraint:
-        _change_actions(transaction, found.constraint, schema)
+    if schema and relation.constraint:
+        _change_actions(transaction, relation.constraint, schema)
 
 
-def _many_to_any_settings(found: Relation) -> dict[str, object]:
+def _many_to_any_settings(relation: Relation) -> dict[str, object]:
     return {
-        "one_collection_field": found.one_collection_field,
-        "one_allowed_collections": found.one_allowed_collections,
+        "one_collection_field": relation.one_collection_field,
+        "one_allowed_collections": relation.one_allowed_collections,
     }
 
 
 def _change_actions(transaction: Transaction, present: ForeignKey, schema: MetaSettings) -> None:
-    wanted = ForeignKey(
+    changed = ForeignKey(
         name=present.name,
         table=present.table,
         column=present.column,
@@ -346,10 +352,10 @@ def _change_actions(transaction: Transaction, present: ForeignKey, schema: MetaS
         on_update=str(schema.get("on_update", present.on_update)),
         on_delete=str(schema.get("on_delete", present.on_delete)),
     )
-    if wanted != present:
+    if changed != present:
         transaction.execute_ddl(ddl.drop_constraint(present.table, present.name))
-        transaction.execute_ddl(ddl.add_foreign_key(wanted))
+        transaction.execute_ddl(ddl.add_foreign_key(changed))
 
 
-def _after(transaction: Transaction, collection: str, field: str) -> Record:
+def _read_record(transaction: Transaction, collection: str, field: str) -> Record:
     return relation_record(load_snapshot(transaction).catalogue.by_many[collection, field])

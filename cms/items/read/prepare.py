@@ -80,7 +80,7 @@ def prepare_read(
             key, lambda: preparation.run(shape.params())
         )
     except Refused:
-        # The shape lacks the operands: problems are told of the query string as it was sent.
+        # The shape lacks the operands: the problems are those of the query string as sent.
         return preparation.run_or_refuse_all(nested_params(request.query_string))
     return statement, shape.fill_gaps(literals)
 
