@@ -1,4 +1,4 @@
-"""The steps of a transform as values, and the JSON array that names them (decisions, section 7)."""
+"""The steps of a transform as values, parsed from the JSON of `transforms` (docs/assets.md)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cms.errors import Problem, Refused
 MAX_STEPS = 5
 MAX_SIGMA = 100.0
 MAX_SIDE = 10**9
+"""Pixels of a side where the settings set no limit."""
 
 FITS = ("cover", "contain", "inside", "outside")
 
@@ -21,9 +22,9 @@ Focus = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Resize:
-    """To a size; with one side alone the other keeps its proportion, and `fit` is cover.
+    """Scale to a size; with one side alone the other keeps its proportion, and `fit` is cover.
 
-    Only a cover of two sides has a `focus`; None is the middle.
+    Only a cover of two sides has a `focus`; None is the center.
     """
 
     width: int | None
@@ -43,19 +44,19 @@ class Extract:
 
 @dataclass(frozen=True, slots=True)
 class Rotate:
-    """Clockwise, by degrees."""
+    """Turn clockwise, by degrees."""
 
     angle: float
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Upside down."""
+    """Mirror upside down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flop:
-    """Left to right."""
+    """Mirror left to right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +76,19 @@ class Sharpen:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Cut edges that look like the upper left pixel, within so many of 255 shades."""
+    """Cut off edges like the upper left pixel, from which they may differ by so many of 255 shades."""
 
     threshold: float
 
 
 @dataclass(frozen=True, slots=True)
 class Negate:
-    """Colours only: what is transparent stays so."""
+    """Invert the colours; what is transparent stays so."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tint:
-    """The brightness of the image in the hue of a colour."""
+    """Keep the brightness of the image, in the hue of a colour."""
 
     red: int
     green: int
@@ -105,68 +106,72 @@ def illegal_transform(reason: str, **place: object) -> Refused:
     return Refused(Problem("ILLEGAL_ASSET_TRANSFORMATION", message, {"reason": reason, **place}))
 
 
-def parse_steps(said: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, ...]:
-    """Return the steps of `transforms`: an array, or its JSON, of arrays that hold a name and its arguments.
+def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, ...]:
+    """Return the steps of `transforms`: an array of arrays, each a name and its arguments.
 
-    A resize makes sides of `maximum` pixels at most. Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION.
+    It may come as JSON text. A resize makes sides of `maximum` pixels at most. Raises `Refused`
+    ILLEGAL_ASSET_TRANSFORMATION.
     """
-    listed = _json(said) if isinstance(said, str) else said
+    listed = _json(value) if isinstance(value, str) else value
     if not isinstance(listed, list):
         raise illegal_transform("transforms is a JSON array of operations", parameter="transforms")
     if len(listed) > MAX_STEPS:
         raise illegal_transform(
             f"transforms holds at most {MAX_STEPS} operations", parameter="transforms"
         )
-    return tuple(
-        _within_side(_step(entry, place), place, maximum) for place, entry in _with_paths(listed)
-    )
+    steps = []
+    for path, entry in _with_paths(listed):
+        step = _step(entry, path)
+        _check_sides(step, path, maximum)
+        steps.append(step)
+    return tuple(steps)
 
 
-def require_integer(said: object, name: str, *, minimum: int, maximum: int) -> int:
+def require_integer(value: object, name: str, *, minimum: int, maximum: int) -> int:
     """Return a whole number, of JSON or of a query string."""
-    if isinstance(said, str) and re.fullmatch(r"[0-9]{1,9}", said):
-        said = int(said)
-    if not isinstance(said, int) or isinstance(said, bool) or not minimum <= said <= maximum:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
         raise illegal_transform(
             f"{name} is a whole number from {minimum} to {maximum}", parameter=name
         )
-    return said
+    return value
 
 
-def require_number(said: object, name: str, *, minimum: float, maximum: float) -> float:
+def require_number(value: object, name: str, *, minimum: float, maximum: float) -> float:
     """Return a number, of JSON or of a query string."""
-    if isinstance(said, str) and re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", said):
-        said = float(said)
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", value):
+        value = float(value)
     if (
-        not isinstance(said, int | float)
-        or isinstance(said, bool)
-        or not minimum <= said <= maximum
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not minimum <= value <= maximum
     ):
         raise illegal_transform(
             f"{name} is a number from {minimum:g} to {maximum:g}", parameter=name
         )
-    return float(said)
+    return float(value)
 
 
-def require_choice(said: object, name: str, among: Sequence[str]) -> str:
+def require_choice(value: object, name: str, choices: Sequence[str]) -> str:
     """Return one of a few words."""
-    if not isinstance(said, str) or said not in among:
-        raise illegal_transform(f"{name} is one of {', '.join(among)}", parameter=name)
-    return said
+    if not isinstance(value, str) or value not in choices:
+        raise illegal_transform(f"{name} is one of {', '.join(choices)}", parameter=name)
+    return value
 
 
-def require_boolean(said: object, name: str) -> bool:
-    """Return a boolean, of JSON or of a query string; the bare name there is true."""
-    if said in (True, "true", "1", ""):
+def require_boolean(value: object, name: str) -> bool:
+    """Return a boolean, of JSON or of a query string, where a name without a value is true."""
+    if value in (True, "true", "1", ""):
         return True
-    if said in (False, "false", "0"):
+    if value in (False, "false", "0"):
         return False
     raise illegal_transform(f"{name} is true or false", parameter=name)
 
 
-def _json(said: str) -> object:
+def _json(text: str) -> object:
     try:
-        return json.loads(said)
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise illegal_transform("transforms is not JSON", parameter="transforms") from None
 
@@ -175,28 +180,28 @@ def _with_paths(listed: Sequence[object]) -> Iterator[tuple[str, object]]:
     return ((f"transforms[{index}]", entry) for index, entry in enumerate(listed))
 
 
-def _within_side(step: ImageStep, place: str, maximum: int) -> ImageStep:
-    for name in ("width", "height") if isinstance(step, Resize) else ():
-        require_integer(getattr(step, name) or 1, f"{place}.{name}", minimum=1, maximum=maximum)
-    return step
+def _check_sides(step: ImageStep, path: str, maximum: int) -> None:
+    if isinstance(step, Resize):
+        require_integer(step.width or 1, f"{path}.width", minimum=1, maximum=maximum)
+        require_integer(step.height or 1, f"{path}.height", minimum=1, maximum=maximum)
 
 
-def _step(entry: object, place: str) -> ImageStep:
+def _step(entry: object, path: str) -> ImageStep:
     if not isinstance(entry, list) or not entry:
         raise illegal_transform(
-            f"{place} is an array of a name and its arguments", parameter="transforms"
+            f"{path} is an array of a name and its arguments", parameter="transforms"
         )
-    parse = STEP_PARSERS[require_choice(entry[0], place, tuple(STEP_PARSERS))]
-    return parse(entry[1:], place)
+    parse = STEP_PARSERS[require_choice(entry[0], path, tuple(STEP_PARSERS))]
+    return parse(entry[1:], path)
 
 
 Arguments = Sequence[object]
 
 
 def _without_argument(step: ImageStep) -> Callable[[Arguments, str], ImageStep]:
-    def parse(arguments: Arguments, place: str) -> ImageStep:
+    def parse(arguments: Arguments, path: str) -> ImageStep:
         if arguments:
-            raise illegal_transform(f"{place} takes no argument", parameter="transforms")
+            raise illegal_transform(f"{path} takes no argument", parameter="transforms")
         return step
 
     return parse
@@ -205,83 +210,85 @@ def _without_argument(step: ImageStep) -> Callable[[Arguments, str], ImageStep]:
 def _one_number(
     make: Callable[[float], ImageStep], *, default: float, minimum: float, maximum: float
 ) -> Callable[[Arguments, str], ImageStep]:
-    def parse(arguments: Arguments, place: str) -> ImageStep:
+    def parse(arguments: Arguments, path: str) -> ImageStep:
         if len(arguments) > 1:
-            raise illegal_transform(f"{place} takes one argument", parameter="transforms")
-        return make(
-            require_number(
-                arguments[0] if arguments else default, place, minimum=minimum, maximum=maximum
-            )
-        )
+            raise illegal_transform(f"{path} takes one argument", parameter="transforms")
+        argument = arguments[0] if arguments else default
+        return make(require_number(argument, path, minimum=minimum, maximum=maximum))
 
     return parse
 
 
-def _options(arguments: Arguments, place: str, known: Sequence[str]) -> Mapping[str, object]:
-    """Return the one argument that is an object, of which no other key is known."""
+def _options(arguments: Arguments, path: str, known: Sequence[str]) -> Mapping[str, object]:
+    """Return the one argument, an object with no other keys than these; nulls are left out."""
     options = arguments[0] if len(arguments) == 1 else None
     if not isinstance(options, dict) or not options.keys() <= set(known):
         raise illegal_transform(
-            f"{place} takes an object of {', '.join(known)}", parameter="transforms"
+            f"{path} takes an object of {', '.join(known)}", parameter="transforms"
         )
     return {key: value for key, value in options.items() if value is not None}
 
 
-def _resize(arguments: Arguments, place: str) -> ImageStep:
+def _resize(arguments: Arguments, path: str) -> ImageStep:
     return resize_of(
-        _options(arguments, place, ("width", "height", "fit", "withoutEnlargement")), f"{place}."
+        _options(arguments, path, ("width", "height", "fit", "withoutEnlargement")), f"{path}."
     )
 
 
-def resize_of(said: Mapping[str, object], place: str = "", *, maximum: int = MAX_SIDE) -> Resize:
-    """Return the resize of width, height, fit and withoutEnlargement, of which one side must be there."""
-    width, height = (
-        require_integer(said[key], place + key, minimum=1, maximum=maximum) if key in said else None
-        for key in ("width", "height")
-    )
-    fit = require_choice(said.get("fit", FITS[0]), f"{place}fit", FITS)
+def resize_of(
+    options: Mapping[str, object], prefix: str = "", *, maximum: int = MAX_SIDE
+) -> Resize:
+    """Return the resize of width, height, fit and withoutEnlargement; one side must be there."""
+    width = _side(options, "width", prefix, maximum)
+    height = _side(options, "height", prefix, maximum)
+    fit = require_choice(options.get("fit", FITS[0]), f"{prefix}fit", FITS)
     enlarge = not require_boolean(
-        said.get("withoutEnlargement", False), f"{place}withoutEnlargement"
+        options.get("withoutEnlargement", False), f"{prefix}withoutEnlargement"
     )
     if width is None and height is None:
         raise illegal_transform(
-            f"{place}width or {place}height is needed", parameter=place or "width"
+            f"{prefix}width or {prefix}height is needed", parameter=prefix or "width"
         )
     # With one side alone there is nothing to fit.
     return Resize(width, height, fit if width and height else FITS[0], enlarge)
 
 
+def _side(options: Mapping[str, object], key: str, prefix: str, maximum: int) -> int | None:
+    if key not in options:
+        return None
+    return require_integer(options[key], prefix + key, minimum=1, maximum=maximum)
+
+
 def _extract(arguments: Arguments, place: str) -> ImageStep:
-    names = ("left", "top", "width", "height")
-    said = _options(arguments, place, names)
-    minimum = {"left": 0, "top": 0, "width": 1, "height": 1}
-    return Extract(
-        *(
-            require_integer(
-                said.get(name), f"{place}.{name}", minimum=minimum[name], maximum=MAX_SIDE
-            )
-            for name in names
-        )
-    )
+    minimums = {"left": 0, "top": 0, "width": 1, "height": 1}
+    options = _options(arguments, place, tuple(minimums))
+    numbers = []
+    for name, minimum in minimums.items():
+        path = f"{place}.{name}"
+        number = require_integer(options.get(name), path, minimum=minimum, maximum=MAX_SIDE)
+        numbers.append(number)
+    return Extract(*numbers)
 
 
-def _rotate(arguments: Arguments, place: str) -> ImageStep:
-    turn = _one_number(Rotate, default=0, minimum=-3600, maximum=3600)(arguments, place)
-    assert isinstance(turn, Rotate)
-    return Rotate(turn.angle % 360)
+def _rotate(arguments: Arguments, path: str) -> ImageStep:
+    parse = _one_number(Rotate, default=0, minimum=-3600, maximum=3600)
+    rotate = parse(arguments, path)
+    assert isinstance(rotate, Rotate)
+    return Rotate(rotate.angle % 360)
 
 
-def _tint(arguments: Arguments, place: str) -> ImageStep:
+def _tint(arguments: Arguments, path: str) -> ImageStep:
     colour = "".join(str(arguments[0]).lower().split()) if len(arguments) == 1 else ""
-    if found := re.fullmatch(r"#?([0-9a-f]{6}|[0-9a-f]{3})", colour):
-        digits = found[1] if len(found[1]) == 6 else "".join(digit * 2 for digit in found[1])
+    if match := re.fullmatch(r"#?([0-9a-f]{6}|[0-9a-f]{3})", colour):
+        digits = match[1]
+        if len(digits) == 3:  # #f80 is short for #ff8800
+            digits = "".join(digit * 2 for digit in digits)
         return Tint(*bytes.fromhex(digits))
-    if found := re.fullmatch(r"rgb\(([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})\)", colour):
-        return Tint(
-            *(require_integer(shade, place, minimum=0, maximum=255) for shade in found.groups())
-        )
+    if match := re.fullmatch(r"rgb\(([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})\)", colour):
+        shades = match.groups()
+        return Tint(*(require_integer(shade, path, minimum=0, maximum=255) for shade in shades))
     raise illegal_transform(
-        f"{place} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms"
+        f"{path} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms"
     )
 
 

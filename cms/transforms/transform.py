@@ -1,4 +1,4 @@
-"""What a request or a preset asks of an image, as one value with one key (specification, section 4.8)."""
+"""Transforms of images, by requests and by presets, as values with a key (docs/assets.md)."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ FORMAT_BY_MEDIA_TYPE: Mapping[str, str] = MappingProxyType(
         "image/gif": "gif",
     }
 )
-"""Which media types are transformed, with the format that each keeps; others come untouched."""
+"""The media types that are transformed, with their formats; other files are sent as they are."""
 
 MEDIA_TYPE_BY_FORMAT: Mapping[str, str] = MappingProxyType(
-    {form: media for media, form in FORMAT_BY_MEDIA_TYPE.items()}
+    {format: media_type for media_type, format in FORMAT_BY_MEDIA_TYPE.items()}
 )
 
 FALLBACK_FORMAT = "plain"
-"""The format for clients that know nothing newer: JPEG, or PNG where something is transparent."""
+"""The format for clients that know no newer one: JPEG, or PNG where something is transparent."""
 
 DEFAULT_QUALITY: Mapping[str, int] = MappingProxyType(
     {"jpg": 80, "webp": 80, "avif": 55, FALLBACK_FORMAT: 80}
 )
-"""The usual quality of the formats that have one."""
+"""The default quality of the formats that have one."""
 
 PRESET_PARAMETERS = (
     "width",
@@ -58,7 +58,7 @@ PRESET_PARAMETERS = (
     "focal_point_y",
     "transforms",
 )
-"""What a preset may say beside its key."""
+"""The parameters that a preset may have beside its key."""
 
 PARAMETERS = ("key", *PRESET_PARAMETERS)
 
@@ -78,7 +78,10 @@ BUILT_IN_PRESETS: Mapping[str, Mapping[str, object]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class TransformRules:
-    """What the settings allow: `allowed` is all, presets or none; `maximum` bounds the sides of what is made."""
+    """The transforms that the settings allow; `allowed` is all, presets or none.
+
+    `maximum` bounds the sides of transformed images.
+    """
 
     allowed: str = "all"
     presets: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
@@ -87,7 +90,10 @@ class TransformRules:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Steps in their order, then a format. Without a format the image keeps its own; `auto` is the client's best."""
+    """Steps in their order, then a format.
+
+    Without a format the image keeps its own; `auto` is the best that the client accepts.
+    """
 
     steps: tuple[ImageStep, ...] = ()
     format: str | None = None
@@ -99,10 +105,10 @@ NO_TRANSFORM = Transform()
 
 @dataclass(frozen=True, slots=True)
 class ResolvedTransform:
-    """A transform with nothing left open for one image; NOTHING where the image stays as it is.
+    """A transform with nothing left open for one image; NO_TRANSFORM leaves the image as it is.
 
-    `key` is one text for equal transforms, and only for them. `varies_by_client` tells that it hangs on what the
-    client accepts.
+    `key` is the same text for equal transforms, and only for them. `varies_by_client` is true where
+    the transform depends on what the client accepts.
     """
 
     transform: Transform = NO_TRANSFORM
@@ -112,7 +118,7 @@ class ResolvedTransform:
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """The most pixels of an image that is read, the longest side of one that is made, and the time it may take."""
+    """Limits of transforming: pixels of the image that is read, sides of the result, and time."""
 
     max_pixels: int
     max_side: int
@@ -130,70 +136,82 @@ def transform_rules(allowed: str, presets: object, *, maximum: int) -> Transform
     return TransformRules(allowed, MappingProxyType(named), maximum)
 
 
-def parse_transform(said: Mapping[str, object], rules: TransformRules) -> Transform:
-    """Return the transform that parameters ask for; raises `Refused` ILLEGAL_ASSET_TRANSFORMATION."""
-    asked = {name: said[name] for name in PARAMETERS if name in said}
-    if not asked:
+def parse_transform(params: Mapping[str, object], rules: TransformRules) -> Transform:
+    """Return the transform of parameters; raises `Refused` ILLEGAL_ASSET_TRANSFORMATION."""
+    sent = {name: params[name] for name in PARAMETERS if name in params}
+    if not sent:
         return NO_TRANSFORM
-    if "key" not in asked:
+    if "key" not in sent:
         if rules.allowed != "all":
             raise illegal_transform(
-                "Only presets are allowed, by their key", parameter=next(iter(asked))
+                "Only presets are allowed, by their key", parameter=next(iter(sent))
             )
-        return _parse_parameters(asked, rules.maximum)
-    if len(asked) > 1:
+        return _parse_parameters(sent, rules.maximum)
+    if len(sent) > 1:
         raise illegal_transform("key stands alone: the preset says the rest", parameter="key")
-    return parse_preset(_preset(asked["key"], rules), maximum=rules.maximum)
+    return parse_preset(_preset(sent["key"], rules), maximum=rules.maximum)
 
 
 def parse_preset(preset: Mapping[str, object], *, maximum: int = MAX_SIDE) -> Transform:
-    """Return the transform of a preset, of which null says nothing; raises as `parse_transform`."""
-    return _parse_parameters(
-        {
-            name: said
-            for name, said in preset.items()
-            if name in PRESET_PARAMETERS and said is not None
-        },
-        maximum,
-    )
+    """Return the transform of a preset, whose nulls are left out; raises as `parse_transform`."""
+    params = {
+        name: value
+        for name, value in preset.items()
+        if name in PRESET_PARAMETERS and value is not None
+    }
+    return _parse_parameters(params, maximum)
 
 
 def _preset(key: object, rules: TransformRules) -> Mapping[str, object]:
-    known = BUILT_IN_PRESETS if rules.allowed == "none" else {**BUILT_IN_PRESETS, **rules.presets}
-    found = known.get(key) if isinstance(key, str) else None
-    if found is None:
+    # Presets of the settings replace built-in ones of the same key, unless none are allowed.
+    presets = BUILT_IN_PRESETS
+    if rules.allowed != "none":
+        presets = {**BUILT_IN_PRESETS, **rules.presets}
+    preset = presets.get(key) if isinstance(key, str) else None
+    if preset is None:
         raise illegal_transform("There is no such preset", parameter="key")
-    return found
+    return preset
 
 
-def _parse_parameters(said: Mapping[str, object], maximum: int) -> Transform:
-    steps = _without_idle(
-        [*parse_steps(said.get("transforms", []), maximum=maximum), *_resize_steps(said, maximum)]
-    )
-    quality = (
-        require_integer(said["quality"], "quality", minimum=0, maximum=100)
-        if "quality" in said
-        else None
-    )
-    form = require_choice(said["format"], "format", FORMATS) if "format" in said else None
-    return Transform(steps, form, quality)
+def _parse_parameters(params: Mapping[str, object], maximum: int) -> Transform:
+    steps = [
+        *parse_steps(params.get("transforms", []), maximum=maximum),
+        *_resize_steps(params, maximum),
+    ]
+    quality = None
+    if "quality" in params:
+        quality = require_integer(params["quality"], "quality", minimum=0, maximum=100)
+    format = None
+    if "format" in params:
+        format = require_choice(params["format"], "format", FORMATS)
+    return Transform(_without_idle(steps), format, quality)
 
 
-def _resize_steps(said: Mapping[str, object], maximum: int) -> list[ImageStep]:
+def _resize_steps(params: Mapping[str, object], maximum: int) -> list[ImageStep]:
     """Return the resize of the parameters; without a size the others are only checked."""
-    sized = "width" in said or "height" in said
-    resize = resize_of(said if sized else {**said, "width": 1}, maximum=maximum)
-    x, y = (
-        require_number(said[name], name, minimum=0, maximum=1) if name in said else None
-        for name in ("focal_point_x", "focal_point_y")
-    )
-    return [replace(resize, focus=_focus(resize, x, y))] if sized else []
+    has_size = "width" in params or "height" in params
+    resize = resize_of(params if has_size else {**params, "width": 1}, maximum=maximum)
+    x = _focal_coordinate(params, "focal_point_x")
+    y = _focal_coordinate(params, "focal_point_y")
+    if not has_size:
+        return []
+    return [replace(resize, focus=_focus(resize, x, y))]
+
+
+def _focal_coordinate(params: Mapping[str, object], name: str) -> float | None:
+    if name not in params:
+        return None
+    return require_number(params[name], name, minimum=0, maximum=1)
 
 
 def _focus(resize: Resize, x: float | None, y: float | None) -> Focus | None:
     if (x is None and y is None) or not _crops_to_focus(resize):
         return None
-    return (CENTER[0] if x is None else x), (CENTER[1] if y is None else y)
+    if x is None:
+        x = CENTER[0]
+    if y is None:
+        y = CENTER[1]
+    return x, y
 
 
 def _crops_to_focus(resize: Resize) -> bool:
@@ -201,46 +219,57 @@ def _crops_to_focus(resize: Resize) -> bool:
 
 
 def _without_idle(steps: Iterable[ImageStep]) -> tuple[ImageStep, ...]:
+    """Return the steps without rotations by 0 degrees, so that they give no key of their own."""
     return tuple(step for step in steps if not isinstance(step, Rotate) or step.angle)
 
 
 def resolve_transform(
     transform: Transform, media_type: str, *, focus: Focus | None, accept: str
 ) -> ResolvedTransform:
-    """Return what a transform makes of an image: its format, its quality, the file's own focal point.
+    """Return a transform with the format, quality and focal point that it has for one image.
 
-    `accept` is the request's header.
+    `focus` is the focal point of the file, `accept` the header of the request.
     """
-    own, varies_by_client = FORMAT_BY_MEDIA_TYPE[media_type], transform.format == "auto"
-    form = _best_format(accept, own) if varies_by_client else transform.format or own
+    own_format = FORMAT_BY_MEDIA_TYPE[media_type]
+    varies_by_client = transform.format == "auto"
+    if varies_by_client:
+        format = _best_format(accept, own_format)
+    else:
+        format = transform.format or own_format
     steps = tuple(_with_focus(step, focus) for step in transform.steps)
-    quality = transform.quality if form in DEFAULT_QUALITY else None
-    if not steps and quality is None and form == own:
+    quality = transform.quality if format in DEFAULT_QUALITY else None
+    if not steps and quality is None and format == own_format:
         return ResolvedTransform(varies_by_client=varies_by_client)
-    made = Transform(steps, form, DEFAULT_QUALITY.get(form) if quality is None else quality)
-    return ResolvedTransform(
-        made, blake2b(repr(made).encode(), digest_size=16).hexdigest(), varies_by_client
-    )
+    if quality is None:
+        quality = DEFAULT_QUALITY.get(format)
+    resolved = Transform(steps, format, quality)
+    key = blake2b(repr(resolved).encode(), digest_size=16).hexdigest()
+    return ResolvedTransform(resolved, key, varies_by_client)
 
 
 def _with_focus(step: ImageStep, focus: Focus | None) -> ImageStep:
     if not isinstance(step, Resize) or not _crops_to_focus(step):
         return step
-    found = step.focus or focus
-    return replace(step, focus=None if found == CENTER else found)
+    chosen = step.focus or focus
+    # The center is no focus: both make the same image, and so must have the same key.
+    return replace(step, focus=None if chosen == CENTER else chosen)
 
 
-def _best_format(accept: str, own: str) -> str:
-    """Return the smallest format that a client names: who only says that it takes all images may not know it."""
-    for form in ("avif", "webp"):
-        if _accepts(accept, MEDIA_TYPE_BY_FORMAT[form]):
-            return form
-    return own if own == "jpg" else FALLBACK_FORMAT
+def _best_format(accept: str, own_format: str) -> str:
+    """Return the format with the smallest files that a client accepts by name.
+
+    A client that accepts all images (`image/*`) may not know the newer formats.
+    """
+    for format in ("avif", "webp"):
+        if _accepts(accept, MEDIA_TYPE_BY_FORMAT[format]):
+            return format
+    return own_format if own_format == "jpg" else FALLBACK_FORMAT
 
 
 def _accepts(accept: str, media_type: str) -> bool:
     for entry in accept.lower().split(","):
         name, *parameters = (part.strip() for part in entry.split(";"))
         if name == media_type:
+            # `q=0` refuses the type.
             return not any(part.replace(" ", "").rstrip("0.") == "q=" for part in parameters)
     return False

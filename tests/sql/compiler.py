@@ -1,4 +1,4 @@
-"""The compiler as the tables of this folder try it: a query string in, a finished statement and its parameters out."""
+"""The compiler for the tables of this folder: from a query string to a statement and parameters."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Compiler:
     dsn: str
 
     def compile(self, collection: str, query_string: str) -> tuple[Statement, list[object]]:
-        said = parse_query_string(query_string, PageSizes())
+        parsed = parse_query_string(query_string, PageSizes())
         page = PageSizes().default_window
         guarded = guard(
-            said.query,
+            parsed.query,
             collection,
             catalogue=self.catalogue,
             policy=Policy(is_admin=True),
@@ -44,7 +44,7 @@ class Compiler:
             page=page,
         )
         statement = finish_statement(plan(guarded, self.catalogue))
-        return statement, bind_values(statement.values, Bindings(said.literals, user=USER))
+        return statement, bind_values(statement.values, Bindings(parsed.literals, user=USER))
 
     def run(self, statement: Statement, values: list[object]) -> list[dict[str, Any]]:
         with psycopg.connect(self.dsn, cursor_factory=psycopg.RawCursor) as connection:
@@ -62,12 +62,12 @@ def compiler_of(stage: Stage) -> Compiler:
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Yield the statements that are sent to the database, by whatever connection."""
-    seen: list[str] = []
+    statements: list[str] = []
     run = Wire.run
     read = Wire.read
 
     def spy(wire: Wire, text: str, values: Sequence[object], *, prepare: bool) -> list[Row]:
-        seen.append(text)
+        statements.append(text)
         return run(wire, text, values, prepare=prepare)
 
     def spy_read(
@@ -79,19 +79,20 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         chunking: Chunking | None = None,
     ) -> list[Row]:
         if chunking:  # others come by `run`
-            seen.append(text)
+            statements.append(text)
         return read(wire, text, values, prepare=prepare, chunking=chunking)
 
     with monkeypatch.context() as patch:
         patch.setattr(Wire, "run", spy)
         patch.setattr(Wire, "read", spy_read)
-        yield seen
+        yield statements
 
 
 def assert_one_statement(stage: Stage, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
-    """Read a path with its counts, and assert that it was one statement, the first time as well as again."""
-    assert stage.admin.get("/roles").status == 200  # the caller is known, and the structure
+    """Assert that the read of a path is one statement, the first time as well as the second."""
+    # Loads the caller and the structure, which takes statements of its own.
+    assert stage.admin.get("/roles").status == 200
     for _ in range(2):
-        with counted(monkeypatch) as seen:
+        with counted(monkeypatch) as statements:
             assert stage.admin.get(path).status == 200
-        assert len(seen) == 1, seen
+        assert len(statements) == 1, statements

@@ -1,4 +1,4 @@
-"""Compilation as a table: a query string, its exact SQL, its exact parameters; every row is also executed."""
+"""Compilation as a table: query string, exact SQL, exact parameters; every row is also executed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def where(condition: str) -> str:
 
 
 def page(inner: str, window: str) -> str:
-    """The read of a page of keys that is cut out before its rows are dressed."""
+    """The read of a page of keys that is cut out before its outputs are computed."""
     return fresh(
         1,
         f'{ID} FROM (SELECT t0.* FROM (SELECT t0.* FROM "books" AS t0 ORDER BY t0."id"{inner}) AS t0 {window}) AS t0',
@@ -178,9 +178,9 @@ READS: list[tuple[str, str, list[object]]] = [
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        found.execute(TABLES)
-        yield found
+    with staged(settings, make_database, template) as opened:
+        opened.execute(TABLES)
+        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""Compilation of reads through relations as a table: a query string, its exact SQL, its exact parameters."""
+"""Compilation of reads through relations as a table: a query string, its exact SQL, its exact
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -298,8 +300,8 @@ IDS = [f"{row[0]}?{row[1]}" for row in READS]
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        found.execute(TABLES)
+    with staged(settings, make_database, template) as opened:
+        opened.execute(TABLES)
         for collection, field, related, meta in RELATIONS:
             body = {
                 "collection": collection,
@@ -307,8 +309,8 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
                 "related_collection": related,
                 "meta": meta,
             }
-            assert found.admin.post("/relations", body).status == 200
-        yield found
+            assert opened.admin.post("/relations", body).status == 200
+        yield opened
 
 
 @pytest.fixture(scope="module")

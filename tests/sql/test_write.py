@@ -1,4 +1,4 @@
-"""The printed form of writes, as a table; the tests of items execute every one of them."""
+"""The printed form of writes, as a table; the tests of items execute each of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def chosen(collection: Collection, *names: str) -> list[Field]:
 
 
 def removal_of_rows_met_before() -> Fragment:
-    """The rows that go with those above them, but for those that have been written down."""
+    """The rows that go with the rows above them, without those that are recorded already."""
     below = KeySide(Table("books"), ("part_of",), SILENT.key, SILENT)
     above = KeySide(Table("books"), ("id",), SILENT.key)
     return record_deleted(RowReference(below, above), ArgumentSlots(), count_only=True)
