@@ -24,12 +24,12 @@ def guard(
     depth: int,
     page: Window | None = None,
 ) -> Guarded:
-    """Return the query as this caller may ask it: names checked, `*` written out, rules beside
-    them.
+    """Return the query as this caller may ask it.
 
-    `depth` is how many relations deep it may go; `page` bounds the keys that a to-many field lists
-    when it is not opened. Raises `Refused` FORBIDDEN for hidden and missing names alike, and for an
-    administrator NOT_FOUND (collection) or INVALID_QUERY (field) with the name.
+    Names are checked, `*` is written out, and rules stand beside the names. `depth` is how many
+    relations deep it may go; `page` bounds the keys that a to-many field lists when it is not
+    opened. Raises `Refused` FORBIDDEN for hidden and missing names alike, and for an administrator
+    NOT_FOUND (collection) or INVALID_QUERY (field) with the name.
     """
     names = NameGuard(
         catalogue, view_lookup(policy, catalogue), explains=policy.is_admin, depth=depth

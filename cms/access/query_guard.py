@@ -112,8 +112,7 @@ class QueryGuard:
                     self._pick(scoped, view, level)
 
     def _expand_stars(self, query: Query, view: View) -> list[Pick]:
-        """Write `*` out: the own columns and the keys of to-many fields; `*.*` opens every
-        relation.
+        """Write `*` out: columns and keys of to-many fields; `*.*` opens all relations.
 
         Fields that are named beside `*` are shown as well, and `deep` holds for fields that only
         `*` names, too.
@@ -140,8 +139,9 @@ class QueryGuard:
         return picks
 
     def _star_opens(self, name: str, star: Pick, view: View) -> bool:
-        """Tell whether `*` shows what a relational field leads to; to-many fields need keys to
-        list.
+        """Tell whether `*` shows what a relational field leads to.
+
+        Of a to-many field the keys must be there to list.
         """
         if not self._may_see_and_follow(name, view):
             return False

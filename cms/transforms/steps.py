@@ -100,10 +100,12 @@ ImageStep = (
 )
 
 
-def illegal_transform(reason: str, **place: object) -> Refused:
-    """Return the refusal of a transform, with its reason and place."""
+def illegal_transform(reason: str, **extensions: object) -> Refused:
+    """Return the refusal of a transform with its reason; `extensions` say where in the request."""
     message = f"Illegal asset transformation. {reason}."
-    return Refused(Problem("ILLEGAL_ASSET_TRANSFORMATION", message, {"reason": reason, **place}))
+    return Refused(
+        Problem("ILLEGAL_ASSET_TRANSFORMATION", message, {"reason": reason, **extensions})
+    )
 
 
 def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, ...]:
@@ -112,15 +114,15 @@ def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, .
     It may come as JSON text. A resize makes sides of `maximum` pixels at most. Raises `Refused`
     ILLEGAL_ASSET_TRANSFORMATION.
     """
-    listed = _json(value) if isinstance(value, str) else value
-    if not isinstance(listed, list):
+    entries = _json(value) if isinstance(value, str) else value
+    if not isinstance(entries, list):
         raise illegal_transform("transforms is a JSON array of operations", parameter="transforms")
-    if len(listed) > MAX_STEPS:
+    if len(entries) > MAX_STEPS:
         raise illegal_transform(
             f"transforms holds at most {MAX_STEPS} operations", parameter="transforms"
         )
     steps = []
-    for path, entry in _with_paths(listed):
+    for path, entry in _with_paths(entries):
         step = _step(entry, path)
         _check_sides(step, path, maximum)
         steps.append(step)
@@ -176,8 +178,8 @@ def _json(text: str) -> object:
         raise illegal_transform("transforms is not JSON", parameter="transforms") from None
 
 
-def _with_paths(listed: Sequence[object]) -> Iterator[tuple[str, object]]:
-    return ((f"transforms[{index}]", entry) for index, entry in enumerate(listed))
+def _with_paths(entries: Sequence[object]) -> Iterator[tuple[str, object]]:
+    return ((f"transforms[{index}]", entry) for index, entry in enumerate(entries))
 
 
 def _check_sides(step: ImageStep, path: str, maximum: int) -> None:
@@ -259,13 +261,15 @@ def _side(options: Mapping[str, object], key: str, prefix: str, maximum: int) ->
     return require_integer(options[key], prefix + key, minimum=1, maximum=maximum)
 
 
-def _extract(arguments: Arguments, place: str) -> ImageStep:
+def _extract(arguments: Arguments, path: str) -> ImageStep:
     minimums = {"left": 0, "top": 0, "width": 1, "height": 1}
-    options = _options(arguments, place, tuple(minimums))
+    options = _options(arguments, path, tuple(minimums))
     numbers = []
     for name, minimum in minimums.items():
-        path = f"{place}.{name}"
-        number = require_integer(options.get(name), path, minimum=minimum, maximum=MAX_SIDE)
+        argument_path = f"{path}.{name}"
+        number = require_integer(
+            options.get(name), argument_path, minimum=minimum, maximum=MAX_SIDE
+        )
         numbers.append(number)
     return Extract(*numbers)
 

@@ -127,13 +127,13 @@ class ImageLimits:
 
 def transform_rules(allowed: str, presets: object, *, maximum: int) -> TransformRules:
     """Return the rules of the settings `storage_asset_transform` and `storage_asset_presets`."""
-    listed = presets if isinstance(presets, list) else []
-    named = {
+    entries = presets if isinstance(presets, list) else []
+    presets_by_key = {
         str(preset["key"]): preset
-        for preset in listed
+        for preset in entries
         if isinstance(preset, dict) and preset.get("key")
     }
-    return TransformRules(allowed, MappingProxyType(named), maximum)
+    return TransformRules(allowed, MappingProxyType(presets_by_key), maximum)
 
 
 def parse_transform(params: Mapping[str, object], rules: TransformRules) -> Transform:

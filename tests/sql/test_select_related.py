@@ -1,6 +1,4 @@
-"""Compilation of reads through relations as a table: a query string, its exact SQL, its exact
-parameters.
-"""
+"""Compilation of reads through relations as a table: query string, exact SQL, parameters."""
 
 from __future__ import annotations
 

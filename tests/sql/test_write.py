@@ -40,9 +40,9 @@ def chosen(collection: Collection, *names: str) -> list[Field]:
 
 def removal_of_rows_met_before() -> Fragment:
     """The rows that go with the rows above them, without those that are recorded already."""
-    below = KeySide(Table("books"), ("part_of",), SILENT.key, SILENT)
-    above = KeySide(Table("books"), ("id",), SILENT.key)
-    return record_deleted(RowReference(below, above), ArgumentSlots(), count_only=True)
+    own = KeySide(Table("books"), ("part_of",), SILENT.key, SILENT)
+    parent = KeySide(Table("books"), ("id",), SILENT.key)
+    return record_deleted(RowReference(own, parent), ArgumentSlots(), count_only=True)
 
 
 CASES: list[tuple[str, Fragment, str]] = [

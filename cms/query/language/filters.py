@@ -158,8 +158,9 @@ class _Parser:
         return items
 
     def _list_operand(self, items: list[object], path: Path) -> Operand:
-        """Return the operand of a list; a path from the caller is the whole list, as it may lead to
-        many.
+        """Return the operand of a list.
+
+        A path from the caller is the whole list, as it may lead to many values.
         """
         values = _variables(items, path)
         caller_paths = [value for value in values if isinstance(value, CallerValue) and value.path]

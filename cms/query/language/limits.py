@@ -34,9 +34,7 @@ class Tally:
     _counted: Counter[str] = field(default_factory=Counter)
 
     def add(self, count: int, what: str, *, maximum: int, parameter: str) -> None:
-        """Count more of something; raises `LimitExceeded` INVALID_QUERY past what one request may
-        ask for.
-        """
+        """Count more of something; raises `LimitExceeded` INVALID_QUERY past `maximum`."""
         self._counted[what] += count
         if self._counted[what] > maximum:
             refused = invalid_query(f"It asks for more than {maximum} {what}", parameter=parameter)

@@ -30,8 +30,9 @@ _COMMON_FIELDS = frozenset({"id", "method", "collection"})
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation; `arguments` is what stands beside its method, its collection and the id that
-    later ones name it by.
+    """One operation of a batch; later ones refer to it by `id`.
+
+    `arguments` are all its fields but method, collection and id.
     """
 
     method: str
@@ -46,8 +47,9 @@ class Operation:
 
 
 def parse_operations(payload: object) -> list[Operation]:
-    """Return the operations of a body; raises `Refused` INVALID_PAYLOAD for all that have a wrong
-    shape.
+    """Return the operations of a body.
+
+    Raises `Refused` INVALID_PAYLOAD with everything that is malformed.
     """
     operations = None
     if isinstance(payload, Mapping) and payload.keys() == {"operations"}:
@@ -108,8 +110,8 @@ def _problems_of_method(
         yield name, f'The method {method} does not take "{name}"'
     if "data" in takes and "data" not in operation:
         yield "data", '"data" is missing'
-    named = sorted(_NAMING_FIELDS & operation.keys())
-    if (method == "delete" and not named) or (method != "read" and len(named) > 1):
+    naming_fields = sorted(_NAMING_FIELDS & operation.keys())
+    if (method == "delete" and not naming_fields) or (method != "read" and len(naming_fields) > 1):
         yield "key", "It takes one of key, keys and query"
     if "if_match" in operation and not (
         _is_of_one(operation, method) and isinstance(operation["if_match"], str)
@@ -121,9 +123,7 @@ def _problems_of_method(
 
 
 def _is_of_one(operation: Mapping[str, object], method: str) -> bool:
-    """Tell whether an operation is on one item: named by its key, or a singleton's, which has no
-    name.
-    """
+    """Tell whether an operation is on one item, by its key or of a singleton, which needs none."""
     if "key" in operation:
         return True
     return (

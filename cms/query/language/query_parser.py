@@ -105,14 +105,14 @@ class QueryParser:
 
     def _unnamed_picks(self, paths: list[Path], deep: Params, aliases: Aliases) -> dict[str, Pick]:
         """Return picks of what `deep` and `alias` name and `fields` does not."""
-        named = set()
+        heads = set()
         for path in paths:
-            named.add(path[0])
-            named.add(path[0].partition(":")[0])
+            heads.add(path[0])
+            heads.add(path[0].partition(":")[0])
         return {
             name: self._pick(name, [], deep, aliases)
             for name in (*deep, *aliases)
-            if name not in named
+            if name not in heads
         }
 
     def _pick(self, head: str, rests: list[Path], deep: Params, aliases: Aliases) -> Pick:

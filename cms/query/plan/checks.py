@@ -17,10 +17,10 @@ from cms.schema.types import Family, parse_geometry, parse_text
 def typed_test(
     test: OperatorTest, value: Value, resolve_path: Callable[[CallerValue, str], CallerPath]
 ) -> TypedTest:
-    """Return a test with its operands as placeholders; `resolve_path` resolves paths from the
-    caller.
+    """Return a test with placeholders for its operands.
 
-    Raises `Refused` INVALID_QUERY when operator and type do not fit.
+    `resolve_path` resolves paths from the caller. Raises `Refused` INVALID_QUERY when operator and
+    type do not fit.
     """
     operator = OPERATORS[test.operator]
     field = value.field

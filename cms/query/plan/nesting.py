@@ -23,11 +23,11 @@ ColumnKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class ListLevel:
-    """A list of an answer with the lists in its items; `key` is the path to it from the list around
-    it.
+    """A list of an answer, with the lists in its items.
 
-    It holds `row_limit` rows at most (None is all of them); where a request sets a limit, `limit`
-    is the slot of that literal. `column` of its rows points to the item around it.
+    `key` is the path to it from the list around it. It holds `row_limit` rows at most (None is all
+    of them); where a request sets a limit, `limit` is the slot of that literal. `column` of its
+    rows points to the item around it.
     """
 
     key: str
@@ -36,8 +36,9 @@ class ListLevel:
     inner_lists: tuple[ListLevel, ...] = ()
     column: ColumnKey | None = None
     max_rows: float = field(init=False)
-    """The rows of all innermost lists, whatever limits a request sets; infinity without a row
-    limit.
+    """The most rows of all innermost lists, under any limits of a request.
+
+    It is infinity where a list has no row limit.
     """
 
     def __post_init__(self) -> None:
@@ -142,8 +143,9 @@ def _size(level: ListLevel, literals: Sequence[object] | None) -> float:
 
 
 def _rows_below(level: ListLevel, literals: Sequence[object] | None) -> float:
-    """Return the rows of the innermost lists for each row of this one; a row without lists counts
-    itself.
+    """Return the rows of the innermost lists for each row of this one.
+
+    A row without lists counts as one.
     """
     if not level.inner_lists:
         return 1

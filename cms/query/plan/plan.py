@@ -61,16 +61,15 @@ _SUMMABLE = frozenset({Family.NUMBER})
 
 
 def plan(guarded: Guarded, catalogue: Catalogue) -> ReadPlan:
-    """Resolve a guarded query; raises `Refused` INVALID_QUERY where an operator or a function does
-    not fit.
+    """Resolve a guarded query.
+
+    Raises `Refused` INVALID_QUERY where an operator or a function does not fit.
     """
     return _Planner(catalogue).read(guarded.query, guarded.collection)
 
 
 def resolve_rule(rule: Filter, collection: Collection, catalogue: Catalogue) -> Predicate:
-    """Resolve a rule of a permission, all of whose names exist; raises `Refused` INVALID_QUERY as
-    `plan` does.
-    """
+    """Resolve a rule of a permission, all of whose names exist; raises as `plan` does."""
     return _Planner(catalogue).predicate(rule, collection)
 
 
@@ -107,7 +106,7 @@ class _Planner:
             )
             for pick in picks
         }
-        return tuple(_merge_outputs(found, fields[key]) for key, found in alike.items())
+        return tuple(_merge_outputs(outputs, fields[key]) for key, outputs in alike.items())
 
     def _output(self, pick: Pick, collection: Collection) -> Output:
         if pick.key == INTERNAL_VERSION:

@@ -17,8 +17,7 @@ _SMALL_INTEGERS = MappingProxyType({"int2": "smallint", "int4": "integer"})
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A column, a function of one, or (with `step`) the number of items that a to-many field leads
-    to.
+    """A column, a function of one, or with `step` the number of related items.
 
     In rows that do not fulfil `when` the value is null, wherever it is used. `members` are, of a
     JSON object, the members that may be read, each under the condition beside them.
@@ -76,8 +75,9 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class LinkStep:
-    """A link as the caller may follow it: from rows that fulfil `when` to rows that fulfil
-    `allowed`.
+    """A link as the caller may follow it.
+
+    It leads from rows that fulfil `when` to rows that fulfil `allowed`.
     """
 
     link: Link
@@ -158,9 +158,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class ValueOutput:
-    """A value under its key; a `plain` one is the text of the column itself, as PostgreSQL casts
-    it.
-    """
+    """A value under its key; a `plain` one is the text of the column itself."""
 
     key: str
     value: Value
@@ -244,10 +242,10 @@ def group_paths(plan: ReadPlan) -> tuple[tuple[str, ...], ...]:
 
 
 def _aggregate_path(item: AggregateValue, grouping: Grouping) -> tuple[str, ...]:
-    """Return the path of one: `{"count": 42}` counts rows, `{"count": {"id": 42}}` values of a
-    field.
+    """Return the path of an aggregate in an item of the answer.
 
-    Beside fields the rows themselves are under `*`.
+    `{"count": 42}` counts rows, `{"count": {"id": 42}}` the values of a field. Beside fields the
+    rows themselves are under `*`.
     """
     if item.value:
         return item.function, item.value.field.name

@@ -331,8 +331,8 @@ _OF_LISTS = frozenset({"_null", "_nnull", "_empty", "_nempty", "_contains", "_nc
 
 
 def _misfit(error: ValueError, operator: Operator, subject: _CheckedValue) -> Refused:
-    place = f"{_path_text(subject)} {operator.name}"
-    return invalid_query(f"The rule {place}: {error}", place=place)
+    path = f"{_path_text(subject)} {operator.name}"
+    return invalid_query(f"The rule {path}: {error}", place=path)
 
 
 def _path_text(subject: _CheckedValue) -> str:

@@ -15,10 +15,10 @@ _DELTA = (
 
 
 def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: str) -> Fragment:
-    """Print the history of rows; the arguments are their keys and their contents before, null if
-    new.
+    """Print the history of rows.
 
-    The collection is one that keeps revisions.
+    The arguments are their keys and their contents before the write, null for new rows. The
+    collection is one that keeps revisions.
     """
     now = fill(
         "SELECT {0}, old.was FROM {1} AS t0 JOIN unnest({2}, {3}) AS old (key, was) ON t0.{4} = old.key "

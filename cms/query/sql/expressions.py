@@ -28,9 +28,7 @@ from cms.schema.types import Family
 
 
 def link_condition(step: LinkStep, level: int) -> Fragment:
-    """Print the condition between a row and those that a step leads to, with the rules on either
-    side of it.
-    """
+    """Print the condition between a row and the rows of a step, with the rules of both."""
     conditions = [key_condition(step.link, level)]
     if step.when is not None:
         conditions.append(predicate(step.when, level))

@@ -1,5 +1,4 @@
-"""The printer of writes: arrays of values in, one statement for any number of rows and for their
-history.
+"""The printer of writes: one statement for any number of rows and for their history.
 
 Every statement has the form
 
@@ -37,13 +36,13 @@ Columns = Sequence[Field]
 
 @dataclass(frozen=True, slots=True)
 class SingleStatement:
-    """A write in one statement: the counters it is valid under, the columns of its answer, and
-    rules.
+    """A write in one statement: counters, columns of the answer, and rules.
 
-    Rules are conditions on a row (t0); None is no rule. `before` are tried on the row as it was:
-    does the caller see it, and may the caller write it? `after` must hold for the row as it then
-    is, or nothing is written. `shown` says whether the caller may read that row. The answer has
-    `rows.found`, and behind it the results of `shown` and of the first of `before`.
+    The statement writes only while the counters are those of `version`. Rules are conditions on a
+    row (t0); None is no rule. `before` are tried on the row as it was: does the caller see it, and
+    may the caller write it? `after` must hold for the row as it then is, or nothing is written.
+    `shown` says whether the caller may read that row. The answer has `rows.found`, and behind it
+    the results of `shown` and of the first of `before`.
     """
 
     version: Version
