@@ -31,7 +31,7 @@ def abilities(policy: Policy, catalogue: Catalogue) -> dict[str, dict[str, Abili
 def effective_grants(
     policy: Policy, collection: Collection, action: str, catalogue: Catalogue
 ) -> tuple[Grant, ...]:
-    """Return the grants of a caller for a collection, without those whose rules cannot be applied."""
+    """Return the grants of a caller for a collection whose rules can be applied."""
     if policy.is_admin:
         return (FULL_GRANT,)
     # A folder has no items, so no view of it exists that could hold the grants.

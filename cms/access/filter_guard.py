@@ -32,7 +32,7 @@ class FilterGuard:
     names: NameGuard
 
     def filter(self, filter: Filter, view: View, level: int) -> Filter:
-        """Return a filter of the view's collection; raises `Refused` for names that are not seen."""
+        """Return a guarded filter of the view; raises `Refused` for names that are not seen."""
         match filter:
             case And(items) | Or(items):
                 guarded = tuple(self.filter(item, view, level) for item in items)

@@ -1,4 +1,4 @@
-"""Names of a query checked as if they were read: fields, the steps of paths, and where they lead."""
+"""Names of a query checked as if they were read: fields, steps of paths, and their targets."""
 
 from __future__ import annotations
 

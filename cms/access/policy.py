@@ -59,7 +59,7 @@ class Policy:
     views: dict[GrantKey, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def granted(self, collection: str, action: str) -> tuple[Grant, ...]:
-        """Return the grants for a collection and an action, without those that cannot be applied."""
+        """Return the grants for a collection and an action that can be applied."""
         return tuple(
             grant for grant in self.grants.get((collection, action), ()) if grant.problem is None
         )

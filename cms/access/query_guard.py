@@ -84,7 +84,7 @@ class QueryGuard:
         )
 
     def _merged_picks(self, query: Query, view: View) -> PicksByKey:
-        """Return the picks with `*` written out; what is asked for twice is merged into one pick."""
+        """Return the picks with `*` written out; picks of the same field are merged."""
         picks: PicksByKey = {}
         deep = dict(query.deep)
         for pick in self._expand_stars(query, view):
@@ -214,7 +214,7 @@ class QueryGuard:
         return replace(pick, name=name, nested=self.query(nested, target, level + 1, link=link))
 
     def _column(self, pick: Pick, field: Field, link: Link | None, view: View) -> Pick:
-        """Return the pick of a column; `item:headings` shows the column only where it may lead on."""
+        """Return the pick of a column; `item:headings` is one if its target may be followed."""
         names_target = pick.name.field != field.name
         leads_on = link is not None and self.names.may_follow(link, view)
         if field.column is None or (names_target and not leads_on):

@@ -39,7 +39,7 @@ def search_fields(view: View) -> list[Field]:
 
 
 def with_star_fields(pick: Pick, star: Pick) -> Pick:
-    """Let a field show what the second star of `*.*` asks of it, beside what it is asked by name."""
+    """Return a pick with the fields of the second star of `*.*`, beside those it names."""
     if star.nested is None or pick.key != pick.name.base_field:
         return pick
     return merged_picks(pick, replace(pick, nested=star.nested))

@@ -178,7 +178,7 @@ class Redaction:
         return self._is_known_path(collection, key) and self._may_show_rule(target, inner)
 
     def _may_show_operand(self, operand: object) -> bool:
-        """Tell whether a value may be shown: a path from the caller names fields of users or roles."""
+        """Tell whether an operand may be shown: a path from the caller names fields."""
         if not isinstance(operand, str):
             return True
         start, _, path = operand.partition(".")

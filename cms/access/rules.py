@@ -1,4 +1,4 @@
-"""Rules of permissions made usable: the names in them exist, and the types that they compare fit."""
+"""Rules of permissions made usable: their names exist, and the types they compare fit."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class View:
 
 
 def unite_grants(collection: Collection, grants: tuple[Grant, ...]) -> View:
-    """Return the view of several grants: each shows its fields in the rows that its rule selects."""
+    """Return the view of several grants: each shows its fields in the rows of its rule."""
     rule = any_rule(grants)
     masks: dict[str, Filter | None] = {}
     for name in collection.fields:

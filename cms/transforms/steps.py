@@ -76,7 +76,7 @@ class Sharpen:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Cut off edges like the upper left pixel, from which they may differ by so many of 255 shades."""
+    """Cut off edges that differ from the upper left pixel by so many of 255 shades at most."""
 
     threshold: float
 

@@ -19,21 +19,26 @@ CREATE TABLE books (
 INSERT INTO books (id, title, price, out, tags) VALUES (1, 'Emma', 9.50, '1815-12-23', '["a"]');
 """
 ALL = (
-    't0."id" AS c0, t0."title"::text AS c1, CASE WHEN t0."price" - t0."price" = 0 THEN to_json(t0."price") END AS c2, '
+    't0."id" AS c0, t0."title"::text AS c1, CASE WHEN t0."price" - t0."price" = 0 THEN '
+    'to_json(t0."price") END AS c2, '
     'CASE WHEN t0."weight" - t0."weight" = 0 THEN to_json(t0."weight") END AS c3, '
     'to_char(t0."out" AT TIME ZONE \'UTC\', \'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\') AS c4, '
     't0."tags"::json AS c5, t0."a""b%"::text AS c6'
 )
 ID = 't0."id" AS c0'
 ORDER = 'ORDER BY t0."id" LIMIT 100'
-YEAR = 'CASE WHEN isfinite(t0."out") THEN EXTRACT(YEAR FROM t0."out" AT TIME ZONE \'UTC\')::integer END'
+YEAR = (
+    'CASE WHEN isfinite(t0."out") THEN EXTRACT(YEAR FROM t0."out" AT TIME ZONE '
+    "'UTC')::integer END"
+)
 
 
 def fresh(columns: int, inner: str, counts: str = "") -> str:
-    """The frame of every read: the outputs, the counters of freshness, and whether there is a row."""
+    """The frame of every read: outputs, counters of freshness, and whether there is a row."""
     outputs = ", ".join(f"r.c{n}" for n in range(columns))
     return (
-        f"SELECT {outputs}, v.structure, v.access, r.found{counts} FROM system_version AS v LEFT JOIN LATERAL "
+        f"SELECT {outputs}, v.structure, v.access, r.found{counts} FROM system_version AS v LEFT "
+        f"JOIN LATERAL "
         f"(SELECT TRUE AS found, {inner}) AS r ON TRUE"
     )
 
@@ -51,7 +56,8 @@ def page(inner: str, window: str) -> str:
     """The read of a page of keys that is cut out before its outputs are computed."""
     return fresh(
         1,
-        f'{ID} FROM (SELECT t0.* FROM (SELECT t0.* FROM "books" AS t0 ORDER BY t0."id"{inner}) AS t0 {window}) AS t0',
+        f'{ID} FROM (SELECT t0.* FROM (SELECT t0.* FROM "books" AS t0 ORDER BY t0."id"{inner}) AS '
+        f"t0 {window}) AS t0",
     )
 
 
@@ -109,7 +115,8 @@ READS: list[tuple[str, str, list[object]]] = [
     (
         "fields=id&filter[count(tags)][_gt]=0",
         where(
-            'CASE WHEN json_typeof(t0."tags"::json) = \'array\' THEN json_array_length(t0."tags"::json) END'
+            "CASE WHEN json_typeof(t0.\"tags\"::json) = 'array' THEN "
+            'json_array_length(t0."tags"::json) END'
             " > $1::bigint"
         ),
         ["0"],
@@ -149,7 +156,8 @@ READS: list[tuple[str, str, list[object]]] = [
         fresh(
             1,
             f'{ID} FROM "books" AS t0 WHERE t0."id" = $1::bigint {ORDER}',
-            ', (SELECT count(*) FROM "books" AS t0), (SELECT count(*) FROM "books" AS t0 WHERE t0."id" = $1::bigint)',
+            ', (SELECT count(*) FROM "books" AS t0), (SELECT count(*) FROM "books" AS t0 WHERE '
+            't0."id" = $1::bigint)',
         ),
         ["1"],
     ),
@@ -157,7 +165,8 @@ READS: list[tuple[str, str, list[object]]] = [
     (
         "aggregate[sum]=price&aggregate[max]=out",
         grouped(
-            'CASE WHEN sum(t0."price") - sum(t0."price") = 0 THEN to_json(trim_scale(sum(t0."price"))) END AS c0, '
+            'CASE WHEN sum(t0."price") - sum(t0."price") = 0 THEN '
+            'to_json(trim_scale(sum(t0."price"))) END AS c0, '
             'to_char(max(t0."out") AT TIME ZONE \'UTC\', \'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"\') AS c1',
             "",
             2,

@@ -55,7 +55,8 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "books",
         "fields=author.name",
         fresh(
-            '(SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "people" AS t1 WHERE t1."id" '
+            '(SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "people" AS t1 '
+            'WHERE t1."id" '
             '= t0."author") AS n) AS c0 FROM "books" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         [],
@@ -70,8 +71,10 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=books",
         fresh(
-            'coalesce((SELECT json_agg(n."id") FROM (SELECT t1."id" AS "id" FROM "books" AS t1 WHERE '
-            't1."author" = t0."id" ORDER BY t1."id" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM "people" AS t0 '
+            'coalesce((SELECT json_agg(n."id") FROM (SELECT t1."id" AS "id" FROM "books" AS t1 '
+            "WHERE "
+            't1."author" = t0."id" ORDER BY t1."id" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM '
+            '"people" AS t0 '
             'ORDER BY t0."id" LIMIT 100'
         ),
         [],
@@ -80,9 +83,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=books.title&deep[books][_limit]=3&deep[books][_offset]=1&deep[books][_sort]=-title",
         fresh(
-            'coalesce((SELECT json_agg(row_to_json(n.*)) FROM (SELECT t1."title"::text AS "title" FROM (SELECT '
-            't1.* FROM (SELECT t1.* FROM "books" AS t1 WHERE t1."author" = t0."id" ORDER BY t1."title" DESC, '
-            "t1.\"id\" LIMIT 5) AS t1 LIMIT $1::bigint OFFSET $2::bigint) AS t1) AS n), '[]'::json) AS c0 FROM "
+            'coalesce((SELECT json_agg(row_to_json(n.*)) FROM (SELECT t1."title"::text AS "title" '
+            "FROM (SELECT "
+            't1.* FROM (SELECT t1.* FROM "books" AS t1 WHERE t1."author" = t0."id" ORDER BY '
+            't1."title" DESC, '
+            't1."id" LIMIT 5) AS t1 LIMIT $1::bigint OFFSET $2::bigint) AS t1) AS n), '
+            "'[]'::json) AS c0 FROM "
             '"people" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         ["3", "1"],
@@ -91,10 +97,14 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=books.title&deep[books][_filter][title]=One&deep[books][_search]=o",
         fresh(
-            'coalesce((SELECT json_agg(row_to_json(n.*)) FROM (SELECT t1."title"::text AS "title" FROM "books" '
-            'AS t1 WHERE t1."author" = t0."id" AND (t1."title" = $1::text AND (t1."id" = $2::bigint OR '
-            "system_fold(t1.\"title\") LIKE '%' || regexp_replace(system_fold($3::text), '([\\\\%_])', "
-            "'\\\\\\1', 'g') || '%' OR t1.\"author\" = $4::bigint)) ORDER BY t1.\"id\" LIMIT 100) AS n), "
+            'coalesce((SELECT json_agg(row_to_json(n.*)) FROM (SELECT t1."title"::text AS "title" '
+            'FROM "books" '
+            'AS t1 WHERE t1."author" = t0."id" AND (t1."title" = $1::text AND (t1."id" = '
+            "$2::bigint OR "
+            "system_fold(t1.\"title\") LIKE '%' || regexp_replace(system_fold($3::text), "
+            "'([\\\\%_])', "
+            "'\\\\\\1', 'g') || '%' OR t1.\"author\" = $4::bigint)) ORDER BY t1.\"id\" LIMIT 100) "
+            "AS n), "
             '\'[]\'::json) AS c0 FROM "people" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         ["One", None, "o", None],
@@ -103,9 +113,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=books.t&deep[books][_alias][t]=title",
         fresh(
-            "coalesce((SELECT json_agg(('{' || $1::text || coalesce(to_json(n.c0)::text, 'null') || "
-            '\'}\')::json) FROM (SELECT t1."title"::text AS "c0" FROM "books" AS t1 WHERE t1."author" = '
-            't0."id" ORDER BY t1."id" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM "people" AS t0 ORDER BY '
+            "coalesce((SELECT json_agg(('{' || $1::text || coalesce(to_json(n.c0)::text, 'null') "
+            "|| "
+            '\'}\')::json) FROM (SELECT t1."title"::text AS "c0" FROM "books" AS t1 WHERE '
+            't1."author" = '
+            't0."id" ORDER BY t1."id" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM "people" AS t0 '
+            "ORDER BY "
             't0."id" LIMIT 100'
         ),
         ['"t":'],
@@ -114,10 +127,14 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=books&deep[books][_aggregate][count]=*&deep[books][_groupBy]=author",
         fresh(
-            "coalesce((SELECT json_agg(('{' || $1::text || coalesce(to_json(n.c0)::text, 'null') || ',' || "
-            "$2::text || coalesce(to_json(n.c1)::text, 'null') || '}')::json) FROM (SELECT t1.\"author\" AS "
-            '"c0", count(*) AS "c1" FROM "books" AS t1 WHERE t1."author" = t0."id" GROUP BY t1."author" ORDER '
-            'BY t1."author" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM "people" AS t0 ORDER BY t0."id" LIMIT '
+            "coalesce((SELECT json_agg(('{' || $1::text || coalesce(to_json(n.c0)::text, 'null') "
+            "|| ',' || "
+            "$2::text || coalesce(to_json(n.c1)::text, 'null') || '}')::json) FROM (SELECT "
+            't1."author" AS '
+            '"c0", count(*) AS "c1" FROM "books" AS t1 WHERE t1."author" = t0."id" GROUP BY '
+            't1."author" ORDER '
+            'BY t1."author" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM "people" AS t0 ORDER BY '
+            't0."id" LIMIT '
             "100"
         ),
         ['"author":', '"count":'],
@@ -126,9 +143,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "books",
         "fields=tags.tag.name",
         fresh(
-            "coalesce((SELECT json_agg(row_to_json(n.*)) FROM (SELECT (SELECT row_to_json(n.*) FROM (SELECT "
-            't2."name"::text AS "name" FROM "tags" AS t2 WHERE t2."id" = t1."tag") AS n) AS "tag" FROM '
-            '"books_tags" AS t1 WHERE t1."book" = t0."id" ORDER BY t1."id" LIMIT 100) AS n), \'[]\'::json) AS '
+            "coalesce((SELECT json_agg(row_to_json(n.*)) FROM (SELECT (SELECT row_to_json(n.*) "
+            "FROM (SELECT "
+            't2."name"::text AS "name" FROM "tags" AS t2 WHERE t2."id" = t1."tag") AS n) AS "tag" '
+            "FROM "
+            '"books_tags" AS t1 WHERE t1."book" = t0."id" ORDER BY t1."id" LIMIT 100) AS n), '
+            "'[]'::json) AS "
             'c0 FROM "books" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         [],
@@ -138,9 +158,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "fields=staff.staff.name",
         fresh(
             "coalesce((SELECT json_agg(row_to_json(n.*)) FROM (SELECT coalesce((SELECT "
-            'json_agg(row_to_json(n.*)) FROM (SELECT t2."name"::text AS "name" FROM "people" AS t2 WHERE '
-            't2."boss" = t1."id" ORDER BY t2."id" LIMIT 100) AS n), \'[]\'::json) AS "staff" FROM "people" AS '
-            't1 WHERE t1."boss" = t0."id" ORDER BY t1."id" LIMIT 100) AS n), \'[]\'::json) AS c0 FROM "people" '
+            'json_agg(row_to_json(n.*)) FROM (SELECT t2."name"::text AS "name" FROM "people" AS '
+            "t2 WHERE "
+            't2."boss" = t1."id" ORDER BY t2."id" LIMIT 100) AS n), \'[]\'::json) AS "staff" FROM '
+            '"people" AS '
+            't1 WHERE t1."boss" = t0."id" ORDER BY t1."id" LIMIT 100) AS n), \'[]\'::json) AS c0 '
+            'FROM "people" '
             'AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         [],
@@ -149,8 +172,10 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "parts",
         "fields=item:tags.name",
         fresh(
-            '(SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "tags" AS t1 WHERE t1."id" = '
-            'CASE WHEN t0."kind" = $1::text AND t0."item"::text ~ $2::text THEN t0."item"::text::bigint END) '
+            '(SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "tags" AS t1 '
+            'WHERE t1."id" = '
+            'CASE WHEN t0."kind" = $1::text AND t0."item"::text ~ $2::text THEN '
+            't0."item"::text::bigint END) '
             'AS n) AS c0 FROM "parts" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         ["tags", INTEGER],
@@ -159,11 +184,15 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "parts",
         "fields=item:tags.name,item:notes.text",
         fresh(
-            'coalesce((SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "tags" AS t1 WHERE '
+            'coalesce((SELECT row_to_json(n.*) FROM (SELECT t1."name"::text AS "name" FROM "tags" '
+            "AS t1 WHERE "
             't1."id" = CASE WHEN t0."kind" = $1::text AND t0."item"::text ~ $2::text THEN '
-            't0."item"::text::bigint END) AS n), (SELECT row_to_json(n.*) FROM (SELECT t1."text"::text AS '
-            '"text" FROM "notes" AS t1 WHERE t1."id" = CASE WHEN t0."kind" = $3::text AND t0."item"::text ~ '
-            '$4::text THEN t0."item"::text::uuid END) AS n)) AS c0 FROM "parts" AS t0 ORDER BY t0."id" LIMIT '
+            't0."item"::text::bigint END) AS n), (SELECT row_to_json(n.*) FROM (SELECT '
+            't1."text"::text AS '
+            '"text" FROM "notes" AS t1 WHERE t1."id" = CASE WHEN t0."kind" = $3::text AND '
+            't0."item"::text ~ '
+            '$4::text THEN t0."item"::text::uuid END) AS n)) AS c0 FROM "parts" AS t0 ORDER BY '
+            't0."id" LIMIT '
             "100"
         ),
         ["tags", INTEGER, "notes", UUID],
@@ -172,10 +201,14 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "parts",
         "fields=item&deep[item:tags][_filter][name]=x",
         fresh(
-            'CASE WHEN (EXISTS (SELECT FROM "tags" AS t1 WHERE t1."id" = CASE WHEN t0."kind" = $1::text AND '
-            't0."item"::text ~ $2::text THEN t0."item"::text::bigint END AND (TRUE AND t1."name" = $3::text)) '
-            'OR EXISTS (SELECT FROM "notes" AS t1 WHERE t1."id" = CASE WHEN t0."kind" = $4::text AND '
-            't0."item"::text ~ $5::text THEN t0."item"::text::uuid END AND (TRUE AND TRUE))) THEN t0."item" '
+            'CASE WHEN (EXISTS (SELECT FROM "tags" AS t1 WHERE t1."id" = CASE WHEN t0."kind" = '
+            "$1::text AND "
+            't0."item"::text ~ $2::text THEN t0."item"::text::bigint END AND (TRUE AND t1."name" '
+            "= $3::text)) "
+            'OR EXISTS (SELECT FROM "notes" AS t1 WHERE t1."id" = CASE WHEN t0."kind" = $4::text '
+            "AND "
+            't0."item"::text ~ $5::text THEN t0."item"::text::uuid END AND (TRUE AND TRUE))) THEN '
+            't0."item" '
             'END::text AS c0 FROM "parts" AS t0 ORDER BY t0."id" LIMIT 100'
         ),
         ["tags", INTEGER, "x", "notes", UUID],
@@ -184,7 +217,8 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "books",
         "fields=id&filter[author][name]=Bob",
         fresh(
-            't0."id" AS c0 FROM "books" AS t0 WHERE EXISTS (SELECT FROM "people" AS t1 WHERE t1."id" = '
+            't0."id" AS c0 FROM "books" AS t0 WHERE EXISTS (SELECT FROM "people" AS t1 WHERE '
+            't1."id" = '
             't0."author" AND t1."name" = $1::text) ORDER BY t0."id" LIMIT 100'
         ),
         ["Bob"],
@@ -193,7 +227,8 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=id&filter[books][title]=One",
         fresh(
-            't0."id" AS c0 FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE t1."author" = '
+            't0."id" AS c0 FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE '
+            't1."author" = '
             't0."id" AND t1."title" = $1::text) ORDER BY t0."id" LIMIT 100'
         ),
         ["One"],
@@ -202,7 +237,8 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=id&filter[books][_none][title]=One",
         fresh(
-            't0."id" AS c0 FROM "people" AS t0 WHERE NOT EXISTS (SELECT FROM "books" AS t1 WHERE t1."author" = '
+            't0."id" AS c0 FROM "people" AS t0 WHERE NOT EXISTS (SELECT FROM "books" AS t1 WHERE '
+            't1."author" = '
             't0."id" AND t1."title" = $1::text) ORDER BY t0."id" LIMIT 100'
         ),
         ["One"],
@@ -211,9 +247,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=id&filter[books][_some][tags][tag][name]=x",
         fresh(
-            't0."id" AS c0 FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE t1."author" = '
-            't0."id" AND EXISTS (SELECT FROM "books_tags" AS t2 WHERE t2."book" = t1."id" AND EXISTS (SELECT '
-            'FROM "tags" AS t3 WHERE t3."id" = t2."tag" AND t3."name" = $1::text))) ORDER BY t0."id" LIMIT 100'
+            't0."id" AS c0 FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE '
+            't1."author" = '
+            't0."id" AND EXISTS (SELECT FROM "books_tags" AS t2 WHERE t2."book" = t1."id" AND '
+            "EXISTS (SELECT "
+            'FROM "tags" AS t3 WHERE t3."id" = t2."tag" AND t3."name" = $1::text))) ORDER BY '
+            't0."id" LIMIT 100'
         ),
         ["x"],
     ),
@@ -221,8 +260,10 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "parts",
         "fields=id&filter[item:tags][name]=x",
         fresh(
-            't0."id" AS c0 FROM "parts" AS t0 WHERE EXISTS (SELECT FROM "tags" AS t1 WHERE t1."id" = CASE WHEN '
-            't0."kind" = $1::text AND t0."item"::text ~ $2::text THEN t0."item"::text::bigint END AND '
+            't0."id" AS c0 FROM "parts" AS t0 WHERE EXISTS (SELECT FROM "tags" AS t1 WHERE '
+            't1."id" = CASE WHEN '
+            't0."kind" = $1::text AND t0."item"::text ~ $2::text THEN t0."item"::text::bigint END '
+            "AND "
             't1."name" = $3::text) ORDER BY t0."id" LIMIT 100'
         ),
         ["tags", INTEGER, "x"],
@@ -231,9 +272,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=count(books)&filter[count(books)][_gt]=1&sort=-count(books)",
         fresh(
-            '(SELECT count(*)::integer FROM "books" AS t1 WHERE t1."author" = t0."id") AS c0 FROM "people" AS '
-            't0 WHERE (SELECT count(*)::integer FROM "books" AS t1 WHERE t1."author" = t0."id") > $1::bigint '
-            'ORDER BY (SELECT count(*)::integer FROM "books" AS t1 WHERE t1."author" = t0."id") DESC, t0."id" '
+            '(SELECT count(*)::integer FROM "books" AS t1 WHERE t1."author" = t0."id") AS c0 FROM '
+            '"people" AS '
+            't0 WHERE (SELECT count(*)::integer FROM "books" AS t1 WHERE t1."author" = t0."id") > '
+            "$1::bigint "
+            'ORDER BY (SELECT count(*)::integer FROM "books" AS t1 WHERE t1."author" = t0."id") '
+            'DESC, t0."id" '
             "LIMIT 100"
         ),
         ["1"],
@@ -242,9 +286,12 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "books",
         "fields=id&sort=-author.boss.name,author.year(born)",
         fresh(
-            't0."id" AS c0 FROM "books" AS t0 ORDER BY (SELECT (SELECT t2."name" FROM "people" AS t2 WHERE '
-            't2."id" = t1."boss") FROM "people" AS t1 WHERE t1."id" = t0."author") DESC, (SELECT CASE WHEN '
-            'isfinite(t1."born") THEN EXTRACT(YEAR FROM t1."born")::integer END FROM "people" AS t1 WHERE '
+            't0."id" AS c0 FROM "books" AS t0 ORDER BY (SELECT (SELECT t2."name" FROM "people" AS '
+            "t2 WHERE "
+            't2."id" = t1."boss") FROM "people" AS t1 WHERE t1."id" = t0."author") DESC, (SELECT '
+            "CASE WHEN "
+            'isfinite(t1."born") THEN EXTRACT(YEAR FROM t1."born")::integer END FROM "people" AS '
+            "t1 WHERE "
             't1."id" = t0."author"), t0."id" LIMIT 100'
         ),
         [],
@@ -253,10 +300,14 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "groupBy=count(books)&aggregate[count]=*&sort=-count",
         (
-            "SELECT r.c0, r.c1, v.structure, v.access, r.found FROM system_version AS v LEFT JOIN LATERAL "
-            '(SELECT TRUE AS found, (SELECT count(*)::integer FROM "books" AS t1 WHERE t1."author" = t0."id") '
-            'AS c0, count(*) AS c1 FROM "people" AS t0 GROUP BY (SELECT count(*)::integer FROM "books" AS t1 '
-            'WHERE t1."author" = t0."id") ORDER BY count(*) DESC, (SELECT count(*)::integer FROM "books" AS t1 '
+            "SELECT r.c0, r.c1, v.structure, v.access, r.found FROM system_version AS v LEFT JOIN "
+            "LATERAL "
+            '(SELECT TRUE AS found, (SELECT count(*)::integer FROM "books" AS t1 WHERE '
+            't1."author" = t0."id") '
+            'AS c0, count(*) AS c1 FROM "people" AS t0 GROUP BY (SELECT count(*)::integer FROM '
+            '"books" AS t1 '
+            'WHERE t1."author" = t0."id") ORDER BY count(*) DESC, (SELECT count(*)::integer FROM '
+            '"books" AS t1 '
             'WHERE t1."author" = t0."id") LIMIT 100) AS r ON TRUE'
         ),
         [],
@@ -265,7 +316,8 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=id&filter[account]=$CURRENT_USER",
         fresh(
-            't0."id" AS c0 FROM "people" AS t0 WHERE t0."account" = $1::uuid ORDER BY t0."id" LIMIT 100'
+            't0."id" AS c0 FROM "people" AS t0 WHERE t0."account" = $1::uuid ORDER BY t0."id" '
+            "LIMIT 100"
         ),
         [USER],
     ),
@@ -274,8 +326,10 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "fields=id&filter[account][_in]=$CURRENT_USER.role.users.id",
         fresh(
             't0."id" AS c0 FROM "people" AS t0 WHERE t0."account" = ANY (ARRAY(SELECT t3."id" FROM '
-            '"system_users" AS t3 WHERE t3."role" = ANY (ARRAY(SELECT t2."id" FROM "system_roles" AS t2 WHERE '
-            't2."id" = ANY (ARRAY(SELECT t1."role" FROM "system_users" AS t1 WHERE t1.id = $1::uuid)))))) '
+            '"system_users" AS t3 WHERE t3."role" = ANY (ARRAY(SELECT t2."id" FROM "system_roles" '
+            "AS t2 WHERE "
+            't2."id" = ANY (ARRAY(SELECT t1."role" FROM "system_users" AS t1 WHERE t1.id = '
+            "$1::uuid)))))) "
             'ORDER BY t0."id" LIMIT 100'
         ),
         [USER],
@@ -284,10 +338,14 @@ READS: list[tuple[str, str, str, list[object]]] = [
         "people",
         "fields=id&filter[books][title]=One&meta=*",
         (
-            'SELECT r.c0, v.structure, v.access, r.found, (SELECT count(*) FROM "people" AS t0), (SELECT '
-            'count(*) FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE t1."author" = t0."id" '
-            'AND t1."title" = $1::text)) FROM system_version AS v LEFT JOIN LATERAL (SELECT TRUE AS found, '
-            't0."id" AS c0 FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE t1."author" = '
+            'SELECT r.c0, v.structure, v.access, r.found, (SELECT count(*) FROM "people" AS t0), '
+            "(SELECT "
+            'count(*) FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE '
+            't1."author" = t0."id" '
+            'AND t1."title" = $1::text)) FROM system_version AS v LEFT JOIN LATERAL (SELECT TRUE '
+            "AS found, "
+            't0."id" AS c0 FROM "people" AS t0 WHERE EXISTS (SELECT FROM "books" AS t1 WHERE '
+            't1."author" = '
             't0."id" AND t1."title" = $1::text) ORDER BY t0."id" LIMIT 100) AS r ON TRUE'
         ),
         ["One"],

@@ -64,20 +64,23 @@ CASES: list[tuple[str, Fragment, str]] = [
     (
         "a row that brings a key",
         write.insert(SILENT, chosen(SILENT, "id"), ArgumentSlots(single=True)),
-        'WITH rows AS (INSERT INTO "books" AS t0 ("id") SELECT r.c0 FROM (VALUES ($1::bigint, 1)) AS r (c0, n) '
+        'WITH rows AS (INSERT INTO "books" AS t0 ("id") SELECT r.c0 FROM (VALUES ($1::bigint, 1)) '
+        "AS r (c0, n) "
         "WHERE (SELECT system_pass_keys($2::text, $3::text, ARRAY[$1::bigint])) ORDER BY r.n "
         'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (
         "one row",
         write.insert(SILENT, chosen(SILENT, "title"), ArgumentSlots(single=True)),
-        'WITH rows AS (INSERT INTO "books" AS t0 ("title") SELECT r.c0 FROM (VALUES ($1::text, 1)) AS r (c0, n) '
+        'WITH rows AS (INSERT INTO "books" AS t0 ("title") SELECT r.c0 FROM (VALUES ($1::text, '
+        "1)) AS r (c0, n) "
         'ORDER BY r.n RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (
         "rows without values",
         write.insert(SILENT, [], ArgumentSlots()),
-        'WITH rows AS (INSERT INTO "books" AS t0 SELECT  FROM generate_series(1, $1::integer) AS r (n) ORDER BY r.n '
+        'WITH rows AS (INSERT INTO "books" AS t0 SELECT  FROM generate_series(1, $1::integer) AS '
+        "r (n) ORDER BY r.n "
         'RETURNING t0."id"::text AS item) SELECT rows.item, NULL FROM rows',
     ),
     (
@@ -92,14 +95,18 @@ CASES: list[tuple[str, Fragment, str]] = [
     (
         "a deletion with its history",
         write.delete(books(), ArgumentSlots()),
-        'WITH old AS (SELECT t0."id" AS k FROM "books" AS t0 WHERE t0."id" = ANY ($1::bigint[]) ORDER BY t0."id" '
+        'WITH old AS (SELECT t0."id" AS k FROM "books" AS t0 WHERE t0."id" = ANY ($1::bigint[]) '
+        'ORDER BY t0."id" '
         'FOR UPDATE), rows AS (DELETE FROM "books" AS t0 USING old WHERE t0."id" = old.k '
         "RETURNING t0.\"id\"::text AS item, nextval('system_activity_id_seq') AS activity, "
         f"nextval('system_revisions_id_seq') AS revision, {DATA} AS data), "
-        'activities AS (INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item) '
-        "SELECT rows.activity, $2::text, $3::uuid, $4::text, $5::text, $6::text, $7::text, rows.item FROM rows), "
+        'activities AS (INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, '
+        "collection, item) "
+        "SELECT rows.activity, $2::text, $3::uuid, $4::text, $5::text, $6::text, $7::text, "
+        "rows.item FROM rows), "
         "revisions AS (INSERT INTO system_revisions (id, activity, collection, item, data, delta) "
-        "SELECT rows.revision, rows.activity, $8::text, rows.item, rows.data, NULL::json FROM rows) "
+        "SELECT rows.revision, rows.activity, $8::text, rows.item, rows.data, NULL::json FROM "
+        "rows) "
         "SELECT rows.item, rows.revision FROM rows",
     ),
 ]

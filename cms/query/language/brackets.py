@@ -52,7 +52,7 @@ def merge_pairs(decoded_pairs: Iterable[tuple[str, object]]) -> dict[str, object
 
 
 def as_list(value: object) -> object:
-    """Return a dict with the keys 0, 1, 2 … as the list that it stands for, anything else as it is."""
+    """Return a dict with the keys 0, 1, 2 … as a list, and anything else as it is."""
     if (
         isinstance(value, dict)
         and value

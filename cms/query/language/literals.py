@@ -61,7 +61,7 @@ class RuleLiterals(Literals):
 
 
 def parse_variable(value: object) -> object:
-    """Return a variable parsed and anything else as it is; ValueError for a variable of wrong form."""
+    """Return a variable parsed, and any other value as it is; ValueError for a malformed one."""
     if not isinstance(value, str) or not value.startswith("$"):
         return value
     start, *path = value.split(".")

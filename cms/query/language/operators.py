@@ -49,7 +49,10 @@ _SHAPES = frozenset({Family.GEOMETRY})
 
 _EMPTY = "({0} IS NULL OR {0} = '')"
 _EMPTY_JSON = "({0} IS NULL OR {0}::text ~ '^\\s*(\\[\\s*\\]|\\{\\s*\\}|null|\"\")\\s*$')"
-_HOLDS = "CASE WHEN {0} IS NOT NULL THEN EXISTS (SELECT FROM json_array_elements_text({0}) AS e WHERE e = {1}) END"
+_HOLDS = (
+    "CASE WHEN {0} IS NOT NULL THEN EXISTS (SELECT FROM json_array_elements_text({0}) AS e "
+    "WHERE e = {1}) END"
+)
 # PostGIS fails on some invalid geometries, and the failure would tell of rows that a rule hides.
 # && is there for the index.
 _INTERSECTS = "({0} && {1} AND ST_Intersects(ST_MakeValid({0}), {1}))"

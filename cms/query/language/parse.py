@@ -137,7 +137,7 @@ class _ProblemCollector(QueryParser):
     problems: list[Problem]
 
     def attempt(self, work: Callable[[], T], fallback: T) -> T:
-        """Return what the work does; where it is refused, keep the problems and return `fallback`."""
+        """Return the result of the work; if refused, keep the problems and return `fallback`."""
         try:
             return work()
         except Refused as refused:

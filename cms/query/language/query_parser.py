@@ -56,7 +56,7 @@ Aliases = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class QueryParser:
-    """Parses one level under the sizes of `page`; the levels below it have those of `nested_page`."""
+    """Parses one level with the sizes of `page`, and levels below with those of `nested_page`."""
 
     literals: Literals
     page: PageSizes

@@ -102,7 +102,7 @@ def _key(catalogue: Catalogue, collection: str) -> str | None:
 
 
 def has_key_test(filter: Filter) -> bool:
-    """Tell whether a filter at a relation tests the key itself, alone or beside the related item."""
+    """Tell whether a filter at a relation tests the key itself."""
     match filter:
         case And(items) | Or(items):
             return any(has_key_test(item) for item in items)

@@ -53,7 +53,7 @@ class Value:
 
     @property
     def index_cast(self) -> str:
-        """The type that a list of operands is cast to: the column's own, so that indexes serve it."""
+        """The type that lists of operands are cast to: the column's own, for its indexes."""
         column = self.field.column
         if column is None or self.function:
             return self.cast

@@ -1,4 +1,4 @@
-"""The printer of the history of rows that fixed statements write: rows compared before and after."""
+"""The printer of history for fixed statements: their rows, compared before and after."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from cms.schema.model import Collection
 from cms.schema.system import UNRECORDED_COLUMNS
 
 _DELTA = (
-    "CASE WHEN now.was IS NULL THEN now.data ELSE (SELECT json_object_agg(e.key, e.value) FROM json_each(now.data) AS e"
+    "CASE WHEN now.was IS NULL THEN now.data ELSE (SELECT json_object_agg(e.key, e.value) FROM "
+    "json_each(now.data) AS e"
     " WHERE e.value::text IS DISTINCT FROM (now.was -> e.key)::text AND e.key <> ALL ({0})) END"
 )
 
@@ -21,7 +22,8 @@ def record_changes(collection: Collection, arguments: ArgumentSlots, *, action: 
     collection is one that keeps revisions.
     """
     now = fill(
-        "SELECT {0}, old.was FROM {1} AS t0 JOIN unnest({2}, {3}) AS old (key, was) ON t0.{4} = old.key "
+        "SELECT {0}, old.was FROM {1} AS t0 JOIN unnest({2}, {3}) AS old (key, was) ON t0.{4} = "
+        "old.key "
         "ORDER BY t0.{4}",
         commas(history_columns(collection)),
         name(collection.name),

@@ -133,7 +133,8 @@ def visible_members(
     """Print a JSON object with the members that may be read; any other value becomes null."""
     shape = (
         "CASE WHEN json_typeof({0}) = 'object' THEN ("
-        "SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || m.value::text, ','), '') || '}' "
+        "SELECT '{' || coalesce(string_agg(to_json(m.key)::text || ':' || m.value::text, ','), "
+        "'') || '}' "
         "FROM json_each({0}) AS m WHERE m.key = ANY (ARRAY({1})))::json END"
     )
     names = [
@@ -300,7 +301,10 @@ def exists(condition: Exists, level: int) -> Fragment:
 
 # Folding can turn a character into a metacharacter (those of full width), so the word is escaped
 # after it.
-_FOLDED = "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', 'g') || '%'"
+_FOLDED = (
+    "system_fold({0}) LIKE '%' || regexp_replace(system_fold({1}), '([\\\\%_])', '\\\\\\1', "
+    "'g') || '%'"
+)
 
 
 def revision_item(condition: RevisionItem, level: int) -> Fragment:

@@ -64,7 +64,7 @@ def history_steps(
 
 
 def history_columns(collection: Collection) -> list[Fragment]:
-    """Print the columns of a row (t0) that the history needs: its key, new ids, and the whole row."""
+    """Print the columns of a row (t0) for the history: its key, new ids, and the whole row."""
     columns = [fill("t0.{0}::text AS item", name(collection.key.name))]
     if collection.accountability:
         columns.append(concat(ACTIVITY, " AS activity"))
@@ -117,7 +117,10 @@ def delta_of(fields: list[Field]) -> Fragment:
         )
         for index, field in enumerate(fields)
     )
-    rows = "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, changed) WHERE d.changed)"
+    rows = (
+        "(SELECT json_object_agg(d.name, d.value) FROM (VALUES {0}) AS d (name, value, "
+        "changed) WHERE d.changed)"
+    )
     return fill(rows, commas(entries))
 
 

@@ -45,7 +45,8 @@ def rows_breaking(collection: Collection, check: Check, columns: Sequence[Texts]
 def rows_dangling(field: Field, constraint: ForeignKey, values: Texts) -> Fragment:
     """Print the question which rows point to a row that does not exist."""
     return fill(
-        "SELECT r.n FROM {0} WHERE r.c0 IS NOT NULL AND NOT EXISTS (SELECT FROM {1} AS t WHERE t.{2} = {3})",
+        "SELECT r.n FROM {0} WHERE r.c0 IS NOT NULL AND NOT EXISTS (SELECT FROM {1} AS t WHERE "
+        "t.{2} = {3})",
         _source([values]),
         name(constraint.foreign_table),
         name(constraint.foreign_column),
@@ -68,7 +69,8 @@ def rows_holding(collection: Collection, field: Field, values: Texts) -> Fragmen
 def rows_repeating(field: Field, values: Texts) -> Fragment:
     """Print the question which rows repeat a value of a row before them, found in one pass."""
     return fill(
-        "SELECT s.n FROM (SELECT r.n, row_number() OVER (PARTITION BY {0} ORDER BY r.n) AS turn FROM {1}) AS s "
+        "SELECT s.n FROM (SELECT r.n, row_number() OVER (PARTITION BY {0} ORDER BY r.n) AS turn "
+        "FROM {1}) AS s "
         "WHERE s.turn > 1",
         _compared(field, _typed(field, "r.c0")),
         _source([values]),

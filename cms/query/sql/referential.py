@@ -136,7 +136,8 @@ def clear_references(
 def delete_recorded(collection: Collection, arguments: ArgumentSlots) -> Fragment:
     """Print the deletion of rows that the history has recorded; its answer is their number."""
     return fill(
-        "WITH rows AS (DELETE FROM {0} AS t0 WHERE t0.{1} = ANY ({2}) RETURNING 1) SELECT count(*) FROM rows",
+        "WITH rows AS (DELETE FROM {0} AS t0 WHERE t0.{1} = ANY ({2}) RETURNING 1) SELECT "
+        "count(*) FROM rows",
         name(collection.name),
         name(collection.key.name),
         arguments.column(0, key_cast(collection.key)),

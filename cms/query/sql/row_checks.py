@@ -40,7 +40,8 @@ def item_contents(collection: Collection, keys: Sequence[str], *, masks: bool = 
     Items are locked in the order of their keys. Secrets are masked, or left out without `masks`.
     """
     return fill(
-        "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0} FOR NO KEY UPDATE",
+        "SELECT t0.{0}::text, {1}::text FROM {2} AS t0 WHERE t0.{0} = ANY ({3}) ORDER BY t0.{0} "
+        "FOR NO KEY UPDATE",
         name(collection.key.name),
         whole_row(collection, masks=masks),
         name(collection.name),

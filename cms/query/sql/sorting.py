@@ -28,11 +28,12 @@ def has_ambiguous_order(collection: Collection, sort: Field, low: str, high: str
 
 
 def renumber(collection: Collection, sort: Field, *, author: Fragment) -> Fragment:
-    """Print the numbering of all items from 1 in their order; items without a position come last."""
+    """Print the numbering of all items from 1; items without a position come last."""
     ranks = "SELECT {1} AS k, row_number() OVER (ORDER BY {2}, {1}) AS n FROM {0}"
     ranked = fill(ranks, name(collection.name), _key(collection), name(sort.name))
     old = fill(
-        "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS place FROM {0} AS t0 JOIN ({3}) AS r ON r.k = t0.{1}"
+        "SELECT t0.{1} AS k, t0.{2} AS w0, r.n AS place FROM {0} AS t0 JOIN ({3}) AS r ON r.k = "
+        "t0.{1}"
         " WHERE t0.{2} IS DISTINCT FROM r.n ORDER BY t0.{1} FOR NO KEY UPDATE OF t0",
         name(collection.name),
         _key(collection),
@@ -53,7 +54,8 @@ def move(
     low = source if down else target
     high = target if down else source
     old = fill(
-        "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS place FROM {0} AS t0"
+        "SELECT t0.{1} AS k, t0.{2} AS w0, CASE WHEN t0.{1} = {3} THEN {4} ELSE t0.{2} {5} END AS "
+        "place FROM {0} AS t0"
         " WHERE t0.{2} BETWEEN {6} AND {7} ORDER BY t0.{1} FOR NO KEY UPDATE",
         name(collection.name),
         _key(collection),
@@ -64,7 +66,10 @@ def move(
         param(low, "bigint"),
         param(high, "bigint"),
     )
-    shape = "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE m.item = {0}::text) END"
+    shape = (
+        "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE "
+        "m.item = {0}::text) END"
+    )
     parent = (
         fill(shape, _key_param(collection, key))
         if collection.accountability == "all"

@@ -114,7 +114,8 @@ def update(
         _rule_results(single_statement),
     ]
     old = fill(
-        "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} FOR NO KEY UPDATE OF t0",
+        "SELECT r.n, t0.{0} AS k{1} FROM {2} AS t0 JOIN {3} ON t0.{0} = {4}{5} ORDER BY t0.{0} "
+        "FOR NO KEY UPDATE OF t0",
         name(key.name),
         join("", old_columns),
         name(collection.name),
@@ -145,7 +146,7 @@ def update(
 
 
 def touch(collection: Collection, arguments: ArgumentSlots) -> Fragment:
-    """Print a change of no column: the history has its activity only; its answer is as of `update`."""
+    """Print a change of no column, which leaves an activity only; it answers as `update`."""
     rows = fill(
         "SELECT r.n, t.{0}::text AS item, {1} AS activity FROM {2} AS t JOIN {3} ON t.{0} = {4}",
         name(collection.key.name),
@@ -251,7 +252,7 @@ def _single_answer(single_statement: SingleStatement) -> Fragment:
 
 
 def _returning(collection: Collection, single_statement: SingleStatement | None) -> Fragment:
-    """Print the columns that a written row (t0) returns: its key, for the history, and the answer."""
+    """Print the columns that a written row (t0) returns, for the history and the answer."""
     columns = history_columns(collection)
     if single_statement:
         columns.append(text("TRUE AS found"))
@@ -279,7 +280,7 @@ def _allowed(single_statement: SingleStatement | None) -> Fragment:
 
 
 def _version_conditions(single_statement: SingleStatement | None) -> list[Fragment]:
-    """Print the condition that structure and rights are still those that the plan was made under."""
+    """Print the condition that structure and rights have not changed since the plan was made."""
     if single_statement is None:
         return []
     shape = "(SELECT v.structure = {0} AND v.access = {1} FROM v)"
