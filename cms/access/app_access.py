@@ -113,6 +113,7 @@ def app_grants(grants: Iterable[Grant]) -> list[Grant]:
     Of the structure the caller reads only what the grants name.
     """
     fields: dict[str, set[str]] = {}
+    # Grants that cannot be applied give no rights, and so show no names either.
     for grant in grants:
         if grant.problem is None:
             fields.setdefault(grant.collection, set()).update(grant.fields)

@@ -76,6 +76,7 @@ class NameGuard:
 
     def follow(self, name: FieldName, link: Link, view: View) -> tuple[FieldName, View]:
         """Return the name of a step with the rules on either side, and the view of its target."""
+        # For an administrator the first refusal names the collection, if that is what is missing.
         if not self.may_follow(link, view):
             self.view(link.target)
             raise self.unknown_field(view, name.field)

@@ -35,6 +35,7 @@ def redacted_problems(policy: Policy) -> Iterator[None]:
 
 def _redacted(refused: Refused, policy: Policy) -> Refused:
     problems = [(problem, _hidden_extensions(problem, policy)) for problem in refused.problems]
+    # A failed rule of a hidden field is not told at all: its message could be about the field.
     if any(
         problem.code == "FAILED_VALIDATION" and "field" in hidden for problem, hidden in problems
     ):

@@ -34,7 +34,9 @@ from cms.query.plan.ordering import default_sort, tie_breakers
 from cms.schema.model import Field
 
 PicksByKey = dict[tuple[str, str], Pick]
-"""Picks by their key in the answer and their field: arms of a many-to-any field share the key."""
+"""Picks by their key in the answer and their field: the targets of a many-to-any field share the
+key.
+"""
 
 
 @dataclass(slots=True)
@@ -76,6 +78,7 @@ class QueryGuard:
     def _picks(self, query: Query, view: View, level: int) -> tuple[Pick, ...]:
         picks = self._merged_picks(query, view)
         self._count_fields(len(picks))
+        # Only after the stars are written out is it known which names share a key.
         refuse_duplicate_keys(picks.values())
         self._check_unshown(query, picks, view, level)
         return tuple(
@@ -179,6 +182,7 @@ class QueryGuard:
             nested = Query(picks=())
         if nested is None or not targets:
             return [pick]
+        # A hidden field is refused as such, before its targets are looked at.
         self.names.visible_field(view, pick.name.base_field)
         picks = []
         for target in self.names.targets(field_name, view):

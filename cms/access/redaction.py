@@ -204,6 +204,7 @@ class Redaction:
         return frozenset(collections)
 
     def _options(self, value: object, collections: frozenset[str]) -> object:
+        # An option may name another collection, and in the same option fields of that.
         named_collections = frozenset(
             word for word in _texts_in(value) if word in self.catalogue.collections
         )

@@ -34,6 +34,7 @@ def known_catalogue(policy: Policy, catalogue: Catalogue) -> Catalogue:
         for relation in catalogue.relations
         if _is_known(relation, known)
     )
+    # In the order of the catalogue: folders were added last.
     ordered = {
         name: redaction.collection(known[name]) for name in catalogue.collections if name in known
     }

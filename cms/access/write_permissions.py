@@ -84,6 +84,7 @@ class WritePermissions:
         if self.is_unrestricted(collection, action):
             return RowRules()
         grants = self.grants(collection, action)
+        # Several permissions may cover different fields, and which of them hold depends on the row.
         if action == "update" and len(grants) > 1:
             return None
         view = view_of(collection.name, catalogue=self.catalogue, policy=self.policy)
@@ -107,6 +108,7 @@ def has_all_covered(grants: tuple[Grant, ...], names: Iterable[str]) -> bool:
 def rule_of_grants(grants: Iterable[Grant]) -> Filter | None:
     """Return the rule that an item must fulfil after the write; None is no rule."""
     rules = tuple(grant.rule for grant in grants)
+    # One grant without a rule allows every item, whatever the others say.
     if EVERYTHING in rules:
         return None
     return rules[0] if len(rules) == 1 else Or(rules)

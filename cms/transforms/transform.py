@@ -147,6 +147,7 @@ def parse_transform(params: Mapping[str, object], rules: TransformRules) -> Tran
                 "Only presets are allowed, by their key", parameter=next(iter(sent))
             )
         return _parse_parameters(sent, rules.maximum)
+    # With other parameters beside it a preset would allow every transform.
     if len(sent) > 1:
         raise illegal_transform("key stands alone: the preset says the rest", parameter="key")
     return parse_preset(_preset(sent["key"], rules), maximum=rules.maximum)
@@ -237,6 +238,7 @@ def resolve_transform(
     else:
         format = transform.format or own_format
     steps = tuple(_with_focus(step, focus) for step in transform.steps)
+    # Formats without a quality must not get different keys for different qualities.
     quality = transform.quality if format in DEFAULT_QUALITY else None
     if not steps and quality is None and format == own_format:
         return ResolvedTransform(varies_by_client=varies_by_client)

@@ -29,6 +29,7 @@ def decoded_pairs(query_string: str) -> list[tuple[str, str]]:
         )
     except ValueError:
         raise invalid_query(f"It has more than {MAX_QUERY_PARAMETERS} parameters") from None
+    # PostgreSQL's texts cannot hold it, and would fail in the middle of a statement.
     if any("\0" in part for pair in pairs for part in pair):
         raise invalid_query("The character U+0000 cannot be stored")
     return pairs

@@ -113,6 +113,7 @@ class _Parser:
             return Some(self.group(value, path), negated=key == "_none")
         if key in self.operators:
             return self._test(key, value, path)
+        # A field may begin with an underscore; then a filter of it follows, and no plain value.
         if key.startswith("_") and _looks_like_operator(value):
             raise _wrong(path, f'there is no operator "{key}"')
         return AtField(parse_name(key), self._inner(value, path))
@@ -126,6 +127,7 @@ class _Parser:
 
     def _test(self, operator: str, value: object, path: Path) -> Filter:
         self._count_node(path)
+        # SQL has no equality with NULL; a client that compares with null means IS NULL.
         if value is None and operator in ("_eq", "_neq"):
             return OperatorTest("_null" if operator == "_eq" else "_nnull")
         match self.operators[operator].takes:

@@ -198,6 +198,7 @@ class OperationResults:
                 value = value[int(step)]
             else:
                 raise _wrong(f'"{step}" is not in what "{operation}" has answered', path)
+        # Measured as JSON, which is about what the value would have been in the body.
         self._bytes_left -= len(jsontext.dumps(value))
         if self._bytes_left < 0:
             raise _wrong("The references of the batch bring in more than a body may hold", path)

@@ -36,6 +36,7 @@ def _problems(part: Query, attempt: Callable[[Query], object], status: int) -> I
 def parts_of(query: Query) -> Iterator[Query]:
     """Yield queries that each hold one part of a query: a pick, a test, a term of the sort …"""
     empty = Query(picks=(), window=query.window, base_filter=query.base_filter, deep=query.deep)
+    # Terms of the sort may name groups and aggregates, which therefore stay beside them.
     grouped = replace(empty, aggregates=query.aggregates, groups=query.groups)
     for pick in query.picks:
         for part in _parts_of_pick(pick):

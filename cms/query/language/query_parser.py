@@ -125,6 +125,7 @@ class QueryParser:
         if key == INTERNAL_KEY:
             raise invalid_query("fields holds an empty name", parameter="fields")
         nested_paths = [rest for rest in rests if rest]
+        # `deep` may name the field alone or with its target: `item`, `item:headings`.
         deep_key = head if deep.get(head) is not None else segment
         if deep.get(deep_key) is None and not nested_paths:
             return Pick(key, name)

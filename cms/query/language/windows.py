@@ -53,6 +53,7 @@ def parse_window(params: Params, page: PageSizes, literals: Literals) -> Window 
     if offset > limits.MAX_OFFSET:
         raise invalid_query("The page is out of range", parameter="page")
     start = literals.slot(offset) if offset else None
+    # The size of the settings may be any number: it is the same in every request.
     if not offset and page.default_window == Window(size):
         row_limit = size
     else:

@@ -71,6 +71,7 @@ def _converter(operator: Operator, value: Value) -> Callable[[object], object]:
     match operator.takes:
         case Takes.LIST:
             return partial(_parse_list, value, in_range=operator.name == "_in")
+        # The entries of a list are compared as a whole, and not by a pattern.
         case Takes.PATTERN if value.family is Family.LIST:
             return parse_text
         case Takes.PATTERN:

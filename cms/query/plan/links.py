@@ -45,6 +45,7 @@ def link_of(catalogue: Catalogue, collection: Collection, field: str) -> Link | 
             far = _key(catalogue, many.one_collection)
         return Link(many, many.one_collection, field, far, to_many=False) if far else None
     one = catalogue.by_one.get((collection.name, field))
+    # A to-many field needs a key that the rows of the other collection can point to.
     if one and collection.primary_key:
         near = one.constraint.foreign_column if one.constraint else collection.primary_key
         return Link(one, one.many_collection, near, one.many_field, to_many=True)
@@ -77,6 +78,8 @@ def _any_link(catalogue: Catalogue, many: Relation, target: str) -> Link | None:
     if not far or target not in (many.one_allowed_collections or ()):
         return None
     key = catalogue.collections[target].fields[far].type
+    # Only these types have a pattern that keeps the cast from failing (KEY_PATTERNS of the
+    # printer).
     cast = key.cast if key.family in (Family.UUID, Family.TEXT) or key.cast == "bigint" else "text"
     return Link(
         many,

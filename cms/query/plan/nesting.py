@@ -42,6 +42,7 @@ class ListLevel:
     """
 
     def __post_init__(self) -> None:
+        # Computed once for each plan: every request of it compares the number.
         object.__setattr__(self, "max_rows", _times(_size(self, None), _rows_below(self, None)))
 
 
@@ -95,7 +96,7 @@ def _levels(outputs: tuple[Output, ...], *, counted: bool) -> Iterator[ListLevel
     """
     for output in outputs:
         if isinstance(output, EmbedChoice):
-            yield from _levels(output.arms, counted=counted)
+            yield from _levels(output.embeds, counted=counted)
         elif isinstance(output, ValueOutput):
             if counted and output.value.step:
                 yield ListLevel(output.key, None, column=_column_of(output.value.step))

@@ -355,13 +355,15 @@ def _merge_outputs(outputs: list[Output], field: Field | None) -> Output:
 
     If no target is opened, the output is the column itself, in the rows whose item is seen.
     """
-    arms = tuple(output for output in outputs if isinstance(output, Embed))
-    if field and arms and all(arm.keys_only and arm.step.link.collection_field for arm in arms):
-        is_seen = AnyOf(
-            tuple(Exists(arm.step, All((arm.plan.allowed, arm.plan.where))) for arm in arms)
-        )
-        return ValueOutput(arms[0].key, Value(field, when=is_seen))
-    return EmbedChoice(arms[0].key, arms) if arms and len(outputs) > 1 else outputs[0]
+    embeds = tuple(output for output in outputs if isinstance(output, Embed))
+    if not embeds:
+        return outputs[0]
+    key = embeds[0].key
+    if field and all(embed.keys_only and embed.step.link.collection_field for embed in embeds):
+        # The target still decides what is seen: a row whose item is hidden shows null.
+        seen = [Exists(embed.step, All((embed.plan.allowed, embed.plan.where))) for embed in embeds]
+        return ValueOutput(key, Value(field, when=AnyOf(tuple(seen))))
+    return EmbedChoice(key, embeds) if len(outputs) > 1 else outputs[0]
 
 
 def _page(window: Window | None) -> Page | None:

@@ -177,10 +177,10 @@ class Embed:
 
 @dataclass(frozen=True, slots=True)
 class EmbedChoice:
-    """A many-to-any field: the arm that fits the row, or null."""
+    """A many-to-any field: the target that the row names, or null."""
 
     key: str
-    arms: tuple[Embed, ...]
+    embeds: tuple[Embed, ...]
 
 
 Output = ValueOutput | Embed | EmbedChoice

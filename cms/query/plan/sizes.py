@@ -93,7 +93,7 @@ def _sum(outputs: Iterable[Output]) -> float:
 
 def _bytes(output: Output) -> float:
     if isinstance(output, EmbedChoice):
-        return _sum(output.arms)
+        return _sum(output.embeds)
     if isinstance(output, ValueOutput):
         return SHORT_VALUE if output.plain else _value(output.value)
     rows = _rows(output.plan.page) if output.step.link.to_many else 1

@@ -187,6 +187,7 @@ class _Evaluation:
         return [problem for problems in problems_by_part for problem in problems]
 
     def _at_field(self, name: FieldName, inner: Filter, subject: _CheckedValue) -> list[Problem]:
+        # A field name at a list means some item of it, as it does in SQL.
         if isinstance(subject.value, list):
             return self._some(AtField(name, inner), subject, "some")
         return self.failures(inner, self._step(name, subject))
@@ -204,6 +205,7 @@ class _Evaluation:
         values = subject.value if isinstance(subject.value, Mapping) else {}
         path = (*subject.path, name.base_field)
         is_untyped = subject.is_untyped or subject.item_collection is None
+        # Values that were not sent are known of the item itself, not of items nested in it.
         unsent = None if subject.path else self.context.unsent_values.get(name.base_field)
         value = _CheckedValue(
             values.get(name.base_field, unsent),
@@ -230,7 +232,10 @@ class _Evaluation:
 
     def _function(self, function: str, subject: _CheckedValue) -> _CheckedValue:
         typed = subject.typed
-        kind = typed.field.type if typed else TYPES["json" if function == "count" else "timestamp"]
+        if typed:
+            kind = typed.field.type
+        else:
+            kind = TYPES["json" if function == "count" else "timestamp"]
         if not takes_function(function, kind):
             raise invalid_query(
                 f"There is no function {function} for the type {kind.name}",
@@ -240,9 +245,9 @@ class _Evaluation:
             value = call_function(function, kind, subject.value)
         except ValueError:
             value = None
-        return replace(
-            subject, value=value, typed=replace(typed, function=function) if typed else None
-        )
+        if typed:
+            typed = replace(typed, function=function)
+        return replace(subject, value=value, typed=typed)
 
     def _test(self, test: OperatorTest, subject: _CheckedValue) -> list[Problem]:
         if not subject.path:
@@ -304,6 +309,7 @@ def _passes(operator: Operator, subject: _CheckedValue, operands: Sequence[objec
     """
     typed = subject.typed
     related = typed is None or typed.family is Family.ALIAS or subject.item_collection is not None
+    # Related items are sent as objects or arrays, of which only emptiness and entries are tested.
     if related and isinstance(subject.value, list | dict):
         return operator.name in _OF_LISTS and fulfils(operator, subject.value, operands)
     if typed and not (typed.family is Family.ALIAS and operator.takes is Takes.NOTHING):

@@ -110,6 +110,7 @@ def expression(value: Value, level: int) -> Fragment:
             link_condition(value.step, level),
         )
     column = column_of(value.field, level)
+    # Members first: a function of the object must not read those that are hidden.
     if value.members is not None:
         column = visible_members(column, value.members, level)
     column = masked(column, value.when, level)
@@ -167,6 +168,7 @@ MAX_JOINED_SUBSELECTS = 12
 
 def predicate(condition: Predicate, level: int, *, separately: bool = False) -> Fragment:
     """Print a condition; many sub-selects in it are planned `separately` from each other."""
+    # Planning time grows fast with joined sub-selects; separate ones are planned one by one.
     separately = separately or count_subselects(condition) > MAX_JOINED_SUBSELECTS
     match condition:
         case All(items):

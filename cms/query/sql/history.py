@@ -25,6 +25,8 @@ class HistoryEntry:
     nested: bool = False
 
 
+# Ids come from the sequences at once, so that activities and revisions need no join with their
+# rows.
 ACTIVITY = text("nextval('system_activity_id_seq')")
 REVISION = text("nextval('system_revisions_id_seq')")
 _INSERT_ACTIVITY = (
@@ -106,6 +108,7 @@ def delta_of(fields: list[Field]) -> Fragment:
     """Print the object of changed columns, NULL when nothing changed; `old.w0` … are old values."""
     if not fields:
         return text("NULL::json")
+    # The new value is recorded as reads show it, but compared as it is stored.
     shape = "({0}, to_json({1}), {2} IS DISTINCT FROM {3})"
     entries = (
         fill(

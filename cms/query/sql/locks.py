@@ -12,6 +12,7 @@ def lock_by_key(collection: Collection, arguments: ArgumentSlots) -> Fragment:
 
     The one order keeps writes of several statements from deadlocks.
     """
+    # NO KEY UPDATE lets other transactions insert rows that point to these.
     return fill(
         "SELECT t.{0}::text FROM {1} AS t WHERE t.{0} = ANY ({2}) ORDER BY t.{0} FOR NO KEY UPDATE",
         name(collection.key.name),

@@ -108,6 +108,7 @@ def clear_references(
     changing = tracked_columns(
         collection, [field for field in collection.columns if field.name in changed]
     )
+    # Old values are locked and read first: the history compares them with the new ones.
     identity = _identity("t0", own.key)
     old = fill(
         "SELECT {0}, up.revision AS parent{1} FROM {2}{3} ORDER BY {4} FOR NO KEY UPDATE OF t0",

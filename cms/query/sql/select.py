@@ -139,7 +139,7 @@ def embed_many(item: Embed, level: int) -> Fragment:
 
 
 def embed_choice(item: EmbedChoice, level: int) -> Fragment:
-    return concat("coalesce(", commas(embed_one(arm, level) for arm in item.arms), ")")
+    return concat("coalesce(", commas(embed_one(embed, level) for embed in item.embeds), ")")
 
 
 def related_rows(item: Embed, level: int) -> Fragment:
@@ -158,10 +158,12 @@ def related_rows(item: Embed, level: int) -> Fragment:
 
 def embedded_item(item: Embed) -> Fragment:
     """Print one related item as JSON."""
+    # Keys are shown as they are, and not as objects with one member.
     if item.keys_only:
         return concat("n.", name(item.plan.outputs[0].key))
     if item.plan.grouping:
         return as_object(group_paths(item.plan))
+    # Aliases come from the request and so are parameters; long names fit no column.
     if item.plan.renamed:
         return as_object(tuple((shown.key,) for shown in item.plan.outputs))
     # `n` alone would be the field of that name in a collection that has one.

@@ -70,11 +70,9 @@ def move(
         "CASE WHEN moved.item <> {0}::text THEN (SELECT m.revision FROM moved AS m WHERE "
         "m.item = {0}::text) END"
     )
-    parent = (
-        fill(shape, _key_param(collection, key))
-        if collection.accountability == "all"
-        else text("NULL::bigint")
-    )
+    parent = text("NULL::bigint")
+    if collection.accountability == "all":
+        parent = fill(shape, _key_param(collection, key))
     return _reposition(collection, sort, old, parent, author)
 
 

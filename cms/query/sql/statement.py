@@ -57,6 +57,7 @@ class Statement:
         """Return the rows as items, with nested parts as ready JSON."""
         if rows[0][self._first_extra + 2] is None:
             return []
+        # Nearly all answers are flat, and then a row is a dict at once.
         if (keys := self._keys) is not None:
             return [dict(zip(keys, row, strict=False)) for row in rows]
         return [self._nested(row) for row in rows]

@@ -221,6 +221,7 @@ def _statement(
             collection, history, history_action=arguments.history_action, author=arguments.author()
         ),
     ]
+    # The counters come first: `old` and `rows` take them as a condition.
     if single_statement:
         parts.insert(0, ("v", text("SELECT structure, access FROM system_version")))
     queries = commas(fill("{0} AS ({1})", text(label), step) for label, step in parts)
@@ -259,6 +260,7 @@ def _returning(collection: Collection, single_statement: SingleStatement | None)
         columns += [
             concat(output, f" AS c{n}") for n, output in enumerate(single_statement.outputs)
         ]
+        # system_require raises an error, which undoes the write.
         if single_statement.after:
             columns.append(fill("system_require({0})", single_statement.after))
         if single_statement.shown:
@@ -319,8 +321,10 @@ def _source(columns: Columns, arguments: ArgumentSlots) -> Fragment:
     """Print the rows that were sent, as r (c0 …, n)."""
     labels = commas(text(label) for label in (*(f"c{n}" for n in range(len(columns))), "n"))
     values = [arguments.column(index, array_type(field)) for index, field in enumerate(columns)]
+    # VALUES of one row lets PostgreSQL plan for one row; it guesses the rows of unnest.
     if arguments.single:
         return fill("(VALUES ({0})) AS r ({1})", commas([*values, text("1")]), labels)
+    # Rows without values are sent as their number: there is no column to unnest.
     if not columns:
         return fill("generate_series(1, {0}) AS r (n)", arguments.row_count())
     return fill("unnest({0}) WITH ORDINALITY AS r ({1})", commas(values), labels)
