@@ -34,9 +34,7 @@ from cms.query.plan.ordering import default_sort, tie_breakers
 from cms.schema.model import Field
 
 PicksByKey = dict[tuple[str, str], Pick]
-"""Picks by their key in the answer and their field: the targets of a many-to-any field share the
-key.
-"""
+"""Picks by key and field: the targets of a many-to-any field share the key."""
 
 
 @dataclass(slots=True)
