@@ -1,4 +1,4 @@
-"""What the service sees to in every row: fields that fill themselves, and what must be there (decisions, section 5)."""
+"""Fields that the service fills by itself in every row, and fields that must have a value."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cms.schema.payload import Values, invalid_item
 from cms.schema.types import Family
 
 PENDING_KEY = ""
-"""Stands in a row for the key of a related item that is still to be written."""
+"""Stands in a row for the key of a related item that is not written yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes, and when: what the special fields are filled with."""
+    """The user who writes and the moment: the values of the automatic fields."""
 
     user: str | None
     role: str | None
@@ -32,22 +32,30 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class AutoFields:
-    """What is to be seen to in every row of a collection that is made, or that changes: most fields have nothing."""
+    """The fields of a collection that need care in every new row, or in every changed one."""
 
     key: Field | None
     automatic: tuple[tuple[Field, str], ...]
-    """The fields that fill themselves, each with its kind: date, user, role."""
+    """The fields that the service fills, each with its kind: date, user, role."""
     ignored: tuple[str, ...]
+    """The fields that the service fills at the other kind of write; what clients send is dropped.
+    """
     uuids: tuple[str, ...]
     sequence_keys: tuple[str, ...]
     archive_defaults: Values
     required: tuple[tuple[Field, str | None], ...]
-    """What must not be null, each with what it counts as when nothing is said of it: null where it is required."""
+    """The fields that must not be null, each with the value that counts when the row lacks it.
+
+    That is null for a field that must be there, and "" for one that may be missing but not null.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class AutoValues:
-    """What the fields that fill themselves hold in the rows of one writer, in all or in those that name them."""
+    """The values of the automatic fields in the rows of one writer.
+
+    `fixed` go into every row, `if_sent` only into rows that name the field.
+    """
 
     fixed: Values
     if_sent: Values
@@ -57,107 +65,125 @@ NO_AUTO_VALUES = AutoValues({}, {})
 
 
 def auto_fields_of(collection: Collection, *, new: bool) -> AutoFields:
-    """Return what rows need that are made, or that change."""
+    """Return the fields that need care in new rows, or in changed ones."""
     return _auto_fields_of(collection, _ON_CREATE if new else _ON_UPDATE)
 
 
 def auto_values_of(auto_fields: AutoFields, writer: Writer) -> AutoValues:
-    """Return what fills the fields that fill themselves; somebody without a user or role leaves what must be there."""
-    said = [(found, _auto_value(found, kind, writer)) for found, kind in auto_fields.automatic]
-    fixed = {found.name: value for found, value in said if value is not None or _is_nullable(found)}
-    return AutoValues(
-        fixed, {found.name: value for found, value in said if found.name not in fixed}
-    )
+    """Return the values of the automatic fields.
+
+    A writer without a user or role does not overwrite a field that takes no null, unless the row
+    names it.
+    """
+    fixed: Values = {}
+    if_sent: Values = {}
+    for field, kind in auto_fields.automatic:
+        value = _auto_value(field, kind, writer)
+        if value is not None or _is_nullable(field):
+            fixed[field.name] = value
+        else:
+            if_sent[field.name] = value
+    return AutoValues(fixed, if_sent)
 
 
 def complete_new(values: Values, auto_fields: AutoFields, auto_values: AutoValues) -> list[Problem]:
-    """Fill what a new row gets by itself, and return which required fields are missing."""
+    """Fill in the automatic values of a new row, and return a problem for each missing field."""
     _remove_ignored(values, auto_fields)
     _fill(values, auto_values)
     for name in auto_fields.uuids:
         if values.get(name) is None:
             values[name] = str(uuid.uuid4())
     for name in auto_fields.sequence_keys:
+        # Clients send null for a key that they leave to the sequence.
         if values.get(name, "") is None:
-            del values[name]  # null is how clients say that a key is not theirs to choose
+            del values[name]
     for name, value in auto_fields.archive_defaults.items():
         values.setdefault(name, value)
-    if (
-        auto_fields.key
-        and auto_fields.key.column
-        and auto_fields.key.column.is_generated
-        and auto_fields.key.name in values
-    ):
-        return [
-            invalid_item("the database fills it", auto_fields.key.collection, auto_fields.key.name)
-        ]
+    key = auto_fields.key
+    if key and key.column and key.column.is_generated and key.name in values:
+        return [invalid_item("the database fills it", key.collection, key.name)]
     return [
-        missing(found)
-        for found, unsaid in auto_fields.required
-        if values.get(found.name, unsaid) is None
+        missing(field)
+        for field, value_if_absent in auto_fields.required
+        if values.get(field.name, value_if_absent) is None
     ]
 
 
 def complete_change(
     values: Values, auto_fields: AutoFields, auto_values: AutoValues
 ) -> list[Problem]:
-    """Stamp a row that changes, and return which fields are null that must not be."""
+    """Fill in the automatic values of a changed row, and return a problem for each wrong null."""
     _remove_ignored(values, auto_fields)
+    # A row that names nothing but its key does not change, and so gets no new date.
     if len(values) > (auto_fields.key is not None and auto_fields.key.name in values):
         _fill(values, auto_values)
     return [
-        missing(found) for found, _ in auto_fields.required if values.get(found.name, "") is None
+        missing(field) for field, _ in auto_fields.required if values.get(field.name, "") is None
     ]
 
 
 def _remove_ignored(values: Values, auto_fields: AutoFields) -> None:
-    """Leave out what the service stamps at another time."""
+    """Drop the fields that the service fills at the other kind of write."""
     for name in auto_fields.ignored:
         values.pop(name, None)
 
 
 def _fill(values: Values, auto_values: AutoValues) -> None:
-    """Write what is the service's to write, whatever the client sent: nobody can write in another's name."""
+    """Set the automatic values, whatever the client sent: nobody can write in another's name."""
     values.update(auto_values.fixed)
-    for name, said in auto_values.if_sent.items():
+    for name, value in auto_values.if_sent.items():
         if name in values:
-            values[name] = said
+            values[name] = value
 
 
 def _auto_fields_of(collection: Collection, markers: frozenset[str]) -> AutoFields:
     key = collection.key if collection.primary_key else None
     fields = [
-        found
-        for found in collection.columns
-        if found is key or not (found.column and found.column.is_generated)
+        field
+        for field in collection.columns
+        if field is key or not (field.column and field.column.is_generated)
     ]
-    others = (_ON_CREATE | _ON_UPDATE) - markers
-
-    def can_wait(found: Field) -> bool:
-        return markers is _ON_UPDATE or not _is_required(found)
-
+    automatic = tuple(
+        (field, _auto_kind(field, markers))
+        for field in fields
+        if markers.intersection(field.special)
+    )
     return AutoFields(
         key=key,
-        automatic=tuple(
-            (found, _auto_kind(found, markers))
-            for found in fields
-            if markers.intersection(found.special)
-        ),
-        ignored=tuple(
-            found.name for found in fields if others.intersection(found.special) and can_wait(found)
-        ),
-        uuids=_names(fields, lambda found: "uuid" in found.special),
+        automatic=automatic,
+        ignored=_names(fields, lambda field: _is_ignored(field, markers)),
+        uuids=_names(fields, lambda field: "uuid" in field.special),
         sequence_keys=_names(fields, _counts_up),
         archive_defaults=archive_defaults(collection),
-        required=(
-            *((found, None) for found in fields if _is_required(found)),
-            *((found, "") for found in fields if not (_is_required(found) or takes_null(found))),
-        ),
+        required=_required_fields(fields),
     )
 
 
-def _names(fields: list[Field], wanted: Callable[[Field], bool]) -> tuple[str, ...]:
-    return tuple(found.name for found in fields if wanted(found))
+def _names(fields: list[Field], test: Callable[[Field], bool]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields if test(field))
+
+
+def _is_ignored(field: Field, markers: frozenset[str]) -> bool:
+    """Tell whether the service fills a field at the other kind of write.
+
+    A new row keeps the value of a required field such as `date_updated`: nothing else could fill
+    it.
+    """
+    other_markers = (_ON_CREATE | _ON_UPDATE) - markers
+    if not other_markers.intersection(field.special):
+        return False
+    return markers is _ON_UPDATE or not _is_required(field)
+
+
+def _required_fields(fields: list[Field]) -> tuple[tuple[Field, str | None], ...]:
+    must_be_there: list[tuple[Field, str | None]] = []
+    must_not_be_null: list[tuple[Field, str | None]] = []
+    for field in fields:
+        if _is_required(field):
+            must_be_there.append((field, None))
+        elif not takes_null(field):
+            must_not_be_null.append((field, ""))
+    return (*must_be_there, *must_not_be_null)
 
 
 # Special fields
@@ -166,54 +192,54 @@ _ON_CREATE = frozenset({"date-created", "user-created", "role-created"})
 _ON_UPDATE = frozenset({"date-updated", "user-updated", "role-updated"})
 
 
-def _auto_kind(found: Field, markers: frozenset[str]) -> str:
-    return next(iter(markers.intersection(found.special))).partition("-")[0]
+def _auto_kind(field: Field, markers: frozenset[str]) -> str:
+    return next(iter(markers.intersection(field.special))).partition("-")[0]
 
 
-def _auto_value(found: Field, kind: str, writer: Writer) -> str | None:
+def _auto_value(field: Field, kind: str, writer: Writer) -> str | None:
     if kind == "date":
-        return _moment(found, writer.moment)
+        return _moment(field, writer.moment)
     return writer.user if kind == "user" else writer.role
 
 
-def _moment(found: Field, moment: datetime) -> str:
-    return found.type.parse(moment if found.type.family is Family.MOMENT else moment.isoformat())
+def _moment(field: Field, moment: datetime) -> str:
+    return field.type.parse(moment if field.type.family is Family.MOMENT else moment.isoformat())
 
 
-# What must be there
+# Required fields
 
 
-def _is_required(found: Field) -> bool:
-    column = found.column
+def _is_required(field: Field) -> bool:
+    column = field.column
     assert column
-    return bool(found.meta and found.meta.get("required")) or not (
+    return bool(field.meta and field.meta.get("required")) or not (
         column.is_nullable or column.is_filled_by_database
     )
 
 
-def _is_nullable(found: Field) -> bool:
-    return found.column is not None and found.column.is_nullable
+def _is_nullable(field: Field) -> bool:
+    return field.column is not None and field.column.is_nullable
 
 
-def _counts_up(found: Field) -> bool:
-    return found.column is not None and found.column.auto_increment and not found.column.is_nullable
+def _counts_up(field: Field) -> bool:
+    return field.column is not None and field.column.auto_increment and not field.column.is_nullable
 
 
-def takes_null(found: Field) -> bool:
-    """Tell whether a field may hold nothing."""
-    assert found.column
-    return found.column.is_nullable and not (found.meta and found.meta.get("required"))
+def takes_null(field: Field) -> bool:
+    """Tell whether a field may be null."""
+    assert field.column
+    return field.column.is_nullable and not (field.meta and field.meta.get("required"))
 
 
-def missing(found: Field) -> Problem:
-    """Return the problem of a field that must be there."""
+def missing(field: Field) -> Problem:
+    """Return the problem of a required field without a value."""
     return Problem(
         "FAILED_VALIDATION",
-        f'Validation failed for "{found.name}": it is required.',
+        f'Validation failed for "{field.name}": it is required.',
         {
-            "collection": found.collection,
-            "field": found.name,
-            "path": [found.name],
+            "collection": field.collection,
+            "field": field.name,
+            "path": [field.name],
             "type": "required",
         },
     )

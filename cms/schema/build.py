@@ -1,4 +1,4 @@
-"""Assemble the catalogue from what one statement (`load_catalogue`) tells of the database."""
+"""Assemble the catalogue from the answer of one statement, `load_catalogue`."""
 
 from __future__ import annotations
 
@@ -31,16 +31,18 @@ ALIAS_SPECIALS = frozenset(
 )
 _NULL = re.compile(r"NULL(?:::[\w \".,()\[\]]+)?")
 _OPAQUE_ELEMENTS = frozenset({"json", "jsonb", "bytea", "box", "geometry", "geography"})
-"""Types whose arrays are read and written as text: their elements hold lists, or are written in another way."""
+"""Types whose arrays are read and written as text: their elements hold lists, or are written in
+another way.
+"""
 _KEY_FAMILIES = frozenset(
     {Family.TEXT, Family.NUMBER, Family.MOMENT, Family.BOOLEAN, Family.UUID, Family.CSV}
 )
-"""Families of which a key may be: they have an order and take equality."""
+"""Families that a key may have: their values have an order and can be compared."""
 _ACTIONS = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
 def build_catalogue(loaded: CatalogueRow) -> Catalogue:
-    """Make the catalogue of the lists that `load_catalogue` answers."""
+    """Return the catalogue of the lists in the answer of `load_catalogue`."""
     tables = {row["name"]: row for row in loaded["tables"] if _is_listed(row["name"])}
     columns = _columns(loaded)
     field_metas = _grouped_by(loaded["fields"], "collection")
@@ -58,10 +60,9 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
         for name in sorted({*tables, *metas})
     }
     for row in loaded["dropped"]:
-        if row["collection"] in collections:
-            collections[row["collection"]] = _with_former_history(
-                collections[row["collection"]], row
-            )
+        name = row["collection"]
+        if name in collections:
+            collections[name] = _with_former_history(collections[name], row)
     constraints = {(key.table, key.column): key for key in _constraints(loaded["keys"])}
     relations = _relations(loaded["relations"], constraints, collections)
     catalogue = Catalogue.of(
@@ -71,12 +72,8 @@ def build_catalogue(loaded: CatalogueRow) -> Catalogue:
         extensions=frozenset(loaded["extensions"]),
         actions=actions_of(loaded["parts"], loaded["actions"], _owners(collections)),
     )
-    return replace(
-        catalogue,
-        reserved_tables=tuple(
-            sorted(filter(_is_reserved, (row["name"] for row in loaded["tables"])))
-        ),
-    )
+    reserved = sorted(row["name"] for row in loaded["tables"] if _is_reserved(row["name"]))
+    return replace(catalogue, reserved_tables=tuple(reserved))
 
 
 def is_system(collection: str) -> bool:
@@ -130,18 +127,19 @@ def _field_metas(collection: str, stored: list[CatalogueRow]) -> list[CatalogueR
 
 
 def _columns(loaded: CatalogueRow) -> defaultdict[str, dict[str, Column]]:
-    found: defaultdict[str, dict[str, Column]] = defaultdict(dict)
+    """Return the columns by their tables and names."""
+    columns: defaultdict[str, dict[str, Column]] = defaultdict(dict)
     for row in loaded["columns"]:
         if (row["table_name"], row["name"]) not in INTERNAL_COLUMNS:
-            found[row["table_name"]][row["name"]] = _column(row)
+            columns[row["table_name"]][row["name"]] = _column(row)
     for index in loaded["indexes"]:
-        _amend(found, index["table_name"], index["column_name"], is_indexed=True)
+        _amend(columns, index["table_name"], index["column_name"], is_indexed=True)
         if index["is_unique"]:
-            _amend(found, index["table_name"], index["column_name"], is_unique=True)
+            _amend(columns, index["table_name"], index["column_name"], is_unique=True)
     for key in loaded["keys"]:
         if len(key["columns"]) == 1:
-            _amend(found, key["table_name"], key["columns"][0], **_key_facts(key))
-    return found
+            _amend(columns, key["table_name"], key["columns"][0], **_key_attributes(key))
+    return columns
 
 
 def _column(row: CatalogueRow) -> Column:
@@ -165,36 +163,44 @@ def _column(row: CatalogueRow) -> Column:
 
 
 def _element(base_type: str | None) -> str | None:
-    """Return the type of an array's elements, where their JSON is what a client would write."""
-    return None if base_type is None or base_type in _OPAQUE_ELEMENTS else base_type
+    """Return the type of an array's elements; None where clients cannot write them as JSON."""
+    if base_type is None or base_type in _OPAQUE_ELEMENTS:
+        return None
+    return base_type
 
 
 def _default(expression: str | None) -> str | None:
-    """Many tools write a default that is none: NULL::character varying."""
-    return None if expression and _NULL.fullmatch(expression) else expression
+    """Return a default's expression; None for NULL::character varying, which many tools write."""
+    if expression and _NULL.fullmatch(expression):
+        return None
+    return expression
 
 
-def _key_facts(key: CatalogueRow) -> dict[str, Any]:
+def _key_attributes(key: CatalogueRow) -> dict[str, Any]:
     if key["kind"] == "f":
         return {"foreign_table": key["foreign_table"], "foreign_column": key["foreign_columns"][0]}
-    return {"primary_key": True, "is_unique": True} if key["kind"] == "p" else {"is_unique": True}
+    if key["kind"] == "p":
+        return {"primary_key": True, "is_unique": True}
+    return {"is_unique": True}
 
 
 def _checks(rows: Iterable[CatalogueRow]) -> dict[str, Check]:
-    """Return checks by their names; that of a domain is of every column that is of the domain."""
+    """Return checks by their names; the check of a domain applies to all columns of the domain."""
     checks: dict[str, Check] = {}
     for row in rows:
-        name, columns = row["name"], tuple(row["columns"])
-        before = checks[name].columns if name in checks else ()
-        checks[name] = Check(
-            (*before, *columns), CHECK_RULES.get(name) or row["rule"], row["expression"]
-        )
+        name = row["name"]
+        columns_before = checks[name].columns if name in checks else ()
+        columns = (*columns_before, *row["columns"])
+        checks[name] = Check(columns, CHECK_RULES.get(name) or row["rule"], row["expression"])
     return checks
 
 
-def _amend(found: Mapping[str, dict[str, Column]], table: str, column: str, **facts: Any) -> None:
-    if column in found[table]:
-        found[table][column] = replace(found[table][column], **facts)
+def _amend(
+    columns: Mapping[str, dict[str, Column]], table: str, column: str, **attributes: Any
+) -> None:
+    # Internal columns have indexes and keys too, but are not listed.
+    if column in columns[table]:
+        columns[table][column] = replace(columns[table][column], **attributes)
 
 
 # Collections and fields
@@ -209,17 +215,12 @@ def _collection(
     meta: CatalogueRow | None,
     checks: Mapping[str, Check],
 ) -> Collection:
-    fields = {found.name: found for found in _fields(name, columns, metas)}
-    keys = [
-        found.name
-        for found in fields.values()
-        if found.column and found.column.primary_key and _can_be_key(found)
-    ]
+    fields = {field.name: field for field in _fields(name, columns, metas)}
     return Collection(
         name=name,
-        kind=Kind.FOLDER if table is None else Kind.VIEW if table["is_view"] else Kind.TABLE,
+        kind=_kind(table),
         fields=fields,
-        primary_key=keys[0] if keys else _stand_in_key(name, table, fields),
+        primary_key=_primary_key(name, table, fields),
         meta=meta,
         comment=table["comment"] if table else None,
         system=is_system(name),
@@ -228,17 +229,30 @@ def _collection(
     )
 
 
+def _kind(table: CatalogueRow | None) -> Kind:
+    if table is None:
+        return Kind.FOLDER
+    return Kind.VIEW if table["is_view"] else Kind.TABLE
+
+
 def _with_former_history(collection: Collection, dropped: CatalogueRow) -> Collection:
-    """Return a collection whose name was another one's before."""
-    last = {
+    """Return a collection whose name belonged to a dropped collection before."""
+    last_ids = {
         "system_activity": dropped["last_activity"],
         "system_revisions": dropped["last_revision"],
     }
-    return replace(collection, former_history=last)
+    return replace(collection, former_history=last_ids)
+
+
+def _primary_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
+    for field in fields.values():
+        if field.column and field.column.primary_key and _can_be_key(field):
+            return field.name
+    return _stand_in_key(name, table, fields)
 
 
 def _can_be_key(field: Field) -> bool:
-    """Tell whether a column can stand in a path and in a list of keys, and give an order; one of json cannot."""
+    """Tell whether a column's values can stand in a path and in a list of keys, and be sorted."""
     column = field.column
     return (
         column is not None
@@ -248,23 +262,28 @@ def _can_be_key(field: Field) -> bool:
 
 
 def _stand_in_key(name: str, table: CatalogueRow | None, fields: Mapping[str, Field]) -> str | None:
-    """Views have no key, and partitioned system tables one of two columns: `id` tells their rows apart."""
-    has_none = table is not None and (table["is_view"] or is_system(name))
-    return "id" if has_none and "id" in fields and _can_be_key(fields["id"]) else None
+    """Return `id` as the key of views and of partitioned system tables.
+
+    Views have no key, and the key of a partitioned table includes the column of its partitions.
+    """
+    if table is None or not (table["is_view"] or is_system(name)):
+        return None
+    return "id" if "id" in fields and _can_be_key(fields["id"]) else None
 
 
 def _fields(
     collection: str, columns: Mapping[str, Column], metas: list[CatalogueRow]
 ) -> Iterable[Field]:
-    """Yield the columns in the table's order, then the aliases; a record whose column is gone is no field."""
-    by_name = {row["field"]: row for row in metas}
+    """Yield the fields with columns in the table's order, then the aliases."""
+    meta_by_name = {row["field"]: row for row in metas}
     for name, column in columns.items():
-        meta = by_name.get(name)
+        meta = meta_by_name.get(name)
         special = tuple((meta or {}).get("special") or ())
         type_name = _type_name(column, special)
         yield Field(collection, name, type_name, special, column, meta)
-    for name, row in by_name.items():
+    for name, row in meta_by_name.items():
         special = tuple(row.get("special") or ())
+        # Another record without a column is that of a column that is gone.
         if name not in columns and ALIAS_SPECIALS.intersection(special):
             yield Field(collection, name, "alias", special, None, row)
 
@@ -272,14 +291,16 @@ def _fields(
 def _type_name(column: Column, special: tuple[str, ...]) -> str:
     if column.choices:
         return "string"
-    return "json" if column.element else type_name_of(column.base_type, column.data_type, special)
+    if column.element:
+        return "json"
+    return type_name_of(column.base_type, column.data_type, special)
 
 
 # Relations
 
 
 def _constraints(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
-    """Return the foreign keys of one column."""
+    """Return the foreign keys that have one column."""
     return [
         ForeignKey(
             name=key["name"],
@@ -296,7 +317,7 @@ def _constraints(keys: Iterable[CatalogueRow]) -> list[ForeignKey]:
 
 
 def _owners(collections: Mapping[str, Collection]) -> dict[str, KeyedCollection]:
-    """Return the tables whose rows are told apart by a key, as items are."""
+    """Return the tables with a primary key of one column, as items have."""
     return {
         name: KeyedCollection(collection.primary_key, bool(collection.accountability))
         for name, collection in collections.items()
@@ -311,38 +332,38 @@ def _relations(
 ) -> Iterable[Relation]:
     """Yield the recorded relations, then the foreign keys that nobody recorded."""
     recorded = {(row["many_collection"], row["many_field"]): row for row in rows}
-    for place, row in recorded.items():
+    for many_side, row in recorded.items():
         if not row["dropped"] and _is_complete(row, collections):
-            yield _relation(row, constraints.get(place), collections[row["many_collection"]])
+            yield _relation(row, constraints.get(many_side), collections[row["many_collection"]])
     one_fields = {
-        (alias.many_collection, alias.many_field): one[1] for one, alias in SYSTEM_ALIASES.items()
+        (alias.many_collection, alias.many_field): one_field
+        for (_, one_field), alias in SYSTEM_ALIASES.items()
     }
     for (table, column), constraint in constraints.items():
-        if (table, column) not in recorded and {
-            table,
-            constraint.foreign_table,
-        } <= collections.keys():
+        target = constraint.foreign_table
+        # A record marked as dropped hides its foreign key too.
+        if (table, column) not in recorded and table in collections and target in collections:
             one_field = one_fields.get((table, column))
-            yield Relation(
-                table, column, constraint.foreign_table, one_field, constraint=constraint
-            )
+            yield Relation(table, column, target, one_field, constraint=constraint)
     for (table, column), target in REFERENCES_WITHOUT_KEY.items():
-        if {table, target} <= collections.keys():
+        if table in collections and target in collections:
             yield Relation(table, column, target, one_fields.get((table, column)))
 
 
 def _is_complete(row: CatalogueRow, collections: Mapping[str, Collection]) -> bool:
-    many, one = row["many_collection"], row["one_collection"]
-    return (
-        many in collections
-        and row["many_field"] in collections[many].fields
-        and (one is None or one in collections)
-    )
+    many_collection = row["many_collection"]
+    if many_collection not in collections:
+        return False
+    if row["many_field"] not in collections[many_collection].fields:
+        return False
+    # A many-to-any relation has no single collection on the one side.
+    one_collection = row["one_collection"]
+    return one_collection is None or one_collection in collections
 
 
 def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collection) -> Relation:
     allowed = row["one_allowed_collections"]
-    order = owner.fields.get(row["sort_field"] or "")
+    sort_field = owner.fields.get(row["sort_field"] or "")
     return Relation(
         many_collection=row["many_collection"],
         many_field=row["many_field"],
@@ -352,7 +373,7 @@ def _relation(row: CatalogueRow, constraint: ForeignKey | None, owner: Collectio
         one_allowed_collections=None if allowed is None else tuple(allowed),
         junction_field=row["junction_field"],
         sort_field=row["sort_field"],
-        order=order.name if order and order.column else None,
+        order=sort_field.name if sort_field and sort_field.column else None,
         one_deselect_action=row["one_deselect_action"],
         id=row["id"],
         constraint=constraint,

@@ -1,4 +1,4 @@
-"""Defaults of columns, from PostgreSQL's expressions to values and back (decisions, section 6)."""
+"""Defaults of columns, from PostgreSQL's expressions to values and back (docs/structure.md)."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ _NOW: Mapping[str, str] = MappingProxyType(
 _NOW_WORDS = frozenset({"now()", *(expression.lower() for expression in _NOW.values())})
 _NEW_UUID = "gen_random_uuid()"
 
-_CAST = r"(?:::[\w \".,()\[\]]+)?"  # no quote and no operator: 'a'::text || 'b'::text is no literal
+# Without quotes and operators, because 'a'::text || 'b'::text is no literal.
+_CAST = r"(?:::[\w \".,()\[\]]+)?"
 _QUOTED = re.compile(rf"'((?:[^']|'')*)'{_CAST}", re.DOTALL)
 _BARE = re.compile(rf"\(?(-?\d[\d.]*(?:e[+-]?\d+)?|true|false)\)?{_CAST}", re.IGNORECASE)
 
 
 def default_of(field: Field, column: Column) -> object:
-    """Return a column's default as items show values of its type; a computed one as its expression.
+    """Return a column's default in the form of items' values; a computed default as its expression.
 
-    The present moment is `now()` whatever the type, a new key is `gen_random_uuid()`: the words that a client sends.
+    The present moment is `now()` for every type, and a new key is `gen_random_uuid()`: clients set
+    these defaults by the same words.
     """
     expression = _expression(column)
     if expression is None:
@@ -45,27 +47,31 @@ def default_of(field: Field, column: Column) -> object:
 
 
 def is_computed(column: Column) -> bool:
-    """Whether the default is an expression: what it makes is not known before the row is there."""
+    """Whether the default is an expression, whose value is known only once the row is there."""
     expression = _expression(column)
     return expression is not None and _literal(expression) is None
 
 
 def is_database_expression(field: Field, column: Column) -> bool:
-    """Whether the default is an expression of the database's that no client could have set."""
+    """Whether the default is an expression that no client can set."""
     return is_computed(column) and computed_default(field.type_name, _expression(column)) is None
 
 
 def computed_default(type_name: str, value: object) -> str | None:
-    """Return the expression that a word stands for as the default of a type, or None for a plain value."""
+    """Return the expression for a word such as `now()` as a default, or None for a plain value."""
     word = value.lower() if isinstance(value, str) else None
     if word in _NOW_WORDS:
         return _NOW.get(type_name)
-    return _NEW_UUID if word == _NEW_UUID and type_name == "uuid" else None
+    if word == _NEW_UUID and type_name == "uuid":
+        return _NEW_UUID
+    return None
 
 
 def _expression(column: Column) -> str | None:
-    """What counts up or is generated has no default, although PostgreSQL keeps its expression in the same place."""
-    return None if column.auto_increment or column.is_generated else column.default
+    # PostgreSQL stores the expressions of sequences and of generated columns as defaults too.
+    if column.auto_increment or column.is_generated:
+        return None
+    return column.default
 
 
 def _literal(expression: str) -> str | None:
@@ -76,7 +82,7 @@ def _literal(expression: str) -> str | None:
 
 
 def _typed(literal: str, type_name: str) -> object:
-    """Values that have no form in the interface, such as infinity, stay as PostgreSQL writes them."""
+    """Return a literal as a value; one that JSON cannot show, such as infinity, stays as it is."""
     try:
         return _value(literal, type_name)
     except ValueError:

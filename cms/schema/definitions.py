@@ -1,9 +1,11 @@
-"""Definitions of collections and fields as clients send them, checked whole before anything is done."""
+"""Definitions of collections and fields as clients send them, checked before anything is done."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from dataclasses import field as attribute
+from typing import NamedTuple
 
 from cms.errors import Problem, Refused, abbreviated, invalid_payload
 from cms.schema import names
@@ -32,7 +34,7 @@ IMPLIED_SPECIALS = {
 _LENGTH_TYPES = frozenset({"string", "hash"})
 _MAX_PRECISION = 1000
 _MIN_HASH_LENGTH = 128
-"""Characters of a column that holds what argon2 makes, with room for stronger settings."""
+"""The characters of an argon2 hash, with room for stronger settings."""
 
 _TEXT_FAMILIES = frozenset({Family.TEXT, Family.CSV, Family.HASH})
 _ID_FAMILIES = frozenset({Family.UUID, Family.TEXT})
@@ -53,21 +55,29 @@ _SPECIAL_FAMILIES = {
     "role-updated": _ID_FAMILIES,
     **dict.fromkeys(ALIAS_SPECIALS, frozenset({Family.ALIAS})),
 }
-"""The families of types that a special marker fits; one that is not here fits every type.
+"""The families of types that a special marker fits; a marker that is not here fits every type.
 
-`cast-timestamp` and `cast-datetime` do nothing: Directus writes them into the records of its fields.
+`cast-timestamp` and `cast-datetime` do nothing: Directus writes them into the records of its
+fields.
 """
 KNOWN_SPECIALS = (*_SPECIAL_FAMILIES, "conceal", "m2o", "file")
 
 
+class Inconsistency(NamedTuple):
+    """A setting such as `schema.max_length` that does not fit the rest of its field."""
+
+    setting: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class FieldDefinition:
-    """A field to be made: its type's name, its settings, its column's settings."""
+    """A field to be made: the name of its type, its settings, and the settings of its column."""
 
     name: str
     type_name: str
-    meta: MetaSettings = field(default_factory=MetaSettings)
-    schema: MetaSettings = field(default_factory=MetaSettings)
+    meta: MetaSettings = attribute(default_factory=MetaSettings)
+    schema: MetaSettings = attribute(default_factory=MetaSettings)
 
     @property
     def is_alias(self) -> bool:
@@ -89,205 +99,231 @@ class CollectionDefinition:
 
 
 def parse_collection(payload: Mapping[str, object]) -> CollectionDefinition:
-    """Read the body of POST /collections; raises `Refused` INVALID_PAYLOAD with all that is wrong."""
+    """Read the body of POST /collections.
+
+    Raises `Refused` INVALID_PAYLOAD with all its problems.
+    """
     problems = unknown_keys(payload, COLLECTION_KEYS)
     name = payload.get("collection")
-    if fault := names.fault_of_collection_name(name):
-        problems.append(_problem("collection", fault, name))
+    if reason := names.invalid_collection_name_reason(name):
+        problems.append(_problem("collection", reason, name))
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", problems)
-    schema = payload.get("schema")
-    settings = (
-        None if schema is None else parse_settings(schema, COLLECTION_SCHEMA, "schema", problems)
-    )
-    fields = _fields(payload.get("fields"), problems)
-    if settings is None and fields:
+    schema = None
+    if payload.get("schema") is not None:
+        schema = parse_settings(payload["schema"], COLLECTION_SCHEMA, "schema", problems)
+    fields = _parse_fields(payload.get("fields"), problems)
+    if schema is None and fields:
         problems.append(
             _problem("schema", "a collection with fields needs a schema; send {} for the usual one")
         )
     _refuse(problems)
-    whole = fields if settings is None else _with_key(fields)
-    return CollectionDefinition(str(name), meta, settings, whole)
+    if schema is not None:
+        fields = _with_key(fields)
+    return CollectionDefinition(str(name), meta, schema, fields)
 
 
-def parse_field(payload: object, place: str = "") -> FieldDefinition:
-    """Read the body of POST /fields/{collection}; raises `Refused` INVALID_PAYLOAD with all that is wrong."""
+def parse_field(payload: object, prefix: str = "") -> FieldDefinition:
+    """Read the body of POST /fields/{collection}.
+
+    Raises `Refused` INVALID_PAYLOAD with all its problems.
+    """
     problems: list[Problem] = []
-    found = _field(payload, place, problems)
+    field = _parse_field(payload, prefix, problems)
     _refuse(problems)
-    assert found
-    return found
+    assert field
+    return field
 
 
-def _fields(given: object, problems: list[Problem]) -> tuple[FieldDefinition, ...]:
-    if given is None:
+def _parse_fields(payload: object, problems: list[Problem]) -> tuple[FieldDefinition, ...]:
+    if payload is None:
         return ()
-    if not isinstance(given, list):
+    if not isinstance(payload, list):
         problems.append(_problem("fields", "it must be an array"))
         return ()
-    found = [_field(item, f"fields[{n}].", problems) for n, item in enumerate(given)]
-    whole = tuple(item for item in found if item)
-    _check_together(whole, problems)
-    return whole
+    fields: list[FieldDefinition] = []
+    for index, item in enumerate(payload):
+        field = _parse_field(item, f"fields[{index}].", problems)
+        if field:
+            fields.append(field)
+    _check_duplicates(fields, problems)
+    return tuple(fields)
 
 
-def _check_together(fields: tuple[FieldDefinition, ...], problems: list[Problem]) -> None:
-    seen: set[str] = set()
-    for item in fields:
-        if item.name in seen:
-            problems.append(_problem("fields", f'"{item.name}" is there twice'))
-        seen.add(item.name)
-    if sum(item.is_key for item in fields) > 1:
+def _check_duplicates(fields: list[FieldDefinition], problems: list[Problem]) -> None:
+    names_before: set[str] = set()
+    for field in fields:
+        if field.name in names_before:
+            problems.append(_problem("fields", f'"{field.name}" is there twice'))
+        names_before.add(field.name)
+    if sum(field.is_key for field in fields) > 1:
         problems.append(_problem("fields", "a collection has one primary key"))
 
 
-def _field(payload: object, place: str, problems: list[Problem]) -> FieldDefinition | None:
+def _parse_field(payload: object, prefix: str, problems: list[Problem]) -> FieldDefinition | None:
+    """Read a field; its problems are added to `problems`, at paths that begin with `prefix`."""
     if not isinstance(payload, Mapping):
-        problems.append(_problem(place.rstrip(".") or "body", "it must be an object"))
+        problems.append(_problem(prefix.rstrip(".") or "body", "it must be an object"))
         return None
-    before = len(problems)
-    problems.extend(unknown_keys(payload, FIELD_KEYS, place))
-    name, type_name = payload.get("field"), payload.get("type")
-    if fault := names.fault_of_name(name):
-        problems.append(_problem(f"{place}field", fault, name))
-    type_name = "datetime" if type_name == "dateTime" else type_name
+    count_before = len(problems)
+    problems.extend(unknown_keys(payload, FIELD_KEYS, prefix))
+    name = payload.get("field")
+    if reason := names.invalid_name_reason(name):
+        problems.append(_problem(f"{prefix}field", reason, name))
+    type_name = payload.get("type")
+    if type_name == "dateTime":
+        type_name = "datetime"
     if not isinstance(type_name, str) or type_name not in TYPES or type_name == "unknown":
-        takes = ", ".join(known for known in TYPES if known != "unknown")
-        problems.append(_problem(f"{place}type", f"it must be one of {takes}", type_name))
-    meta = parse_settings(payload.get("meta"), FIELD_META, f"{place}meta", problems)
-    schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{place}schema", problems)
-    if len(problems) > before:
+        allowed = ", ".join(known for known in TYPES if known != "unknown")
+        problems.append(_problem(f"{prefix}type", f"it must be one of {allowed}", type_name))
+    meta = parse_settings(payload.get("meta"), FIELD_META, f"{prefix}meta", problems)
+    schema = parse_settings(payload.get("schema"), COLUMN_SCHEMA, f"{prefix}schema", problems)
+    if len(problems) > count_before:
         return None
-    found = FieldDefinition(str(name), str(type_name), meta, schema)
-    problems.extend(
-        _problem(f"{place}{where}", why, _sent(found, where))
-        for where, why in _inconsistencies(found)
-    )
-    return replace(found, meta=_with_implied_specials(found))
+    field = FieldDefinition(str(name), str(type_name), meta, schema)
+    for setting, reason in _inconsistencies(field):
+        problems.append(_problem(f"{prefix}{setting}", reason, _setting_value(field, setting)))
+    return replace(field, meta=_with_implied_specials(field))
 
 
-def _sent(found: FieldDefinition, place: str) -> object:
-    """Return what a definition says at a place such as `type` or `schema.max_length`."""
-    if place == "type":
-        return found.type_name
-    group, _, key = place.partition(".")
-    return (found.meta if group == "meta" else found.schema).get(key)
+def _setting_value(field: FieldDefinition, setting: str) -> object:
+    """Return the value of a setting such as `type` or `schema.max_length`."""
+    if setting == "type":
+        return field.type_name
+    group, _, key = setting.partition(".")
+    settings = field.meta if group == "meta" else field.schema
+    return settings.get(key)
 
 
-def _inconsistencies(found: FieldDefinition) -> list[tuple[str, str]]:
-    """Return what of a definition does not go together."""
-    schema, faults = found.schema, []
-    if found.is_key and found.type_name not in KEY_TYPES:
-        faults.append(("type", f"a primary key is one of {', '.join(KEY_TYPES)}"))
-    if schema.get("has_auto_increment") and found.type_name not in ("integer", "bigInteger"):
-        faults.append(("schema.has_auto_increment", "only whole numbers count up by themselves"))
-    if schema.get("has_auto_increment") and schema.get("default_value") is not None:
-        faults.append(("schema.default_value", "a field that counts up has no default of its own"))
-    if schema.get("max_length") is not None and found.type_name not in _LENGTH_TYPES:
-        faults.append(("schema.max_length", "only strings have a length"))
-    if found.type_name == "hash" and schema.get("default_value") is not None:
-        faults.append(("schema.default_value", "a secret that everybody knows is none"))
-    faults += faults_of_hash(
-        found.type_name, found.meta.get("special"), schema
-    ) + faults_of_precision(found.type_name, schema)
-    return (
-        faults
-        + _faults_of_alias(found)
-        + faults_of_special(found.type_name, found.meta.get("special"))
-    )
-
-
-def faults_of_special(type_name: str, special: object) -> list[tuple[str, str]]:
-    """Return which special markers there are not, which do not fit a type, and which are there twice."""
-    family = TYPES[type_name].family
-    given = special if isinstance(special, list) else []
-    unknown = [marker for marker in dict.fromkeys(given) if marker not in KNOWN_SPECIALS]
-    unfit = [marker for marker in given if family not in _SPECIAL_FAMILIES.get(marker, (family,))]
-    repeated = [marker for marker in dict.fromkeys(given) if given.count(marker) > 1]
+def _inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
+    """Return the settings of a definition that do not fit together."""
+    type_name = field.type_name
+    special = field.meta.get("special")
     return [
-        *(
-            ("meta.special", f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}')
-            for marker in unknown
-        ),
-        *(("meta.special", f"{marker} does not fit the type {type_name}") for marker in unfit),
-        *(("meta.special", f"{marker} is there twice") for marker in repeated),
+        *_key_inconsistencies(field),
+        *_column_inconsistencies(type_name, field.schema),
+        *hash_inconsistencies(type_name, special, field.schema),
+        *precision_inconsistencies(type_name, field.schema),
+        *_alias_inconsistencies(field),
+        *special_inconsistencies(type_name, special),
     ]
 
 
-def faults_of_hash(
+def _key_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
+    if field.is_key and field.type_name not in KEY_TYPES:
+        return [Inconsistency("type", f"a primary key is one of {', '.join(KEY_TYPES)}")]
+    return []
+
+
+def _column_inconsistencies(type_name: str, schema: MetaSettings) -> list[Inconsistency]:
+    inconsistencies: list[tuple[str, str]] = []
+    if schema.get("has_auto_increment"):
+        if type_name not in ("integer", "bigInteger"):
+            reason = "only whole numbers count up by themselves"
+            inconsistencies.append(("schema.has_auto_increment", reason))
+        if schema.get("default_value") is not None:
+            reason = "a field that counts up has no default of its own"
+            inconsistencies.append(("schema.default_value", reason))
+    if schema.get("max_length") is not None and type_name not in _LENGTH_TYPES:
+        inconsistencies.append(("schema.max_length", "only strings have a length"))
+    if type_name == "hash" and schema.get("default_value") is not None:
+        inconsistencies.append(("schema.default_value", "a secret that everybody knows is none"))
+    return [Inconsistency(setting, reason) for setting, reason in inconsistencies]
+
+
+def special_inconsistencies(type_name: str, special: object) -> list[Inconsistency]:
+    """Return the special markers that are unknown, do not fit a type, or are there twice."""
+    family = TYPES[type_name].family
+    markers = special if isinstance(special, list) else []
+    distinct = list(dict.fromkeys(markers))
+    reasons: list[str] = []
+    for marker in distinct:
+        if marker not in KNOWN_SPECIALS:
+            reasons.append(f'"{marker}" is not known; there are {", ".join(KNOWN_SPECIALS)}')
+    for marker in markers:
+        if family not in _SPECIAL_FAMILIES.get(marker, (family,)):
+            reasons.append(f"{marker} does not fit the type {type_name}")
+    for marker in distinct:
+        if markers.count(marker) > 1:
+            reasons.append(f"{marker} is there twice")
+    return [Inconsistency("meta.special", reason) for reason in reasons]
+
+
+def hash_inconsistencies(
     type_name: str, special: object, schema: Mapping[str, object]
-) -> list[tuple[str, str]]:
-    """Return what is wrong with the length of a column of hashes."""
-    length, marked = schema.get("max_length"), isinstance(special, list) and "hash" in special
-    if (
-        not (type_name == "hash" or marked)
-        or not isinstance(length, int)
-        or length >= _MIN_HASH_LENGTH
-    ):
+) -> list[Inconsistency]:
+    """Return a column's length as an inconsistency where it is too short for hashes."""
+    has_hashes = type_name == "hash" or (isinstance(special, list) and "hash" in special)
+    length = schema.get("max_length")
+    if not has_hashes or not isinstance(length, int) or length >= _MIN_HASH_LENGTH:
         return []
-    return [("schema.max_length", f"a hash takes at least {_MIN_HASH_LENGTH} characters")]
+    reason = f"a hash takes at least {_MIN_HASH_LENGTH} characters"
+    return [Inconsistency("schema.max_length", reason)]
 
 
-def faults_of_precision(type_name: str, schema: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Return what is wrong with a precision and a scale."""
-    precision, scale = schema.get("numeric_precision"), schema.get("numeric_scale")
+def precision_inconsistencies(type_name: str, schema: Mapping[str, object]) -> list[Inconsistency]:
+    """Return a precision or a scale that does not fit the type, or that do not fit each other."""
+    precision = schema.get("numeric_precision")
+    scale = schema.get("numeric_scale")
+    if precision is None and scale is None:
+        return []
     if type_name != "decimal":
-        return (
-            []
-            if precision is None and scale is None
-            else [("schema", "only decimals have a precision and a scale")]
-        )
+        return [Inconsistency("schema", "only decimals have a precision and a scale")]
     if precision is None:
-        return [] if scale is None else [("schema.numeric_scale", "a scale needs a precision")]
+        return [Inconsistency("schema.numeric_scale", "a scale needs a precision")]
     assert isinstance(precision, int)
     if not 1 <= precision <= _MAX_PRECISION:
-        return [("schema.numeric_precision", f"it must be from 1 to {_MAX_PRECISION}")]
+        reason = f"it must be from 1 to {_MAX_PRECISION}"
+        return [Inconsistency("schema.numeric_precision", reason)]
     if isinstance(scale, int) and scale > precision:
-        return [("schema.numeric_scale", "it must not be larger than the precision")]
+        return [Inconsistency("schema.numeric_scale", "it must not be larger than the precision")]
     return []
 
 
-def _faults_of_alias(found: FieldDefinition) -> list[tuple[str, str]]:
-    special = found.meta.get("special") or []
+def _alias_inconsistencies(field: FieldDefinition) -> list[Inconsistency]:
+    special = field.meta.get("special") or []
     assert isinstance(special, list)
-    if found.is_alias and special and not ALIAS_SPECIALS.intersection(special):
-        return [("meta.special", f"an alias is one of {', '.join(sorted(ALIAS_SPECIALS))}")]
-    if found.is_alias and found.schema:
-        return [("schema", "an alias has no column")]
+    if field.is_alias and special and not ALIAS_SPECIALS.intersection(special):
+        reason = f"an alias is one of {', '.join(sorted(ALIAS_SPECIALS))}"
+        return [Inconsistency("meta.special", reason)]
+    if field.is_alias and field.schema:
+        return [Inconsistency("schema", "an alias has no column")]
     return []
 
 
-def _with_implied_specials(found: FieldDefinition) -> MetaSettings:
-    """Add the special markers that a type implies; some types cannot be told from a column without them."""
-    special = list(found.meta.get("special") or [])  # type: ignore[call-overload]
-    implied = IMPLIED_SPECIALS.get(found.type_name)
-    if found.is_alias and not special:
+def _with_implied_specials(field: FieldDefinition) -> MetaSettings:
+    """Return a field's settings with the special markers that its type implies.
+
+    Some types can be read back from their column by the marker only: csv is text in PostgreSQL.
+    """
+    special = list(field.meta.get("special") or [])  # type: ignore[call-overload]
+    implied = IMPLIED_SPECIALS.get(field.type_name)
+    if field.is_alias and not special:
         special = ["alias", "no-data"]
-    if TYPES[found.type_name].family is Family.GEOMETRY:
+    if TYPES[field.type_name].family is Family.GEOMETRY:
         implied = "geometry"
     if implied and implied not in special:
         special.append(implied)
-    return MetaSettings({**found.meta, "special": special or None})
+    return MetaSettings({**field.meta, "special": special or None})
 
 
 def _with_key(fields: tuple[FieldDefinition, ...]) -> tuple[FieldDefinition, ...]:
-    """A table without a primary key among its fields gets an `id` that counts up."""
-    if any(item.is_key for item in fields):
+    """Return the fields of a table, with an `id` that counts up where none is a primary key."""
+    if any(field.is_key for field in fields):
         return fields
-    if any(item.name == "id" for item in fields):
+    if any(field.name == "id" for field in fields):
         raise invalid_payload(
             'The field "id" must be the primary key, or another field must be', field="fields"
         )
+    meta = MetaSettings(readonly="true", hidden="true")
     schema = MetaSettings(is_primary_key=True, has_auto_increment=True)
-    return (
-        FieldDefinition("id", "integer", MetaSettings(readonly="true", hidden="true"), schema),
-        *fields,
-    )
+    return (FieldDefinition("id", "integer", meta, schema), *fields)
 
 
-def _problem(place: str, reason: str, sent: object = None) -> Problem:
-    value = {} if sent is None else {"value": abbreviated(sent)}
-    extensions = {"reason": reason, "field": place, **value}
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {place}: {reason}.", extensions)
+def _problem(path: str, reason: str, value: object = None) -> Problem:
+    extensions: dict[str, object] = {"reason": reason, "field": path}
+    if value is not None:
+        extensions["value"] = abbreviated(value)
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {path}: {reason}.", extensions)
 
 
 def _refuse(problems: list[Problem]) -> None:

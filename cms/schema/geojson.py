@@ -1,4 +1,7 @@
-"""GeoJSON geometries (RFC 7946, section 3.1): PostGIS answers a malformed one with an internal error."""
+"""The shape of GeoJSON geometries (RFC 7946, section 3.1).
+
+Checked here because PostGIS answers a malformed geometry with an internal error.
+"""
 
 from __future__ import annotations
 
@@ -14,43 +17,51 @@ def is_geometry(value: object) -> bool:
     if not isinstance(value, Mapping):
         return False
     if value.get("type") == "GeometryCollection":
-        return _all(value.get("geometries"), _is_single, least=0)
+        return _is_list_of(value.get("geometries"), _is_single, min_length=0)
     return _is_single(value)
 
 
 def _is_single(value: object) -> bool:
-    """A collection within a collection is to be avoided (RFC 7946, section 3.1.8), and PostGIS cannot show one."""
+    """Tell whether a value is a geometry other than a collection.
+
+    RFC 7946, section 3.1.8, advises against collections in collections, and PostGIS cannot show
+    them.
+    """
     if not isinstance(value, Mapping):
         return False
     check = _SHAPES.get(str(value.get("type")))
     return check is not None and check(value.get("coordinates"))
 
 
-def _all(value: object, check: ShapeCheck, *, least: int) -> bool:
-    return isinstance(value, list) and len(value) >= least and all(map(check, value))
+def _is_list_of(value: object, check: ShapeCheck, *, min_length: int) -> bool:
+    return isinstance(value, list) and len(value) >= min_length and all(map(check, value))
 
 
 def _is_position(value: object) -> bool:
-    return _all(value, _is_number, least=2) and isinstance(value, list) and len(value) <= 3
+    """Tell whether a value is a longitude and a latitude, with or without an altitude."""
+    return isinstance(value, list) and 2 <= len(value) <= 3 and all(map(_is_number, value))
 
 
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return False
+    # Far beyond any coordinate, and far below the numbers that PostGIS computes infinity from.
     return -(10**12) < value < 10**12
 
 
 def _is_line(value: object) -> bool:
-    return _all(value, _is_position, least=2)
+    return _is_list_of(value, _is_position, min_length=2)
 
 
 def _is_ring(value: object) -> bool:
-    """A ring is closed: it ends where it began."""
-    return _all(value, _is_position, least=4) and isinstance(value, list) and value[0] == value[-1]
+    """Tell whether a value is a closed line: its last position is its first one."""
+    if not isinstance(value, list) or not _is_list_of(value, _is_position, min_length=4):
+        return False
+    return bool(value[0] == value[-1])
 
 
 def _is_polygon(value: object) -> bool:
-    return _all(value, _is_ring, least=1)
+    return _is_list_of(value, _is_ring, min_length=1)
 
 
 _SHAPES: Mapping[str, ShapeCheck] = MappingProxyType(
@@ -58,8 +69,8 @@ _SHAPES: Mapping[str, ShapeCheck] = MappingProxyType(
         "Point": _is_position,
         "LineString": _is_line,
         "Polygon": _is_polygon,
-        "MultiPoint": lambda value: _all(value, _is_position, least=0),
-        "MultiLineString": lambda value: _all(value, _is_line, least=0),
-        "MultiPolygon": lambda value: _all(value, _is_polygon, least=0),
+        "MultiPoint": lambda value: _is_list_of(value, _is_position, min_length=0),
+        "MultiLineString": lambda value: _is_list_of(value, _is_line, min_length=0),
+        "MultiPolygon": lambda value: _is_list_of(value, _is_polygon, min_length=0),
     }
 )

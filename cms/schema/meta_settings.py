@@ -1,12 +1,11 @@
-"""The keys of `meta` and `schema` that a client may set, with their types, as tables (decisions, section 6)."""
+"""The keys of `meta` and `schema` that a client may set, with their types, as tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import NoReturn
 
 from cms.errors import Problem, abbreviated
 from cms.schema.types import TYPES
@@ -16,7 +15,10 @@ Parse = Callable[[object], object]
 
 @dataclass(frozen=True, slots=True)
 class MetaSetting:
-    """One key: how its value is read, and the type that its column or use takes it as."""
+    """One key: the function that reads its value, and the type of the column that stores it.
+
+    `cast` is empty for settings of a column, which no table of the service stores.
+    """
 
     parse: Parse
     cast: str
@@ -44,15 +46,14 @@ def parse_size(value: object) -> int:
 
 
 def parse_length(value: object) -> int:
-    return parse_size(value) or _refuse("it must be at least 1")
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise ValueError(reason)
+    length = parse_size(value)
+    if length == 0:
+        raise ValueError("it must be at least 1")
+    return length
 
 
 def string_list(value: object) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise ValueError("it must be an array of strings")
     return value
 
@@ -62,9 +63,7 @@ def parse_paths(value: object) -> str:
 
 
 def parse_color(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(
-        r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})", value
-    ):
+    if not isinstance(value, str) or not _COLOR.fullmatch(value):
         raise ValueError("it must be a hex color code such as #6644FF")
     return value
 
@@ -74,30 +73,31 @@ def parse_translations(value: object) -> str:
     if not isinstance(value, list):
         raise ValueError("it must be an array of objects with language and translation")
     for index, entry in enumerate(value):
-        if fault := _fault_of_translation(entry):
-            raise ValueError(f"entry {index}: {fault}")
+        if reason := _invalid_translation_reason(entry):
+            raise ValueError(f"entry {index}: {reason}")
     return TYPES["json"].parse(value)
 
 
-def _fault_of_translation(entry: object) -> str | None:
+def _invalid_translation_reason(entry: object) -> str | None:
     if not isinstance(entry, Mapping):
         return "it must be an object"
     if unknown := entry.keys() - set(_TRANSLATION_KEYS):
         return f'it does not take "{min(unknown)}"; there are {", ".join(_TRANSLATION_KEYS)}'
     if not isinstance(entry.get("language"), str) or not entry["language"]:
         return "language must be a string such as de-DE"
-    wrong = next(
-        (key for key, text in entry.items() if text is not None and not isinstance(text, str)), None
-    )
-    return f"{wrong} must be a string" if wrong else None
+    for key, text in entry.items():
+        if text is not None and not isinstance(text, str):
+            return f"{key} must be a string"
+    return None
 
 
 def parse_preview_url(value: object) -> str:
-    """Take the address of a page or a path, in which `{{field}}` stands for a value of the item."""
+    """Take an address or a path, in which `{{field}}` stands for a value of the item."""
     if not isinstance(value, str):
         raise ValueError("it must be a string")
-    bare = re.sub(r"\{\{.*?\}\}", "{{}}", value)
-    if not re.fullmatch(r"(https?://|/|\{\{)[^\s\x00-\x1f\x7f]*", bare, re.IGNORECASE):
+    # Placeholders may hold spaces, which the rest of an address must not.
+    without_names = re.sub(r"\{\{.*?\}\}", "{{}}", value)
+    if not _PREVIEW_URL.fullmatch(without_names):
         raise ValueError(
             "it must be an address such as https://example.com/articles/{{slug}}, or a path"
         )
@@ -109,6 +109,8 @@ def anything(value: object) -> object:
 
 
 _TRANSLATION_KEYS = ("language", "translation", "singular", "plural")
+_COLOR = re.compile(r"#([0-9A-Fa-f]{3,4}|[0-9A-Fa-f]{6}|[0-9A-Fa-f]{8})")
+_PREVIEW_URL = re.compile(r"(https?://|/|\{\{)[^\s\x00-\x1f\x7f]*", re.IGNORECASE)
 
 _TEXT = MetaSetting(TYPES["text"].parse, "text")
 _JSON = MetaSetting(TYPES["json"].parse, "json")
@@ -225,7 +227,8 @@ READ_ONLY_KEYS = frozenset(
         "junction_collection",
     }
 )
-"""Keys of a record that was read; a client may send the whole record back, and they change nothing."""
+"""Keys that only answers have; they change nothing, so that clients may send a whole record back.
+"""
 
 
 COLLECTION_KEYS = ("collection", "meta", "schema", "fields")
@@ -234,64 +237,67 @@ RELATION_KEYS = ("collection", "field", "related_collection", "meta", "schema")
 
 
 class MetaSettings(dict[str, object]):
-    """Settings that were given, parsed; what was not given is not in it."""
+    """The parsed settings of a payload; settings that the payload lacks are not in it."""
 
 
 def parse_settings(
-    given: object, known: Mapping[str, MetaSetting], place: str, problems: list[Problem]
+    payload: object, known: Mapping[str, MetaSetting], path: str, problems: list[Problem]
 ) -> MetaSettings:
-    """Return the settings of an object; everything wrong with it is added to `problems`."""
-    found = MetaSettings()
-    if given is None:
-        return found
-    if not isinstance(given, Mapping):
-        problems.append(_problem(place, "it must be an object"))
-        return found
-    for key, value in given.items():
-        found.update(_parsed(key, value, known, place, problems))
-    return found
+    """Return the settings of an object at a path of a body, and add its problems to `problems`."""
+    settings = MetaSettings()
+    if payload is None:
+        return settings
+    if not isinstance(payload, Mapping):
+        problems.append(_problem(path, "it must be an object"))
+        return settings
+    for key, value in payload.items():
+        setting = known.get(key)
+        if setting is not None:
+            try:
+                settings[key] = _parse_value(setting, value)
+            except ValueError as error:
+                problems.append(_value_problem(f"{path}.{key}", str(error), value))
+        elif key not in READ_ONLY_KEYS:
+            reason = f"it is not known; there are {', '.join(known)}"
+            problems.append(_problem(f"{path}.{key}", reason))
+    return settings
 
 
 def unknown_keys(
-    payload: Mapping[str, object], known: tuple[str, ...], place: str = ""
+    payload: Mapping[str, object], known: tuple[str, ...], prefix: str = ""
 ) -> list[Problem]:
-    """Return a problem for each key of a body that would otherwise do nothing, without a word."""
+    """Return a problem for each key of a body that would silently do nothing."""
     reason = f"it is not known; there are {', '.join(known)}"
-    return [_problem(f"{place}{key}", reason) for key in payload if key not in known]
+    return [_problem(f"{prefix}{key}", reason) for key in payload if key not in known]
 
 
 def mismatched_keys(
-    payload: Mapping[str, object], place: Mapping[str, tuple[object, ...]]
+    payload: Mapping[str, object], path_values: Mapping[str, tuple[object, ...]]
 ) -> list[Problem]:
-    """Return a problem for each key of a body that says another place than the path does."""
-    wrong = [key for key, said in place.items() if key in payload and payload[key] not in said]
-    return [_problem(key, "it is not what the path says, and cannot be changed") for key in wrong]
+    """Return a problem for each key of a body whose value is not one of those of the request's
+    path.
+    """
+    reason = "it is not what the path says, and cannot be changed"
+    return [
+        _problem(key, reason)
+        for key, values in path_values.items()
+        if key in payload and payload[key] not in values
+    ]
 
 
-def _parsed(
-    key: str, value: object, known: Mapping[str, MetaSetting], place: str, problems: list[Problem]
-) -> Iterator[tuple[str, object]]:
-    setting = known.get(key)
-    if setting is None:
-        if key not in READ_ONLY_KEYS:
-            problems.append(
-                _problem(f"{place}.{key}", f"it is not known; there are {', '.join(known)}")
-            )
-        return
-    try:
-        if value is None and not setting.is_nullable:
-            raise ValueError("it must not be null")
-        yield key, None if value is None else setting.parse(value)
-    except ValueError as error:
-        problem = _problem(f"{place}.{key}", str(error))
-        problems.append(
-            replace(problem, extensions={**problem.extensions, "value": abbreviated(value)})
-        )
+def _parse_value(setting: MetaSetting, value: object) -> object:
+    if value is not None:
+        return setting.parse(value)
+    if not setting.is_nullable:
+        raise ValueError("it must not be null")
+    return None
 
 
-def _problem(place: str, reason: str) -> Problem:
-    return Problem(
-        "INVALID_PAYLOAD",
-        f"Invalid payload. {place}: {reason}.",
-        {"reason": reason, "field": place},
-    )
+def _problem(path: str, reason: str) -> Problem:
+    extensions = {"reason": reason, "field": path}
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {path}: {reason}.", extensions)
+
+
+def _value_problem(path: str, reason: str, value: object) -> Problem:
+    problem = _problem(path, reason)
+    return replace(problem, extensions={**problem.extensions, "value": abbreviated(value)})

@@ -1,4 +1,4 @@
-"""The catalogue: collections, fields and relations as one frozen value (specification, sections 2.2 to 2.4)."""
+"""The catalogue: collections, fields and relations as one frozen value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What PostgreSQL knows of a column."""
+    """A column as PostgreSQL describes it."""
 
     name: str
     data_type: str
@@ -34,22 +34,22 @@ class Column:
     foreign_table: str | None = None
     foreign_column: str | None = None
     cast: str = ""
-    """The type without its domain and its length: a cast to those would cut a value, or fill it up, without a word."""
+    """The type without its domain and length: a cast to those would silently cut or pad a value."""
     choices: tuple[str, ...] | None = None
     """The values of an enum type."""
     element: str | None = None
-    """The type of the elements, where it is an array of a type that lists are made of."""
+    """The type of the elements of an array that clients read and write as a list."""
     is_domain: bool = False
 
     @property
     def is_filled_by_database(self) -> bool:
-        """Whether the database has a value for it where none is sent."""
+        """Whether the database fills the column where a client sends no value."""
         return self.default is not None or self.auto_increment or self.is_generated
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field: its column, or none when it is an alias, and what `system_fields` says of it."""
+    """A field: its column (None for an alias) and its record in `system_fields`."""
 
     collection: str
     name: str
@@ -64,33 +64,36 @@ class Field:
 
     @property
     def value(self) -> str:
-        """The template of SQL that makes of its column a value of its type."""
+        """The SQL template that turns the column into a value of the field's type."""
         if self.is_list:
             return "to_json({0})"
         if self.is_text_form:
             return "abbrev({0})" if self.is_inet else "{0}::text"
-        return "({0} <> 0)" if self.is_numeric_boolean else "{0}"
+        if self.is_numeric_boolean:
+            return "({0} <> 0)"
+        return "{0}"
 
     @property
     def is_text_form(self) -> bool:
-        """Whether what is read and written is the text of a type that PostgreSQL alone knows."""
+        """Whether clients read and write the text of a type that only PostgreSQL knows."""
         return self.type_name == "unknown" or bool(self.choices)
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values that an enum type takes; none for any other type."""
+        """The values of an enum type; empty for any other type."""
         return (self.column and self.column.choices) or ()
 
     @property
     def is_list(self) -> bool:
-        """Whether its column is an array."""
+        """Whether the column is an array."""
         return self.column is not None and self.column.element is not None
 
     @property
     def is_inet(self) -> bool:
-        """Whether it holds an address, whose text as PostgreSQL casts it has a mask that nobody wrote.
+        """Whether the field holds an IP address, to whose text PostgreSQL's cast adds a mask.
 
-        Keys are named by that text, and what points to them has to hold the same.
+        Not so for keys and for columns that point to them: items are named by the text with its
+        mask.
         """
         column = self.column
         return bool(
@@ -102,7 +105,7 @@ class Field:
 
     @property
     def is_numeric_boolean(self) -> bool:
-        """Whether it is a boolean that is stored as a number."""
+        """Whether the field is a boolean that is stored as a number."""
         return (
             self.type_name == "boolean"
             and self.column is not None
@@ -111,24 +114,26 @@ class Field:
 
     @property
     def is_secret(self) -> bool:
-        """Whether its value may never be shown, sorted by, searched or compared (decisions, section 4)."""
+        """Whether the value must never be shown, sorted by, searched or compared."""
         return self.type_name == "hash" or "conceal" in self.special
 
     @property
     def searched(self) -> bool:
-        """Whether a search looks into it (decisions, section 4)."""
-        told = self.meta.get("searchable") if self.meta else None
-        fits = self.type.family in (Family.TEXT, Family.NUMBER, Family.UUID)
-        return self.column is not None and fits and not self.is_secret and told is not False
+        """Whether searches look into the field."""
+        if self.column is None or self.is_secret:
+            return False
+        if self.meta and self.meta.get("searchable") is False:
+            return False
+        return self.type.family in (Family.TEXT, Family.NUMBER, Family.UUID)
 
     @property
     def show(self) -> str:
-        """The template of SQL that shows its value."""
+        """The SQL template that shows the value."""
         return MASKED_SQL if self.is_secret else self.type.show
 
     @property
     def has_sequence(self) -> bool:
-        """Whether it is a whole number that a sequence fills where none is sent."""
+        """Whether the field is a whole number that a sequence fills where a client sends none."""
         column = self.column
         return (
             column is not None
@@ -140,9 +145,9 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A rule of the database's for values of some columns: of the table's, or of the domains that they are of.
+    """A CHECK constraint of a table, or of a domain that the columns have as their type.
 
-    `expression` is the condition as SQL over the table's columns; a domain has none.
+    `expression` is the condition as SQL over the table's columns; None for a domain.
     """
 
     columns: tuple[str, ...]
@@ -170,9 +175,9 @@ class Collection:
     comment: str | None = None
     system: bool = False
     has_side_effects: bool = False
-    """Whether the database does more at a write than what it says: by triggers, by keys that it carries on."""
+    """Whether a write may change more than its row: by triggers, or by keys with ON UPDATE."""
     former_history: Mapping[str, int] = field(default_factory=dict)
-    """Up to which ids activity and revisions tell of a collection that had its name before."""
+    """The last ids of activity and revisions of a dropped collection that had the same name."""
     checks: Mapping[str, Check] = field(default_factory=dict)
     """The checks of the table by their names."""
 
@@ -183,9 +188,9 @@ class Collection:
 
     @property
     def accountability(self) -> str | None:
-        """What a write leaves in the history: `all`, `activity` (no revision) or nothing."""
-        found = self.meta.get("accountability", "all") if self.meta else "all"
-        return found if isinstance(found, str) else None
+        """The history that writes leave: `all`, `activity` (no revisions) or None for nothing."""
+        value = self.meta.get("accountability", "all") if self.meta else "all"
+        return value if isinstance(value, str) else None
 
     @property
     def is_singleton(self) -> bool:
@@ -194,23 +199,26 @@ class Collection:
     @property
     def group(self) -> str | None:
         """The collection under which this one is listed."""
-        found = self.meta.get("group") if self.meta else None
-        return found if isinstance(found, str) else None
+        name = self.meta.get("group") if self.meta else None
+        return name if isinstance(name, str) else None
 
     @property
     def sort_field(self) -> str | None:
-        """The field of manual sorting, when it is set and there."""
-        found = self.meta.get("sort_field") if self.meta else None
-        return found if isinstance(found, str) and found in self.fields else None
+        """The field of manual sorting, if it is set and exists."""
+        name = self.meta.get("sort_field") if self.meta else None
+        return name if isinstance(name, str) and name in self.fields else None
 
     @property
     def archive_field(self) -> Field | None:
-        """The field that tells archived items from active ones, when it is set and there."""
+        """The field that tells archived items from active ones, if it is set and exists."""
         return self.fields.get(str(self.meta.get("archive_field"))) if self.meta else None
 
     @property
     def writable(self) -> bool:
-        """Views, tables without a primary key of one column, and most of the system's tables can only be read."""
+        """Whether items can be written.
+
+        Views, tables without a primary key of one column, and most system tables can only be read.
+        """
         return (
             self.kind is Kind.TABLE
             and self.primary_key is not None
@@ -219,12 +227,13 @@ class Collection:
 
     @property
     def has_secrets(self) -> bool:
-        """Whether a field is secret. What is sent for another one may be its value in the wrong place."""
-        return any(found.is_secret for found in self.fields.values())
+        """Whether a field is secret: its value may then be sent for another field by mistake."""
+        return any(field.is_secret for field in self.fields.values())
 
     @property
     def columns(self) -> Iterator[Field]:
-        return (found for found in self.fields.values() if found.column)
+        """The fields that have a column."""
+        return (field for field in self.fields.values() if field.column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +251,10 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A relation as its record says it; `one_collection` is None for many-to-any.
+    """A relation as its record describes it; `one_collection` is None for many-to-any.
 
-    `junction_field` and `sort_field` may name what is not there yet; `order` is the sort field once it is a column.
+    `junction_field` and `sort_field` may name fields that do not exist yet. `order` is the sort
+    field once it is a column.
     """
 
     many_collection: str
@@ -263,7 +273,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The two counters of `system_version`: what a plan and an actor were made under."""
+    """The two counters of `system_version` under which a plan and an actor were made."""
 
     structure: int
     access: int
@@ -271,7 +281,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All that is known of the database's structure at one version."""
+    """The structure of the database at one version."""
 
     structure: int
     collections: Mapping[str, Collection]
@@ -281,7 +291,7 @@ class Catalogue:
     by_one: Mapping[tuple[str, str], Relation] = field(default_factory=dict)
     actions: ReferentialActions = field(default_factory=ReferentialActions)
     reserved_tables: tuple[str, ...] = ()
-    """Tables of others that are no collections, because their names are kept for the service's own."""
+    """Tables of other programs that are no collections, because of the service's prefix."""
 
     @classmethod
     def of(
@@ -293,13 +303,13 @@ class Catalogue:
         extensions: frozenset[str] = frozenset(),
         actions: ReferentialActions | None = None,
     ) -> Catalogue:
-        """Make a catalogue with its relations findable from either side."""
-        by_many = {(found.many_collection, found.many_field): found for found in relations}
-        by_one = {
-            (found.one_collection, found.one_field): found
-            for found in relations
-            if found.one_collection and found.one_field
-        }
+        """Return a catalogue whose relations can be looked up from either side."""
+        by_many: dict[tuple[str, str], Relation] = {}
+        by_one: dict[tuple[str, str], Relation] = {}
+        for relation in relations:
+            by_many[relation.many_collection, relation.many_field] = relation
+            if relation.one_collection and relation.one_field:
+                by_one[relation.one_collection, relation.one_field] = relation
         return cls(
             structure,
             collections,
@@ -313,7 +323,7 @@ class Catalogue:
     def relations_of(self, collection: str) -> tuple[Relation, ...]:
         """Return the relations that have the collection on either side."""
         return tuple(
-            found
-            for found in self.relations
-            if collection in (found.many_collection, found.one_collection)
+            relation
+            for relation in self.relations
+            if collection in (relation.many_collection, relation.one_collection)
         )

@@ -1,6 +1,7 @@
-"""Items as clients send them, turned into what the columns take (decisions, sections 5 and 15).
+"""Items as clients send them, turned into the texts that columns take (docs/writes.md).
 
-What an item says of related items is set aside as it came, in `ParsedItem.nested`: cms/items/write/changes.py reads it.
+Values for related items are put aside as they came, in `ParsedItem.nested`, for
+cms/items/write/changes.py.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType, NoneType
-from typing import Any
+from typing import Any, cast
 
 from cms import passwords
 from cms.digits import TooManyDigits
@@ -19,7 +20,7 @@ from cms.schema.model import Collection, Field
 from cms.schema.types import MASK, OutOfRange, TooLong, parse_integer, parse_text
 
 Values = dict[str, str | None]
-"""The columns of a row as PostgreSQL reads them."""
+"""The values of a row by their columns, as texts that PostgreSQL reads."""
 
 Converter = Callable[[object], str]
 ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
@@ -27,7 +28,7 @@ ColumnConverter = Callable[[Sequence[object]], Sequence[str | None]]
 
 @dataclass(slots=True)
 class ParsedItem:
-    """One item, read: its columns, what it says of related items, and what is wrong with it."""
+    """One item: the values of its columns, the values for related items, and its problems."""
 
     values: Values = field(default_factory=dict)
     nested: dict[str, object] = field(default_factory=dict)
@@ -35,27 +36,27 @@ class ParsedItem:
 
 
 class NotAllowed(ValueError):
-    """A value that is none of those that its field may have."""
+    """A value that is not among the choices of its field."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
-        super().__init__(
-            f"it must be one of {', '.join(allowed)}"
-            if allowed
-            else "there is nothing that it may be"
-        )
+        if allowed:
+            reason = f"it must be one of {', '.join(allowed)}"
+        else:
+            reason = "there is nothing that it may be"
+        super().__init__(reason)
         self.allowed = tuple(allowed)
 
 
 Choices = Mapping[str, Sequence[str]]
-"""Fields that take some words only, each with the words."""
+"""Fields that take some texts only, each with these texts."""
 
 
 class ItemParser:
-    """Reads items of one collection; what its fields need is found once for all of them, in whichever call they come.
+    """Reads items of one collection; it is kept over requests, with the converters of the fields.
 
-    `relates` tells whether a field leads to other items; `choices` holds the words that fields may have. `names` are
-    the fields that may be named: any other is hidden, whether it is there or not. None is all of them, for a caller
-    who is told what is not there.
+    `relates` tells whether a field leads to other items. `choices` are the texts that some fields
+    take. `names` are the fields that the caller may name: any other is forbidden, whether it exists
+    or not. None allows all of them, to a caller who may learn which fields exist.
     """
 
     def __init__(
@@ -73,86 +74,105 @@ class ItemParser:
         self._converters: dict[str, Converter] = {}
 
     @property
-    def told(self) -> bool:
-        """Whether this caller is told what is not there."""
+    def tells_missing(self) -> bool:
+        """Whether the caller may learn that a field does not exist."""
         return self._names is None
 
     def read(self, item: object) -> ParsedItem:
-        """Return what an item says; raises `Refused` FORBIDDEN for a field that is hidden from this caller."""
-        entry = ParsedItem()
+        """Return the values of an item.
+
+        Raises `Refused` FORBIDDEN for a field that the caller must not name.
+        """
+        parsed = ParsedItem()
         if not isinstance(item, Mapping):
-            entry.problems.append(invalid_item("it must be an object", self._collection.name))
-            return entry
-        values, converters = entry.values, self._converters
+            parsed.problems.append(invalid_item("it must be an object", self._collection.name))
+            return parsed
+        values = parsed.values
+        converters = self._converters
         for name, value in item.items():
-            convert = converters.get(name) or self._converter(entry, name, value)
+            convert = converters.get(name) or self._converter(parsed, name, value)
             if convert is None:
                 continue
             try:
                 values[name] = None if value is None else convert(value)
             except ValueError as error:
-                self._refuse(entry, name, value, error)
-        return entry
+                self._refuse(parsed, name, value, error)
+        return parsed
 
     def read_columns(self, items: Sequence[object]) -> list[Values] | None:
-        """Return the values of items as `read` does, column by column.
+        """Return the values of items as `read` does, column by column, which takes less time.
 
-        None where that takes more: items that do not name the same fields in one order, related items, anything wrong.
+        Returns None for items that do not name the same fields in one order, name related items, or
+        have a problem: `read` then takes them one by one.
         """
-        if set(map(type, items)) != {dict} or len(set(map(tuple, items))) != 1:  # type: ignore[arg-type]
+        if set(map(type, items)) != {dict}:
             return None
-        names: tuple[str, ...] = tuple(items[0])  # type: ignore[arg-type]
-        converters = [convert for name in names if (convert := self._column_converter(name))]
-        if not names or len(converters) < len(names):
+        mappings = cast(Sequence[dict[str, object]], items)
+        if len(set(map(tuple, mappings))) != 1:
             return None
-        columns = zip(*(item.values() for item in items), strict=True)  # type: ignore[attr-defined]
+        names = tuple(mappings[0])
+        converters: list[ColumnConverter] = []
+        for name in names:
+            convert_column = self._column_converter(name)
+            if convert_column is None:
+                return None
+            converters.append(convert_column)
+        if not names:
+            return None
+        columns = zip(*(mapping.values() for mapping in mappings), strict=True)
         try:
             texts = [convert(values) for convert, values in zip(converters, columns, strict=True)]
         except ValueError:
             return None
-        return [dict(zip(names, row)) for row in zip(*texts)]  # noqa: B905  (they are equally long)
+        # `strict` would cost a check for each row of lists that are equally long already.
+        return [dict(zip(names, row)) for row in zip(*texts)]  # noqa: B905
 
     def _column_converter(self, name: str) -> ColumnConverter | None:
-        one = self._converters.get(name) or self._converter(ParsedItem(), name, None)
+        convert = self._converters.get(name) or self._converter(ParsedItem(), name, None)
+        if convert is None:
+            return None
         if name in self._choices:
-            return one and for_each(one)
-        return (
-            column_converter(self._collection.fields[name], one)
-            if name in self._converters and one
-            else None
-        )
+            return for_each(convert)
+        # A secret's converter is not kept: each value decides whether there is one.
+        if name not in self._converters:
+            return None
+        return column_converter(self._collection.fields[name], convert)
 
-    def _converter(self, entry: ParsedItem, name: str, value: object) -> Converter | None:
-        """Return what turns values of a field into text, or None when there is nothing to turn."""
-        found = self._collection.fields.get(name)
+    def _converter(self, parsed: ParsedItem, name: str, value: object) -> Converter | None:
+        """Return the converter of a field, or None for a value that needs none.
+
+        That is a value for related items, a problem, or the mask that answers show for a secret.
+        """
+        field = self._collection.fields.get(name)
         if self._names is not None and name not in self._names:
             raise forbidden()
-        if found and found.column is None and self._relates(name):
-            entry.nested[name] = value
-        elif fault := _unwritable_problem(found, name, self._collection):
-            entry.problems.append(fault)
-        elif found and name in self._choices:
-            return self._converters.setdefault(name, _one_of(converter(found), self._choices[name]))
-        elif found and not found.is_secret:
-            return self._converters.setdefault(name, converter(found))
-        elif found and value != MASK:
-            return converter(found)
+        if field and field.column is None and self._relates(name):
+            parsed.nested[name] = value
+        elif problem := _unwritable_problem(field, name, self._collection):
+            parsed.problems.append(problem)
+        elif field and name in self._choices:
+            convert = _one_of(converter(field), self._choices[name])
+            return self._converters.setdefault(name, convert)
+        elif field and not field.is_secret:
+            return self._converters.setdefault(name, converter(field))
+        elif field and value != MASK:
+            return converter(field)
         return None
 
-    def _refuse(self, entry: ParsedItem, name: str, value: object, error: ValueError) -> None:
-        """An object at a to-one field is a related item, and no fault."""
+    def _refuse(self, parsed: ParsedItem, name: str, value: object, error: ValueError) -> None:
+        """Add the problem of a value; an object at a to-one field is a related item instead."""
         if isinstance(value, Mapping) and self._relates(name):
-            entry.nested[name] = value
+            parsed.nested[name] = value
         else:
-            entry.problems.append(value_problem(self._collection, name, value, error))
+            parsed.problems.append(value_problem(self._collection, name, value, error))
 
 
-def _unwritable_problem(found: Field | None, name: str, collection: Collection) -> Problem | None:
-    if found is None:
+def _unwritable_problem(field: Field | None, name: str, collection: Collection) -> Problem | None:
+    if field is None:
         return invalid_item("there is no such field", collection.name, name)
-    if found.column is None:
+    if field.column is None:
         return invalid_item("it holds no value", collection.name, name)
-    if found.column.is_generated and name != collection.primary_key:
+    if field.column.is_generated and name != collection.primary_key:
         return invalid_item("the database fills it", collection.name, name)
     return None
 
@@ -160,26 +180,31 @@ def _unwritable_problem(found: Field | None, name: str, collection: Collection) 
 # One value
 
 
-def converter(found: Field) -> Converter:
-    """Return what makes of a value the text that the field's column takes; it raises ValueError with a reason."""
-    parse, column = found.type.parse, found.column
+def converter(field: Field) -> Converter:
+    """Return the function that turns a value into the text that the field's column takes.
+
+    The function raises ValueError with a reason for a value that the column does not take.
+    """
+    parse = field.type.parse
+    column = field.column
     assert column
     if column.element:
         return parse_list(column)
     if column.choices:
         return _one_of(parse, column.choices)
-    most, has_bounds = column.max_length, is_bounded(column) and not found.is_numeric_boolean
-    if found.type_name == "hash":
+    if field.type_name == "hash":
         parse = _hashing(parse)
-    if "digest" in found.special:
+    if "digest" in field.special:
         parse = _digesting(parse)
-    if not most and not has_bounds:
+    max_length = column.max_length
+    has_bounds = is_bounded(column) and not field.is_numeric_boolean
+    if not max_length and not has_bounds:
         return parse
 
     def convert(value: object) -> str:
         text = parse(value)
-        if most and len(text) > most:
-            raise TooLong(f"it takes at most {most} characters")
+        if max_length and len(text) > max_length:
+            raise TooLong(f"it takes at most {max_length} characters")
         if has_bounds and not is_within_bounds(column, text):
             raise OutOfRange("it is out of range")
         return text
@@ -188,47 +213,52 @@ def converter(found: Field) -> Converter:
 
 
 def _one_of(convert: Converter, allowed: Sequence[str]) -> Converter:
-    words = frozenset(allowed)
+    allowed_set = frozenset(allowed)
 
-    def choose(value: object) -> str:
+    def convert_allowed(value: object) -> str:
         text = convert(value)
-        if text not in words:
+        if text not in allowed_set:
             raise NotAllowed(allowed)
         return text
 
-    return choose
+    return convert_allowed
 
 
-def for_each(one: Converter) -> ColumnConverter:
-    """Return what makes of many values what a converter makes of each."""
-    return lambda values: [None if value is None else one(value) for value in values]
+def for_each(convert: Converter) -> ColumnConverter:
+    """Return a function that converts every value of a column."""
+    return lambda values: [None if value is None else convert(value) for value in values]
 
 
-def column_converter(found: Field, one: Converter) -> ColumnConverter:
-    """Return what makes of many values what the field's converter makes of each; it raises ValueError without telling.
+def column_converter(field: Field, convert: Converter) -> ColumnConverter:
+    """Return a function that converts the values of a column as `convert` does each value.
 
-    Of values that are all of the most usual kind, the converter tries only those that are no good if any of them is.
+    Where all values have the Python type that nearly all values of the field have, only the extreme
+    ones are tried: if they fit, all do. The ValueError does not name the value that does not fit.
     """
-    kept = found.type_name != "hash" and "digest" not in found.special and not found.is_text_form
-    usual = _FAST_PATHS.get(found.type.parse) if kept else None
+    changes_text = field.type_name == "hash" or "digest" in field.special or field.is_text_form
+    fast_path = None if changes_text else _FAST_PATHS.get(field.type.parse)
+    convert_each = for_each(convert)
 
-    each = for_each(one)
-
-    def convert(values: Sequence[object]) -> Sequence[str | None]:
+    def convert_column(values: Sequence[object]) -> Sequence[str | None]:
         kinds = set(map(type, values))
-        if usual is None or kinds - {NoneType} != {usual.kind}:
-            return each(values)
-        told = values if len(kinds) == 1 else [value for value in values if value is not None]
-        for value in usual.extremes(told):
-            one(value)
-        return usual.texts(values)
+        if fast_path is None or kinds - {NoneType} != {fast_path.kind}:
+            return convert_each(values)
+        present = values
+        if len(kinds) > 1:
+            present = [value for value in values if value is not None]
+        for value in fast_path.extremes(present):
+            convert(value)
+        return fast_path.texts(values)
 
-    return convert
+    return convert_column
 
 
 @dataclass(frozen=True, slots=True)
 class _FastPath:
-    """What nearly all values of a type are: `extremes` are those of them that are no good if any is."""
+    """A fast way to convert values of one Python type.
+
+    `extremes` returns the values that do not fit if any value does not.
+    """
 
     kind: type
     extremes: Callable[[Sequence[Any]], Iterable[object]]
@@ -236,12 +266,17 @@ class _FastPath:
 
 
 def _extreme_texts(values: Sequence[str]) -> Iterable[str]:
+    """Return the longest text, and the one character that no column takes if any text holds it."""
     return max(values, key=len), "\0" if "\0" in "".join(values) else ""
+
+
+def _same_texts(values: Sequence[object]) -> Sequence[str | None]:
+    return cast(Sequence[str | None], values)
 
 
 _FAST_PATHS: Mapping[Callable[[object], str], _FastPath] = MappingProxyType(
     {
-        parse_text: _FastPath(str, _extreme_texts, lambda values: values),  # type: ignore[arg-type,return-value]
+        parse_text: _FastPath(str, _extreme_texts, _same_texts),
         parse_integer: _FastPath(
             int,
             lambda values: (min(values), max(values)),
@@ -259,27 +294,36 @@ def _digesting(parse: Converter) -> Converter:
     return lambda value: passwords.digest(parse(value))
 
 
-# What is wrong
+# Problems
 
 
 def invalid_item(reason: str, collection: str, name: str | None = None) -> Problem:
     """Return the problem of an item, or of one of its fields."""
-    at = f'"{name}" of "{collection}"' if name else f'An item of "{collection}"'
-    extensions = {"reason": reason, "collection": collection} | ({"field": name} if name else {})
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {at}: {reason}.", extensions)
+    extensions = {"reason": reason, "collection": collection}
+    if name:
+        subject = f'"{name}" of "{collection}"'
+        extensions["field"] = name
+    else:
+        subject = f'An item of "{collection}"'
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {subject}: {reason}.", extensions)
 
 
 def value_problem(collection: Collection, name: str, value: object, error: ValueError) -> Problem:
-    """Return the problem of a value that a field does not take; it repeats the value where that can be no secret."""
-    code = next((code for kind, code in _CODES if isinstance(error, kind)), None)
-    sent: dict[str, object] = {} if collection.has_secrets else {"value": abbreviated(value)}
+    """Return the problem of a value that a field does not take.
+
+    It repeats the value, unless the collection has a secret, which may be in the wrong field.
+    """
+    code = next((code for error_class, code in _CODES if isinstance(error, error_class)), None)
+    details: dict[str, object] = {}
+    if not collection.has_secrets:
+        details["value"] = abbreviated(value)
     if isinstance(error, NotAllowed):
-        sent["allowed"] = list(error.allowed)
+        details["allowed"] = list(error.allowed)
     if code is None:
         problem = invalid_item(str(error), collection.name, name)
-        return replace(problem, extensions={**problem.extensions, **sent})
-    place = {"collection": collection.name, "field": name}
-    return Problem(code, f'The value of "{name}" does not fit: {error}.', {**place, **sent})
+        return replace(problem, extensions={**problem.extensions, **details})
+    extensions = {"collection": collection.name, "field": name, **details}
+    return Problem(code, f'The value of "{name}" does not fit: {error}.', extensions)
 
 
 _CODES = (

@@ -1,4 +1,4 @@
-"""Collections, fields and relations as records of the interface (specification, sections 2.2 to 2.4)."""
+"""Collections, fields and relations as the records that clients get (docs/structure.md)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _DEFAULT_META: Record = {
     "collapse": "open",
     "versioning": False,
 }
-"""What a setting is that nobody set: system collections have no rows whose defaults would tell."""
+"""The values of settings that nobody has set.
+
+System collections have no rows in the tables of settings, whose columns would have these defaults.
+"""
 
 
 def collection_record(collection: Collection) -> Record:
@@ -39,14 +42,18 @@ def collection_record(collection: Collection) -> Record:
 def _collection_meta(collection: Collection) -> Record | None:
     if collection.meta is None:
         return None
-    known = {key: collection.meta.get(key, _DEFAULT_META.get(key)) for key in COLLECTION_META}
-    return {"collection": collection.name, **known} | (
-        {"system": True} if collection.system else {}
-    )
+    record: Record = {"collection": collection.name}
+    for key in COLLECTION_META:
+        record[key] = collection.meta.get(key, _DEFAULT_META.get(key))
+    if collection.system:
+        record["system"] = True
+    return record
 
 
 def field_record(field: Field) -> Record:
-    """Return `{collection, field, type, meta, schema}`: an alias has no schema, a field without a record no meta."""
+    """Return `{collection, field, type, meta, schema}`: an alias has no schema, a field without a
+    record no meta.
+    """
     return {
         "collection": field.collection,
         "field": field.name,
@@ -57,24 +64,31 @@ def field_record(field: Field) -> Record:
 
 
 def _field_meta(field: Field) -> Record | None:
-    system = is_system(field.collection)
-    if field.meta is None and not system and not field.choices:
+    is_of_system = is_system(field.collection)
+    if field.meta is None and not is_of_system and not field.choices:
         return None
-    said = {**(field.meta or {}), **_choice_options(field)}
-    known = {key: said.get(key, _DEFAULT_META.get(key)) for key in FIELD_META}
-    place = {"id": said.get("id"), "collection": field.collection, "field": field.name}
-    return {**place, **known} | ({"system": True} if system else {})
+    meta = {**(field.meta or {}), **_choice_options(field)}
+    record: Record = {
+        "id": meta.get("id"),
+        "collection": field.collection,
+        "field": field.name,
+    }
+    for key in FIELD_META:
+        record[key] = meta.get(key, _DEFAULT_META.get(key))
+    if is_of_system:
+        record["system"] = True
+    return record
 
 
 def _choice_options(field: Field) -> Record:
-    """Return what a field of an enum type offers its values by, unless its record offers others."""
-    said = field.meta or {}
-    options = said.get("options") or {}
+    """Return the interface and options of an enum field, unless its record has choices."""
+    meta = field.meta or {}
+    options = meta.get("options") or {}
     if not field.choices or not isinstance(options, Mapping) or options.get("choices"):
         return {}
     choices = [{"text": value, "value": value} for value in field.choices]
     return {
-        "interface": said.get("interface") or "select-dropdown",
+        "interface": meta.get("interface") or "select-dropdown",
         "options": {**options, "choices": choices},
     }
 
@@ -101,7 +115,9 @@ def _column_record(field: Field, column: Column) -> Record:
 
 
 def relation_record(relation: Relation) -> Record:
-    """Return `{collection, field, related_collection, schema, meta}`; without a record there is no meta."""
+    """Return `{collection, field, related_collection, schema, meta}`; without a record there is no
+    meta.
+    """
     return {
         "collection": relation.many_collection,
         "field": relation.many_field,
@@ -129,20 +145,20 @@ def _relation_meta(relation: Relation) -> Record:
 
 
 def _constraint_record(relation: Relation) -> Record | None:
-    found = relation.constraint
-    if found is None:
+    constraint = relation.constraint
+    if constraint is None:
         return None
     return {
-        "constraint_name": found.name,
-        "table": found.table,
-        "column": found.column,
-        "foreign_key_table": found.foreign_table,
-        "foreign_key_column": found.foreign_column,
-        "on_update": found.on_update,
-        "on_delete": found.on_delete,
+        "constraint_name": constraint.name,
+        "table": constraint.table,
+        "column": constraint.column,
+        "foreign_key_table": constraint.foreign_table,
+        "foreign_key_column": constraint.foreign_column,
+        "on_update": constraint.on_update,
+        "on_delete": constraint.on_delete,
     }
 
 
 def related(catalogue: Catalogue, collection: str, field: str) -> Relation | None:
-    """Return the relation that a field of either side belongs to."""
+    """Return the relation that a field belongs to, on either side."""
     return catalogue.by_many.get((collection, field)) or catalogue.by_one.get((collection, field))

@@ -1,4 +1,4 @@
-"""Names of fields inside stored values: filters, presets, templates follow its new name (decisions, section 6)."""
+"""Names of fields inside stored values: filters, presets and templates follow a renamed field."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LISTS = ("_and", "_or")
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """A field of `collection` that gets the name `after`, or is dropped when that is None.
+    """A field of `collection` that is renamed to `after`, or dropped where that is None.
 
-    `catalogue` is the one before the change: stored values still speak its names.
+    `catalogue` is that of before the change: stored values still have its names.
     """
 
     catalogue: Catalogue
@@ -25,7 +25,7 @@ class FieldChange:
     before: str
     after: str | None
 
-    def is_of(self, collection: str | None, field: str) -> bool:
+    def concerns(self, collection: str | None, field: str) -> bool:
         return (collection, field) == (self.collection, self.before)
 
 
@@ -35,10 +35,12 @@ def placeholders(template: str) -> list[str]:
 
 
 def without_hidden(template: str, shows: Callable[[str], bool]) -> str:
-    """Return a template without the placeholders whose path is not to be shown."""
-    return _PLACEHOLDER.sub(
-        lambda placeholder: placeholder[0] if shows(placeholder[1]) else "", template
-    )
+    """Return a template without the placeholders whose paths the caller must not see."""
+
+    def shown_placeholder(match: re.Match[str]) -> str:
+        return match[0] if shows(match[1]) else ""
+
+    return _PLACEHOLDER.sub(shown_placeholder, template)
 
 
 def parse_step(key: str, collection: str | None, catalogue: Catalogue) -> tuple[str, str | None]:
@@ -49,14 +51,14 @@ def parse_step(key: str, collection: str | None, catalogue: Catalogue) -> tuple[
 
 
 FollowChange = Callable[[object, str | None, FieldChange], object]
-"""How a stored value that speaks of a collection follows a change; returns it unchanged when it has no part in it."""
+"""Returns a stored value about a collection as it is after a change."""
 
 
 def apply_to_filter(rule: object, collection: str | None, change: FieldChange) -> object:
-    """Return a filter or rule with the field's new name, at that collection only, however deep.
+    """Return a filter or rule with the field's new name, at whatever depth it names the field.
 
-    A rule that names a dropped field stays as it is: without that condition it would allow more than it was
-    written to allow. It names what is not there, so whoever compiles it refuses.
+    A rule that names a dropped field stays as it is: without that condition it would allow more
+    than it was written to allow. With a name that does not exist it is refused when it is compiled.
     """
     if change.after is None:
         return rule
@@ -64,80 +66,97 @@ def apply_to_filter(rule: object, collection: str | None, change: FieldChange) -
         return [apply_to_filter(item, collection, change) for item in rule]
     if not isinstance(rule, Mapping):
         return rule
-    return dict(_entry(str(key), inner, collection, change) for key, inner in rule.items())
-
-
-def _entry(
-    key: str, inner: object, collection: str | None, change: FieldChange
-) -> tuple[str, object]:
-    if key in _LISTS or not _names_field(key, collection, change.catalogue):
-        return key, apply_to_filter(inner, collection, change)
-    renamed, beyond = _step(key, collection, change)
-    return renamed or key, apply_to_filter(inner, beyond, change)
+    changed: dict[str, object] = {}
+    for key, inner in rule.items():
+        name = str(key)
+        target = collection
+        if name not in _LISTS and _names_field(name, collection, change.catalogue):
+            renamed, target = _step(name, collection, change)
+            name = renamed or name
+        changed[name] = apply_to_filter(inner, target, change)
+    return changed
 
 
 def _names_field(key: str, collection: str | None, catalogue: Catalogue) -> bool:
-    """Operators start with an underscore; so may columns of tables that were made elsewhere."""
+    """Tell whether a key of a filter names a field and no operator."""
+    if not key.startswith("_"):
+        return True
+    # Operators begin with an underscore, and so may columns of tables that others have made.
     owner = catalogue.collections.get(collection or "")
-    return not key.startswith("_") or bool(owner and key in owner.fields)
+    return owner is not None and key in owner.fields
 
 
 def apply_to_conditions(conditions: object, collection: str | None, change: FieldChange) -> object:
-    """Return a form's conditions with the new name in each `rule`."""
+    """Return the conditions of a field with the new name in each `rule`."""
     if not isinstance(conditions, list):
         return conditions
-    return [
-        {**item, "rule": apply_to_filter(item["rule"], collection, change)}
-        if isinstance(item, Mapping) and "rule" in item
-        else item
-        for item in conditions
-    ]
+    changed: list[object] = []
+    for condition in conditions:
+        if isinstance(condition, Mapping) and "rule" in condition:
+            rule = apply_to_filter(condition["rule"], collection, change)
+            changed.append({**condition, "rule": rule})
+        else:
+            changed.append(condition)
+    return changed
 
 
 def apply_to_presets(values: object, collection: str | None, change: FieldChange) -> object:
-    """Return the values of an item, and of items nested in it, under the new name; a dropped field loses its own.
+    """Return the values of an item, and of items nested in it, under the new name.
 
-    A preset only adds to a payload, so that one for a field that is gone can go without allowing more.
+    The value of a dropped field goes. Unlike a rule, a preset only adds to a payload, so that
+    nothing more is allowed without it.
     """
     if isinstance(values, list):
         return [apply_to_presets(item, collection, change) for item in values]
     if not isinstance(values, Mapping):
         return values
-    found: dict[str, object] = {}
+    changed: dict[str, object] = {}
     for key, inner in values.items():
-        renamed, beyond = _step(str(key), collection, change)
+        renamed, target = _step(str(key), collection, change)
         if renamed is not None:
-            found[renamed] = _nested_presets(inner, beyond, change)
-    return found
+            changed[renamed] = _nested_presets(inner, target, change)
+    return changed
 
 
 def _nested_presets(inner: object, collection: str | None, change: FieldChange) -> object:
-    """A to-many field takes its items in an array, or `{"create": […], "update": […]}`; other values stay."""
+    """Return the presets of related items; other values stay as they are."""
     if collection is None:
         return inner
+    # A to-many field takes its items in an array, or as {"create": […], "update": […]}.
     if isinstance(inner, Mapping) and inner.keys() <= {"create", "update", "delete"}:
         return {key: apply_to_presets(items, collection, change) for key, items in inner.items()}
     return apply_to_presets(inner, collection, change)
 
 
 def apply_to_paths(paths: object, collection: str | None, change: FieldChange) -> object:
-    """Return a list of dotted paths under the new name; those through a dropped field leave it."""
+    """Return a list of dotted paths under the new name, without those through a dropped field."""
     if not isinstance(paths, list):
         return paths
-    found = [_path(path, collection, change) if isinstance(path, str) else path for path in paths]
-    return [path for path in found if path is not None]
+    changed: list[object] = []
+    for path in paths:
+        renamed = _path(path, collection, change) if isinstance(path, str) else path
+        if renamed is not None:
+            changed.append(renamed)
+    return changed
 
 
 def apply_to_template(template: object, collection: str | None, change: FieldChange) -> object:
-    """Return a display template (`{{author.name}}`) under the new name; a dropped field stays and shows nothing."""
+    """Return a display template (`{{author.name}}`) under the new name.
+
+    The placeholder of a dropped field stays, and shows nothing.
+    """
     if not isinstance(template, str):
         return template
 
-    def placeholder(found: re.Match[str]) -> str:
-        renamed = _path(found[1], collection, change)
-        return found[0] if renamed in (None, found[1]) else f"{{{{{renamed}}}}}"
+    def renamed_placeholder(match: re.Match[str]) -> str:
+        path = match[1]
+        renamed = _path(path, collection, change)
+        # Unchanged placeholders keep their spaces.
+        if renamed is None or renamed == path:
+            return match[0]
+        return "{{" + renamed + "}}"
 
-    return _PLACEHOLDER.sub(placeholder, template)
+    return _PLACEHOLDER.sub(renamed_placeholder, template)
 
 
 def _path(path: str, collection: str | None, change: FieldChange) -> str | None:
@@ -151,25 +170,29 @@ def _path(path: str, collection: str | None, change: FieldChange) -> str | None:
 
 
 def _step(key: str, collection: str | None, change: FieldChange) -> tuple[str | None, str | None]:
-    """Return a step under its new name, None when it is dropped, and the collection that it leads to.
+    """Return a step under its new name, None if it is dropped, and the collection that it leads to.
 
-    A step may stand in a function, `year(published)`, or name the collection of a many-to-any, `item:headings`.
+    A step may stand in a function, `year(published)`, or name the collection of a many-to-any,
+    `item:headings`.
     """
     call = _CALL.fullmatch(key)
     field, _, scope = (call[2] if call else key).partition(":")
-    beyond = scope or _target(change.catalogue, collection, field)
-    if not change.is_of(collection, field):
-        return key, beyond
+    target = scope or _target(change.catalogue, collection, field)
+    if not change.concerns(collection, field):
+        return key, target
     if change.after is None:
-        return None, beyond
-    named = change.after + (f":{scope}" if scope else "")
-    return (f"{call[1]}({named})" if call else named), beyond
+        return None, target
+    renamed = f"{change.after}:{scope}" if scope else change.after
+    if call:
+        renamed = f"{call[1]}({renamed})"
+    return renamed, target
 
 
 def _target(catalogue: Catalogue, collection: str | None, field: str) -> str | None:
     if collection is None:
         return None
-    if many := catalogue.by_many.get((collection, field)):
-        return many.one_collection
-    one = catalogue.by_one.get((collection, field))
-    return one.many_collection if one else None
+    if relation := catalogue.by_many.get((collection, field)):
+        return relation.one_collection
+    if relation := catalogue.by_one.get((collection, field)):
+        return relation.many_collection
+    return None

@@ -1,8 +1,9 @@
-"""What the database does by itself to rows when those that they point to are deleted (ON DELETE).
+"""The changes that PostgreSQL makes by itself to rows whose target is deleted (ON DELETE).
 
-Foreign keys stand on tables, and items of one collection may lie in several: a partitioned table keeps its rows in
-partitions, and rows of a table that inherits from another one are items of both. Tables that are no collection, or
-have no key of one column, leave no history, but what goes with their rows may.
+Foreign keys belong to tables, and items of one collection may lie in several: a partitioned table
+keeps its rows in partitions, and rows of a table that inherits from another one are items of both.
+Tables that are no collection, or have no key of one column, leave no history. Rows that are deleted
+along with theirs may.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any
 
 CatalogueRow = Mapping[str, Any]
 TableName = tuple[str | None, str]
-"""A table by its schema, which is None for that of the collections, and its name."""
+"""The schema of a table, which is None for the schema of the collections, and its name."""
 
-_ACTS = {"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
+_ACTIONS = {"c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table as statements name it; with `only`, without the rows of those that inherit from it."""
+    """A table as statements name it; with `only`, without the rows of its heirs."""
 
     name: str
     schema: str | None = None
@@ -31,10 +32,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class RootTable:
-    """A table with all its partitions, whose rows are told apart by one key.
+    """A table with all its partitions.
 
-    `collection` is that in whose history its rows are, if any; `key` its primary key, None where the table has none
-    of one column.
+    `collection` is the collection in whose history its rows are, if any. `key` is its primary key,
+    None where the table has no primary key of one column.
     """
 
     table: Table
@@ -44,9 +45,10 @@ class RootTable:
 
 @dataclass(frozen=True, slots=True)
 class ReferentialAction:
-    """A foreign key that does something: which rows (`root_table`) of `table` lose or follow which of `foreign_table`.
+    """A foreign key whose ON DELETE changes or deletes rows.
 
-    `changed` are those of its columns that become null, or get their defaults.
+    It leads from rows of `table` to rows of `foreign_table`. `changed` are its columns that become
+    null or get their defaults.
     """
 
     name: str
@@ -67,18 +69,19 @@ class ReferentialActions:
     by_root_table: Mapping[RootTable, tuple[ReferentialAction, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """Those to the rows of a table."""
+    """The actions of foreign keys by the table that the keys point to."""
     root_tables_of: Mapping[str, tuple[RootTable, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
-    """The tables that items lie in, by the collections from which a deletion does something to others."""
+    """The tables of the items, for each collection from which a deletion has effects on other rows.
+    """
     incoming_keys: Mapping[RootTable, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How many foreign keys lead to a table."""
+    """The number of foreign keys with an action that a table has."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedCollection:
-    """What counts of a collection here: its primary key, and whether it has a history."""
+    """A collection with its primary key; `recorded` tells whether it has a history."""
 
     key: str
     recorded: bool
@@ -91,28 +94,29 @@ def actions_of(
 ) -> ReferentialActions:
     """Return the actions of the foreign keys; `owners` are the collections with a primary key.
 
-    Those that leave no history are left out: keys of tables that record nothing, unless rows below them do.
+    Actions that leave no history are left out: those on tables that record nothing, unless rows
+    that are deleted along with theirs do.
     """
-    lineage = _Inheritance(parts, owners)
+    inheritance = _Inheritance(parts, owners)
     recorded = {name for name, owner in owners.items() if owner.recorded}
-    kept = _leading_to_history([_action(key, lineage) for key in keys], recorded)
+    actions = _leading_to_history([_action(key, inheritance) for key in keys], recorded)
     by_root_table: dict[RootTable, list[ReferentialAction]] = {}
-    for action in sorted(kept, key=_order):
+    for action in sorted(actions, key=_order):
         by_root_table.setdefault(action.foreign_root_table, []).append(action)
-    root_tables = {name: tuple(lineage.root_tables(name)) for name in sorted(owners)}
+    root_tables_of: dict[str, tuple[RootTable, ...]] = {}
+    for name in sorted(owners):
+        root_tables = tuple(inheritance.root_tables(name))
+        if any(root_table in by_root_table for root_table in root_tables):
+            root_tables_of[name] = root_tables
     return ReferentialActions(
-        by_root_table={root_table: tuple(actions) for root_table, actions in by_root_table.items()},
-        root_tables_of={
-            name: tables
-            for name, tables in root_tables.items()
-            if any(root_table in by_root_table for root_table in tables)
-        },
-        incoming_keys=Counter(action.root_table for action in kept),
+        by_root_table={root_table: tuple(group) for root_table, group in by_root_table.items()},
+        root_tables_of=root_tables_of,
+        incoming_keys=Counter(action.root_table for action in actions),
     )
 
 
 class _Inheritance:
-    """Which tables are partitions of others, or inherit from them."""
+    """The tables that are partitions of others, or inherit from them."""
 
     def __init__(
         self, parts: Iterable[CatalogueRow], owners: Mapping[str, KeyedCollection]
@@ -131,48 +135,51 @@ class _Inheritance:
                 self._heirs.setdefault(parent, []).append(name)
 
     def table(self, name: TableName) -> Table:
-        schema, bare = name
-        return Table(bare, schema, only=name in self._heirs)
+        schema, table_name = name
+        return Table(table_name, schema, only=name in self._heirs)
 
     def root_table(self, name: TableName) -> RootTable:
-        """Return what a table is a partition of, or the table."""
+        """Return the table at the root of a partition; a table that is no partition is its own
+        root.
+        """
         while name in self._partitioned:
             name = self._partitioned[name]
         owner = self._owner(name)
         return RootTable(self.table(name), self._collection(name), owner.key if owner else None)
 
     def root_tables(self, collection: str) -> Iterator[RootTable]:
-        """Yield the tables that items of a collection lie in."""
+        """Yield the tables that hold items of a collection."""
         names: list[TableName] = [(None, collection)]
+        # The list grows while the loop runs, by the heirs of heirs.
         for name in names:
             yield self.root_table(name)
             names += [heir for heir in self._heirs.get(name, ()) if heir not in names]
 
     def _owner(self, name: TableName) -> KeyedCollection | None:
-        schema, bare = name
-        return self._owners.get(bare) if schema is None else None
+        schema, table_name = name
+        return self._owners.get(table_name) if schema is None else None
 
     def _collection(self, name: TableName) -> str | None:
-        """Return the collection of a table: its own, or the nearest one that its rows are items of."""
+        """Return the collection of a table, or else of its nearest parent that has one."""
         if self._owner(name):
             return name[1]
-        inherited = (self._collection(parent) for parent in self._parents.get(name, ()))
-        return next(filter(None, inherited), None)
+        for parent in self._parents.get(name, ()):
+            if collection := self._collection(parent):
+                return collection
+        return None
 
 
-def _action(key: CatalogueRow, lineage: _Inheritance) -> ReferentialAction:
-    table, foreign = (
-        (key["schema"], key["table_name"]),
-        (key["foreign_schema"], key["foreign_table"]),
-    )
+def _action(key: CatalogueRow, inheritance: _Inheritance) -> ReferentialAction:
+    table = (key["schema"], key["table_name"])
+    foreign = (key["foreign_schema"], key["foreign_table"])
     return ReferentialAction(
         name=key["name"],
-        on_delete=_ACTS[key["on_delete"]],
-        root_table=lineage.root_table(table),
-        table=lineage.table(table),
+        on_delete=_ACTIONS[key["on_delete"]],
+        root_table=inheritance.root_table(table),
+        table=inheritance.table(table),
         columns=tuple(key["columns"]),
-        foreign_root_table=lineage.root_table(foreign),
-        foreign_table=lineage.table(foreign),
+        foreign_root_table=inheritance.root_table(foreign),
+        foreign_table=inheritance.table(foreign),
         foreign_columns=tuple(key["foreign_columns"]),
         changed=tuple(key["changed"]),
     )
@@ -181,19 +188,20 @@ def _action(key: CatalogueRow, lineage: _Inheritance) -> ReferentialAction:
 def _leading_to_history(
     actions: list[ReferentialAction], recorded: set[str]
 ) -> list[ReferentialAction]:
-    """Return the actions that lead to rows with a history, at once or by those that go with them."""
-    leading: set[RootTable] = set()
+    """Return the actions on rows with a history, and those whose cascades lead to such rows."""
+    leading_tables: set[RootTable] = set()
+    # Each round goes one foreign key further from the rows with a history, until none is added.
     while True:
-        kept = [
+        leading_actions = [
             action
             for action in actions
             if action.root_table.collection in recorded
-            or (action.on_delete == "CASCADE" and action.root_table in leading)
+            or (action.on_delete == "CASCADE" and action.root_table in leading_tables)
         ]
-        reached = {action.foreign_root_table for action in kept}
-        if reached == leading:
-            return kept
-        leading = reached
+        targets = {action.foreign_root_table for action in leading_actions}
+        if targets == leading_tables:
+            return leading_actions
+        leading_tables = targets
 
 
 def _order(action: ReferentialAction) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Relations as clients define them, checked against the catalogue (specification, section 2.4)."""
+"""Relations as clients define them, checked against the catalogue (docs/structure.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cms.errors import (
@@ -22,7 +22,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Field, Kind
-from cms.schema.names import fault_of_collection_name, fault_of_name
+from cms.schema.names import invalid_collection_name_reason, invalid_name_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,11 @@ class RelationDefinition:
 
 @dataclass(frozen=True, slots=True)
 class JunctionDefinition:
-    """A many-to-many relation to be made: `field` of `collection` lists `related` through the junction."""
+    """A many-to-many relation to be made.
+
+    `field` of `collection` lists items of `related` through the collection `junction`, whose
+    columns `near` and `far` point to the items of `collection` and of `related`.
+    """
 
     collection: str
     field: str
@@ -53,10 +57,10 @@ class JunctionDefinition:
 def parse_relation(
     payload: Mapping[str, object], catalogue: Catalogue
 ) -> RelationDefinition | JunctionDefinition:
-    """Read the body of POST /relations; raises `Refused` INVALID_PAYLOAD with what is wrong.
+    """Read the body of POST /relations; raises `Refused` INVALID_PAYLOAD with its problems.
 
-    `meta.junction_collection` that is another collection than the field's own asks for a many-to-many relation
-    whole: junction table, both foreign keys, and the field.
+    A `meta.junction_collection` other than the field's own collection asks for all of a
+    many-to-many relation: the junction table, both foreign keys, and the field.
     """
     problems = unknown_keys(payload, RELATION_KEYS)
     meta = parse_settings(payload.get("meta"), RELATION_META, "meta", problems)
@@ -67,17 +71,17 @@ def parse_relation(
     junction = collect_problems(problems, lambda: _junction(payload))
     if problems or collection is None or field is None:
         raise Refused(problems)
-    wanted = RelationDefinition(collection, field, related, meta, schema)
+    definition = RelationDefinition(collection, field, related, meta, schema)
     if junction is not None and junction != collection:
-        return _many_to_many(wanted, junction, catalogue)
-    return _many_to_one(wanted, catalogue)
+        return _many_to_many(definition, junction, catalogue)
+    return _many_to_one(definition, catalogue)
 
 
 def _name(payload: Mapping[str, object], key: str) -> str:
-    found = payload.get(key)
-    if not isinstance(found, str):
-        raise invalid_payload(f"{key}: it must be a name", field=key, value=abbreviated(found))
-    return found
+    name = payload.get(key)
+    if not isinstance(name, str):
+        raise invalid_payload(f"{key}: it must be a name", field=key, value=abbreviated(name))
+    return name
 
 
 def _related(payload: Mapping[str, object]) -> str | None:
@@ -90,36 +94,39 @@ def _related(payload: Mapping[str, object]) -> str | None:
 
 def _junction(payload: Mapping[str, object]) -> str | None:
     meta = payload.get("meta")
-    found = meta.get("junction_collection") if isinstance(meta, Mapping) else None
-    if found is not None and not isinstance(found, str):
+    junction = meta.get("junction_collection") if isinstance(meta, Mapping) else None
+    if junction is not None and not isinstance(junction, str):
         raise invalid_payload(
             "meta.junction_collection: it must be a name", field="meta.junction_collection"
         )
-    return found
+    return junction
 
 
-def _many_to_one(found: RelationDefinition, catalogue: Catalogue) -> RelationDefinition:
-    owner = require_own_table(catalogue, found.collection)
-    field = owner.fields.get(found.field)
-    related = found.related
+def _many_to_one(definition: RelationDefinition, catalogue: Catalogue) -> RelationDefinition:
+    owner = require_own_table(catalogue, definition.collection)
+    field = owner.fields.get(definition.field)
+    related = definition.related
     problems: list[Problem] = []
     if field is None or field.column is None:
-        reason = f'"{owner.name}" has no column "{found.field}"'
-        problems += invalid_payload(reason, field="field", value=found.field).problems
+        reason = f'"{owner.name}" has no column "{definition.field}"'
+        problems += invalid_payload(reason, field="field", value=definition.field).problems
     else:
-        collect_problems(problems, lambda: check_actions(found.schema, field))
+        collect_problems(problems, lambda: check_actions(definition.schema, field))
     if related is None:
-        collect_problems(problems, lambda: _check_many_to_any(found, catalogue))
+        collect_problems(problems, lambda: _check_many_to_any(definition, catalogue))
     else:
         collect_problems(problems, lambda: require_target(catalogue, related))
-    collect_problems(problems, lambda: check_field_names(found.meta, owner))
+    collect_problems(problems, lambda: check_field_names(definition.meta, owner))
     if problems:
         raise Refused(problems)
-    return found
+    return definition
 
 
 def check_actions(schema: MetaSettings, field: Field) -> None:
-    """Raise `Refused` when a foreign key would empty a column that is never empty, and so refuse at the wrong time."""
+    """Raise `Refused` when a foreign key would set a column to null that takes none.
+
+    PostgreSQL would accept the key, and then refuse every deletion of a target.
+    """
     for key in ("on_delete", "on_update"):
         if schema.get(key) == "SET NULL" and field.column and not field.column.is_nullable:
             raise invalid_payload(
@@ -128,134 +135,136 @@ def check_actions(schema: MetaSettings, field: Field) -> None:
 
 
 def check_field_names(meta: MetaSettings, owner: Collection) -> None:
-    """Raise `Refused` when a setting names what is no column of the many side, and cannot become one."""
-    faults = {
-        key: _fault_of_field_name(key, meta.get(key), owner)
-        for key in ("junction_field", "sort_field", "one_collection_field")
-    }
-    if meta.get("one_field") is not None:
-        faults["one_field"] = fault_of_name(meta["one_field"])
-    _refuse({f"meta.{key}": (fault, meta.get(key)) for key, fault in faults.items()})
-
-
-def _refuse(faults: Mapping[str, tuple[str | None, object]]) -> None:
-    """Raise `Refused` with all faults that there are, each with what was sent there."""
-    problems = [
-        problem
-        for place, (fault, sent) in faults.items()
-        if fault
-        for problem in invalid_payload(
-            f"{place}: {fault}", field=place, value=abbreviated(sent)
-        ).problems
-    ]
+    """Raise `Refused` for settings that name no column, present or possible, of the many side."""
+    problems: list[Problem] = []
+    for key in ("junction_field", "sort_field", "one_collection_field"):
+        name = meta.get(key)
+        problems += _problems(f"meta.{key}", _invalid_column_reason(key, name, owner), name)
+    one_field = meta.get("one_field")
+    if one_field is not None:
+        problems += _problems("meta.one_field", invalid_name_reason(one_field), one_field)
     if problems:
         raise Refused(problems)
 
 
-def _fault_of_field_name(key: str, named: object, owner: Collection | None) -> str | None:
-    """Return why a setting cannot name a field; a junction or sort field may be made later (decisions, section 6)."""
-    if named is None:
+def _problems(path: str, reason: str | None, value: object) -> Sequence[Problem]:
+    """Return the problem of a value at a path of the body; none without a reason."""
+    if reason is None:
+        return ()
+    return invalid_payload(f"{path}: {reason}", field=path, value=abbreviated(value)).problems
+
+
+def _invalid_column_reason(key: str, name: object, owner: Collection | None) -> str | None:
+    """Return why a setting cannot name a column of `owner`, or None.
+
+    The column of a junction or sort field may be made later.
+    """
+    if name is None:
         return None
-    field = owner.fields.get(str(named)) if owner else None
+    field = owner.fields.get(str(name)) if owner else None
     if field and field.column:
         return None
     if owner and (field or key == "one_collection_field"):
-        return f'"{owner.name}" has no column "{named}"'
-    return fault_of_name(named)
+        return f'"{owner.name}" has no column "{name}"'
+    return invalid_name_reason(name)
 
 
-def _check_many_to_any(found: RelationDefinition, catalogue: Catalogue) -> None:
-    check_many_to_any(found.meta)
-    check_allowed_collections(found.meta, catalogue)
+def _check_many_to_any(definition: RelationDefinition, catalogue: Catalogue) -> None:
+    check_many_to_any(definition.meta)
+    check_allowed_collections(definition.meta, catalogue)
 
 
 def check_many_to_any(meta: Mapping[str, object]) -> None:
-    """Raise `Refused` when a many-to-any relation lacks what makes it one."""
+    """Raise `Refused` when a many-to-any relation lacks one of the settings that it needs."""
     if not meta.get("one_collection_field") or not meta.get("one_allowed_collections"):
         raise invalid_payload(
-            "Without related_collection, meta takes one_collection_field and one_allowed_collections",
+            "Without related_collection, meta takes one_collection_field and"
+            " one_allowed_collections",
             field="related_collection",
         )
 
 
 def check_allowed_collections(meta: MetaSettings, catalogue: Catalogue) -> None:
-    """Raise `Refused` when a many-to-any relation allows a collection that is not there."""
+    """Raise `Refused` when a many-to-any relation allows a collection that does not exist."""
     allowed = meta.get("one_allowed_collections")
     for name in allowed if isinstance(allowed, list) else ():
         require_target(catalogue, name, "meta.one_allowed_collections")
 
 
 def require_own_table(catalogue: Catalogue, name: str) -> Collection:
-    """Return the table that gets a relation; raises `Refused` FORBIDDEN for one of the system's."""
-    found = _table(catalogue, name, "collection")
-    if found.system:
-        raise fixed_structure(found.name)
-    return found
+    """Return the table that gets a relation; raises `Refused` FORBIDDEN for a system table."""
+    table = _table(catalogue, name, "collection")
+    if table.system:
+        raise fixed_structure(table.name)
+    return table
 
 
-def require_target(
-    catalogue: Catalogue, name: str, place: str = "related_collection"
-) -> Collection:
-    """Return a collection that keys can point to."""
-    found = _table(catalogue, name, place)
-    if found.primary_key is None:
-        raise invalid_payload(f'{place}: "{name}" has no primary key', field=place)
-    return found
+def require_target(catalogue: Catalogue, name: str, path: str = "related_collection") -> Collection:
+    """Return a collection that foreign keys can point to; `path` is where the body names it."""
+    table = _table(catalogue, name, path)
+    if table.primary_key is None:
+        raise invalid_payload(f'{path}: "{name}" has no primary key', field=path)
+    return table
 
 
-def _table(catalogue: Catalogue, name: str, place: str) -> Collection:
-    found = catalogue.collections.get(name)
-    if found is None or found.kind is not Kind.TABLE:
-        raise invalid_payload(f'{place}: there is no table "{name}"', field=place, value=name)
-    return found
+def _table(catalogue: Catalogue, name: str, path: str) -> Collection:
+    collection = catalogue.collections.get(name)
+    if collection is None or collection.kind is not Kind.TABLE:
+        raise invalid_payload(f'{path}: there is no table "{name}"', field=path, value=name)
+    return collection
 
 
 def _many_to_many(
-    wanted: RelationDefinition, junction: str, catalogue: Catalogue
+    definition: RelationDefinition, junction: str, catalogue: Catalogue
 ) -> JunctionDefinition:
-    """Check a many-to-many relation; its junction table is there already or gets a name as any new table."""
-    related, meta = wanted.related, wanted.meta
+    """Check a many-to-many relation; its junction may be a table that exists, or a new one."""
+    related = definition.related
     if related is None:
         raise invalid_payload(
             "A many-to-many relation needs related_collection", field="related_collection"
         )
-    owner, target = (
-        require_own_table(catalogue, wanted.collection),
-        require_target(catalogue, related),
-    )
+    owner = require_own_table(catalogue, definition.collection)
+    target = require_target(catalogue, related)
+    name = definition.field
     if owner.primary_key is None:
         raise invalid_payload(f'collection: "{owner.name}" has no primary key', field="collection")
-    if wanted.field in owner.fields:
-        raise invalid_payload(
-            f'There is a field "{wanted.field}" already', field="field", value=wanted.field
-        )
-    near, far = _columns_of_junction(owner.name, target.name, meta)
+    if name in owner.fields:
+        raise invalid_payload(f'There is a field "{name}" already', field="field", value=name)
+    meta = definition.meta
+    near, far = _junction_columns(owner.name, target.name, meta)
+    far_reason = invalid_name_reason(far)
+    if far_reason is None and near == far:
+        far_reason = "it names both sides"
     sort = meta.get("sort_field")
-    rows = catalogue.collections.get(junction)
-    _refuse(
-        {
-            "field": (fault_of_name(wanted.field), wanted.field),
-            "meta.junction_collection": (_fault_of_junction(junction, catalogue), junction),
-            "meta.junction_field": (
-                fault_of_name(far) or ("it names both sides" if near == far else None),
-                far,
-            ),
-            "meta.sort_field": (_fault_of_field_name("sort_field", sort, rows), sort),
-        }
-    )
+    sort_reason = _invalid_column_reason("sort_field", sort, catalogue.collections.get(junction))
+    problems = [
+        *_problems("field", invalid_name_reason(name), name),
+        *_problems("meta.junction_collection", _junction_reason(junction, catalogue), junction),
+        *_problems("meta.junction_field", far_reason, far),
+        *_problems("meta.sort_field", sort_reason, sort),
+    ]
+    if problems:
+        raise Refused(problems)
     return JunctionDefinition(
-        owner.name, wanted.field, related, junction, near, far, meta, wanted.schema
+        owner.name, name, related, junction, near, far, meta, definition.schema
     )
 
 
-def _columns_of_junction(owner: str, target: str, meta: MetaSettings) -> tuple[str, str]:
-    """Return the columns that point to either side: `articles_id` and `tags_id`, unless the second is named."""
-    usual = f"{'related_' if owner == target else ''}{target}_id"[:63]
-    return f"{owner}_id"[:63], str(meta.get("junction_field") or usual)
+def _junction_columns(owner: str, target: str, meta: MetaSettings) -> tuple[str, str]:
+    """Return the columns that point to both sides, `articles_id` and `tags_id`.
+
+    `meta.junction_field` may name the second one.
+    """
+    prefix = "related_" if owner == target else ""
+    default_far = f"{prefix}{target}_id"[:63]
+    return f"{owner}_id"[:63], str(meta.get("junction_field") or default_far)
 
 
-def _fault_of_junction(junction: str, catalogue: Catalogue) -> str | None:
-    present = catalogue.collections.get(junction)
-    if present is None:
-        return fault_of_collection_name(junction)
-    return None if present.kind is Kind.TABLE and not present.system else "it is no table of yours"
+def _junction_reason(junction: str, catalogue: Catalogue) -> str | None:
+    """Return why a collection cannot be a junction, or None."""
+    collection = catalogue.collections.get(junction)
+    if collection is None:
+        return invalid_collection_name_reason(junction)
+    if collection.kind is Kind.TABLE and not collection.system:
+        return None
+    return "it is no table of yours"

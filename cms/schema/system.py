@@ -1,4 +1,4 @@
-"""What the catalogue cannot read from PostgreSQL about the system collections (specification, section 2)."""
+"""The parts of the system collections that the catalogue cannot read from PostgreSQL."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ ENDPOINTS: Mapping[str, str] = MappingProxyType(
         "system_users": "/users",
     }
 )
-"""Where the system collections are reached, which /items never shows."""
+"""The paths of the system collections, which /items never shows."""
 
 WRITABLE_COLLECTIONS = frozenset(
     {"system_permissions", "system_roles", "system_settings", "system_users"}
 )
-"""System collections whose items are written as any others, under the eyes of their keepers."""
+"""System collections whose items are written like any others, with the checks of their hooks."""
 
 UNLISTED_TABLES = frozenset(
     {
@@ -83,13 +83,13 @@ SINGLETONS = frozenset({"system_settings"})
 INTERNAL_COLUMNS: frozenset[FieldPlace] = frozenset(
     ("system_users", name) for name in ("failed_logins", "login_after", "tfa_step", "unverified")
 )
-"""Columns of listed collections that are neither shown nor set over the interface."""
+"""Columns of listed collections that clients can neither read nor write."""
 
 UNIQUE_IN_ANY_CASE: frozenset[FieldPlace] = frozenset({("system_users", "email")})
 """Columns that are unique without regard to capitals."""
 
 UNRECORDED_COLUMNS: frozenset[FieldPlace] = frozenset({("system_users", "last_access")})
-"""Columns whose change alone is no change of the record: what a login leaves."""
+"""Columns that a login changes; a change of nothing else is not recorded."""
 
 SYSTEM_SPECIALS: Mapping[FieldPlace, tuple[str, ...]] = MappingProxyType(
     {
@@ -117,7 +117,7 @@ SYSTEM_SPECIALS: Mapping[FieldPlace, tuple[str, ...]] = MappingProxyType(
         ("system_revisions", "created"): ("date-created",),
     }
 )
-"""The markers of `meta.special` by place (decisions, section 5); json columns need none."""
+"""The markers of `meta.special` for fields of system collections; json columns need none."""
 
 SYSTEM_ALIASES: Mapping[FieldPlace, AliasTarget] = MappingProxyType(
     {
@@ -135,7 +135,8 @@ REFERENCES_WITHOUT_KEY: Mapping[FieldPlace, str] = MappingProxyType(
         ("system_revisions", "parent"): "system_revisions",
     }
 )
-"""Columns that point to a collection's `id` without a foreign key: history outlives what it tells of."""
+"""Columns that point to a collection's `id` without a foreign key: the history outlives its rows.
+"""
 
 CHECK_RULES: Mapping[str, str] = MappingProxyType(
     {
@@ -151,11 +152,13 @@ CHECK_RULES: Mapping[str, str] = MappingProxyType(
         "system_relations_one_deselect_action_check": "it is nullify or delete",
         "system_sessions_holder_check": "a session is of either a user or a share",
         "system_sessions_mode_check": "it is json, cookie or session",
-        "system_settings_auth_login_attempts_check": "it is a whole number from 1, or null for no limit",
+        "system_settings_auth_login_attempts_check": (
+            "it is a whole number from 1, or null for no limit"
+        ),
         "system_settings_one_row": "there is one row, of the id 1",
         "system_settings_storage_asset_transform_check": "it is all, none or presets",
         "system_users_status_check": "it is active, invited, draft, suspended or archived",
         "system_version_one_row": "there is one row, of the id 1",
     }
 )
-"""What the checks of the system tables say, by the names of their constraints."""
+"""The rules that the checks of the system tables enforce, by the names of their constraints."""

@@ -1,7 +1,8 @@
-"""The field types as one table: column type, accepted input, and how a value is shown (decisions, sections 1 and 6).
+"""The field types as one table: column type, accepted input, and how answers show a value.
 
-Every parameter travels as text and is cast where it stands, so that a statement keeps one prepared form whatever
-the values. Every value is shown by one SQL expression, used at the top of an answer and in its nested parts alike.
+Every parameter travels as text and is cast inside the statement, so that a statement is prepared
+once for all values. Every value is shown by one SQL expression, at the top of an answer and in its
+nested parts alike.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from cms import jsontext
 from cms.digits import check_numbers, decimal_of
@@ -30,7 +31,9 @@ _UUID = re.compile(
 )
 _KEY = re.compile(r"[1-9][0-9]{0,17}")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_NUMERIC_DIGITS_BEFORE, _NUMERIC_DIGITS_AFTER = 131_072, 16_383
+_NUMERIC_DIGITS_BEFORE = 131_072
+"""The digits before the point that a numeric can hold."""
+_NUMERIC_DIGITS_AFTER = 16_383
 
 
 class OutOfRange(ValueError):
@@ -42,7 +45,7 @@ class TooLong(ValueError):
 
 
 class Family(StrEnum):
-    """Types that take the same operators and functions (decisions, section 15)."""
+    """Types that take the same operators and functions."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -60,7 +63,9 @@ class Family(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """One field type: `ddl` for a new column, `cast` for a parameter, `show` as a template over the column."""
+    """One field type: `ddl` for a new column, `cast` for a parameter, `show` as a template over the
+    column.
+    """
 
     name: str
     family: Family
@@ -81,8 +86,9 @@ def parse_text(value: object) -> str:
 
 
 def parse_unknown(value: object) -> str:
-    """Return the text of a type that PostgreSQL alone reads; the numbers in it are short."""
+    """Return the text of a value whose type only PostgreSQL knows."""
     text = parse_text(value)
+    # A number with very many digits would keep PostgreSQL busy.
     check_numbers(text)
     return text
 
@@ -94,9 +100,10 @@ def parse_uuid(value: object) -> str:
 
 
 def parse_integer(value: object) -> str:
-    if type(value) is int and -(2**63) <= value < 2**63:  # what nearly all of them are
+    # Two fast paths: nearly all values are small numbers, and keys in paths are short texts.
+    if type(value) is int and -(2**63) <= value < 2**63:
         return str(value)
-    if type(value) is str and _KEY.fullmatch(value):  # and those in the address of an item
+    if type(value) is str and _KEY.fullmatch(value):
         return value
     number = _number(value, "it must be a whole number")
     if not -(2**63) <= number < 2**63:
@@ -107,7 +114,7 @@ def parse_integer(value: object) -> str:
 
 
 def parse_float(value: object) -> str:
-    """Take what double precision can hold; what is too near to zero for it is refused like what is too far."""
+    """Take a number that double precision can hold, neither too large nor too near to zero."""
     number = _number(value, "it must be a number")
     nearest = float(number)
     if math.isinf(nearest) or (nearest == 0 and number != 0):
@@ -116,47 +123,56 @@ def parse_float(value: object) -> str:
 
 
 def parse_real(value: object) -> str:
-    """Take what single precision can hold."""
-    found = parse_float(value)
+    """Take a number that single precision can hold."""
+    text = parse_float(value)
     try:
-        (nearest,) = struct.unpack("<f", struct.pack("<f", float(found)))
+        (nearest,) = struct.unpack("<f", struct.pack("<f", float(text)))
     except OverflowError:
         raise OutOfRange("it is out of range") from None
-    if nearest == 0 and float(found) != 0:
+    if nearest == 0 and float(text) != 0:
         raise OutOfRange("it is out of range")
-    return found
+    return text
 
 
 def parse_decimal(value: object) -> str:
-    """Take what a numeric without a precision can hold, with all its digits."""
+    """Take a number that a numeric without a precision can hold, with all its digits."""
     number = _number(value, "it must be a number")
-    behind = -int(number.as_tuple().exponent)  # a finite number's exponent is an integer
-    if number and (number.adjusted() >= _NUMERIC_DIGITS_BEFORE or behind > _NUMERIC_DIGITS_AFTER):
+    # Zero is written without its exponent, which may be out of PostgreSQL's range.
+    if not number:
+        return "0"
+    decimals = -int(number.as_tuple().exponent)
+    if number.adjusted() >= _NUMERIC_DIGITS_BEFORE or decimals > _NUMERIC_DIGITS_AFTER:
         raise OutOfRange("it is out of range")
-    return str(number) if number else "0"
+    return str(number)
 
 
 def _number(value: object, reason: str) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise ValueError(reason)
-    written = value.strip() if isinstance(value, str) else value
-    if isinstance(written, str) and not _NUMBER.fullmatch(
-        written
-    ):  # Decimal takes 1_000 and other scripts' digits too
+    if isinstance(value, str):
+        text = value.strip()
+        # Decimal alone would take 1_000, and digits of other scripts.
+        if not _NUMBER.fullmatch(text):
+            raise ValueError(reason)
+        number = decimal_of(text)
+    else:
+        number = Decimal(value)
+    if not number.is_finite():
         raise ValueError(reason)
-    number = decimal_of(written) if isinstance(written, str) else Decimal(written)
-    return number if number.is_finite() else _refuse(reason)
+    return number
 
 
 _BOOLEANS = MappingProxyType({"true": "true", "1": "true", "false": "false", "0": "false"})
 
 
 def parse_boolean(value: object) -> str:
-    found = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | int) else None
-    return found or _refuse("it must be true or false")
+    text = _BOOLEANS.get(str(value).lower()) if isinstance(value, str | int) else None
+    if text is None:
+        raise ValueError("it must be true or false")
+    return text
 
 
-# The service's own moments ($NOW, date-created) come as datetimes in UTC, what clients send as text.
+# Moments of the service ($NOW, date-created) are datetimes in UTC; clients send moments as text.
 
 
 def parse_date(value: object) -> str:
@@ -168,25 +184,23 @@ def parse_date(value: object) -> str:
 def parse_time(value: object) -> str:
     if isinstance(value, datetime):
         return value.time().isoformat()
-    found = _moment(value, "it must be a time, HH:MM:SS", time.fromisoformat)
-    return (
-        found.isoformat() if found.tzinfo is None else _refuse("it must be a time without a zone")
-    )
+    moment = _moment(value, "it must be a time, HH:MM:SS", time.fromisoformat)
+    if moment.tzinfo is not None:
+        raise ValueError("it must be a time without a zone")
+    return moment.isoformat()
 
 
 def parse_datetime(value: object) -> str:
-    """Take ISO 8601; a value with a zone is turned to UTC, which is what JavaScript's clients send."""
-    found = _moment(
-        value, "it must be a date and time, YYYY-MM-DDTHH:MM:SS", datetime.fromisoformat
-    )
-    return _in_utc(found).replace(tzinfo=None).isoformat()
+    """Take ISO 8601; a value with a zone, as JavaScript sends it, is converted to UTC."""
+    reason = "it must be a date and time, YYYY-MM-DDTHH:MM:SS"
+    moment = _moment(value, reason, datetime.fromisoformat)
+    return _in_utc(moment).replace(tzinfo=None).isoformat()
 
 
 def parse_timestamp(value: object) -> str:
     """Take ISO 8601; a value without a zone is UTC."""
-    return _in_utc(
-        _moment(value, "it must be an ISO 8601 timestamp", datetime.fromisoformat)
-    ).isoformat()
+    moment = _moment(value, "it must be an ISO 8601 timestamp", datetime.fromisoformat)
+    return _in_utc(moment).isoformat()
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -197,10 +211,12 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _moment(value: object, reason: str, parse: Callable[[str], M]) -> M:
+    if isinstance(value, datetime):
+        value = value.isoformat()
+    if not isinstance(value, str):
+        raise ValueError(reason)
     try:
-        if isinstance(value, datetime):
-            value = value.isoformat()
-        return parse(value) if isinstance(value, str) else _refuse(reason)
+        return parse(value)
     except ValueError:
         raise ValueError(reason) from None
 
@@ -223,14 +239,12 @@ def parse_csv(value: object) -> str:
 
 
 def parse_binary(value: object) -> str:
-    """Take base64 and give PostgreSQL's hexadecimal form."""
+    """Take base64 and return PostgreSQL's hexadecimal form."""
+    if not isinstance(value, str):
+        raise ValueError("it must be base64")
     try:
-        raw = (
-            base64.b64decode(value, validate=True)
-            if isinstance(value, str)
-            else _refuse("it must be base64")
-        )
-    except ValueError:  # binascii.Error is one, and so is what is said of letters outside ASCII
+        raw = base64.b64decode(value, validate=True)
+    except ValueError:  # binascii.Error is one, and letters outside ASCII raise it too
         raise ValueError("it must be base64") from None
     return "\\x" + raw.hex()
 
@@ -243,10 +257,6 @@ def parse_geometry(value: object) -> str:
 
 def parse_nothing(value: object) -> str:
     raise ValueError("an alias field has no value of its own")
-
-
-def _refuse(reason: str) -> NoReturn:
-    raise ValueError(reason)
 
 
 MASK = "**********"
@@ -315,7 +325,7 @@ _ALL = (
     ),
 )
 
-TYPES: Mapping[str, Type] = MappingProxyType({found.name: found for found in _ALL})
+TYPES: Mapping[str, Type] = MappingProxyType({field_type.name: field_type for field_type in _ALL})
 
 _BY_BASE_TYPE: Mapping[str, str] = MappingProxyType(
     {
@@ -343,15 +353,19 @@ _BY_BASE_TYPE: Mapping[str, str] = MappingProxyType(
 
 
 def type_name_of(base_type: str, data_type: str, special: tuple[str, ...]) -> str:
-    """Return the name of the field type of a column, from its PostgreSQL type and its special markers."""
+    """Return the name of a column's field type, by its PostgreSQL type and its special markers."""
     if base_type == "geometry":
         shape = re.match(r"geometry\((\w+)", data_type)
-        named = f"geometry.{shape[1]}" if shape else "geometry"
-        return named if named in TYPES else "geometry"
-    plain = _BY_BASE_TYPE.get(base_type, "unknown")
-    if plain in ("string", "text"):
-        return next((name for marker, name in _TYPES_BY_MARKER.items() if marker in special), plain)
-    return "boolean" if plain in ("integer", "bigInteger") and "cast-boolean" in special else plain
+        shape_name = f"geometry.{shape[1]}" if shape else "geometry"
+        return shape_name if shape_name in TYPES else "geometry"
+    type_name = _BY_BASE_TYPE.get(base_type, "unknown")
+    if type_name in ("string", "text"):
+        for marker, marked_name in _TYPES_BY_MARKER.items():
+            if marker in special:
+                return marked_name
+    if type_name in ("integer", "bigInteger") and "cast-boolean" in special:
+        return "boolean"
+    return type_name
 
 
 _TYPES_BY_MARKER = {"cast-csv": "csv", "cast-json": "json", "hash": "hash"}

@@ -15,9 +15,9 @@ from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.defaults import default_of, is_database_expression
 from cms.schema.definitions import (
     IMPLIED_SPECIALS,
-    faults_of_hash,
-    faults_of_precision,
-    faults_of_special,
+    hash_inconsistencies,
+    precision_inconsistencies,
+    special_inconsistencies,
 )
 from cms.schema.meta_settings import (
     COLUMN_SCHEMA,
@@ -28,7 +28,7 @@ from cms.schema.meta_settings import (
     unknown_keys,
 )
 from cms.schema.model import Catalogue, Collection, Column, Field, Kind
-from cms.schema.names import fault_of_name
+from cms.schema.names import invalid_name_reason
 from cms.schema.types import TYPES, Family
 from cms.structure import metadata
 from cms.structure.indexes import add_index
@@ -87,7 +87,7 @@ def _settings_of(
 
 def rename(transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue) -> None:
     """Rename a field, and every reference to it."""
-    if fault := fault_of_name(name):
+    if fault := invalid_name_reason(name):
         raise invalid_payload(f"field: {fault}", field="field", value=abbreviated(name))
     owner = catalogue.collections[field.collection]
     new_name = str(name)
@@ -152,9 +152,11 @@ def _fitting_special(meta: MetaSettings, field: Field, type_name: str) -> MetaSe
         meta = MetaSettings({**meta, "special": special or None})
     before = list(field.special)
     length = {"max_length": field.column.max_length if field.column else None}
-    old = faults_of_special(field.type_name, before)
-    old += faults_of_hash(field.type_name, before, length)
-    faults = faults_of_special(type_name, special) + faults_of_hash(type_name, special, length)
+    old = special_inconsistencies(field.type_name, before)
+    old += hash_inconsistencies(field.type_name, before, length)
+    faults = special_inconsistencies(type_name, special) + hash_inconsistencies(
+        type_name, special, length
+    )
     # Faults that the field has already are sent back with a whole record.
     new = [fault for fault in faults if fault not in old]
     if new:
@@ -230,7 +232,7 @@ def _fixed_setting_faults(
     for key in _FIXED_SETTINGS:
         if key in changed:
             yield f"schema.{key}", "it is fixed when the field is made"
-    yield from faults_of_hash(type_name, None, changed)
+    yield from hash_inconsistencies(type_name, None, changed)
     is_unique = column.primary_key or changed.get("is_unique", column.is_unique)
     if changed.get("is_indexed") is False and is_unique:
         yield "schema.is_indexed", "what makes a field unique is an index"
@@ -264,7 +266,7 @@ def _change_type(
     The lock comes first: a value that is written between check and change would be cut silently.
     """
     sizes = {key: schema[key] for key in ("numeric_precision", "numeric_scale")}
-    for setting, reason in faults_of_precision(type_name, sizes):
+    for setting, reason in precision_inconsistencies(type_name, sizes):
         raise invalid_payload(f"{setting}: {reason}", field=setting)
     data_type = ddl.column_type(type_name, schema)
     transaction.execute_ddl(ddl.lock(field.collection))
