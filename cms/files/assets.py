@@ -1,4 +1,4 @@
-"""Files as clients see them: who may, which content, under which name (specification, section 4.8)."""
+"""Files as clients see them: the right to read one, its content, and its name (docs/assets.md)."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _BINARY = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file as one request wants it. `tag` stands for its very bytes."""
+    """A file in the form that one request asks for; `tag` changes with its bytes."""
 
     original: Original
-    wanted: ResolvedTransform
+    transform: ResolvedTransform
     filename: str
     media_type: str
     modified: datetime
@@ -65,7 +65,7 @@ class Asset:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What is sent for an asset."""
+    """The content of an asset, with the name and the media type under which it is sent."""
 
     content: StoredContent
     filename: str
@@ -74,7 +74,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class _AssetSettings:
-    """What the settings say of assets, with the transforms that were understood under it."""
+    """The settings of assets, with a cache of the transforms that were read under them."""
 
     rules: TransformRules
     public: frozenset[str]
@@ -95,60 +95,64 @@ class Assets:
         self.close = self._image_pool.close
 
     def asset(
-        self, identity: Identity, key: str, said: Mapping[str, object], *, accept: str
+        self, identity: Identity, key: str, parameters: Mapping[str, object], *, accept: str
     ) -> Asset:
-        """Return a file as the parameters want it.
+        """Return a file in the form that the parameters ask for.
 
         Raises `Refused`: FORBIDDEN or NOT_FOUND as for its row, ILLEGAL_ASSET_TRANSFORMATION.
         """
 
         def work(context: RequestContext) -> tuple[Item, ResolvedTransform]:
-            settings, actor = self._asset_settings(context), context.actor
+            settings = self._asset_settings(context)
+            actor = context.actor
+            # Files that the settings show, such as the project's logo, are public.
             policy = ADMIN if key.lower() in settings.public else _content_policy(context)
-            seen = replace(context, actor=Actor(policy, actor.user, actor.role))
-            row = fetch_item(self._store, seen, _READ_REQUEST, key=key)
-            return row, _transform(row, said, accept, settings)
+            content_context = replace(context, actor=Actor(policy, actor.user, actor.role))
+            row = fetch_item(self._store, content_context, _READ_REQUEST, key=key)
+            return row, _transform(row, parameters, accept, settings)
 
         return self._asset(*self._store.run_read(identity, work))
 
     def delivery(self, asset: Asset) -> Delivery:
-        """Return what is sent for an asset, made now where it is not there.
+        """Return the content of an asset; a transformed image is made now if it does not exist yet.
 
-        Raises FileNotFoundError without a content: it may have been exchanged since the row was read.
+        Raises FileNotFoundError where the content is gone: the file may have got another one since
+        its row was read.
         """
-        original, wanted = asset.original, asset.wanted
-        if not wanted.key:
-            return Delivery(
-                find_content(original.storage, original.path), asset.filename, asset.media_type
-            )
-        found = derivative_of(self._store, self._image_pool, original, wanted)
-        name = f"{asset.filename.rpartition('.')[0] or asset.filename}.{found.format}"
-        return Delivery(found.content, name, MEDIA_TYPE_BY_FORMAT[found.format])
+        original = asset.original
+        if not asset.transform.key:
+            content = find_content(original.storage, original.path)
+            return Delivery(content, asset.filename, asset.media_type)
+        derivative = derivative_of(self._store, self._image_pool, original, asset.transform)
+        stem = asset.filename.rpartition(".")[0] or asset.filename
+        media_type = MEDIA_TYPE_BY_FORMAT[derivative.format]
+        return Delivery(derivative.content, f"{stem}.{derivative.format}", media_type)
 
     def _asset_settings(self, context: RequestContext) -> _AssetSettings:
-        """Return what the settings say, read once for a version of the rights, which a change of them moves."""
+        """Return the settings of assets, read once for each version, which a change of them moves."""
 
         def read() -> _AssetSettings:
             rows = self._store.database.fetch(statement("find_asset_settings"))
             structure, access, allowed, presets, public = rows[0]
             check_version(context.snapshot, Version(structure, access))
-            listed = json.loads(presets) if presets else []
-            return _AssetSettings(
-                transform_rules(allowed, listed, maximum=self._max_side), frozenset(public)
-            )
+            preset_list = json.loads(presets) if presets else []
+            rules = transform_rules(allowed, preset_list, maximum=self._max_side)
+            return _AssetSettings(rules, frozenset(public))
 
         return self._settings.setdefault_with(context.snapshot.version, read)
 
-    def _asset(self, row: Item, wanted: ResolvedTransform) -> Asset:
-        path, media_type = row["filename_disk"], row["type"] or _BINARY
+    def _asset(self, row: Item, transform: ResolvedTransform) -> Asset:
+        path = row["filename_disk"]
+        media_type = row["type"] or _BINARY
         if not path:
             raise not_found("file")
         if row["charset"] and media_type.startswith("text/"):
             media_type = f"{media_type}; charset={row['charset']}"
-        tag = f"{path} {wanted.key}"  # each content of a file has a path of its own
+        # Each content of a file has a path of its own, so the path stands for the bytes.
+        tag = f"{path} {transform.key}"
         return Asset(
             Original(row["id"], self._storages.existing(row["storage"]), path),
-            wanted,
+            transform,
             row["filename_download"],
             media_type,
             datetime.fromisoformat(row["modified_on"]),
@@ -157,25 +161,26 @@ class Assets:
 
 
 def _transform(
-    row: Item, said: Mapping[str, object], accept: str, settings: _AssetSettings
+    row: Item, parameters: Mapping[str, object], accept: str, settings: _AssetSettings
 ) -> ResolvedTransform:
-    """Return the settled transform of a row's content; the same words under the same settings are read once."""
-    media_type, focus = row["type"], _focal_point(row)
+    """Return the resolved transform of a row's content, from the cache where it was read before."""
+    media_type = row["type"]
+    focus = _focal_point(row)
 
     def read() -> ResolvedTransform:
-        transform = parse_transform(said, settings.rules)
+        transform = parse_transform(parameters, settings.rules)
         if transform == NO_TRANSFORM or media_type not in FORMAT_BY_MEDIA_TYPE:
             return ResolvedTransform()
         return resolve_transform(transform, media_type, focus=focus, accept=accept)
 
-    asked = tuple((name, _hashable(said[name])) for name in PARAMETERS if name in said)
-    if not asked:
+    values = tuple((name, _hashable(parameters[name])) for name in PARAMETERS if name in parameters)
+    if not values:
         return ResolvedTransform()
-    return settings.transforms.setdefault_with((asked, media_type, focus, accept), read)
+    return settings.transforms.setdefault_with((values, media_type, focus, accept), read)
 
 
 def _content_policy(context: RequestContext) -> Policy:
-    """Return the policy under which contents are read: who may read anything of a file's row may read its content."""
+    """Return the policy for contents: whoever may read any field of a file may read its content."""
     policy = context.actor.policy
     if policy.is_admin:
         return policy
@@ -183,24 +188,24 @@ def _content_policy(context: RequestContext) -> Policy:
 
     def widened() -> Policy:
         grants = [grant for grant in policy.grants.get(_READ, ()) if grant.fields]
-        whole = tuple(replace(grant, fields=frozenset({ALL_FIELDS})) for grant in grants)
-        return replace(policy, name=name, grants=MappingProxyType({**policy.grants, _READ: whole}))
+        widened_grants = tuple(replace(grant, fields=frozenset({ALL_FIELDS})) for grant in grants)
+        all_grants = MappingProxyType({**policy.grants, _READ: widened_grants})
+        return replace(policy, name=name, grants=all_grants)
 
     return context.snapshot.policies.setdefault_with(name, widened)
 
 
 def _focal_point(row: Mapping[str, Any]) -> Focus | None:
-    x, y = (
-        _number(row[name], default)
-        for name, default in zip(("focal_point_x", "focal_point_y"), CENTER, strict=True)
-    )
+    center_x, center_y = CENTER
+    x = _number(row["focal_point_x"], center_x)
+    y = _number(row["focal_point_y"], center_y)
     return None if (x, y) == CENTER else (x, y)
 
 
 def _number(value: object, default: float) -> float:
-    """Return a number of a row, which comes as ready JSON."""
+    """Return a number of a row, which comes as a piece of JSON text."""
     return default if value is None else float(jsontext.dumps(value))
 
 
-def _hashable(said: object) -> Hashable:
-    return said if isinstance(said, str) else repr(said)
+def _hashable(value: object) -> Hashable:
+    return value if isinstance(value, str) else repr(value)

@@ -21,14 +21,15 @@ from cms.files.storage import Storages
 
 log = logging.getLogger("cms.files")
 
-REMOVAL_THREADS = 8  # a bucket takes its time for each
+# A bucket needs a request for each content.
+REMOVAL_THREADS = 8
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A content that is being sent: the name and the media type that its sender gives it, and its bytes."""
+    """A content on its way in: its bytes, and the name and media type that its sender declares."""
 
     name: str
     declared: str | None
@@ -37,7 +38,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A content that is whole and in its location; `head` is how it begins, `name` is fit to be shown."""
+    """A content in its location; `head` are its first bytes, `name` is its cleaned name."""
 
     storage: str
     path: str
@@ -49,12 +50,14 @@ class Content:
 
     @property
     def key(self) -> str:
-        """The id that its file gets, unless the client names one."""
+        """The id of the content's file, unless the client names one."""
         return self.path.partition(".")[0]
 
 
 class Contents:
-    """What puts contents into the storage locations, within the limits of the settings, and removes them."""
+    """Puts contents into the storage locations, within the limits of the settings, and removes
+    them.
+    """
 
     def __init__(self, config: Config) -> None:
         self.storages: Storages = storage.open(config)
@@ -62,84 +65,92 @@ class Contents:
         self._allowed = config.files_mime_type_allow_list
 
     def put(self, incoming: Incoming, location: str | None = None) -> Content:
-        """Store a content under a name of its own; raises `Refused` CONTENT_TOO_LARGE, and then nothing stays."""
+        """Store a content under a new path.
+
+        Raises `Refused` CONTENT_TOO_LARGE, and then nothing is stored.
+        """
         target = self.storages.requested(location) if location else self.storages.default
-        name, head = clean_name(incoming.name), bytearray()
+        name = clean_name(incoming.name)
         path = f"{uuid4()}{extension_on_disk(name)}"
-        put = target.put(path, _limited(incoming.chunks, head, self.max_bytes))
+        head = bytearray()
+        result = target.put(path, _limited(incoming.chunks, head, self.max_bytes))
         return Content(
-            target.name, path, put.size, put.sha256, name, incoming.declared, bytes(head)
+            target.name, path, result.size, result.sha256, name, incoming.declared, bytes(head)
         )
 
     def move(self, content: Content, location: str) -> Content:
-        """Return a content after it has been brought to another location."""
-        target, source = self.storages.requested(location), self.storages[content.storage]
+        """Move a content to another location, and return it as it is there."""
+        target = self.storages.requested(location)
+        source = self.storages[content.storage]
         target.put(content.path, source.get(content.path))
         self.remove([content])
         return replace(content, storage=location)
 
     def file_columns(self, content: Content, name: str) -> Json:
-        """Return the columns of a file that its content decides; raises `Refused` for a type that is not allowed."""
-        kind = media_type_of(content.head, name=name, declared=content.declared)
-        if not is_allowed(kind, self._allowed):
-            raise invalid_payload(f"Files of the type {kind} are not allowed", field="type")
+        """Return the columns of a file that its content decides.
+
+        Raises `Refused` INVALID_PAYLOAD for a media type that is not allowed.
+        """
+        media_type = media_type_of(content.head, name=name, declared=content.declared)
+        if not is_allowed(media_type, self._allowed):
+            raise invalid_payload(f"Files of the type {media_type} are not allowed", field="type")
         with self.storages[content.storage].reader(content.path) as reader:
-            facts = image_info_of(reader, kind=kind, size=content.size)
+            image = image_info_of(reader, media_type=media_type, size=content.size)
         return {
             "storage": content.storage,
             "filename_disk": content.path,
             "filesize": content.size,
-            "type": kind,
-            "charset": charset_of(content.head, kind),
-            "width": facts.width,
-            "height": facts.height,
-            "metadata": facts.metadata or None,
+            "type": media_type,
+            "charset": charset_of(content.head, media_type),
+            "width": image.width,
+            "height": image.height,
+            "metadata": image.metadata or None,
         }
 
     def remove(self, contents: Iterable[Content]) -> None:
-        """Remove contents with what was derived from them; what cannot be removed now is left for the sweep."""
-        with ThreadPoolExecutor(REMOVAL_THREADS) as threads:  # none is started for nothing
+        """Remove contents and their derivatives; the sweep removes later what cannot be removed
+        now.
+        """
+        # The pool starts no thread while there is nothing to remove.
+        with ThreadPoolExecutor(REMOVAL_THREADS) as threads:
             for _ in threads.map(self._remove, contents):
                 pass
 
     def _remove(self, content: Content) -> None:
         try:
-            place = self.storages.existing(content.storage)
-            place.delete([content.path])
-            forget_derivatives(place, content.path)
+            storage = self.storages.existing(content.storage)
+            storage.delete([content.path])
+            forget_derivatives(storage, content.path)
         except Refused as refused:
             log.warning("%s stays in the storage %s: %s", content.path, content.storage, refused)
 
     @contextmanager
     def provisional(self) -> Iterator[list[Content]]:
-        """Yield a list for the contents that are put inside; all of them are removed when it is refused.
-
-        When the database is gone nobody can tell whether the rows are there: then the sweep decides later.
+        """Yield a list for the contents that a call stores; they are removed when the call is
+        refused.
         """
-        put: list[Content] = []
+        stored: list[Content] = []
         try:
-            yield put
+            yield stored
         except Refused as refused:
+            # Without the database nobody knows whether the rows are there: the sweep decides later.
             if refused.problems[0].extensions.get("service") != "database":
-                self.remove(put)
+                self.remove(stored)
             raise
 
 
 def contents_of(rows: Sequence[tuple[Any, ...]]) -> list[Content]:
-    """Return the contents of rows of an id, a storage and a name in it."""
-    return [Content(str(name), str(path)) for _, name, path in rows if path]
+    """Return the contents of rows that hold an id, a storage location and a path in it."""
+    return [Content(str(storage), str(path)) for _, storage, path in rows if path]
 
 
 def too_large(max_bytes: int) -> Refused:
-    return Refused(
-        Problem(
-            "CONTENT_TOO_LARGE", f"The file is larger than {max_bytes} bytes.", {"limit": max_bytes}
-        )
-    )
+    sentence = f"The file is larger than {max_bytes} bytes."
+    return Refused(Problem("CONTENT_TOO_LARGE", sentence, {"limit": max_bytes}))
 
 
 def _limited(chunks: Iterable[bytes], head: bytearray, max_bytes: int) -> Iterator[bytes]:
-    """Pass chunks on, keep how they begin, and refuse what is more than `max_bytes` bytes in all."""
+    """Yield chunks and copy their first bytes to `head`; refuse more than `max_bytes` bytes."""
     size = 0
     for chunk in chunks:
         size += len(chunk)

@@ -1,4 +1,6 @@
-"""Transformed images, kept beside their originals and made once, whoever asks and wherever (decisions, section 7)."""
+"""Transformed images, stored beside their originals and made once for all machines
+(docs/assets.md).
+"""
 
 from __future__ import annotations
 
@@ -27,74 +29,79 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """A transformed image, with the format that it has."""
+    """A transformed image and its format."""
 
     content: StoredContent
     format: str
 
 
 def derivative_of(
-    store: Store, workshop: ImagePool, original: Original, wanted: ResolvedTransform
+    store: Store, image_pool: ImagePool, original: Original, resolved: ResolvedTransform
 ) -> Derivative:
-    """Return the derivative that is there, or make it;
-    Whoever asks for it at the same time, on whatever machine, waits and is served the same one.
+    """Return the derivative of an original, and make it if it does not exist.
+
+    Others who ask for it at the same time, on any machine, wait and get the same one.
     Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, and FileNotFoundError without the original.
     """
-    return _find(original, wanted) or _make(store, workshop, original, wanted)
+    return _find(original, resolved) or _make(store, image_pool, original, resolved)
 
 
 def forget_derivatives(storage: Storage, path: str) -> None:
     """Remove the derivatives of a content that is gone, or no longer its file's.
 
-    To be called when the change of the row has committed: one that is being made meanwhile looks at the row last.
+    Call it once the change of the row has committed: whoever makes a derivative meanwhile looks at
+    the row last, and removes the derivative by itself.
     """
-    storage.delete([found.path for found in storage.list(_folder(path))])
+    storage.delete([content.path for content in storage.list(_folder(path))])
 
 
 def _folder(path: str) -> str:
-    """Return where the derivatives of a content lie: beside it, and in a folder, which alone can be listed quickly."""
+    """Return the folder of a content's derivatives, which can be listed by itself."""
     return f"{path.rpartition('.')[0] or path}__"
 
 
-def _path(original: Original, wanted: ResolvedTransform, image_format: str) -> str:
-    return f"{_folder(original.path)}/{wanted.key}.{image_format}"
+def _path(original: Original, resolved: ResolvedTransform, image_format: str) -> str:
+    return f"{_folder(original.path)}/{resolved.key}.{image_format}"
 
 
-def _find(original: Original, wanted: ResolvedTransform) -> Derivative | None:
-    image_format = wanted.transform.format or ""
-    for made in ("jpg", "png") if image_format == FALLBACK_FORMAT else (image_format,):
+def _find(original: Original, resolved: ResolvedTransform) -> Derivative | None:
+    image_format = resolved.transform.format or ""
+    # Which of the two it became depends on whether the image is transparent.
+    possible_formats = ("jpg", "png") if image_format == FALLBACK_FORMAT else (image_format,)
+    for possible_format in possible_formats:
+        path = _path(original, resolved, possible_format)
         try:
-            return Derivative(find_content(original.storage, _path(original, wanted, made)), made)
+            return Derivative(find_content(original.storage, path), possible_format)
         except FileNotFoundError:
             continue
     return None
 
 
 def _make(
-    store: Store, workshop: ImagePool, original: Original, wanted: ResolvedTransform
+    store: Store, image_pool: ImagePool, original: Original, resolved: ResolvedTransform
 ) -> Derivative:
     """Make a derivative under a lock of the database, unless somebody has made it meanwhile."""
-    name = f"{original.storage.name}/{_path(original, wanted, '')}"
+    name = f"{original.storage.name}/{_path(original, resolved, '')}"
     with store.database.transaction() as transaction:
         transaction.execute(statement("lock_derivative"), (name,))
-        if found := _find(original, wanted):
-            return found
+        if derivative := _find(original, resolved):
+            return derivative
         with _source(original) as source, TemporaryDirectory(prefix="cms-transform-") as folder:
             target = Path(folder, "made")
-            image_format = workshop.render(source, target, wanted.transform, name=name)
-            path = _path(original, wanted, image_format)
+            image_format = image_pool.render(source, target, resolved.transform, name=name)
+            path = _path(original, resolved, image_format)
             original.storage.put(path, _chunks(target))
         content = find_content(original.storage, path)
+        # The file may have changed meanwhile, with its derivatives removed before this one was
+        # there.
         if not transaction.execute(statement("find_current_content"), (original.id, original.path)):
-            original.storage.delete(
-                [path]
-            )  # the file has changed meanwhile, and its derivatives are forgotten
+            original.storage.delete([path])
         return Derivative(content, image_format)
 
 
 @contextmanager
 def _source(original: Original) -> Iterator[Path]:
-    """Give the original as a file on this machine."""
+    """Yield the path of the original on this machine, or of a temporary copy."""
     folder = original.storage.folder
     if folder is not None:
         path = Path(file_path(folder, original.path))

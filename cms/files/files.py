@@ -1,6 +1,6 @@
-"""Files: rows of system_files whose contents lie in storage locations (specification 2.5; decisions, section 7).
+"""Files: rows of system_files whose contents lie in storage locations (docs/files.md).
 
-A row is there only when its content is: the content comes first and goes last.
+A content is stored before its row is written, and removed after it: no row is without its content.
 """
 
 from __future__ import annotations
@@ -43,15 +43,18 @@ SERVER_OWNED = frozenset(
         "modified_on",
     }
 )
-"""Fields that nobody sends."""
+"""Fields that clients cannot set."""
 
 CREATE_ONLY = frozenset({"id", "storage"})
-"""Fields that are sent at the creation at most."""
+"""Fields that clients can set only when they create a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What the calls on files go by; forms and JSON bodies hold `max_bytes` bytes beside the files."""
+    """The collaborators and limits of the calls on files.
+
+    `max_bytes` is the limit of a JSON body, and of a form without its files.
+    """
 
     store: Store
     contents: Contents
@@ -61,21 +64,23 @@ class Library:
 
     @classmethod
     def from_config(cls, store: Store, config: Config) -> Library:
-        seconds = config.import_timeout.total_seconds()
         return cls(
             store,
             Contents(config),
             AddressFilter.from_config(config),
-            seconds,
-            config.max_payload_size,
+            import_seconds=config.import_timeout.total_seconds(),
+            max_bytes=config.max_payload_size,
         )
 
 
 def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -> bytes | None:
-    """Create the files of a form and answer one, or several as an array; None for who may not read them."""
+    """Create the files of a form, and return one file, or several as an array.
+
+    Returns None to a caller that may not read files.
+    """
     records.require_permission(library.store, request.identity, FILES, "create")
-    with library.contents.provisional() as put:
-        uploads = receive(library.contents, parts, put, max_bytes=library.max_bytes)
+    with library.contents.provisional() as stored:
+        uploads = receive(library.contents, parts, stored, max_bytes=library.max_bytes)
         return create_rows(library, _with_content_digest(request, uploads), uploads)
 
 
@@ -84,76 +89,87 @@ def upload_json(
 ) -> bytes | None:
     """Create a file of a JSON body, whose `data` is the content in base64."""
     records.require_permission(library.store, request.identity, FILES, "create")
-    said: Json = dict(payload)
-    raw, name = _decode_base64(said.pop("data", None)), said.get("filename_download")
+    fields: Json = dict(payload)
+    raw = _decode_base64(fields.pop("data", None))
+    name = fields.get("filename_download")
     if not isinstance(name, str) or not name:
         raise invalid_payload(
             '"filename_download" must be a text', field="filename_download", value=abbreviated(name)
         )
-    location = said.pop("storage", None)
+    location = fields.pop("storage", None)
     if location is not None and not isinstance(location, str):
         raise invalid_payload(
             '"storage" must be a text', field="storage", value=abbreviated(location)
         )
-    with library.contents.provisional() as put:
-        put.append(library.contents.put(Incoming(name, None, [raw]), location))
-        return create_rows(library, request, [FileUpload(put[0], said)])
+    with library.contents.provisional() as stored:
+        content = library.contents.put(Incoming(name, None, [raw]), location)
+        stored.append(content)
+        return create_rows(library, request, [FileUpload(content, fields)])
 
 
 def create_rows(
     library: Library, request: WriteRequest, uploads: Sequence[FileUpload]
 ) -> bytes | None:
-    """Make the rows of contents that have arrived; of a call that was done before the contents go again."""
+    """Write the rows of contents that are stored.
+
+    A call that its Idempotency-Key shows to have been done before writes none; its contents are
+    removed again.
+    """
     rows = [_row(library.contents, upload) for upload in uploads]
-    done: list[bool] = []
+    commits: list[bool] = []
 
     def plan(call: WriteCall) -> TransactionWork[bytes | None]:
-        defaults = {"folder": call.context.fetch(statement("find_default_folder"), ())[0][0]}
-        said, titles, owned = zip(*rows, strict=True)
-        write = records.plan_create(call, said, [defaults | title for title in titles], owned)
+        folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
+        items, row_defaults, owned = zip(*rows, strict=True)
+        defaults = [{"folder": folder} | row for row in row_defaults]
+        write = records.plan_create(call, items, defaults, owned)
 
         def within(transaction: Transaction) -> bytes | None:
-            transaction.after_commit.append(lambda _: done.append(True))
+            transaction.after_commit.append(lambda _: commits.append(True))
             return records.response_body(write(transaction), many=len(rows) > 1)
 
         return within
 
-    found = records.writing(library.store, request, (FILES, "create"), plan)
-    if not done:
+    body = records.writing(library.store, request, (FILES, "create"), plan)
+    if not commits:
         library.contents.remove(upload.content for upload in uploads)
-    return found
+    return body
 
 
 def replace(
     library: Library, request: WriteRequest, key: str, parts: Iterable[FormPart]
 ) -> bytes | None:
-    """Give a file a new content, and what the fields of its form say; who may change its name may do it."""
+    """Give a file a new content, and the values of its form's fields.
+
+    It takes the permission to change the file's name.
+    """
     records.require_permission(library.store, request.identity, FILES, "update")
-    with library.contents.provisional() as put:
-        uploads = receive(library.contents, parts, put, max_bytes=library.max_bytes)
+    with library.contents.provisional() as stored:
+        uploads = receive(library.contents, parts, stored, max_bytes=library.max_bytes)
         if len(uploads) > 1:
             raise invalid_payload("The form holds more than one file", field="file")
-        content, said = uploads[0].content, checked_changes(uploads[0].said)
-        name = str(said.get("filename_download") or content.name)
-        row = {**said, "filename_download": name}, library.contents.file_columns(content, name)
-        return _replace_content(library, request, key, row)
+        content = uploads[0].content
+        changes = checked_changes(uploads[0].fields)
+        name = str(changes.get("filename_download") or content.name)
+        changes["filename_download"] = name
+        owned = library.contents.file_columns(content, name)
+        return _replace_content(library, request, key, (changes, owned))
 
 
 def change_one(library: Library, request: WriteRequest, key: str, payload: object) -> bytes | None:
-    """Change what is said of a file."""
-    said = checked_changes(payload)
-    found = _update(
-        library, request, lambda call: records.plan_update(request, call, key, said, {})
+    """Change fields of a file."""
+    changes = checked_changes(payload)
+    written = _update(
+        library, request, lambda call: records.plan_update(request, call, key, changes, {})
     )
-    return records.response_body(found, many=False)
+    return records.response_body(written, many=False)
 
 
 def change_many(library: Library, request: WriteRequest, payload: object) -> bytes | None:
-    """Change what is said of files: by an array of objects with their ids, or by `keys` or `query` with `data`."""
-    said = checked_batch(payload, checked_changes)
-    return records.response_body(
-        _update(library, request, lambda call: records.plan_update_many(call, said)), many=True
-    )
+    """Change fields of files: an array of objects with ids, or `data` with `keys` or `query`."""
+    batch = checked_batch(payload, checked_changes)
+    written = _update(library, request, lambda call: records.plan_update_many(call, batch))
+    return records.response_body(written, many=True)
 
 
 def delete_one(library: Library, request: WriteRequest, key: str) -> None:
@@ -175,6 +191,7 @@ def _delete(
                 records.check_match(request, call, transaction, key)
             write_context = call.write_context(transaction)
             keys = records.named(write_context, call.collection, payload)
+            # Locked before the deletion: another content would be left behind by it.
             contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))
             records.delete(write_context, call.collection, keys)
             return contents
@@ -184,88 +201,93 @@ def _delete(
     library.contents.remove(records.writing(library.store, request, (FILES, "delete"), plan))
 
 
-# What is said of files
+# Fields of files
 
 
 def _row(contents: Contents, upload: FileUpload) -> tuple[Json, Json, Json]:
-    """Return what is said of a new file, what it gets where that is silent, and what the service sets."""
-    given = {name: value for name, value in upload.said.items() if (name, value) != ("id", None)}
-    _refuse_owned(given, SERVER_OWNED)
-    said = _with_clean_name(given)
-    name = str(said.get("filename_download") or upload.content.name)
+    """Return the client's values for a new file, the defaults, and the values that the service
+    sets.
+    """
+    fields = dict(upload.fields)
+    # Null leaves the id to the service.
+    if fields.get("id", "") is None:
+        del fields["id"]
+    _refuse_owned(fields, SERVER_OWNED)
+    values = _with_clean_name(fields)
+    name = str(values.get("filename_download") or upload.content.name)
     defaults = {"id": upload.content.key, "title": title_of(name), "filename_download": name}
-    return said, defaults, contents.file_columns(upload.content, name)
+    return values, defaults, contents.file_columns(upload.content, name)
 
 
 def checked_changes(payload: object) -> Json:
-    """Return what a client may say of a file that is there; raises `Refused` INVALID_PAYLOAD for anything else."""
+    """Return a client's changes of a file; raises `Refused` INVALID_PAYLOAD for fields of the
+    service.
+    """
     if not isinstance(payload, Mapping):
         raise invalid_payload("The body must be an object")
     _refuse_owned(payload, SERVER_OWNED | CREATE_ONLY)
     return _with_clean_name(payload)
 
 
-def checked_batch(payload: object, checked: Callable[[object], Json]) -> object:
-    """Return a change of many with each of its objects checked; raises `Refused` INVALID_PAYLOAD for another shape."""
+def checked_batch(payload: object, check: Callable[[object], Json]) -> object:
+    """Return changes of several rows, each of them checked.
+
+    Raises `Refused` INVALID_PAYLOAD for a body of another shape.
+    """
     if isinstance(payload, list):
-        return [{"id": _id(item), **checked(_without_id(item))} for item in payload]
+        return [{"id": _id(item), **check(_without_id(item))} for item in payload]
     if not isinstance(payload, Mapping) or "data" not in payload:
         raise invalid_payload(
             "The body must be an array of objects with their ids, or hold data with keys or query"
         )
-    return {**payload, "data": checked(payload["data"])}
+    return {**payload, "data": check(payload["data"])}
 
 
 def _id(item: object) -> str:
-    found = item.get("id") if isinstance(item, Mapping) else None
-    if not isinstance(found, str):
+    key = item.get("id") if isinstance(item, Mapping) else None
+    if not isinstance(key, str):
         raise invalid_payload('Each element must be an object with its "id"', field="id")
-    return found
+    return key
 
 
 def _without_id(item: object) -> object:
-    return (
-        {name: value for name, value in item.items() if name != "id"}
-        if isinstance(item, Mapping)
-        else item
-    )
+    if not isinstance(item, Mapping):
+        return item
+    return {name: value for name, value in item.items() if name != "id"}
 
 
-def _with_clean_name(said: Mapping[str, object]) -> Json:
-    """Clean the name under which a file is downloaded."""
-    found = dict(said)
-    if "filename_download" in found:
-        if not isinstance(found["filename_download"], str):
-            value = abbreviated(found["filename_download"])
-            raise invalid_payload(
-                '"filename_download" must be a text', field="filename_download", value=value
-            )
-        found["filename_download"] = clean_name(found["filename_download"])
-    return found
+def _with_clean_name(fields: Mapping[str, object]) -> Json:
+    """Return fields with a clean name for downloads."""
+    cleaned = dict(fields)
+    if "filename_download" in cleaned:
+        name = cleaned["filename_download"]
+        if not isinstance(name, str):
+            reason = '"filename_download" must be a text'
+            raise invalid_payload(reason, field="filename_download", value=abbreviated(name))
+        cleaned["filename_download"] = clean_name(name)
+    return cleaned
 
 
-def _refuse_owned(said: Mapping[str, object], owned: frozenset[str]) -> None:
-    """Refuse fields that are not the client's to set, all of them in one answer."""
-    reason = "The service sets it"
-    problems = [
-        Problem(
-            "INVALID_PAYLOAD",
-            f"Invalid payload. {reason}.",
-            {"reason": reason, "collection": FILES, "field": name},
-        )
-        for name in sorted(owned & said.keys())
-    ]
+def _refuse_owned(fields: Mapping[str, object], owned: frozenset[str]) -> None:
+    """Refuse fields that clients cannot set, all of them in one answer."""
+    problems = [_owned_problem(name) for name in sorted(owned & fields.keys())]
     if problems:
         raise Refused(problems)
 
 
+def _owned_problem(name: str) -> Problem:
+    reason = "The service sets it"
+    extensions = {"reason": reason, "collection": FILES, "field": name}
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", extensions)
+
+
 def _decode_base64(data: object) -> bytes:
-    """Return a content that came in base64, as it is or as a data address."""
+    """Return a content from base64, alone or in a data address."""
     if not isinstance(data, str):
         raise invalid_payload('"data" must be the content in base64', field="data")
-    bare = re.sub(r"\s", "", re.sub(r"^data:[^,]*;base64,", "", data))
+    without_scheme = re.sub(r"^data:[^,]*;base64,", "", data)
     try:
-        return base64.b64decode(bare, validate=True)
+        return base64.b64decode(re.sub(r"\s", "", without_scheme), validate=True)
     except (binascii.Error, ValueError):
         raise invalid_payload('"data" must be the content in base64', field="data") from None
 
@@ -274,19 +296,18 @@ def _decode_base64(data: object) -> bytes:
 
 
 def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -> WriteRequest:
-    """Return an ask whose Idempotency-Key, if it has one, goes with these very contents and fields."""
-    if request.idempotency is None:
+    """Return a request whose Idempotency-Key, if any, is bound to these contents and fields.
+
+    The body of a form differs at each attempt, for its boundary is random.
+    """
+    idempotency = request.idempotency
+    if idempotency is None:
         return request
-    said = jsontext.dumps(
-        [[upload.content.sha256, upload.content.name, upload.said] for upload in uploads]
+    description = jsontext.dumps(
+        [[upload.content.sha256, upload.content.name, upload.fields] for upload in uploads]
     )
-    return replaced(
-        request,
-        idempotency=replaced(
-            request.idempotency,
-            request=sha256(request.idempotency.request.encode() + said).hexdigest(),
-        ),
-    )
+    digest = sha256(idempotency.request.encode() + description).hexdigest()
+    return replaced(request, idempotency=replaced(idempotency, request=digest))
 
 
 def _update(
@@ -300,17 +321,15 @@ def _update(
 def _replace_content(
     library: Library, request: WriteRequest, key: str, row: tuple[Json, Json]
 ) -> bytes | None:
-    """Change a file's row to a new content; the one before is removed once that is done."""
+    """Change a file's row to a new content; the old one is removed after the commit."""
 
     def plan(call: WriteCall) -> TransactionWork[tuple[WrittenItems, list[Content]]]:
-        change, found = (
-            records.plan_update(request, call, key, *row),
-            parse_key(call.collection, key),
-        )
+        update = records.plan_update(request, call, key, *row)
+        row_key = parse_key(call.collection, key)
 
         def within(transaction: Transaction) -> tuple[WrittenItems, list[Content]]:
-            before = contents_of(transaction.execute(statement("lock_files"), ([found],)))
-            return change(transaction), before
+            before = contents_of(transaction.execute(statement("lock_files"), ([row_key],)))
+            return update(transaction), before
 
         return within
 

@@ -1,4 +1,4 @@
-"""Folders: a tree whose branches go with all that is in them (specification, sections 2.6 and 4.9)."""
+"""Folders: a tree; a folder is deleted with everything in it (docs/files.md)."""
 
 from __future__ import annotations
 
@@ -19,36 +19,38 @@ T = TypeVar("T")
 
 
 def create(library: Library, request: WriteRequest, payload: object) -> bytes | None:
-    """Create a folder, or several of an array."""
+    """Create a folder, or those of an array."""
     many = isinstance(payload, list)
-    items = [_checked(item) for item in (payload if isinstance(payload, list) else [payload])]
-    nothing: list[Json] = [{} for _ in items]
+    payloads = payload if isinstance(payload, list) else [payload]
+    items = [_checked(item) for item in payloads]
+    # Folders have neither defaults nor fields that the service sets.
+    no_values: list[Json] = [{} for _ in items]
     return _write(
         library,
         request,
         "create",
-        lambda call: records.plan_create(call, items, nothing, nothing),
+        lambda call: records.plan_create(call, items, no_values, no_values),
         many=many,
     )
 
 
 def change_one(library: Library, request: WriteRequest, key: str, payload: object) -> bytes | None:
     """Rename a folder, or move it with everything below it."""
-    said = _checked_changes(payload)
+    changes = _checked_changes(payload)
     return _write(
         library,
         request,
         "update",
-        lambda call: records.plan_update(request, call, key, said, {}),
+        lambda call: records.plan_update(request, call, key, changes, {}),
         many=False,
     )
 
 
 def change_many(library: Library, request: WriteRequest, payload: object) -> bytes | None:
-    """Change folders: by an array of objects with their ids, or by `keys` or `query` with `data`."""
-    said = checked_batch(payload, _checked_changes)
+    """Change folders: an array of objects with ids, or `data` with `keys` or `query`."""
+    batch = checked_batch(payload, _checked_changes)
     return _write(
-        library, request, "update", lambda call: records.plan_update_many(call, said), many=True
+        library, request, "update", lambda call: records.plan_update_many(call, batch), many=True
     )
 
 
@@ -72,29 +74,30 @@ def _delete(
         def within(transaction: Transaction) -> list[Content]:
             if key is not None:
                 records.check_match(request, call, transaction, key)
-            return _deleted(call, transaction, payload)
+            return _delete_trees(call, transaction, payload)
 
         return within
 
     library.contents.remove(_with_tree_lock(library, request, "delete", plan))
 
 
-def _deleted(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
+def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
+    """Delete folders with everything below them, and return the contents of the deleted files."""
     write_context = call.write_context(transaction)
     keys = records.named(write_context, call.collection, payload)
-    # What is in them tells that they are there, and so the right to them comes first.
+    # First the right to the folders: a refusal for what is in them would tell that they exist.
     write_context.authorizer.authorize_delete(call.collection, keys, transaction.execute)
     parents: dict[str, str | None] = dict(
         transaction.execute(statement("lock_folders_below"), (keys,))
     )
     below = [key for key in parents if key not in keys]
     files = transaction.execute(statement("lock_files_in_folders"), ([*keys, *below],))
-    gone_files = records.delete_below(write_context, FILES, [key for key, *_ in files])
-    gone = records.delete_below(write_context, FOLDERS, below) | records.delete(
-        write_context, call.collection, keys
-    )
-    links = [(gone_files[key], gone[folder]) for key, folder, *_ in files]
-    links += [(gone[key], gone[str(parents[key])]) for key in below]
+    file_revisions = records.delete_below(write_context, FILES, [key for key, *_ in files])
+    folder_revisions = records.delete_below(write_context, FOLDERS, below)
+    folder_revisions |= records.delete(write_context, call.collection, keys)
+    links = [(file_revisions[key], folder_revisions[folder]) for key, folder, *_ in files]
+    links += [(folder_revisions[key], folder_revisions[str(parents[key])]) for key in below]
+    # Without a history there are no revisions to link.
     link_revisions(
         write_context, [(revision, parent) for revision, parent in links if revision and parent]
     )
@@ -109,19 +112,22 @@ def _write(
     *,
     many: bool,
 ) -> bytes | None:
-    """Write folders and answer them; raises `Refused` UNPROCESSABLE_CONTENT when the tree would have a circle."""
+    """Write folders and return them as a body.
 
-    def careful(call: WriteCall) -> TransactionWork[bytes | None]:
+    Raises `Refused` UNPROCESSABLE_CONTENT for a folder that would lie in itself.
+    """
+
+    def plan_with_check(call: WriteCall) -> TransactionWork[bytes | None]:
         work = plan(call)
 
         def within(transaction: Transaction) -> bytes | None:
-            found = work(transaction)
+            written = work(transaction)
             _refuse_cycle(transaction)
-            return records.response_body(found, many=many)
+            return records.response_body(written, many=many)
 
         return within
 
-    return _with_tree_lock(library, request, action, careful)
+    return _with_tree_lock(library, request, action, plan_with_check)
 
 
 def _with_tree_lock(
@@ -130,30 +136,31 @@ def _with_tree_lock(
     action: str,
     plan: Callable[[WriteCall], TransactionWork[T]],
 ) -> T:
-    """Do a change of the tree when those before it have ended."""
+    """Change the tree, one change at a time."""
 
-    def later(call: WriteCall) -> TransactionWork[T]:
+    def plan_with_lock(call: WriteCall) -> TransactionWork[T]:
         work = plan(call)
 
         def within(transaction: Transaction) -> T:
+            # Two moves at once could each put a folder into the other.
             transaction.execute(statement("lock_folder_tree"))
             return work(transaction)
 
         return within
 
-    return records.writing(library.store, request, (FOLDERS, action), later)
+    return records.writing(library.store, request, (FOLDERS, action), plan_with_lock)
 
 
 def _checked_changes(payload: object) -> Json:
-    """Return what is said of a folder that is there."""
-    said = _checked(payload)
-    if "id" in said:
+    """Return the changes of a folder; raises `Refused` INVALID_PAYLOAD."""
+    changes = _checked(payload)
+    if "id" in changes:
         raise invalid_payload('"id" of a folder cannot be changed', field="id")
-    return said
+    return changes
 
 
 def _checked(payload: object) -> Json:
-    """Return what is said of a folder; a name that is there has something in it."""
+    """Return the fields of a folder; raises `Refused` INVALID_PAYLOAD."""
     if not isinstance(payload, Mapping):
         raise invalid_payload("A folder must be an object")
     if payload.get("name") == "":

@@ -1,4 +1,4 @@
-"""Uploads by form: files with their fields around them, read as they come."""
+"""Uploads by form: files and their fields, read while they arrive."""
 
 from __future__ import annotations
 
@@ -28,61 +28,64 @@ class FormPart:
 
 @dataclass(slots=True)
 class FileUpload:
-    """A content that has arrived, and what its sender says of the file."""
+    """A content that has arrived, and the values of the file's fields."""
 
     content: Content
-    said: Json = field(default_factory=dict)
+    fields: Json = field(default_factory=dict)
 
 
 def receive(
-    contents: Contents, parts: Iterable[FormPart], put: list[Content], *, max_bytes: int
+    contents: Contents, parts: Iterable[FormPart], stored: list[Content], *, max_bytes: int
 ) -> list[FileUpload]:
-    """Put the files of a form into their locations, noting each in `put`; fields may take `max_bytes` bytes in all.
+    """Put the files of a form into their locations, and add each content to `stored`.
 
-    Fields belong to the file that follows them, or, in a form that begins with a file, to the one before them. Those
-    behind the last file are that one's in any case.
+    Fields belong to the file that follows them, or, in a form that begins with a file, to the file
+    before them. Fields after the last file always belong to that one. All fields together take at
+    most `max_bytes` bytes.
     """
     uploads: list[FileUpload] = []
-    waiting: Json = {}
+    next_fields: Json = {}
     first_is_file: bool | None = None
     for part in parts:
-        if part.filename == "":  # how browsers send an input that no file was chosen for
+        # Browsers send an empty name for an input without a chosen file.
+        if part.filename == "":
             continue
         if first_is_file is None:
             first_is_file = part.is_file
         if part.is_file:
-            uploads.append(_store_file(contents, part, waiting, put))
-            waiting = {}
+            uploads.append(_store_file(contents, part, next_fields, stored))
+            next_fields = {}
         else:
             value, max_bytes = _value(part, max_bytes)
-            (uploads[-1].said if first_is_file else waiting)[part.name] = value
+            fields = uploads[-1].fields if first_is_file else next_fields
+            fields[part.name] = value
     if not uploads:
         raise invalid_payload("The form holds no file", field="file")
-    uploads[-1].said |= waiting
+    uploads[-1].fields |= next_fields
     for upload in uploads:
-        _relocate(contents, upload, put)
+        _relocate(contents, upload, stored)
     return uploads
 
 
-def _store_file(contents: Contents, part: FormPart, said: Json, put: list[Content]) -> FileUpload:
-    location = said.get("storage")
-    content = contents.put(
-        Incoming(part.filename or part.name, part.declared, part.chunks), location
-    )
-    put.append(content)
-    return FileUpload(content, said)
+def _store_file(
+    contents: Contents, part: FormPart, fields: Json, stored: list[Content]
+) -> FileUpload:
+    incoming = Incoming(part.filename or part.name, part.declared, part.chunks)
+    content = contents.put(incoming, fields.get("storage"))
+    stored.append(content)
+    return FileUpload(content, fields)
 
 
-def _relocate(contents: Contents, upload: FileUpload, put: list[Content]) -> None:
-    """Bring a content to the location that was only named behind it."""
-    location = upload.said.pop("storage", None)
+def _relocate(contents: Contents, upload: FileUpload, stored: list[Content]) -> None:
+    """Move a content to the location that a field after it names."""
+    location = upload.fields.pop("storage", None)
     if location and location != upload.content.storage:
         upload.content = contents.move(upload.content, str(location))
-        put.append(upload.content)
+        stored.append(upload.content)
 
 
 def _value(part: FormPart, max_bytes: int) -> tuple[object, int]:
-    """Return what a field says, and how many bytes further fields may take; an empty one is null."""
+    """Return the value of a field (null for an empty one) and the bytes left for further fields."""
     raw = bytearray()
     for chunk in part.chunks:
         raw += chunk
@@ -92,11 +95,12 @@ def _value(part: FormPart, max_bytes: int) -> tuple[object, int]:
         text = raw.decode()
     except UnicodeDecodeError:
         raise invalid_payload("A field of the form is no UTF-8 text", field=part.name) from None
-    return (_json(text) if part.name in JSON_FIELDS else text) or None, max_bytes - len(raw)
+    value = _parse_tags(text) if part.name in JSON_FIELDS else text
+    return value or None, max_bytes - len(raw)
 
 
-def _json(text: str) -> object:
-    """Return tags that came as JSON or as words with commas between them."""
+def _parse_tags(text: str) -> object:
+    """Return tags that came as JSON, or as words with commas between them."""
     try:
         return jsontext.loads(text.encode())
     except ValueError:

@@ -1,6 +1,6 @@
-"""What an image tells of itself: its size as it is seen, and what cameras and editors have written into it.
+"""Facts about an image: its size as viewers show it, and the metadata of cameras and editors.
 
-Only the heads of images are read, never their pixels, and whatever is wrong with them fails no upload.
+Only the heads of images are read, never their pixels. A broken image does not make an upload fail.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ log = logging.getLogger("cms.files")
 
 FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "AVIF", "BMP", "ICO")
 READ_INTO_MEMORY = frozenset({"image/webp", "image/avif"})
-"""What Pillow reads into memory to look at its head."""
+"""Formats that Pillow reads whole to look at the head."""
 
 MAX_READ_INTO_MEMORY = 32 * 2**20
 MAX_METADATA_BYTES = 16 * 1024
@@ -43,22 +43,24 @@ _IPTC = {
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """What is known of an image: pixels after its orientation, and metadata by group."""
+    """The size of an image in pixels, turned upright, and its metadata by group."""
 
     width: int | None = None
     height: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def image_info_of(content: BinaryIO, *, kind: str, size: int) -> ImageInfo:
-    """Return what a content of a media type tells; nothing where it is no image that can be read."""
-    if not kind.startswith("image/") or (kind in READ_INTO_MEMORY and size > MAX_READ_INTO_MEMORY):
+def image_info_of(content: BinaryIO, *, media_type: str, size: int) -> ImageInfo:
+    """Return the facts about a content; they are empty where it is no image that can be read."""
+    if not media_type.startswith("image/") or (
+        media_type in READ_INTO_MEMORY and size > MAX_READ_INTO_MEMORY
+    ):
         return ImageInfo()
     try:
         with Image.open(content, formats=FORMATS) as image:
             return _read(image)
-    except Exception as fault:  # whatever a broken image makes of the library
-        log.info("an image of the type %s cannot be read: %s", kind, type(fault).__name__)
+    except Exception as fault:  # a broken image makes Pillow raise any exception
+        log.info("an image of the type %s cannot be read: %s", media_type, type(fault).__name__)
         return ImageInfo()
 
 
@@ -73,14 +75,15 @@ def _read(image: Image.Image) -> ImageInfo:
         "iptc": _iptc(image),
         "icc": _icc(image),
     }
-    metadata = {name: found for name, found in groups.items() if found}
-    return ImageInfo(
-        width, height, metadata if len(jsontext.dumps(metadata)) <= MAX_METADATA_BYTES else {}
-    )
+    metadata = {name: values for name, values in groups.items() if values}
+    if len(jsontext.dumps(metadata)) > MAX_METADATA_BYTES:
+        metadata = {}
+    return ImageInfo(width, height, metadata)
 
 
 def _exif(image: Image.Image) -> Image.Exif:
-    """Return the EXIF block; that of a PNG which comes behind the pixels is left alone, for they would be decoded."""
+    """Return the EXIF block of an image."""
+    # A PNG may have it behind the pixels, which Pillow would decode to get there.
     if image.format == "PNG" and "exif" not in image.info:
         return Image.Exif()
     return image.getexif()
@@ -94,12 +97,13 @@ def _sub_directories(exif: Image.Exif) -> dict[str, dict[str, Any]]:
 
 
 def _named_values(tags: Any, names: Mapping[int, str]) -> dict[str, Any]:
-    found = ((names.get(tag), _json_value(value)) for tag, value in tags.items())
-    return {
-        name: value
-        for name, value in found
-        if name and value not in (None, "", []) and name not in _POINTERS
-    }
+    values: dict[str, Any] = {}
+    for tag, tag_value in tags.items():
+        name = names.get(tag)
+        value = _json_value(tag_value)
+        if name and name not in _POINTERS and value not in (None, "", []):
+            values[name] = value
+    return values
 
 
 _POINTERS = frozenset(
@@ -108,7 +112,7 @@ _POINTERS = frozenset(
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON holds it; None for what is no text, number or list of these."""
+    """Return a value as JSON can hold it; None unless it is a text, a number or a list of these."""
     if isinstance(value, bool | int):
         return value
     if isinstance(value, str):
@@ -116,7 +120,9 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return _decoded(value)
     if isinstance(value, tuple | list):
-        return [_json_value(one) for one in value] if len(value) <= MAX_VALUES else None
+        if len(value) > MAX_VALUES:
+            return None
+        return [_json_value(element) for element in value]
     try:
         number = float(value)
     except (TypeError, ValueError, ZeroDivisionError):
@@ -126,10 +132,10 @@ def _json_value(value: Any) -> Any:
 
 def _decoded(raw: bytes) -> str | None:
     try:
-        found = raw.decode().replace("\0", "").strip()[:MAX_TEXT_LENGTH]
+        text = raw.decode().replace("\0", "").strip()[:MAX_TEXT_LENGTH]
     except UnicodeDecodeError:
         return None
-    return found if found.isprintable() else None
+    return text if text.isprintable() else None
 
 
 def _iptc(image: Image.Image) -> dict[str, Any]:
@@ -138,14 +144,11 @@ def _iptc(image: Image.Image) -> dict[str, Any]:
     return dict(_iptc_values(IptcImagePlugin.getiptcinfo(image) or {}))
 
 
-def _iptc_values(found: Mapping[tuple[int, int], Any]) -> Iterator[tuple[str, Any]]:
-    for place, name in _IPTC.items():
-        raw = found.get(place)
-        values = [
-            _decoded(one)
-            for one in (raw if isinstance(raw, list) else [raw])
-            if isinstance(one, bytes)
-        ]
+def _iptc_values(records: Mapping[tuple[int, int], Any]) -> Iterator[tuple[str, Any]]:
+    for number, name in _IPTC.items():
+        record = records.get(number)
+        raw_values = record if isinstance(record, list) else [record]
+        values = [_decoded(raw) for raw in raw_values if isinstance(raw, bytes)]
         if values:
             yield name, values if name == "keywords" else values[0]
 
@@ -155,10 +158,7 @@ def _icc(image: Image.Image) -> dict[str, Any]:
     if not isinstance(profile, bytes):
         return {}
     try:
-        return {
-            "description": ImageCms.getProfileDescription(
-                ImageCms.ImageCmsProfile(BytesIO(profile))
-            ).strip()
-        }
+        parsed = ImageCms.ImageCmsProfile(BytesIO(profile))
+        return {"description": ImageCms.getProfileDescription(parsed).strip()}
     except (ImageCms.PyCMSError, OSError):
         return {}

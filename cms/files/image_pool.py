@@ -1,4 +1,4 @@
-"""Where images are changed: a few child processes, as many at a time as one machine is to run."""
+"""The child processes that transform images, at most a set number at a time on one machine."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from cms.errors import unavailable
 from cms.transforms.steps import illegal_transform
 from cms.transforms.transform import ImageLimits, Transform
 
-MOST_PIXELS = 100_000_000
-# An image takes 4 bytes for each pixel; turning, blurring or converting it needs a second and a third copy.
-MEMORY = 2**29 + 12 * MOST_PIXELS
+MAX_PIXELS = 100_000_000
+# An image takes 4 bytes for each pixel; to turn, blur or convert it takes a second and a third
+# copy.
+MEMORY = 2**29 + 12 * MAX_PIXELS
 START_SECONDS = 20.0
 SLOT_POLL_SECONDS = 0.02
 FAILURE_SECONDS = 60.0
@@ -37,36 +38,36 @@ log = logging.getLogger("cms")
 
 
 class ImagePool:
-    """The child processes of one process, made when they are needed; `close` ends them.
+    """The child processes of one process, started when they are needed; `close` ends them.
 
-    How many work at the same time is counted over the machine, with locks on files that end with their holder.
+    The limit of those that work at the same time holds for the machine: each locks one of a few
+    files, and the kernel frees the lock when its holder ends.
     """
 
     def __init__(self, config: Config) -> None:
         self._folder = config.data_dir / "transforms"
         self._max_concurrent = config.assets_transform_max_concurrent
         self._limits = ImageLimits(
-            MOST_PIXELS,
+            MAX_PIXELS,
             config.assets_transform_image_max_dimension,
             config.assets_transform_timeout.total_seconds(),
         )
         self._idle: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
         self._failures = _RecentFailures()
-        atexit.register(
-            self.close
-        )  # else an ended worker leaves them to whoever adopts its children
+        # Otherwise the children would outlive a worker that ends.
+        atexit.register(self.close)
 
     def render(self, source: Path, target: Path, transform: Transform, *, name: str) -> str:
         """Write the transformed image to `target` and return its format.
 
-        `name` stands for this image transformed like this: what could not be done is not tried again for a minute,
-        or those who wait for it would all wait for as long as it may take. Raises `Refused`:
-        ILLEGAL_ASSET_TRANSFORMATION where it cannot be done within the limits, SERVICE_UNAVAILABLE when all places
-        stay taken.
+        `name` identifies the image and the transform. A transform that failed is not tried again
+        for a minute: otherwise all who wait for it would fail one after the other, each after the
+        full time. Raises `Refused`: ILLEGAL_ASSET_TRANSFORMATION for a transform that is not
+        possible within the limits, SERVICE_UNAVAILABLE when all slots stay taken.
         """
-        if known := self._failures.get(name):
-            raise illegal_transform(known)
+        if reason := self._failures.get(name):
+            raise illegal_transform(reason)
         with self._slot():
             answer = self._answer(pickle.dumps((source, target, transform, self._limits)))
         if "fault" in answer:
@@ -80,17 +81,18 @@ class ImagePool:
         """End the child processes that wait for work."""
         atexit.unregister(self.close)
         with self._lock:
-            idle, self._idle = self._idle, []
+            idle = self._idle
+            self._idle = []
         for child in idle:
             _end_child(child)
 
     @contextmanager
     def _slot(self) -> Iterator[None]:
-        """Hold one of the machine's places for a transform."""
+        """Hold one of the machine's slots for transforms."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        end = time.monotonic() + self._limits.max_seconds
-        while (taken := self._take_slot()) is None:
-            if time.monotonic() > end:
+        deadline = time.monotonic() + self._limits.max_seconds
+        while (descriptor := self._take_slot()) is None:
+            if time.monotonic() > deadline:
                 raise unavailable(
                     "assets", "Too many images are being transformed; try again later"
                 )
@@ -98,13 +100,14 @@ class ImagePool:
         try:
             yield
         finally:
-            os.close(taken)
+            os.close(descriptor)
 
     def _take_slot(self) -> int | None:
+        """Return the locked descriptor of a free slot's file, or None."""
+        # Close-on-exec: a child that inherited the descriptor would keep the lock.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         for number in range(self._max_concurrent):
-            descriptor = os.open(
-                self._folder / str(number), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
+            descriptor = os.open(self._folder / str(number), flags, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return descriptor
@@ -113,7 +116,7 @@ class ImagePool:
         return None
 
     def _answer(self, job: bytes) -> dict[str, str]:
-        """Have a child do a job; one that ended because nothing came is replaced."""
+        """Have a child do a job; a child that has ended for want of jobs is replaced."""
         while True:
             child = self._child()
             answer = _exchange(child, job, timeout=self._limits.max_seconds + START_SECONDS)
@@ -122,21 +125,25 @@ class ImagePool:
                     self._idle.append(child)
                 return answer
             _end_child(child)
+            # A child that had no job for a while ends with 0: then another one is started.
             if child.returncode:
+                seconds = f"{self._limits.max_seconds:g}"
                 return {
-                    "reason": f"The image needs more than {self._limits.max_seconds:g} seconds, or too much memory"
+                    "reason": f"The image needs more than {seconds} seconds, or too much memory"
                 }
 
     def _child(self) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        # Without the service's own variables: they hold secrets, and what reads images from anywhere needs none.
-        inherited = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+        # Not the service's own variables: they hold secrets, and images may come from anybody.
+        environment = {
+            name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ
+        }
+        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
         return subprocess.Popen(
             [sys.executable, "-m", "cms.files.image_worker", str(MEMORY)],
-            env=inherited
-            | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -145,30 +152,29 @@ class ImagePool:
 
 
 class _RecentFailures:
-    """What could not be done lately, with the reason."""
+    """The transforms that failed within the last minute, each with its end and its reason."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[float, str]] = {}
+        self._failures: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
 
     def get(self, name: str) -> str | None:
-        end, reason = self._known.get(name, (0.0, ""))
+        end, reason = self._failures.get(name, (0.0, ""))
         return reason if time.monotonic() < end else None
 
     def put(self, name: str, reason: str) -> None:
         with self._lock:
-            self._known.pop(name, None)
-            while len(self._known) >= FAILURES_KEPT:
-                del self._known[
-                    next(iter(self._known))
-                ]  # the one that ends first: all last equally long
-            self._known[name] = time.monotonic() + FAILURE_SECONDS, reason
+            self._failures.pop(name, None)
+            # The first one ends first, because all last equally long.
+            while len(self._failures) >= FAILURES_KEPT:
+                del self._failures[next(iter(self._failures))]
+            self._failures[name] = time.monotonic() + FAILURE_SECONDS, reason
 
 
 def _exchange(
     child: subprocess.Popen[bytes], job: bytes, *, timeout: float
 ) -> dict[str, str] | None:
-    """Return a child's answer, None when it has ended or does not answer."""
+    """Return a child's answer; None when the child has ended or does not answer in time."""
     assert child.stdin and child.stdout
     try:
         child.stdin.write(job)
@@ -181,8 +187,8 @@ def _exchange(
         child.kill()
         return None
     line = child.stdout.readline()
-    found: dict[str, str] | None = json.loads(line) if line else None
-    return found
+    answer: dict[str, str] | None = json.loads(line) if line else None
+    return answer
 
 
 def _end_child(child: subprocess.Popen[bytes]) -> None:

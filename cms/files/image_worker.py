@@ -1,8 +1,9 @@
-"""A child process that changes images: killed at the limits of time and memory, and nothing of the service with it.
+"""A child process that transforms images, so that limits of time and memory end it and not the
+service.
 
-`python -m cms.files.image_worker BYTES` reads pickled jobs from its standard input and answers each with a line of
-JSON: `format`, or `reason` where it cannot be done, with a `fault` that is for the log. It ends with its
-input, and when nothing has come for a while.
+`python -m cms.files.image_worker BYTES` reads pickled jobs from its standard input. It answers each
+with a line of JSON: `format`, or `reason` for an image that cannot be transformed, with a `fault`
+for the log. It ends with its input, and when no job has come for a while.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from cms.transforms.transform import ImageLimits, Transform
 IDLE_SECONDS = 60.0
 
 RenderJob = tuple[Path, Path, Transform, ImageLimits]
-"""What to read, where to write, what to do, within which limits."""
+"""The image to read, the file to write, the transform, and the limits."""
 
 
 def main() -> None:
-    """Do jobs until nobody asks any more."""
+    """Do jobs until no more come."""
     memory = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -35,8 +36,8 @@ def main() -> None:
             job: RenderJob = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        limits = job[3]
-        # The kernel ends this process when its time is up, whatever it is doing and whoever is left to wait for it.
+        *_, limits = job
+        # The kernel ends this process when its time is up, even if its parent no longer waits.
         signal.setitimer(signal.ITIMER_REAL, limits.max_seconds)
         answer = _run(job)
         signal.setitimer(signal.ITIMER_REAL, 0)

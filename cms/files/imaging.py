@@ -1,4 +1,6 @@
-"""Images changed by Pillow; runs in the child processes of the workshop only (specification, section 4.8)."""
+"""Images changed by Pillow; runs in the child processes of the workshop only (specification,
+section 4.8).
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def render(source: Path, target: Path, transform: Transform, limits: ImageLimits
 def _open(
     source: Path, steps: tuple[ImageStep, ...], limits: ImageLimits
 ) -> tuple[Picture, tuple[int, int]]:
-    """Return an image as it is worked on, and the size that it has when it is not decoded as a draft."""
+    """Return an image as it is worked on, and the size that it has when it is not decoded as a
+    draft.
+    """
     Image.MAX_IMAGE_PIXELS = None  # the limit is checked here, before anything is decoded
     try:
         with Image.open(source, formats=READABLE_FORMATS) as found:
@@ -114,7 +118,9 @@ def _in_editable_mode(found: Picture) -> Picture:
 
 
 def _eight_bits(found: Picture) -> Picture:
-    """Bring grey of more bits to 8: 16 bits from black to white, wider ones from their darkest to their brightest."""
+    """Bring grey of more bits to 8: 16 bits from black to white, wider ones from their darkest to
+    their brightest.
+    """
     grey = found.convert("F")
     least, most = cast(tuple[float, float], grey.getextrema())
     if found.mode != "F" and least >= 0 and most <= 65535:
@@ -178,7 +184,9 @@ def _with_info(made: Picture, picture: Picture) -> Picture:
 
 
 def _scaled(width: int, height: int, resize: Resize) -> tuple[float, float]:
-    """Return the size to which the whole image is scaled, whatever is cut off or put around it afterwards."""
+    """Return the size to which the whole image is scaled, whatever is cut off or put around it
+    afterwards.
+    """
     across = (resize.width or math.inf) / width
     down = (resize.height or math.inf) / height
     if resize.width is None or resize.height is None or resize.fit in ("contain", "inside"):
@@ -213,7 +221,9 @@ def _window(
     shown: tuple[int, int],
     focus: tuple[float, float],
 ) -> tuple[float, float, float, float]:
-    """Return the part of an image that a cover shows: as near around the focal point as the edges allow."""
+    """Return the part of an image that a cover shows: as near around the focal point as the edges
+    allow.
+    """
     starts, ends = [], []
     for side, full, kept, at in zip(whole, scaled, shown, focus, strict=True):
         length = min(side * kept / full, side)
@@ -287,7 +297,9 @@ def _in_srgb(picture: Picture) -> Picture:
 
 
 def _profile(picture: Picture, image_format: str) -> bytes | None:
-    """Return the profile of an image's colours, if it describes what the encoder of a format writes."""
+    """Return the profile of an image's colours, if it describes what the encoder of a format
+    writes.
+    """
     found = picture.info.get("icc_profile")
     writes_grey = picture.mode in ("L", "LA") and image_format in ("jpg", "png", "tiff")
     return found if found and _colour_space(found) == ("GRAY" if writes_grey else "RGB") else None

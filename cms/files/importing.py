@@ -1,4 +1,4 @@
-"""Files from elsewhere: POST /files/import (specification, section 4.8; decisions, section 7)."""
+"""Files from other servers: POST /files/import (docs/files.md)."""
 
 from __future__ import annotations
 
@@ -23,27 +23,33 @@ from cms.outgoing import (
     fetch,
 )
 
+_ENCODED_NAME = re.compile(r"filename\*\s*=\s*utf-8'[^']*'([^;]+)", re.IGNORECASE)
+_PLAIN_NAME = re.compile(r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re.IGNORECASE)
+
 
 def import_url(
     library: Library, request: WriteRequest, payload: Mapping[str, object]
 ) -> bytes | None:
-    """Create a file of what an address answers, with what `data` says of it.
+    """Create a file with the content at an address, and with the fields of `data`.
 
-    Raises `Refused`: INVALID_PAYLOAD for an address that may not be asked, SERVICE_UNAVAILABLE when it fails.
+    Raises `Refused`: INVALID_PAYLOAD for an address that the settings deny, SERVICE_UNAVAILABLE
+    when the other server fails.
     """
     records.require_permission(library.store, request.identity, FILES, "create")
-    url, said = payload.get("url"), payload.get("data") or {}
+    url = payload.get("url")
     if not isinstance(url, str):
         raise invalid_payload('"url" must be a text', field="url", value=abbreviated(url))
-    if not isinstance(said, Mapping):
-        raise invalid_payload('"data" must be an object', field="data", value=abbreviated(said))
+    fields = payload.get("data") or {}
+    if not isinstance(fields, Mapping):
+        raise invalid_payload('"data" must be an object', field="data", value=abbreviated(fields))
+    # A repeated call must not fetch the content again.
     stored_answer = library.store.stored_answer(request.identity, request.idempotency)
     if stored_answer is not None:
         return cast(bytes | None, stored_answer.answer)
     limits = FetchLimits(library.import_seconds, library.contents.max_bytes)
     try:
         with fetch(OutgoingRequest(url), library.address_filter, limits=limits) as answer:
-            return _store_response(library, request, answer, dict(said))
+            return _store_response(library, request, answer, dict(fields))
     except AddressDenied as denied:
         raise invalid_payload(
             f'"url" cannot be imported: {denied}', field="url", value=abbreviated(url)
@@ -55,19 +61,20 @@ def import_url(
 
 
 def _store_response(
-    library: Library, request: WriteRequest, answer: OutgoingResponse, said: Json
+    library: Library, request: WriteRequest, answer: OutgoingResponse, fields: Json
 ) -> bytes | None:
     if not 200 <= answer.status < 300:
         raise _source_failed(f"it answers with the status {answer.status}")
-    location = said.pop("storage", None)
+    location = fields.pop("storage", None)
     if location is not None and not isinstance(location, str):
         raise invalid_payload(
             '"storage" must be a text', field="storage", value=abbreviated(location)
         )
     incoming = Incoming(_filename_of(answer), answer.headers.get("content-type"), answer.chunks)
-    with library.contents.provisional() as put:
-        put.append(library.contents.put(incoming, location))
-        return create_rows(library, request, [FileUpload(put[0], said)])
+    with library.contents.provisional() as stored:
+        content = library.contents.put(incoming, location)
+        stored.append(content)
+        return create_rows(library, request, [FileUpload(content, fields)])
 
 
 def _source_failed(reason: str) -> Refused:
@@ -75,26 +82,18 @@ def _source_failed(reason: str) -> Refused:
 
 
 def _filename_of(answer: OutgoingResponse) -> str:
-    """Return the name that the source gives, else the last part of its path, else its host."""
-    said = answer.headers.get("content-disposition", "")
-    parts = urlsplit(answer.url)
-    return next(
-        filter(
-            None,
-            (
-                *_disposition_names(said),
-                unquote(parts.path.rstrip("/").rpartition("/")[2]),
-                parts.hostname,
-            ),
-        ),
-        "file",
-    )
+    """Return the name in the answer's headers, else the last part of its path, else its host."""
+    for name in _disposition_names(answer.headers.get("content-disposition", "")):
+        if name:
+            return name
+    address = urlsplit(answer.url)
+    last_part = unquote(address.path.rstrip("/").rpartition("/")[2])
+    return last_part or address.hostname or "file"
 
 
 def _disposition_names(disposition: str) -> Iterator[str]:
-    if found := re.search(r"filename\*\s*=\s*utf-8'[^']*'([^;]+)", disposition, re.IGNORECASE):
-        yield unquote(found[1].strip())
-    if found := re.search(
-        r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', disposition, re.IGNORECASE
-    ):
-        yield re.sub(r"\\(.)", r"\1", found[1] or found[2] or "")
+    """Yield the names of a Content-Disposition header, the one in UTF-8 first (RFC 6266)."""
+    if match := _ENCODED_NAME.search(disposition):
+        yield unquote(match[1].strip())
+    if match := _PLAIN_NAME.search(disposition):
+        yield re.sub(r"\\(.)", r"\1", match[1] or match[2] or "")

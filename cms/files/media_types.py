@@ -143,7 +143,9 @@ _SNIFFABLE = ("image/", "audio/", "video/", "font/", "text/")
 
 
 def media_type_of(head: bytes, *, name: str, declared: str | None = None) -> str:
-    """Return the media type of a content by its first bytes (`HEAD_BYTES` of them), its name and the declared type."""
+    """Return the media type of a content by its first bytes (`HEAD_BYTES` of them), its name and
+    the declared type.
+    """
     guesses = [
         guess for guess in (_by_name(name), _clean_type(declared)) if guess not in (None, UNKNOWN)
     ]
@@ -211,7 +213,9 @@ def _binary(head: bytes) -> str | None:
 
 
 def _compatible_brand(brands: bytes) -> str:
-    """A still image may name another brand first and its own among those that it is compatible with."""
+    """A still image may name another brand first and its own among those that it is compatible
+    with.
+    """
     return "image/avif" if b"avif" in brands else "image/heic" if b"heic" in brands else "video/mp4"
 
 

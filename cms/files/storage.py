@@ -1,4 +1,5 @@
-"""Contents of files in named locations: a folder, S3, Google Cloud Storage or Azure, all of them through obstore.
+"""Contents of files in named locations: a folder, S3, Google Cloud Storage or Azure, all of them
+through obstore.
 
 A content is put whole or not at all: an iterator of chunks that raises leaves nothing behind.
 """
@@ -59,8 +60,8 @@ class ListedContent:
 class Storage:
     """One location. Paths are relative, with `/` between their parts.
 
-    Every method raises `Refused` SERVICE_UNAVAILABLE when the location does not answer, and FileNotFoundError where
-    it needs a content that is not there.
+    Every method raises `Refused` SERVICE_UNAVAILABLE when the location does not answer, and
+    FileNotFoundError where it needs a content that is not there.
     """
 
     def __init__(self, location: Location) -> None:
@@ -78,7 +79,8 @@ class Storage:
         return Path(self._location.root) if self._location.driver == "local" else None
 
     def put(self, path: str, chunks: Iterable[bytes]) -> PutResult:
-        """Store a content under a path, in place of what is there, holding a few parts of it at a time at most.
+        """Store a content under a path, in place of what is there, holding a few parts of it at a
+        time at most.
 
         What the chunks raise passes through, and then nothing of them stays.
         """
@@ -102,7 +104,9 @@ class Storage:
     def get(
         self, path: str, start: int | None = None, length: int | None = None
     ) -> Iterator[bytes]:
-        """Return a content in pieces, or `length` bytes of it from `start` on, which must lie within it."""
+        """Return a content in pieces, or `length` bytes of it from `start` on, which must lie
+        within it.
+        """
         if length == 0:
             return iter(())
         with self._mapped_errors():
@@ -140,7 +144,9 @@ class Storage:
                     continue
 
     def list(self, prefix: str = "") -> Iterator[ListedContent]:
-        """Yield the contents below a folder of paths (`a` has `a/b` in it, not `ab`), or all of them."""
+        """Yield the contents below a folder of paths (`a` has `a/b` in it, not `ab`), or all of
+        them.
+        """
         with self._mapped_errors():
             for batch in obstore.list(self._store, prefix=prefix or None):
                 yield from (
@@ -211,7 +217,9 @@ class Storages(Mapping[str, Storage]):
         return next(iter(self._known.values()))
 
     def requested(self, name: str) -> Storage:
-        """Return the location that a client names; raises `Refused` INVALID_PAYLOAD for one that is not set up."""
+        """Return the location that a client names; raises `Refused` INVALID_PAYLOAD for one that is
+        not set up.
+        """
         found = self._known.get(name)
         if found is None:
             raise invalid_payload(
@@ -220,7 +228,9 @@ class Storages(Mapping[str, Storage]):
         return found
 
     def existing(self, name: str) -> Storage:
-        """Return the location that a file's row names; raises `Refused` SERVICE_UNAVAILABLE without its settings."""
+        """Return the location that a file's row names; raises `Refused` SERVICE_UNAVAILABLE without
+        its settings.
+        """
         found = self._known.get(name)
         if found is None:
             raise unavailable("storage", f'The location "{name}" is not set up')
@@ -233,7 +243,9 @@ def open(config: Config) -> Storages:
 
 
 class _ObstoreFile(RawIOBase):
-    """What obstore reads, as the standard library has files; a fault of the location is an OSError in there."""
+    """What obstore reads, as the standard library has files; a fault of the location is an OSError
+    in there.
+    """
 
     def __init__(self, found: Any) -> None:
         super().__init__()

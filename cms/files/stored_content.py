@@ -16,7 +16,9 @@ CHUNK_BYTES = 2**18
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """`data` is all of a small one. A folder's files are read without the storage's library, in a tenth of its time."""
+    """`data` is all of a small one. A folder's files are read without the storage's library, in a
+    tenth of its time.
+    """
 
     storage: Storage
     path: str

@@ -1,7 +1,7 @@
 """Strays on either side: contents without a file, and files without a content.
 
-Both are left by what no care in a request can prevent: a process that is killed between content and row, a disk that
-was restored from an older copy. `cms maintain` looks for them.
+Both are left by what no care in a request can prevent: a process that is killed between content and
+row, a disk that was restored from an older copy. `cms maintain` looks for them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ _DERIVED = re.compile(rf"({_UUID})(?:__|/).+", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep found: the contents that it removed, as `location/path`, and the ids of files without one."""
+    """What a sweep found: the contents that it removed, as `location/path`, and the ids of files
+    without one.
+    """
 
     removed: tuple[str, ...] = ()
     without_content: tuple[str, ...] = ()
 
 
 def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_AGE) -> SweepResult:
-    """Remove contents that no file has, and tell which files have none; nothing younger than `age` is touched.
+    """Remove contents that no file has, and tell which files have none; nothing younger than `age`
+    is touched.
 
-    Only what this service has named is looked at: a location may hold other things beside. Raises `Refused`
-    SERVICE_UNAVAILABLE when a location does not answer.
+    Only what this service has named is looked at: a location may hold other things beside. Raises
+    `Refused` SERVICE_UNAVAILABLE when a location does not answer.
     """
     removed: list[str] = []
     without: list[str] = []
@@ -67,7 +70,9 @@ def _record_contents(transaction: Transaction, storage: Storage, *, before: date
 
 
 def _content_stem(path: str) -> str | None:
-    """Return the name, without its ending, of the content that something was derived from; None for a content."""
+    """Return the name, without its ending, of the content that something was derived from; None for
+    a content.
+    """
     found = _DERIVED.fullmatch(path)
     return found[1] if found else None
 

@@ -31,7 +31,7 @@ def test_an_image_has_its_size(files: House, kind: str) -> None:
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_the_size_is_that_of_the_image_as_it_is_seen(orientation: int) -> None:
     content = picture(exif=exif(Orientation=orientation))
-    found = image_info_of(BytesIO(content), kind="image/jpeg", size=len(content))
+    found = image_info_of(BytesIO(content), media_type="image/jpeg", size=len(content))
     assert (found.width, found.height) == ((20, 40) if orientation > 4 else (40, 20))
 
 
@@ -66,7 +66,9 @@ def test_the_words_of_an_editor_are_kept() -> None:
     )
     whole = picture()
     content = whole[:2] + b"\xff\xed" + struct.pack(">H", len(block) + 2) + block + whole[2:]
-    found = image_info_of(BytesIO(content), kind="image/jpeg", size=len(content)).metadata["iptc"]
+    found = image_info_of(BytesIO(content), media_type="image/jpeg", size=len(content)).metadata[
+        "iptc"
+    ]
     assert found["keywords"] == ["red", "green"]
     assert found["caption"] == "Käse"
 
@@ -110,5 +112,5 @@ def test_metadata_beyond_measure_is_left_out() -> None:
     names = "ImageDescription Make Model Software Artist Copyright HostComputer DocumentName PageName InkNames"
     tags = dict.fromkeys(names.split(), "x" * 2000)
     content = picture("PNG", exif=exif(**tags))
-    found = image_info_of(BytesIO(content), kind="image/png", size=len(content))
+    found = image_info_of(BytesIO(content), media_type="image/png", size=len(content))
     assert (found.width, found.metadata) == (40, {})
