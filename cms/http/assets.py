@@ -89,7 +89,7 @@ class AssetResource:
 def _set_headers(response: falcon.Response, asset: Asset) -> None:
     response.set_header("ETag", f'"{asset.tag}"')
     response.set_header("Last-Modified", _http_date(asset.modified))
-    response.set_header("Vary", "Accept, Origin" if asset.wanted.varies_by_client else "Origin")
+    response.set_header("Vary", "Accept, Origin" if asset.transform.varies_by_client else "Origin")
     response.set_header("X-Content-Type-Options", "nosniff")
     response.set_header("Content-Security-Policy", "default-src 'none'; sandbox")
 

@@ -179,10 +179,10 @@ import sys, time
 from dataclasses import replace
 from pathlib import Path
 from cms.config import load
-from cms.files.image_pool import Workshop
+from cms.files.image_pool import ImagePool
 from tests.files.test_workshop import do
 folder = Path(sys.argv[1])
-do(Workshop(load({"DATA_DIR": str(folder)}, folder=folder)), folder / "in", "a")
+do(ImagePool(load({"DATA_DIR": str(folder)}, folder=folder)), folder / "in", "a")
 print("ready", flush=True)
 time.sleep(60)
 """

@@ -81,7 +81,7 @@ class PayloadParser:
             self._attach_to_one(
                 change_set, unresolved.change, unresolved.field, unresolved.item, link
             )
-        elif target and not self._item_parser(change_set.collection, Expects.EITHER).told:
+        elif target and not self._item_parser(change_set.collection, Expects.EITHER).tells_missing:
             raise forbidden()  # as for a collection that is hidden
         else:
             reason = f'"{unresolved.collection_field}" must say to which collection it belongs'
@@ -168,7 +168,7 @@ class PayloadParser:
         collection_field = str(relation.one_collection_field)
         assert isinstance(value, Mapping)
         if collection_field in change.invalid_fields:
-            if not self._item_parser(change_set.collection, change.expects).told:
+            if not self._item_parser(change_set.collection, change.expects).tells_missing:
                 raise forbidden()  # as for a collection that is hidden
             return
         unresolved = UnresolvedItem(change, name, collection_field, value)
