@@ -129,7 +129,7 @@ class Assets:
         return Delivery(derivative.content, f"{stem}.{derivative.format}", media_type)
 
     def _asset_settings(self, context: RequestContext) -> _AssetSettings:
-        """Return the settings of assets, read once for each version, which a change of them moves."""
+        """Return the settings of assets, read once a version: a change of settings moves it."""
 
         def read() -> _AssetSettings:
             rows = self._store.database.fetch(statement("find_asset_settings"))

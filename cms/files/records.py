@@ -1,4 +1,4 @@
-"""Rows of files and folders, written as any other items are: with the caller's rights, and with their history."""
+"""Rows of files and folders, written like other items: with the caller's rights, with a history."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ T = TypeVar("T")
 FILE_CREATION = "system_files", "create"
 
 TransactionWork = Callable[[Transaction], T]
-"""What is done once a transaction is open."""
+"""The work of a write inside its transaction."""
 
 
 def require_permission(store: Store, identity: Identity, name: str, action: str) -> None:
-    """Refuse who may not do this to any row of a collection, before anything of the request is read."""
+    """Refuse a caller that may do this to no row of a collection, before the body is read."""
     store.run_primary_read(identity, lambda context: _authorized_collection(context, name, action))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """Who calls, how the answer is to look, and under which conditions the call is done."""
+    """The caller of a write, the query string for its answer, and the conditions of the call."""
 
     identity: Identity
     query_string: str = ""
@@ -59,36 +59,34 @@ def writing(
     to: tuple[str, str],
     plan: Callable[[WriteCall], TransactionWork[T]],
 ) -> T:
-    """Plan and do a write; `to` is a collection and an action. Raises `Refused` FORBIDDEN for who may not do it."""
+    """Plan and do a write; `to` is a collection and an action.
+
+    Raises `Refused` FORBIDDEN for a caller that may do it to no row.
+    """
     name, action = to
 
-    def planned(context: RequestContext) -> WritePlan[T]:
+    def plan_write(context: RequestContext) -> WritePlan[T]:
         collection = _authorized_collection(context, name, action)
         parsed = parse_query_string(request.query_string, store.page)
         authorizer = WriteAuthorizer(store, context)
         history_action = "upload" if to == FILE_CREATION else None
-        return WritePlan(
-            plan(
-                WriteCall(
-                    store,
-                    context,
-                    request.identity.client,
-                    collection,
-                    parsed,
-                    authorizer,
-                    history_action,
-                )
-            )
-        )
+        client = request.identity.client
+        call = WriteCall(store, context, client, collection, parsed, authorizer, history_action)
+        return WritePlan(plan(call))
 
-    return store.run_write(request.identity, planned, idempotency=request.idempotency)
+    return store.run_write(request.identity, plan_write, idempotency=request.idempotency)
 
 
 def check_match(request: WriteRequest, call: WriteCall, transaction: Transaction, key: str) -> None:
-    """Hold a row, and refuse to go on when it is not the one that If-Match names."""
-    keys = parse_key(call.collection, key)
+    """Lock a row; raise `Refused` when it is not in the state that If-Match names."""
+    row_key = parse_key(call.collection, key)
     preconditions.check_match(
-        call.store, transaction, call.context, call.collection, key=keys, if_match=request.if_match
+        call.store,
+        transaction,
+        call.context,
+        call.collection,
+        key=row_key,
+        if_match=request.if_match,
     )
 
 
@@ -98,25 +96,29 @@ def plan_create(
     defaults: Sequence[Json],
     owned: Sequence[Json],
 ) -> TransactionWork[WrittenItems]:
-    """Return what creates rows: of what is said, else of what is usual, and always of what the service owns."""
+    """Return the work that creates rows.
+
+    Values from the request come before `defaults`; `owned` are values that the service always sets.
+    """
     parser = call.payload_parser()
     root = parser.parse(call.collection, items, Expects.ABSENT)
-    for change, common, kept in zip(root.changes, defaults, owned, strict=True):
+    for change, row_defaults, row_owned in zip(root.changes, defaults, owned, strict=True):
         change.values |= {
-            **_values(call.collection, common),
+            **_values(call.collection, row_defaults),
             **change.values,
-            **_values(call.collection, kept),
+            **_values(call.collection, row_owned),
         }
     call.complete(parser, root)
-    for change, kept in zip(root.changes, owned, strict=True):
-        change.values |= _values(call.collection, kept)  # over what permissions preset
+    # Once more, because presets of permissions may have replaced them.
+    for change, row_owned in zip(root.changes, owned, strict=True):
+        change.values |= _values(call.collection, row_owned)
     return partial(plans.write_items, call, parser, root)
 
 
 def plan_update(
     request: WriteRequest, call: WriteCall, key: str, item: object, owned: Json
 ) -> TransactionWork[WrittenItems]:
-    """Return what changes one row, if it is the one that the caller means."""
+    """Return the work that changes one row, if it is in the state that If-Match names."""
     parser = call.payload_parser()
     keys = [parse_key(call.collection, key)]
     root = parser.parse(call.collection, [item], Expects.PRESENT)
@@ -133,7 +135,10 @@ def plan_update(
 
 
 def plan_update_many(call: WriteCall, payload: object) -> TransactionWork[WrittenItems]:
-    """Return what changes rows of an array with their keys, or those that `keys` or `query` name by `data`."""
+    """Return the work that changes several rows.
+
+    The payload is an array of objects with their keys, or `data` with `keys` or `query`.
+    """
     if isinstance(payload, list):
         return plans.plan_update_each(call, payload).within
     assert isinstance(payload, Mapping)
@@ -141,9 +146,9 @@ def plan_update_many(call: WriteCall, payload: object) -> TransactionWork[Writte
 
 
 def named(write_context: WriteContext, collection: Collection, payload: object) -> list[str]:
-    """Return the keys that a batch names: an array of them, `keys` or `query`."""
-    given = payload if isinstance(payload, Mapping) else {"keys": payload}
-    return named_keys(write_context, collection, given)
+    """Return the keys that a payload names: by an array of keys, by `keys` or by `query`."""
+    selection = payload if isinstance(payload, Mapping) else {"keys": payload}
+    return named_keys(write_context, collection, selection)
 
 
 def delete(
@@ -151,7 +156,7 @@ def delete(
 ) -> dict[str, int | None]:
     """Delete rows that the caller names, and return their last revisions by their keys.
 
-    Raises `Refused` NOT_FOUND or FORBIDDEN, and then for all.
+    Raises `Refused` NOT_FOUND or FORBIDDEN, and then deletes none.
     """
     if not keys:
         return {}
@@ -162,18 +167,25 @@ def delete(
 def delete_below(
     write_context: WriteContext, name: str, keys: Sequence[str]
 ) -> dict[str, int | None]:
-    """Delete rows that go with those that the caller names; one that it may not delete, or not see, is FORBIDDEN."""
+    """Delete rows below those that the caller names.
+
+    Raises `Refused` FORBIDDEN for a row that the caller may not delete.
+    """
+    collection = write_context.context.snapshot.catalogue.collections[name]
     try:
-        return delete(
-            write_context, write_context.context.snapshot.catalogue.collections[name], keys
-        )
+        return delete(write_context, collection, keys)
     except Refused as refused:
-        raise (forbidden() if refused.problems[0].code == "NOT_FOUND" else refused) from None
+        # The caller has not named the row, so NOT_FOUND would tell of a row that it may not see.
+        if refused.problems[0].code == "NOT_FOUND":
+            raise forbidden() from None
+        raise
 
 
-def response_body(found: WrittenItems, *, many: bool) -> bytes | None:
+def response_body(items: WrittenItems, *, many: bool) -> bytes | None:
     """Return rows as the body of an answer; None for a caller that may write but not read them."""
-    return None if found is None else jsontext.dumps({"data": found if many else found[0]})
+    if items is None:
+        return None
+    return jsontext.dumps({"data": items if many else items[0]})
 
 
 def _authorized_collection(context: RequestContext, name: str, action: str) -> Collection:
@@ -187,9 +199,9 @@ def _set_owned(changes: Sequence[RowChange], collection: Collection, owned: Json
         change.values |= _values(collection, owned)
 
 
-def _values(collection: Collection, said: Json) -> Values:
-    """Return values of the service's own as the columns take them."""
+def _values(collection: Collection, fields: Json) -> Values:
+    """Return values that the service sets, as the columns take them."""
     return {
         name: None if value is None else converter(collection.fields[name])(value)
-        for name, value in said.items()
+        for name, value in fields.items()
     }

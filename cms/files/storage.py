@@ -27,22 +27,24 @@ from cms.config import Config
 from cms.errors import abbreviated, invalid_payload, unavailable
 from cms.locations import Location
 
-PART = 5 * 2**20  # the least that S3 takes as a part of an upload
+# S3 takes no smaller parts of an upload.
+PART = 5 * 2**20
 CHUNK_BYTES = 2**18
 MAX_CONCURRENT_PARTS = 2
 
 _CLIENT: Mapping[str, Any] = {
     "connect_timeout": timedelta(seconds=5),
     "read_timeout": timedelta(seconds=60),
-    "timeout": timedelta(days=1),  # of a whole transfer, which takes as long as its other end does
+    "timeout": timedelta(days=1),  # for a whole transfer, which takes as long as its client does
 }
 _RETRIES: Mapping[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
-_STAGED = re.compile(r"#\d+$")  # how obstore names a content in a folder that is not whole yet
+# obstore's names for contents in a folder that are not whole yet.
+_STAGED = re.compile(r"#\d+$")
 
 
 @dataclass(frozen=True, slots=True)
 class PutResult:
-    """What has been put: its bytes counted, and their SHA-256 in hexadecimal."""
+    """The number of bytes that were stored, and their SHA-256 in hexadecimal."""
 
     size: int
     sha256: str
@@ -50,7 +52,7 @@ class PutResult:
 
 @dataclass(frozen=True, slots=True)
 class ListedContent:
-    """A content as a listing tells of it."""
+    """A content in a listing."""
 
     path: str
     size: int
@@ -70,19 +72,18 @@ class Storage:
 
     @cached_property
     def _store(self) -> ObjectStore:
-        """What speaks to the location, made at its first use, which is after the fork."""
+        """The client of the location, made at its first use: its threads would not survive a fork."""
         return _OPENERS[self._location.driver](self._location)
 
     @cached_property
     def folder(self) -> Path | None:
-        """The folder on this machine that holds the contents, if that is where they are."""
+        """The folder of a location on this machine; None for any other location."""
         return Path(self._location.root) if self._location.driver == "local" else None
 
     def put(self, path: str, chunks: Iterable[bytes]) -> PutResult:
-        """Store a content under a path, in place of what is there, holding a few parts of it at a
-        time at most.
+        """Store a content under a path, replacing another one; at most a few parts are in memory.
 
-        What the chunks raise passes through, and then nothing of them stays.
+        An exception that the chunks raise passes through, and then nothing of them is stored.
         """
         counted = _HashingChunks(chunks)
         start, rest = _buffer_first_part(counted)
@@ -110,16 +111,14 @@ class Storage:
         if length == 0:
             return iter(())
         with self._mapped_errors():
-            found = obstore.get(self._store, path, options=_range(start or 0, length))
-        return self._pieces(found)
+            result = obstore.get(self._store, path, options=_range(start or 0, length))
+        return self._pieces(result)
 
     def reader(self, path: str) -> BinaryIO:
         """Return a content as a file that can be read at any place, a little of it at a time."""
         with self._mapped_errors():
-            return BufferedReader(
-                _ObstoreFile(obstore.open_reader(self._store, path, buffer_size=CHUNK_BYTES)),
-                CHUNK_BYTES,
-            )
+            reader = obstore.open_reader(self._store, path, buffer_size=CHUNK_BYTES)
+            return BufferedReader(_ObstoreFile(reader), CHUNK_BYTES)
 
     def size(self, path: str) -> int:
         """Return how many bytes a content has."""
@@ -149,38 +148,40 @@ class Storage:
         """
         with self._mapped_errors():
             for batch in obstore.list(self._store, prefix=prefix or None):
-                yield from (
-                    ListedContent(one["path"], one["size"], one["last_modified"]) for one in batch
-                )
+                for entry in batch:
+                    yield ListedContent(entry["path"], entry["size"], entry["last_modified"])
 
     def remove_staged(self, age: timedelta) -> tuple[str, ...]:
-        """Remove what uploads of processes that were killed have left, and return its paths.
+        """Remove the unfinished uploads of killed processes from a folder, and return their paths.
 
-        In a bucket that is the work of its own life-cycle rule for unfinished uploads.
+        A bucket removes them by its own life-cycle rule for unfinished uploads.
         """
         if self.folder is None or not self.folder.is_dir():
             return ()
         before = time.time() - age.total_seconds()
-        found = [path for path in self.folder.rglob("*#*") if _STAGED.search(path.name)]
-        old = [path for path in found if path.is_file() and path.stat().st_mtime < before]
+        staged = [path for path in self.folder.rglob("*#*") if _STAGED.search(path.name)]
+        old = [path for path in staged if path.is_file() and path.stat().st_mtime < before]
         for path in old:
             path.unlink(missing_ok=True)
         return tuple(str(path.relative_to(self.folder)) for path in old)
 
-    def _pieces(self, found: Any) -> Iterator[bytes]:
+    def _pieces(self, result: Any) -> Iterator[bytes]:
         with self._mapped_errors():
-            for piece in found.stream(min_chunk_size=CHUNK_BYTES):
+            for piece in result.stream(min_chunk_size=CHUNK_BYTES):
                 yield bytes(piece)
 
     def _sync_to_disk(self, path: str) -> None:
-        """Have a folder's content on the disk before its row says that it is there."""
-        if self.folder is not None:
-            for kept in (self.folder / path, (self.folder / path).parent):
-                descriptor = os.open(kept, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+        """Have a folder's content on the disk before its row is committed."""
+        if self.folder is None:
+            return
+        file = self.folder / path
+        # The folder too: it holds the file's name.
+        for synced in (file, file.parent):
+            descriptor = os.open(synced, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     @contextmanager
     def _mapped_errors(self, chunks: _HashingChunks | None = None) -> Iterator[None]:
@@ -193,7 +194,7 @@ class Storage:
         except (BaseError, OSError) as fault:
             if chunks is not None and chunks.fault is fault:
                 raise
-            # Without obstore's text, which tells addresses and paths.
+            # Without obstore's text, which holds addresses and paths.
             raise unavailable("storage", f'The location "{self.name}" does not do it') from fault
 
 
@@ -217,39 +218,36 @@ class Storages(Mapping[str, Storage]):
         return next(iter(self._known.values()))
 
     def requested(self, name: str) -> Storage:
-        """Return the location that a client names; raises `Refused` INVALID_PAYLOAD for one that is
-        not set up.
-        """
-        found = self._known.get(name)
-        if found is None:
+        """Return the location that a client names; raises `Refused` INVALID_PAYLOAD without one."""
+        storage = self._known.get(name)
+        if storage is None:
             raise invalid_payload(
                 "There is no such storage location", field="storage", value=abbreviated(name)
             )
-        return found
+        return storage
 
     def existing(self, name: str) -> Storage:
-        """Return the location that a file's row names; raises `Refused` SERVICE_UNAVAILABLE without
-        its settings.
+        """Return the location that a file's row names.
+
+        Raises `Refused` SERVICE_UNAVAILABLE for a location that is no longer in the settings.
         """
-        found = self._known.get(name)
-        if found is None:
+        storage = self._known.get(name)
+        if storage is None:
             raise unavailable("storage", f'The location "{name}" is not set up')
-        return found
+        return storage
 
 
 def open(config: Config) -> Storages:
-    """Return the storage locations of the settings; nothing is connected to before its first use."""
+    """Return the storage locations of the settings; each connects at its first use."""
     return Storages(config.locations)
 
 
 class _ObstoreFile(RawIOBase):
-    """What obstore reads, as the standard library has files; a fault of the location is an OSError
-    in there.
-    """
+    """A reader of obstore as a file of the standard library; errors of the location are OSErrors."""
 
-    def __init__(self, found: Any) -> None:
+    def __init__(self, reader: Any) -> None:
         super().__init__()
-        self._file = found
+        self._file = reader
 
     def readable(self) -> bool:
         return True
@@ -295,20 +293,21 @@ class _HashingChunks:
 
 
 def _buffer_first_part(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] | None]:
-    """Return a content that fits into one part, or nothing and an iterator over all of it."""
-    held: list[bytes] = []
+    """Return all bytes of a content that fits into one part, or an iterator over a larger one."""
+    buffered: list[bytes] = []
     size = 0
     for chunk in chunks:
-        held.append(chunk)
+        buffered.append(chunk)
         size += len(chunk)
         if size >= PART:
-            return b"", _chunks_from(held, chunks)
-    return b"".join(held), None
+            return b"", _chunks_from(buffered, chunks)
+    return b"".join(buffered), None
 
 
-def _chunks_from(held: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
-    while held:
-        yield held.pop(0)
+def _chunks_from(buffered: list[bytes], rest: Iterator[bytes]) -> Iterator[bytes]:
+    # Each chunk is freed once it has been passed on.
+    while buffered:
+        yield buffered.pop(0)
     yield from rest
 
 
@@ -318,7 +317,7 @@ def _range(start: int, length: int | None) -> Any:
     return {"range": {"offset": start}} if start else {}
 
 
-# What speaks to a location
+# Clients of the locations
 
 
 def _local(location: Location) -> ObjectStore:
@@ -326,20 +325,22 @@ def _local(location: Location) -> ObjectStore:
 
 
 def _s3(location: Location) -> ObjectStore:
-    said = {
+    settings: dict[str, object] = {
         "region": location.region or "us-east-1",
         "endpoint": location.endpoint,
         "access_key_id": location.key,
         "secret_access_key": location.secret,
         "server_side_encryption": location.server_side_encryption,
     }
-    by_path = (
-        bool(location.endpoint) if location.force_path_style is None else location.force_path_style
-    )
+    # Servers other than Amazon's rarely have a host name for each bucket.
+    by_path = location.force_path_style
+    if by_path is None:
+        by_path = bool(location.endpoint)
+    settings["virtual_hosted_style_request"] = not by_path
     return S3Store(
         location.bucket,
         prefix=location.root or None,
-        config=_without_none(said | {"virtual_hosted_style_request": not by_path}),
+        config=_without_none(settings),
         client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
@@ -358,7 +359,7 @@ def _gcs(location: Location) -> ObjectStore:
 
 
 def _azure(location: Location) -> ObjectStore:
-    said = {
+    settings = {
         "account_name": location.account_name,
         "account_key": location.account_key,
         "endpoint": location.endpoint,
@@ -366,7 +367,7 @@ def _azure(location: Location) -> ObjectStore:
     return AzureStore(
         location.container_name,
         prefix=location.root or None,
-        config=_without_none(said),
+        config=_without_none(settings),
         client_options=_client_options(location),
         retry_config=_RETRIES,  # type: ignore[arg-type]
     )
@@ -376,8 +377,8 @@ def _client_options(location: Location) -> Any:
     return {**_CLIENT, "allow_http": (location.endpoint or "").startswith("http://")}
 
 
-def _without_none(said: Mapping[str, object]) -> Any:
-    return {name: value for name, value in said.items() if value is not None}
+def _without_none(settings: Mapping[str, object]) -> Any:
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 _OPENERS: Mapping[str, Callable[[Location], ObjectStore]] = {

@@ -1,4 +1,4 @@
-"""A content that is there, to be read whole or in part."""
+"""A stored content, to be read whole or in part."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from cms.errors import unavailable
 from cms.files.storage import Storage
 
 CHUNK_BYTES = 2**18
-"""What is read at a time, and the most that is held at once."""
+"""The bytes that are read, and held in memory, at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """`data` is all of a small one. A folder's files are read without the storage's library, in a
-    tenth of its time.
+    """A content and its size; `data` are all bytes of a small one.
+
+    Files in a folder are read without the storage's library, which takes ten times as long.
     """
 
     storage: Storage
@@ -26,7 +27,7 @@ class StoredContent:
     data: bytes | None = field(default=None, repr=False)
 
     def chunks(self, start: int, length: int) -> Iterator[bytes]:
-        """Return a part of it, which must lie within it."""
+        """Return `length` bytes from `start` on, which must lie within the content."""
         if self.data is not None:
             return iter((self.data[start : start + length],))
         folder = self.storage.folder
@@ -36,7 +37,7 @@ class StoredContent:
 
 
 def find_content(storage: Storage, path: str) -> StoredContent:
-    """Return the content under a path; raises FileNotFoundError, or `Refused` SERVICE_UNAVAILABLE."""
+    """Return the content at a path; raises FileNotFoundError or `Refused` SERVICE_UNAVAILABLE."""
     folder = storage.folder
     if folder is None:
         return StoredContent(storage, path, storage.size(path))
@@ -53,13 +54,14 @@ def _size_and_data(file_path: str) -> tuple[int, bytes | None]:
     descriptor = os.open(file_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
-        return size, os.read(descriptor, size) if size <= CHUNK_BYTES else None
+        data = os.read(descriptor, size) if size <= CHUNK_BYTES else None
+        return size, data
     finally:
         os.close(descriptor)
 
 
 def file_path(folder: Path, path: str) -> str:
-    """Return where a path lies in a folder; one that leads out of it is nowhere."""
+    """Return the file of a path in a folder; raises FileNotFoundError for one that leads out of it."""
     if ".." in path.split("/") or "\0" in path:
         raise FileNotFoundError(path)
     return f"{folder}/{path}"

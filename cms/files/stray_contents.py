@@ -1,7 +1,7 @@
-"""Strays on either side: contents without a file, and files without a content.
+"""Stray contents without a file, and files without a content.
 
-Both are left by what no care in a request can prevent: a process that is killed between content and
-row, a disk that was restored from an older copy. `cms maintain` looks for them.
+No care in a request can prevent them: a process may be killed between content and row, a disk may
+be restored from an older copy. `cms maintain` looks for them.
 """
 
 from __future__ import annotations
@@ -25,57 +25,53 @@ _DERIVED = re.compile(rf"({_UUID})(?:__|/).+", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep found: the contents that it removed, as `location/path`, and the ids of files
-    without one.
-    """
+    """The contents that a sweep removed, as `location/path`, and the ids of files without content."""
 
     removed: tuple[str, ...] = ()
     without_content: tuple[str, ...] = ()
 
 
 def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_AGE) -> SweepResult:
-    """Remove contents that no file has, and tell which files have none; nothing younger than `age`
-    is touched.
+    """Remove contents older than `age` that no file has, and return the files that have none.
 
-    Only what this service has named is looked at: a location may hold other things beside. Raises
-    `Refused` SERVICE_UNAVAILABLE when a location does not answer.
+    Names that this service does not give are left alone: a location may hold other things too.
+    Raises `Refused` SERVICE_UNAVAILABLE when a location does not answer.
     """
     removed: list[str] = []
-    without: list[str] = []
+    without_content: list[str] = []
     transaction.execute(statement("make_seen_contents"))
     for storage in storages.values():
         _record_contents(transaction, storage, before=datetime.now(UTC) - age)
-        span = f"{age.total_seconds()} seconds"
-        without += _column(transaction, "find_files_without_content", storage.name, span)
+        interval = f"{age.total_seconds()} seconds"
+        without_content += _column(
+            transaction, "find_files_without_content", storage.name, interval
+        )
         strays = _column(transaction, "find_stray_contents", storage.name)
         storage.delete(strays)
         removed += [f"{storage.name}/{path}" for path in (*strays, *storage.remove_staged(age))]
-    return SweepResult(tuple(removed), tuple(without))
+    return SweepResult(tuple(removed), tuple(without_content))
 
 
 def _record_contents(transaction: Transaction, storage: Storage, *, before: datetime) -> None:
-    """Note what a location holds, a batch at a time."""
+    """Write the contents of a location into a temporary table, a batch at a time."""
     transaction.execute(statement("empty_seen_contents"))
-    found = (
-        one
-        for one in storage.list()
-        if _CONTENT.fullmatch(one.path) or _DERIVED.fullmatch(one.path)
+    contents = (
+        content
+        for content in storage.list()
+        if _CONTENT.fullmatch(content.path) or _DERIVED.fullmatch(content.path)
     )
-    while batch := list(islice(found, BATCH)):
-        paths = [one.path for one in batch]
-        old = ["true" if one.modified < before else "false" for one in batch]
-        transaction.execute(
-            statement("add_seen_contents"), (paths, [_content_stem(path) for path in paths], old)
-        )
+    while batch := list(islice(contents, BATCH)):
+        paths = [content.path for content in batch]
+        stems = [_content_stem(path) for path in paths]
+        old = ["true" if content.modified < before else "false" for content in batch]
+        transaction.execute(statement("add_seen_contents"), (paths, stems, old))
 
 
 def _content_stem(path: str) -> str | None:
-    """Return the name, without its ending, of the content that something was derived from; None for
-    a content.
-    """
-    found = _DERIVED.fullmatch(path)
-    return found[1] if found else None
+    """Return the stem of the content from which a path was derived; None for a content itself."""
+    match = _DERIVED.fullmatch(path)
+    return match[1] if match else None
 
 
 def _column(transaction: Transaction, name: str, *values: str) -> list[str]:
-    return [found for (found,) in transaction.execute(statement(name), values)]
+    return [value for (value,) in transaction.execute(statement(name), values)]
