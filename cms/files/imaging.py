@@ -1,6 +1,4 @@
-"""Images changed by Pillow; runs in the child processes of the workshop only (specification,
-section 4.8).
-"""
+"""Images transformed by Pillow; runs only in the child processes of `cms/files/image_pool.py`."""
 
 from __future__ import annotations
 
@@ -30,7 +28,8 @@ from cms.transforms.transform import CENTER, FALLBACK_FORMAT, ImageLimits, Trans
 
 READABLE_FORMATS = ("JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF")
 WHITE = (255, 255, 255)
-REDUCING_GAP = 2.0  # how much larger than its target an image may be cut down roughly before it is resampled well
+# An image is first reduced roughly to this many times its target, and then resampled well.
+REDUCING_GAP = 2.0
 SRGB = ImageCms.createProfile("sRGB")
 
 Picture = Image.Image
@@ -64,69 +63,72 @@ def _open(
     """
     Image.MAX_IMAGE_PIXELS = None  # the limit is checked here, before anything is decoded
     try:
-        with Image.open(source, formats=READABLE_FORMATS) as found:
-            _check_size(found, limits)
-            whole = _upright_size(found)
-            _draft(found, whole, steps)
-            return _upright(found), whole
+        with Image.open(source, formats=READABLE_FORMATS) as image:
+            _check_size(image, limits)
+            whole = _upright_size(image)
+            _draft(image, whole, steps)
+            return _upright(image), whole
     except (ImageError, MemoryError):
         raise
     except Exception as fault:  # a broken image makes Pillow raise whatever its parser trips over
         raise ImageError("The image is broken, or not what its type says") from fault
 
 
-def _check_size(found: Picture, limits: ImageLimits) -> None:
-    if found.width * found.height > limits.max_pixels:
+def _check_size(image: Picture, limits: ImageLimits) -> None:
+    if image.width * image.height > limits.max_pixels:
         raise ImageError(f"The image has more than {limits.max_pixels} pixels")
 
 
-def _upright_size(found: Picture) -> tuple[int, int]:
+def _upright_size(image: Picture) -> tuple[int, int]:
     turned = (
-        found.getexif().get(0x0112, 1) in (5, 6, 7, 8) and found.format != "TIFF"
+        image.getexif().get(0x0112, 1) in (5, 6, 7, 8) and image.format != "TIFF"
     )  # which Pillow turns itself
-    return (found.height, found.width) if turned else found.size
+    return (image.height, image.width) if turned else image.size
 
 
-def _draft(found: Picture, whole: tuple[int, int], steps: tuple[ImageStep, ...]) -> None:
+def _draft(image: Picture, whole: tuple[int, int], steps: tuple[ImageStep, ...]) -> None:
     """Have a JPEG decoded at a fraction of its size where a resize comes first."""
     if steps and isinstance(steps[0], Resize):
         width, height = (math.ceil(side * REDUCING_GAP) for side in _scaled(*whole, steps[0]))
-        found.draft(None, (width, height) if whole == found.size else (height, width))
+        image.draft(None, (width, height) if whole == image.size else (height, width))
 
 
-def _upright(found: Picture) -> Picture:
+def _upright(image: Picture) -> Picture:
     """Return the first frame in a mode that can be worked on, turned as its orientation says."""
-    picture = _in_editable_mode(found)
+    picture = _in_editable_mode(image)
     ImageOps.exif_transpose(picture, in_place=True)
     return picture
 
 
-def _in_editable_mode(found: Picture) -> Picture:
+def _in_editable_mode(image: Picture) -> Picture:
     """Return an image as L, LA, RGB, RGBA or CMYK."""
-    found.load()
-    match found.mode:
+    image.load()
+    match image.mode:
         case "L" | "LA" | "RGB" | "RGBA" | "CMYK":
-            if "transparency" in found.info and found.mode in ("L", "RGB"):
-                return found.convert("RGBA")
-            return found
+            if "transparency" in image.info and image.mode in ("L", "RGB"):
+                return image.convert("RGBA")
+            return image
         case "1":
-            return found.convert("L")
+            return image.convert("L")
         case "I" | "F" | "I;16" | "I;16B" | "I;16L" | "I;16N":
-            return _eight_bits(found)
+            return _eight_bits(image)
         case _:
-            return found.convert("RGBA" if found.has_transparency_data else "RGB")
+            return image.convert("RGBA" if image.has_transparency_data else "RGB")
 
 
-def _eight_bits(found: Picture) -> Picture:
+def _eight_bits(image: Picture) -> Picture:
     """Bring grey of more bits to 8: 16 bits from black to white, wider ones from their darkest to
     their brightest.
     """
-    grey = found.convert("F")
-    least, most = cast(tuple[float, float], grey.getextrema())
-    if found.mode != "F" and least >= 0 and most <= 65535:
-        least, most = 0, 65535
-    factor = 255 / ((most - least) or 1)
-    return _with_info(grey.point(lambda value: value * factor - least * factor).convert("L"), found)
+    grey = image.convert("F")
+    darkest, brightest = cast(tuple[float, float], grey.getextrema())
+    if image.mode != "F" and darkest >= 0 and brightest <= 65535:
+        darkest = 0
+        brightest = 65535
+    # An image of one shade has no range to divide by.
+    factor = 255 / ((brightest - darkest) or 1)
+    scaled = grey.point(lambda value: value * factor - darkest * factor)
+    return _with_info(scaled.convert("L"), image)
 
 
 # Steps
@@ -141,9 +143,8 @@ def _apply_step(
             return _resized(picture, step, whole, limits)
         case Extract(left, top, width, height):
             if left + width > picture.width or top + height > picture.height:
-                raise ImageError(
-                    f"extract reaches beyond the image, which has {picture.width} x {picture.height} pixels"
-                )
+                size = f"{picture.width} x {picture.height}"
+                raise ImageError(f"extract reaches beyond the image, which has {size} pixels")
             return picture.crop((left, top, left + width, top + height))
         case Rotate(angle):
             return _rotated(picture, angle)
@@ -173,14 +174,14 @@ def _on_colours(picture: Picture, change: Any) -> Picture:
         picture = _in_srgb(picture)
     if not picture.mode.endswith("A"):
         return _with_info(change(picture), picture)
-    made = change(picture.convert(picture.mode[:-1]))
-    made.putalpha(picture.getchannel("A"))
-    return _with_info(made, picture)
+    result = change(picture.convert(picture.mode[:-1]))
+    result.putalpha(picture.getchannel("A"))
+    return _with_info(result, picture)
 
 
-def _with_info(made: Picture, picture: Picture) -> Picture:
-    made.info = picture.info
-    return made
+def _with_info(result: Picture, picture: Picture) -> Picture:
+    result.info = picture.info
+    return result
 
 
 def _scaled(width: int, height: int, resize: Resize) -> tuple[float, float]:
@@ -206,9 +207,11 @@ def _resized(
         size = max(round(width), 1), max(round(height), 1)
         if max(size) > limits.max_side:
             raise ImageError(f"The result has more than {limits.max_side} pixels on a side")
-        made = _resampled(picture, size, (0, 0, *picture.size))
+        result = _resampled(picture, size, (0, 0, *picture.size))
         wanted = resize.width or 0, resize.height or 0
-        return _padded(made, wanted) if resize.fit == "contain" and made.size != wanted else made
+        return (
+            _padded(result, wanted) if resize.fit == "contain" and result.size != wanted else result
+        )
     shown = min(resize.width, max(round(width), 1)), min(resize.height, max(round(height), 1))
     return _resampled(
         picture, shown, _window(picture.size, (width, height), shown, resize.focus or CENTER)
@@ -242,9 +245,9 @@ def _resampled(
 def _padded(picture: Picture, size: tuple[int, int]) -> Picture:
     """Put an image into the middle of a transparent one."""
     inner = _in_srgb(picture).convert("RGBA")
-    made = Image.new("RGBA", size, (*WHITE, 0))
-    made.paste(inner, ((size[0] - inner.width) // 2, (size[1] - inner.height) // 2))
-    return _with_info(made, picture)
+    result = Image.new("RGBA", size, (*WHITE, 0))
+    result.paste(inner, ((size[0] - inner.width) // 2, (size[1] - inner.height) // 2))
+    return _with_info(result, picture)
 
 
 _RIGHT_ANGLES = {
@@ -288,21 +291,21 @@ def _in_srgb(picture: Picture) -> Picture:
     mode = "RGB" if picture.mode == "CMYK" else picture.mode
     try:
         profile = ImageCms.ImageCmsProfile(io.BytesIO(picture.info["icc_profile"]))
-        made = ImageCms.profileToProfile(picture, profile, SRGB, outputMode=mode)
-        assert made is not None
+        result = ImageCms.profileToProfile(picture, profile, SRGB, outputMode=mode)
+        assert result is not None
     except (KeyError, ImageCms.PyCMSError, OSError, ValueError):
-        made = picture.convert(mode)
-    made.info = {key: value for key, value in picture.info.items() if key != "icc_profile"}
-    return made
+        result = picture.convert(mode)
+    result.info = {key: value for key, value in picture.info.items() if key != "icc_profile"}
+    return result
 
 
 def _profile(picture: Picture, image_format: str) -> bytes | None:
     """Return the profile of an image's colours, if it describes what the encoder of a format
     writes.
     """
-    found = picture.info.get("icc_profile")
+    image = picture.info.get("icc_profile")
     writes_grey = picture.mode in ("L", "LA") and image_format in ("jpg", "png", "tiff")
-    return found if found and _colour_space(found) == ("GRAY" if writes_grey else "RGB") else None
+    return image if image and _colour_space(image) == ("GRAY" if writes_grey else "RGB") else None
 
 
 def _colour_space(profile: bytes) -> str | None:
@@ -339,9 +342,9 @@ def _flattened(picture: Picture) -> Picture:
     """Put what is transparent on white: a JPEG has no transparency."""
     if not picture.mode.endswith("A"):
         return picture
-    made = Image.new("RGBA", picture.size, WHITE)
-    made.alpha_composite(picture.convert("RGBA"))
-    return _with_info(made.convert(picture.mode[:-1]), picture)
+    result = Image.new("RGBA", picture.size, WHITE)
+    result.alpha_composite(picture.convert("RGBA"))
+    return _with_info(result.convert(picture.mode[:-1]), picture)
 
 
 _ENCODERS = {

@@ -1,6 +1,7 @@
-"""The media type of a content, told by its first bytes (after the standard of WHATWG for sniffing).
+"""The media type of a content, by its first bytes (after the WHATWG standard for MIME sniffing).
 
-What a client declares and how it names a file only decide among types that such bytes may have.
+The type that a client declares and the name of the file only decide among types that such bytes may
+have.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable
 from cms.files.names import split
 
 HEAD_BYTES = 4096
-"""How many first bytes tell the type."""
+"""The number of first bytes by which the type is recognised."""
 
 UNKNOWN = "application/octet-stream"
 MARKUP = frozenset(
@@ -180,7 +181,7 @@ def charset_of(head: bytes, kind: str) -> str | None:
 def is_allowed(kind: str, allowed: Iterable[str]) -> bool:
     """Tell whether a list of types, `image/*` and `*/*` among them, has this one."""
     family = kind.partition("/")[0] + "/*"
-    return any(one in (kind, family, "*/*") for one in allowed)
+    return any(pattern in (kind, family, "*/*") for pattern in allowed)
 
 
 def _by_name(name: str) -> str | None:
@@ -189,8 +190,8 @@ def _by_name(name: str) -> str | None:
 
 
 def _clean_type(declared: str | None) -> str | None:
-    found = (declared or "").partition(";")[0].strip().lower()
-    return found if _WELL_FORMED.fullmatch(found) else None
+    media_type = (declared or "").partition(";")[0].strip().lower()
+    return media_type if _WELL_FORMED.fullmatch(media_type) else None
 
 
 def _binary(head: bytes) -> str | None:
@@ -213,10 +214,10 @@ def _binary(head: bytes) -> str | None:
 
 
 def _compatible_brand(brands: bytes) -> str:
-    """A still image may name another brand first and its own among those that it is compatible
-    with.
-    """
-    return "image/avif" if b"avif" in brands else "image/heic" if b"heic" in brands else "video/mp4"
+    # A still image may name another brand first, and its own only among the compatible ones.
+    if b"avif" in brands:
+        return "image/avif"
+    return "image/heic" if b"heic" in brands else "video/mp4"
 
 
 def _text(head: bytes) -> str | None:
@@ -251,7 +252,7 @@ def _behind_comments(text: str) -> str:
 
 
 def _may_lack_signature(guess: str) -> bool:
-    """Tell whether bytes without any known sign may be of a type: not of those that would have one."""
+    """Tell whether contents of a type may lack a signature: types with a known one never do."""
     known = {kind for _, kind in _SIGNATURES} | MARKUP
     return (
         not guess.startswith(_SNIFFABLE) and guess not in known and not _TEXT_TYPES.fullmatch(guess)

@@ -31,7 +31,7 @@ def clean_name(text: str) -> str:
 
 
 def split(name: str) -> tuple[str, str]:
-    """Return a name's stem, and its extension with the dot; text that is too long is no extension."""
+    """Return a name's stem, and its extension with the dot, which is empty for one too long."""
     stem, dot, extension = name.rpartition(".")
     if stem and 0 < len(extension) <= MAX_EXTENSION_LENGTH:
         return stem, dot + extension

@@ -72,7 +72,7 @@ class Storage:
 
     @cached_property
     def _store(self) -> ObjectStore:
-        """The client of the location, made at its first use: its threads would not survive a fork."""
+        """The client of the location, made at its first use, which is after the fork."""
         return _OPENERS[self._location.driver](self._location)
 
     @cached_property
@@ -243,7 +243,7 @@ def open(config: Config) -> Storages:
 
 
 class _ObstoreFile(RawIOBase):
-    """A reader of obstore as a file of the standard library; errors of the location are OSErrors."""
+    """A reader of obstore as a file of the standard library; its errors are OSErrors."""
 
     def __init__(self, reader: Any) -> None:
         super().__init__()

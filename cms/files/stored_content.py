@@ -61,7 +61,7 @@ def _size_and_data(file_path: str) -> tuple[int, bytes | None]:
 
 
 def file_path(folder: Path, path: str) -> str:
-    """Return the file of a path in a folder; raises FileNotFoundError for one that leads out of it."""
+    """Return the file of a path in a folder; raises FileNotFoundError for a path out of it."""
     if ".." in path.split("/") or "\0" in path:
         raise FileNotFoundError(path)
     return f"{folder}/{path}"

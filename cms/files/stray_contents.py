@@ -25,7 +25,7 @@ _DERIVED = re.compile(rf"({_UUID})(?:__|/).+", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """The contents that a sweep removed, as `location/path`, and the ids of files without content."""
+    """The contents that a sweep removed, as `location/path`, and the ids of files without one."""
 
     removed: tuple[str, ...] = ()
     without_content: tuple[str, ...] = ()
