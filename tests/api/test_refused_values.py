@@ -414,9 +414,9 @@ def test_an_import_stops_asking_the_database_after_a_hundred_faults(
     tried: list[int] = []
     write = nested.write_tree
 
-    def counted(session: Any, drafter: Any, root: Any) -> Any:
+    def counted(session: Any, parser: Any, root: Any) -> Any:
         tried.append(len(root.changes))
-        return write(session, drafter, root)
+        return write(session, parser, root)
 
     monkeypatch.setattr(imports, "write_tree", counted)
     answer = send(many, "stars\r\n" + "9\r\n" * 5_000)

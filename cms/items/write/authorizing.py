@@ -54,7 +54,7 @@ class WriteAuthorizer:
         return bool(self._validator.rules_of(collection).conditions)
 
     def authorize_without_rows(self, change_set: ChangeSet, problems: Problems) -> None:
-        """Authorize changes when all permissions hold for all rows (`WritePermissions.row_rules`)."""
+        """Check changes where all permissions hold for all rows (`WritePermissions.row_rules`)."""
         if self.permissions.policy.is_admin:
             return
         grants = self.permissions.grants(change_set.collection, "update")

@@ -61,24 +61,16 @@ def run_batch(
     max_bytes: int,
     idempotency: Idempotency | None = None,
 ) -> bytes:
-    """Do the operations of a body, each as a call of its own would, all of them or none; answer what each has answered.
+    """Run the operations of a body, each like a call of its own, all of them or none.
 
-    `max_bytes` is how many bytes references may bring in. Raises `Refused` with the place of the operation.
+    Returns the answers of all operations. `max_bytes` is how many bytes references may bring in.
+    Raises `Refused` with the number of the operation.
     """
     operations = parse_operations(payload)
 
     def plan(context: RequestContext) -> WritePlan[bytes]:
-        def within(transaction: Transaction) -> bytes:
-            allowance = Allowance(store.statement_timeout, store.max_answer_size)
-            transaction = replace(transaction, allowance=allowance)
-            held = replace(context, fetch=transaction.execute)
-            return _run(
-                _BatchRun(store, held, identity, transaction),
-                operations,
-                OperationResults(max_bytes),
-            )
-
-        return WritePlan(within)
+        results = OperationResults(max_bytes)
+        return WritePlan(partial(_run, store, identity, context, operations, results))
 
     return store.run_write(identity, plan, idempotency=idempotency)
 
@@ -93,19 +85,30 @@ class _BatchRun:
     transaction: Transaction
 
 
-def _run(batch: _BatchRun, operations: Sequence[Operation], results: OperationResults) -> bytes:
+def _run(
+    store: Store,
+    identity: Identity,
+    context: RequestContext,
+    operations: Sequence[Operation],
+    results: OperationResults,
+    transaction: Transaction,
+) -> bytes:
+    allowance = Allowance(store.statement_timeout, store.max_answer_size)
+    transaction = replace(transaction, allowance=allowance)
+    context = replace(context, fetch=transaction.execute)
+    batch = _BatchRun(store, context, identity, transaction)
     _lock_rows_by_key(batch, operations)
     answers = []
-    for place, operation in enumerate(operations):
+    for number, operation in enumerate(operations):
         try:
-            answers.append(_ready_answer(batch, operation, results))
+            answers.append(_json_answer(batch, operation, results))
         except Refused as refused:
-            raise refused.map_problems(partial(in_operation, operation=place)) from refused
+            raise refused.map_problems(partial(in_operation, operation=number)) from refused
     return jsontext.dumps({"data": answers})
 
 
-def _ready_answer(batch: _BatchRun, operation: Operation, results: OperationResults) -> object:
-    """Return the answer of an operation as ready JSON, which takes a fraction of the memory that its values take."""
+def _json_answer(batch: _BatchRun, operation: Operation, results: OperationResults) -> object:
+    """Return the answer of an operation as JSON, which takes less memory than its values."""
     answer = jsontext.dumps(_run_operation(batch, operation, results))
     note_memory_use(len(answer))
     assert batch.transaction.allowance
@@ -115,20 +118,21 @@ def _ready_answer(batch: _BatchRun, operation: Operation, results: OperationResu
 
 
 def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None:
-    """Hold the rows that are named by key, in one order for everybody: batches over the same rows do not deadlock then.
+    """Lock the rows that are named by key, in the same order in every batch.
 
-    What is wrong with an operation is told when its turn comes.
+    Batches over the same rows would deadlock otherwise. What is wrong with an operation is refused
+    when its turn comes.
     """
     for name in sorted({operation.collection for operation in operations}):
         try:
             call = _call(batch, name, _LOCK_ROWS)
-            given = [
-                key
-                for one in operations
-                if one.collection == name
-                for key in _keys_of(one, call.collection)
+            keys = [
+                parse_key(call.collection, key)
+                for operation in operations
+                if operation.collection == name
+                for key in _keys_of(operation, call.collection)
+                if isinstance(key, str | int)
             ]
-            keys = [parse_key(call.collection, key) for key in given if isinstance(key, str | int)]
         except Refused:
             continue
         if keys:
@@ -136,54 +140,60 @@ def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None
 
 
 def _keys_of(operation: Operation, collection: Collection) -> list[object]:
-    """Return the keys of rows that an operation writes; references among them are not known yet."""
+    """Return the keys of rows that an operation writes.
+
+    References to earlier operations are among them as they came: what they stand for is not known
+    yet.
+    """
     if operation.method == "read":
         return []
-    keys, data = (
-        operation.arguments.get("keys", operation.arguments.get("key")),
-        operation.arguments.get("data"),
-    )
+    arguments = operation.arguments
+    keys = arguments.get("keys", arguments.get("key"))
+    data = arguments.get("data")
     items = data if isinstance(data, list) else []
-    within = [item.get(collection.primary_key) for item in items if isinstance(item, dict)]
-    return [*within, *(keys if isinstance(keys, list) else [keys])]
+    item_keys = [item.get(collection.primary_key) for item in items if isinstance(item, dict)]
+    return [*item_keys, *(keys if isinstance(keys, list) else [keys])]
 
 
 def _run_operation(batch: _BatchRun, operation: Operation, results: OperationResults) -> object:
     try:
-        said = results.resolve_references(operation.arguments)
+        arguments = results.resolve_references(operation.arguments)
     except RecursionError:
         raise invalid_payload("It is nested too deeply") from None
-    if "key" in said and (said["key"] is None or isinstance(said["key"], dict | list)):
-        raise invalid_payload('"key" must be a primary key', field="key")
-    operation = Operation(operation.method, operation.collection, operation.id, said)
-    return _ACTIONS[operation.method](batch, operation)
+    if "key" in arguments:
+        key = arguments["key"]
+        if key is None or isinstance(key, dict | list):
+            raise invalid_payload('"key" must be a primary key', field="key")
+    operation = replace(operation, arguments=arguments)
+    return _METHODS[operation.method](batch, operation)
 
 
 def _call(
     batch: _BatchRun,
     collection: str,
     intent: WriteIntent,
-    shape: Mapping[str, object] | None = None,
+    output_params: Mapping[str, object] | None = None,
 ) -> WriteCall:
     require_not_system(collection, batch.context.actor.policy)
-    parsed = parse(shape or {}, batch.store.page)
     return new_call(
         batch.store,
         batch.context,
         batch.identity.client,
         name=collection,
-        parsed=parsed,
+        parsed=parse(output_params or {}, batch.store.page),
         intent=intent,
     )
 
 
+# The methods of operations
+
+
 def _create(batch: _BatchRun, operation: Operation) -> object:
+    call = _call(batch, operation.collection, CREATE, operation.output_params)
     data = operation.arguments["data"]
-    items = data if isinstance(data, list) else [data]
-    found = plan_create(
-        _call(batch, operation.collection, CREATE, operation.output_params), items
-    ).within(batch.transaction)
-    return found if isinstance(data, list) else _single_item(found)
+    if isinstance(data, list):
+        return plan_create(call, data).within(batch.transaction)
+    return _single_item(plan_create(call, [data]).within(batch.transaction))
 
 
 def _read(batch: _BatchRun, operation: Operation) -> object:
@@ -191,58 +201,60 @@ def _read(batch: _BatchRun, operation: Operation) -> object:
     params = operation.arguments.get("query", {})
     if not isinstance(params, dict):
         raise invalid_payload("query must be an object", field="query")
-    ask = ReadRequest(operation.collection, params=params)
-    return read(
-        batch.store, batch.transaction, batch.context, ask, key=operation.arguments.get("key")
-    )
+    request = ReadRequest(operation.collection, params=params)
+    key = operation.arguments.get("key")
+    return read(batch.store, batch.transaction, batch.context, request, key=key)
 
 
 def _update(batch: _BatchRun, operation: Operation) -> object:
-    said, transaction = operation.arguments, batch.transaction
-    data, named = said["data"], bool(said.keys() & {"key", "keys", "query"})
-    intent = CHANGE if named or isinstance(data, list) else PUT
+    arguments = operation.arguments
+    transaction = batch.transaction
+    data = arguments["data"]
+    names_items = bool(arguments.keys() & {"key", "keys", "query"})
+    intent = CHANGE if names_items or isinstance(data, list) else PUT
     call = _call(batch, operation.collection, intent, operation.output_params)
-    if "key" in said:
-        return _single_item(
-            plan_update(call, _checked_key(batch, call, said), data).within(transaction)
-        )
-    if named:
-        return plan_update_many(call, said).within(transaction)
+    if "key" in arguments:
+        key = _checked_key(batch, call, arguments)
+        return _single_item(plan_update(call, key, data).within(transaction))
+    if names_items:
+        return plan_update_many(call, arguments).within(transaction)
     if isinstance(data, list):
         return plan_update_each(call, data).within(transaction)
     if not call.collection.is_singleton:
         raise invalid_payload(
             "It takes key, keys or query, or an array of items with their keys", field="key"
         )
-    if_match: Any = said.get("if_match")
+    if_match: Any = arguments.get("if_match")
     check_singleton(batch.store, transaction, batch.context, call.collection, if_match=if_match)
     return _single_item(plan_singleton(call, data).within(transaction))
 
 
 def _delete(batch: _BatchRun, operation: Operation) -> None:
     call = _call(batch, operation.collection, DELETE)
-    if "key" in operation.arguments:
-        plan_delete(call, _checked_key(batch, call, operation.arguments)).within(batch.transaction)
+    arguments = operation.arguments
+    if "key" in arguments:
+        key = _checked_key(batch, call, arguments)
+        plan_delete(call, key).within(batch.transaction)
     else:
-        plan_delete_many(call, operation.arguments).within(batch.transaction)
+        plan_delete_many(call, arguments).within(batch.transaction)
 
 
-def _checked_key(batch: _BatchRun, call: WriteCall, said: Mapping[str, Any]) -> str:
-    """Return the key of an operation's item, which is the one that `if_match` names, where it is there."""
-    key = parse_key(call.collection, said["key"])
+def _checked_key(batch: _BatchRun, call: WriteCall, arguments: Mapping[str, Any]) -> str:
+    """Return the key of an operation's item, whose version `if_match` must name, if it is sent."""
+    key = parse_key(call.collection, arguments["key"])
     check_match(
         batch.store,
         batch.transaction,
         batch.context,
         call.collection,
         key=key,
-        if_match=said.get("if_match"),
+        if_match=arguments.get("if_match"),
     )
     return key
 
 
-def _single_item(found: WrittenItems) -> object:
-    return found[0] if found else None
+def _single_item(items: WrittenItems) -> object:
+    return items[0] if items else None
 
 
-_ACTIONS = {"create": _create, "read": _read, "update": _update, "delete": _delete}
+_METHODS = {"create": _create, "read": _read, "update": _update, "delete": _delete}

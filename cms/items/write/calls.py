@@ -38,7 +38,7 @@ WrittenItems = list[Item] | None
 
 @dataclass(frozen=True, slots=True)
 class WriteIntent:
-    """Which actions a call takes, whether it may take them on a singleton, and its history action."""
+    """The actions of a call, whether a singleton takes them, and what the history calls it."""
 
     actions: tuple[str, ...]
     allows_singletons: bool = False

@@ -1,4 +1,4 @@
-"""What a copy of an item takes over: `meta.item_duplication_fields`, paths of fields for the clients that copy."""
+"""`meta.item_duplication_fields`: the paths of fields that clients copy with an item."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cms.store.snapshot import load_snapshot
 def check_duplication_fields(
     catalogue: Catalogue, after: Collection, *, before: Collection | None = None
 ) -> None:
-    """Refuse paths that lead to no field; those that were there `before` may stay."""
+    """Refuse paths that lead to no field; paths that were wrong `before` may stay."""
     known = _duplication_fields(before) if before else []
     wrong = [
         path
@@ -28,42 +28,44 @@ def check_duplication_fields(
 
 
 def prune_duplication_fields(transaction: Transaction) -> None:
-    """Take the paths that lead to no field any more out of the lists, after something was deleted."""
+    """Remove the paths that lead to no field any more, after something was deleted."""
     catalogue = load_snapshot(transaction).catalogue
-    for name, kept in _pruned_lists(catalogue):
-        transaction.execute(statement("keep_copied"), (name, jsontext.dumps(kept).decode()))
+    for name, paths in _pruned_lists(catalogue):
+        transaction.execute(statement("keep_copied"), (name, jsontext.dumps(paths).decode()))
 
 
 def _pruned_lists(catalogue: Catalogue) -> Iterator[tuple[str, list[str]]]:
-    for found in catalogue.collections.values():
-        paths = _duplication_fields(found)
-        kept = [path for path in paths if _leads_to_field(catalogue, found, path)]
+    """Yield the collections whose lists become shorter, with the paths that stay."""
+    for collection in catalogue.collections.values():
+        paths = _duplication_fields(collection)
+        kept = [path for path in paths if _leads_to_field(catalogue, collection, path)]
         if kept != paths:
-            yield found.name, kept
+            yield collection.name, kept
 
 
-def _duplication_fields(found: Collection) -> list[str]:
-    said = found.meta.get("item_duplication_fields") if found.meta else None
-    return [path for path in said if isinstance(path, str)] if isinstance(said, list) else []
+def _duplication_fields(collection: Collection) -> list[str]:
+    meta = collection.meta or {}
+    paths = meta.get("item_duplication_fields")
+    if not isinstance(paths, list):
+        return []
+    return [path for path in paths if isinstance(path, str)]
 
 
-def _leads_to_field(catalogue: Catalogue, found: Collection, path: str) -> bool:
-    place: Collection | None = found
+def _leads_to_field(catalogue: Catalogue, collection: Collection, path: str) -> bool:
+    current: Collection | None = collection
     for step in path.split("."):
-        field, _, scope = step.partition(":")
-        if place is None or field not in place.fields:
+        name, _, scope = step.partition(":")  # a many-to-any field names a collection behind it
+        if current is None or name not in current.fields:
             return False
-        link = link_of(catalogue, place, step)
+        link = link_of(catalogue, current, step)
         if scope and link is None:
             return False
-        place = catalogue.collections[link.target] if link else None
+        current = catalogue.collections[link.target] if link else None
     return True
 
 
 def _unknown_path(path: str) -> Problem:
-    place, reason = "meta.item_duplication_fields", f'"{path}" leads to no field'
-    return Problem(
-        "INVALID_PAYLOAD",
-        f"Invalid payload. {place}: {reason}.",
-        {"reason": reason, "field": place},
-    )
+    name = "meta.item_duplication_fields"
+    reason = f'"{path}" leads to no field'
+    message = f"Invalid payload. {name}: {reason}."
+    return Problem("INVALID_PAYLOAD", message, {"reason": reason, "field": name})

@@ -1,4 +1,4 @@
-"""The rules that the fields of a collection bring: `validation` and `conditions` (decisions, sections 5 and 6)."""
+"""The rules that the fields of a collection bring: `validation` and `conditions`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Json = Mapping[str, object]
 class FieldRules:
     """The rules of one collection, `all_rules` all of them, and the defaults of its columns.
 
-    Rules see `defaults`; of `computed` ones they know only that there will be something.
+    Rules see `defaults`. Of the fields in `computed`, whose defaults the database computes, they
+    know only that there will be a value.
     """
 
     validations: tuple[PayloadRule, ...]
@@ -29,72 +30,88 @@ class FieldRules:
     defaults: Json
     computed: frozenset[str]
 
-    def validation_problems(self, values: Json, given: RuleContext) -> list[Problem]:
-        """Return what is wrong with the values of an item by the validations."""
-        return [problem for rule in self.validations for problem in failures(rule, values, given)]
+    def validation_problems(self, values: Json, context: RuleContext) -> list[Problem]:
+        """Return the problems of an item by the validations."""
+        return [problem for rule in self.validations for problem in failures(rule, values, context)]
 
-    def missing_on_create(self, values: Json, given: RuleContext) -> list[Field]:
-        """Return what a new item lacks: what its default computes is there."""
-        unknown = self.computed - given.unsent_values.keys()
-        return [found for found in self.missing_fields(values, given) if found.name not in unknown]
-
-    def missing_fields(self, values: Json, given: RuleContext) -> list[Field]:
-        """Return the fields that a condition requires and that hold nothing."""
+    def missing_on_create(self, values: Json, context: RuleContext) -> list[Field]:
+        """Return the required fields that a new item lacks, computed ones not among them."""
+        unknown = self.computed - context.unsent_values.keys()
         return [
-            found
-            for found, conditions in self.conditions
-            if values.get(found.name, given.unsent_values.get(found.name)) is None
-            and field_state(found.meta, conditions, values, given).required
+            field for field in self.missing_fields(values, context) if field.name not in unknown
         ]
+
+    def missing_fields(self, values: Json, context: RuleContext) -> list[Field]:
+        """Return the fields that a condition requires and that hold nothing."""
+        missing: list[Field] = []
+        for field, conditions in self.conditions:
+            value = values.get(field.name, context.unsent_values.get(field.name))
+            if value is None and field_state(field.meta, conditions, values, context).required:
+                missing.append(field)
+        return missing
 
 
 def field_rules(collection: Collection) -> FieldRules:
-    """Return the rules of a collection; raises `Refused` INVALID_QUERY for one that is none."""
-    told = [(found, found.meta) for found in collection.fields.values() if found.meta]
-    validations = tuple(
-        _validation(found, meta) for found, meta in told if meta.get("validation") not in (None, {})
+    """Return the rules of a collection; raises `Refused` INVALID_QUERY for an invalid one."""
+    metas = [(field, field.meta) for field in collection.fields.values() if field.meta]
+    validations = [
+        _validation(field, meta)
+        for field, meta in metas
+        if meta.get("validation") not in (None, {})
+    ]
+    conditions = [
+        (field, _conditions(field, meta)) for field, meta in metas if meta.get("conditions")
+    ]
+    condition_rules = [condition.rule for _, group in conditions for condition in group]
+    defaults: dict[str, object] = {}
+    computed: set[str] = set()
+    for field in collection.columns:
+        if field.column is None:
+            continue
+        if is_computed(field.column):
+            computed.add(field.name)
+        else:
+            defaults[field.name] = default_of(field, field.column)
+    return FieldRules(
+        tuple(validations),
+        tuple(conditions),
+        (*validations, *condition_rules),
+        defaults,
+        frozenset(computed),
     )
-    conditions = tuple(
-        (found, _conditions(found, meta)) for found, meta in told if meta.get("conditions")
-    )
-    all_rules = (*validations, *(one.rule for _, several in conditions for one in several))
-    columns = [(found, found.column) for found in collection.columns if found.column]
-    computed = frozenset(found.name for found, column in columns if is_computed(column))
-    defaults = {
-        found.name: default_of(found, column)
-        for found, column in columns
-        if found.name not in computed
-    }
-    return FieldRules(validations, conditions, all_rules, defaults, computed)
 
 
 def filled_values(rules: FieldRules, change: RowChange) -> Json:
-    """Return what a new row holds where nothing is sent: what the service has filled, else the columns' defaults."""
+    """Return what a new row holds where nothing is sent: automatic values, else defaults."""
     return {**rules.defaults, **change.values}
 
 
-def _validation(found: Field, meta: Json) -> PayloadRule:
-    with _naming_field(found):
-        return parse_field_rule(found.name, meta["validation"], message=_message(meta))
+def _validation(field: Field, meta: Json) -> PayloadRule:
+    message = meta.get("validation_message")
+    with _naming_field(field):
+        return parse_field_rule(
+            field.name,
+            meta["validation"],
+            message=message if isinstance(message, str) and message else None,
+        )
 
 
-def _conditions(found: Field, meta: Json) -> tuple[Condition, ...]:
-    with _naming_field(found):
+def _conditions(field: Field, meta: Json) -> tuple[Condition, ...]:
+    with _naming_field(field):
         return parse_conditions(meta)
 
 
 @contextmanager
-def _naming_field(found: Field) -> Iterator[None]:
-    """Name the field whose rule cannot be read; only administrators hear it (`cms.access.problem_redaction`)."""
+def _naming_field(field: Field) -> Iterator[None]:
+    """Name the field whose rule is invalid.
+
+    Only administrators are told (`cms.access.problem_redaction`).
+    """
     try:
         yield
     except Refused as refused:
-        owner = {"collection": found.collection, "field": found.name}
+        owner = {"collection": field.collection, "field": field.name}
         raise Refused(
-            replace(one, extensions={**one.extensions, **owner}) for one in refused.problems
+            replace(problem, extensions={**problem.extensions, **owner})
+            for problem in refused.problems
         ) from None
-
-
-def _message(meta: Json) -> str | None:
-    said = meta.get("validation_message")
-    return said if isinstance(said, str) and said else None

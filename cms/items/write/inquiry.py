@@ -1,7 +1,8 @@
-"""What else the database minds of a payload that was refused (decisions, section 2).
+"""Asks the database what else is wrong with a payload that was refused.
 
-PostgreSQL stops at the first thing that it minds. Once it has refused a row, or the service has refused a payload, it
-is asked about all the other values, a question for each column or check: a good write never comes here.
+PostgreSQL stops at the first value that it refuses. Once it has refused a row, or the service has
+refused a payload, it is asked about all other values, with one question for each column or check.
+A good write never comes here.
 """
 
 from __future__ import annotations
@@ -22,19 +23,20 @@ from cms.schema.system import UNIQUE_IN_ANY_CASE
 from cms.store.refusals import RunQuestion
 
 MAX_QUESTIONS = 300
-"""How many statements an inquiry comes to."""
+"""How many statements one inquiry runs at most."""
 
 
 class _LimitReached(Exception):
-    """Nothing more is to be asked."""
+    """No more questions are to be asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadInquiry:
-    """The inquiry about a tree of drafts.
+    """The inquiry about the tree of a payload.
 
-    What other rows hold is asked about only where all rows are new or the caller is known to be `is_permitted` to write
-    them: of a row that somebody may not change it would tell that it holds a value that is taken itself.
+    What other rows hold is asked only where all rows are new, or the caller `is_permitted` to write
+    them. Otherwise the answer could tell what a row holds that the caller may not even read: a
+    unique value that is taken, and taken by that row itself.
     """
 
     catalogue: Catalogue
@@ -42,20 +44,24 @@ class PayloadInquiry:
     is_permitted: bool = False
 
     def __call__(self, run_question: RunQuestion) -> list[Problem]:
-        """Return what the database minds, as far as it can be asked."""
+        """Return the problems that the database has with the payload, as far as it can be asked."""
         change_sets = list(walk_change_sets(self.root))
-        may_ask_about_rows = self.is_permitted or all(
-            change.is_new for change_set in change_sets for change in change_set.changes
-        )
-        asking = _InquiryRun(
-            self.catalogue, change_sets, run_question, may_ask_about_rows=may_ask_about_rows
+        run = _InquiryRun(
+            self.catalogue,
+            change_sets,
+            run_question,
+            may_ask_about_rows=self.is_permitted or all(map(_is_all_new, change_sets)),
         )
         try:
             for change_set in change_sets:
-                asking.check_batch(change_set)
+                run.check_change_set(change_set)
         except _LimitReached:
             pass
-        return asking.problems[:MAX_PROBLEMS]
+        return run.problems[:MAX_PROBLEMS]
+
+
+def _is_all_new(change_set: ChangeSet) -> bool:
+    return all(change.is_new for change in change_set.changes)
 
 
 @dataclass(slots=True)
@@ -67,157 +73,161 @@ class _InquiryRun:
     run_question: RunQuestion
     may_ask_about_rows: bool
     problems: list[Problem] = field(default_factory=list)
-    questions: int = 0
+    question_count: int = 0
 
-    def check_batch(self, change_set: ChangeSet) -> None:
-        """Ask about the rows of a batch; a value that its type does not take is asked about no further."""
-        columns = {
-            found.name: _values_of(change_set, found) for found in change_set.collection.columns
-        }
-        for found in change_set.collection.columns:
-            if _has_own_rules(found):
-                self._check_type(change_set.collection, found, columns[found.name])
-        for name, check in change_set.collection.checks.items():
-            if (
-                check.expression
-                and check.columns
-                and all(columns.get(column) for column in check.columns)
-            ):
-                self._check_rule(change_set.collection, name, check, columns)
+    def check_change_set(self, change_set: ChangeSet) -> None:
+        """Ask about the rows of a change set; values of no fitting type are asked about once."""
+        collection = change_set.collection
+        columns = {column.name: _values_of(change_set, column) for column in collection.columns}
+        for column in collection.columns:
+            if _has_own_rules(column):
+                self._check_type(collection, column, columns[column.name])
+        for name, check in collection.checks.items():
+            has_values = check.columns and all(columns.get(column) for column in check.columns)
+            if check.expression and has_values:
+                self._check_rule(collection, name, check, columns)
         if self.may_ask_about_rows:
-            self._check_rows(change_set.collection, columns)
+            self._check_rows(collection, columns)
 
-    def _check_type(self, collection: Collection, found: Field, values: _Values) -> None:
-        changes: dict[str, list[RowChange]] = {}
+    # Values
+
+    def _check_type(self, collection: Collection, column: Field, values: _Values) -> None:
+        """Add problems for values that a type does not take, and remove them from `values`."""
+        changes_by_value: dict[str, list[RowChange]] = {}
         for change, value in values.items():
-            changes.setdefault(value, []).append(change)
-        for value, minded in self._unfit_values(found, list(changes)):
-            problem = describe_check(minded, collection)
-            extensions = {key: said for key, said in problem.extensions.items() if key != "fields"}
+            changes_by_value.setdefault(value, []).append(change)
+        for value, type_problem in self._unfit_values(column, list(changes_by_value)):
+            problem = describe_check(type_problem, collection)
+            extensions = dict(problem.extensions)
+            extensions.pop("fields", None)  # with_field names the one field
             problem = replace(problem, extensions=extensions)
-            for change in changes[value]:
+            changes = changes_by_value[value]
+            for change in changes:
                 del values[change]
-            minding = changes[value][:MAX_PROBLEMS]
-            self.problems += [
-                with_field(problem, change, collection, found.name) for change in minding
-            ]
+            for change in changes[:MAX_PROBLEMS]:
+                self.problems.append(with_field(problem, change, collection, column.name))
 
-    def _unfit_values(self, found: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
-        """Yield the values that a type does not take, by halves of those among which there is one."""
+    def _unfit_values(self, column: Field, values: Sequence[str]) -> Iterator[tuple[str, Problem]]:
+        """Yield the values that a type does not take; a list with such values is halved."""
         try:
             if values:
-                self._ask(questions.cast_all(found, values))
+                self._ask(questions.cast_all(column, values))
         except Conflict as conflict:
             if len(values) == 1:
                 yield values[0], conflict.problems[0]
             else:
-                yield from self._unfit_values(found, values[: len(values) // 2])
-                yield from self._unfit_values(found, values[len(values) // 2 :])
+                middle = len(values) // 2
+                yield from self._unfit_values(column, values[:middle])
+                yield from self._unfit_values(column, values[middle:])
         except (Refused, Stale, UnexpectedError):
             return
 
     def _check_rule(
         self, collection: Collection, name: str, check: Check, columns: Mapping[str, _Values]
     ) -> None:
+        """Add problems for rows that break a check, where they hold a value in all its columns."""
         changes = [
             change
             for change in columns[check.columns[0]]
-            if all(change in columns[name] for name in check.columns)
+            if all(change in columns[column] for column in check.columns)
         ]
-        rows = [[columns[name][change] for change in changes] for name in check.columns]
-        plain = database_problem(
-            "INVALID_PAYLOAD", {"collection": collection.name, "constraint": name}
-        )
-        problem = describe_check(plain, collection)
-        for change in self._matching_drafts(
-            changes, questions.rows_breaking(collection, check, rows)
-        ):
+        rows = [[columns[column][change] for change in changes] for column in check.columns]
+        extensions = {"collection": collection.name, "constraint": name}
+        problem = describe_check(database_problem("INVALID_PAYLOAD", extensions), collection)
+        question = questions.rows_breaking(collection, check, rows)
+        for change in self._matching_changes(changes, question):
             if len(check.columns) == 1:
-                self.problems.append(with_field(problem, change, collection, check.columns[0]))
+                column = check.columns[0]
+                self.problems.append(with_field(problem, change, collection, column))
             else:
                 self.problems.append(with_path(problem, change))
 
+    # Other rows
+
     def _check_rows(self, collection: Collection, columns: Mapping[str, _Values]) -> None:
-        for found in collection.columns:
-            values = columns[found.name]
-            relation = self.catalogue.by_many.get((collection.name, found.name))
-            if values and relation and relation.constraint:
-                self._check_foreign_key(collection, found, relation.constraint, values)
-            if values and _is_unique(found) and collection.primary_key:
-                self._check_unique(collection, found, values)
+        for column in collection.columns:
+            values = columns[column.name]
+            if not values:
+                continue
+            relation = self.catalogue.by_many.get((collection.name, column.name))
+            if relation and relation.constraint:
+                self._check_foreign_key(collection, column, relation.constraint, values)
+            if _is_unique(column) and collection.primary_key:
+                self._check_unique(collection, column, values)
 
     def _check_foreign_key(
-        self, collection: Collection, found: Field, constraint: ForeignKey, values: _Values
+        self, collection: Collection, column: Field, constraint: ForeignKey, values: _Values
     ) -> None:
-        """Ask what points to nothing, but for what points to rows of the call itself."""
-        own = self._written(constraint.foreign_table, constraint.foreign_column)
-        changes = [change for change, value in values.items() if value not in own]
-        question = questions.rows_dangling(
-            found, constraint, [values[change] for change in changes]
-        )
+        """Add problems for references to rows that neither exist nor are part of the call."""
+        written = self._written_values(constraint.foreign_table, constraint.foreign_column)
+        changes = [change for change, value in values.items() if value not in written]
+        references = [values[change] for change in changes]
+        question = questions.rows_dangling(column, constraint, references)
         extensions = {
             "collection": collection.name,
-            "field": found.name,
+            "field": column.name,
             "constraint": constraint.name,
         }
-        for change in self._matching_drafts(changes, question):
-            self.problems.append(
-                with_field(
-                    database_problem("INVALID_FOREIGN_KEY", extensions),
-                    change,
-                    collection,
-                    found.name,
-                )
-            )
+        problem = database_problem("INVALID_FOREIGN_KEY", extensions)
+        for change in self._matching_changes(changes, question):
+            self.problems.append(with_field(problem, change, collection, column.name))
 
-    def _check_unique(self, collection: Collection, found: Field, values: _Values) -> None:
-        """Ask what another row has; those of the call may give theirs up with it."""
-        changes, rows = list(values), list(values.values())
-        own = {
+    def _check_unique(self, collection: Collection, column: Field, values: _Values) -> None:
+        """Add problems for values that another row holds, unless the call changes that row too."""
+        changes = list(values)
+        rows = list(values.values())
+        changed_keys = {
             change.key
-            for change_set in self._batches(collection.name)
+            for change_set in self._change_sets_of(collection.name)
             for change in change_set.changes
             if not change.is_new
         }
-        held = self._answers(questions.rows_holding(collection, found, rows))
-        numbers = {number for number, key in held if key not in own}
-        numbers.update(number for (number,) in self._answers(questions.rows_repeating(found, rows)))
-        extensions = {"collection": collection.name, "field": found.name}
+        owners = self._answers(questions.rows_holding(collection, column, rows))
+        numbers = {number for number, key in owners if key not in changed_keys}
+        repeated = self._answers(questions.rows_repeating(column, rows))
+        numbers.update(number for (number,) in repeated)
+        extensions = {"collection": collection.name, "field": column.name}
+        problem = database_problem("RECORD_NOT_UNIQUE", extensions)
         for number in sorted(numbers)[:MAX_PROBLEMS]:
-            problem = database_problem("RECORD_NOT_UNIQUE", extensions)
-            self.problems.append(with_field(problem, changes[number - 1], collection, found.name))
+            change = changes[number - 1]  # PostgreSQL counts from 1
+            self.problems.append(with_field(problem, change, collection, column.name))
 
-    def _written(self, collection: str, column: str) -> set[str | None]:
-        changes = [
-            change for change_set in self._batches(collection) for change in change_set.changes
-        ]
-        return {change.values.get(column) for change in changes} | {
-            change.key for change in changes
-        }
+    def _written_values(self, collection: str, column: str) -> set[str | None]:
+        """Return the keys and the values in a column of the rows that the call writes."""
+        values: set[str | None] = set()
+        for change_set in self._change_sets_of(collection):
+            for change in change_set.changes:
+                values.add(change.values.get(column))
+                values.add(change.key)
+        return values
 
-    def _batches(self, collection: str) -> list[ChangeSet]:
+    def _change_sets_of(self, collection: str) -> list[ChangeSet]:
         return [
             change_set
             for change_set in self.change_sets
             if change_set.collection.name == collection
         ]
 
-    def _matching_drafts(self, changes: Sequence[RowChange], question: Fragment) -> list[RowChange]:
-        """Return the first drafts whose numbers answer a question."""
+    # Questions
+
+    def _matching_changes(
+        self, changes: Sequence[RowChange], question: Fragment
+    ) -> list[RowChange]:
+        """Return the first changes whose numbers are the answer to a question."""
         rows = self._answers(question) if changes else []
         return [changes[number - 1] for (number,) in rows[:MAX_PROBLEMS]]
 
     def _answers(self, question: Fragment) -> list[Row]:
-        """Return the answers to a question; none where it cannot be answered."""
+        """Return the answers to a question; none where the database cannot answer it."""
         try:
             return self._ask(question)
         except (Refused, Stale, UnexpectedError):
             return []
 
     def _ask(self, question: Fragment) -> list[Row]:
-        if self.questions == MAX_QUESTIONS or len(self.problems) >= MAX_PROBLEMS:
+        if self.question_count == MAX_QUESTIONS or len(self.problems) >= MAX_PROBLEMS:
             raise _LimitReached
-        self.questions += 1
+        self.question_count += 1
         try:
             return self.run_question(question)
         except Refused as refused:
@@ -227,31 +237,30 @@ class _InquiryRun:
 
 
 _Values = dict[RowChange, str]
-"""What rows hold in a column, those left out that hold nothing, or what is not known yet."""
+"""What rows hold in a column, without those that hold nothing, or what is not known yet."""
 
 
-def _values_of(change_set: ChangeSet, found: Field) -> _Values:
-    waits = any(name == found.name for name, _ in change_set.to_one_fields)
+def _values_of(change_set: ChangeSet, column: Field) -> _Values:
+    is_to_one = any(name == column.name for name, _ in change_set.to_one_fields)
     values: _Values = {}
     for change in change_set.changes:
-        value = change.values.get(found.name)
-        if value is not None and not (
-            value == PENDING_KEY and (waits or change.parent_field == found.name)
-        ):
-            values[change] = value
+        value = change.values.get(column.name)
+        is_reference = is_to_one or change.parent_field == column.name
+        if value is None or (value == PENDING_KEY and is_reference):
+            continue
+        values[change] = value
     return values
 
 
-def _is_unique(found: Field) -> bool:
-    return (
-        bool(found.column and found.column.is_unique)
-        or (found.collection, found.name) in UNIQUE_IN_ANY_CASE
-    )
+def _is_unique(column: Field) -> bool:
+    if column.column is not None and column.column.is_unique:
+        return True
+    return (column.collection, column.name) in UNIQUE_IN_ANY_CASE
 
 
-def _has_own_rules(found: Field) -> bool:
-    """Tell whether there may be values that the service takes and the column's type does not."""
-    column = found.column
-    return column is not None and (
-        column.is_domain or found.is_list or (found.is_text_form and not found.choices)
-    )
+def _has_own_rules(field: Field) -> bool:
+    """Tell whether the type of a column may refuse values that the service takes."""
+    column = field.column
+    if column is None:
+        return False
+    return column.is_domain or field.is_list or (field.is_text_form and not field.choices)

@@ -193,7 +193,7 @@ def _write_deferred(write_context: WriteContext, deferred: DeferredWork) -> None
 def _write_to_many(
     write_context: WriteContext, change_set: ChangeSet, to_many: ToMany, deferred: DeferredWork
 ) -> None:
-    """Write the lists of rows; what leaves goes first, so that it holds no unique value any more."""
+    """Write the lists of rows; rows that leave go first, and give up their unique values."""
     _write_dropped(write_context, to_many, deferred)
     owners = [owner for owner, _ in to_many.pairs]
     references = _column(write_context, change_set, to_many.link.near, owners)

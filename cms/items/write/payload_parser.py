@@ -55,7 +55,7 @@ class PayloadParser:
         if len(items) == 1:
             self._parse_item(change_set, items[0], PayloadPosition(), expects)
             return change_set
-        # Items that name the same fields are parsed column by column, which is several times faster.
+        # Items that name the same fields are parsed column by column, which is much faster.
         rows = self._item_parser(collection, expects).read_columns(items) if items else None
         if rows is not None:
             is_new = expects is not Expects.PRESENT

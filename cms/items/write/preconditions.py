@@ -1,4 +1,4 @@
-"""If-Match: a change of one item by somebody who has seen its present version (decisions, section 5)."""
+"""If-Match: a change of one item by a caller who has seen its present version."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ def check_match(
     key: str,
     if_match: str | None,
 ) -> None:
-    """Lock an item and compare its version with what an If-Match header names, when there is one.
+    """Lock an item and compare its version with an If-Match header, when there is one.
 
-    The lock stays until the transaction ends, so that of several who name the same version one is let through.
-    Raises `Refused`: PRECONDITION_FAILED, and NOT_FOUND for an item that the caller cannot see.
+    The lock stays until the transaction ends: of several callers who name the same version one is
+    let through. Raises `Refused`: PRECONDITION_FAILED, and NOT_FOUND for an item that the caller
+    cannot see.
     """
     if if_match is None:
         return
@@ -45,15 +46,18 @@ def check_singleton(
     *,
     if_match: str | None,
 ) -> None:
-    """Compare the version of a singleton as `check_match` does; one without a row, or with a hidden one, has its own.
+    """Compare the version of a singleton as `check_match` does.
 
-    Raises `Refused` PRECONDITION_FAILED.
+    A singleton without a row, or with a hidden one, has a version of its own. Raises `Refused`
+    PRECONDITION_FAILED.
     """
     if if_match is None:
         return
-    transaction.run(locks.lock_singleton(collection))  # nobody else makes the row meanwhile
+    transaction.run(locks.lock_singleton(collection))  # nobody else creates the row meanwhile
     rows = transaction.run(locks.singleton_key(collection))
-    version = _version(store, transaction, context, collection, str(rows[0][0])) if rows else None
+    version = None
+    if rows:
+        version = _version(store, transaction, context, collection, str(rows[0][0]))
     _compare(collection, if_match, version or NO_ROW_VERSION)
 
 
@@ -66,19 +70,13 @@ def _version(
 ) -> str | None:
     """Lock a row and return its version, None for a row that the caller cannot see."""
     transaction.run(locks.lock_row(collection, key))
-    query = narrow_to_key(
-        Query(picks=(Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key))),)), Slot(0)
-    )
+    pick = Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key)))
+    query = narrow_to_key(Query(picks=(pick,)), Slot(0))
     items = find(store, transaction, context, collection.name, query, literals=(key,))
     return str(items[0][INTERNAL_VERSION]) if items else None
 
 
 def _compare(collection: Collection, if_match: str, version: str) -> None:
     if not matches_version(if_match, version):
-        raise Refused(
-            Problem(
-                "PRECONDITION_FAILED",
-                "The item has changed since.",
-                {"collection": collection.name},
-            )
-        )
+        message = "The item has changed since."
+        raise Refused(Problem("PRECONDITION_FAILED", message, {"collection": collection.name}))

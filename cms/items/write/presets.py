@@ -1,4 +1,4 @@
-"""Presets of permissions: what they say and what that comes to (decisions, section 11)."""
+"""The values of presets, which permissions add to what callers send."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from cms.schema.payload import converter
 log = logging.getLogger(__name__)
 
 
-def convert_preset(grant: Grant, found: Field, value: object) -> str:
-    """Return a preset as its column takes it; one that does not fit refuses the item, and the log says which."""
+def convert_preset(grant: Grant, field: Field, value: object) -> str:
+    """Return a preset as its column takes it.
+
+    One that does not fit refuses the item; the log says which permission it belongs to.
+    """
     try:
-        return converter(found)(value)
+        return converter(field)(value)
     except ValueError as error:
-        raise refuse_preset(grant, found, str(error)) from None
+        raise refuse_preset(grant, field, str(error)) from None
 
 
-def refuse_preset(grant: Grant, found: Field, reason: str) -> Refused:
-    """Return the refusal of an item for a preset that cannot be set, once the log has said which it is."""
-    position = f"{found.collection}.{found.name}"
-    log.warning(
-        "permission %s refuses every item: its preset of %s: %s", grant.id, position, reason
-    )
+def refuse_preset(grant: Grant, field: Field, reason: str) -> Refused:
+    """Log which preset cannot be set, and return the refusal of the item."""
+    name = f"{field.collection}.{field.name}"
+    log.warning("permission %s refuses every item: its preset of %s: %s", grant.id, name, reason)
     return forbidden()
 
 
 def preset_operand(value: object) -> Operand:
-    """Return what a preset says: a variable, or the value itself."""
+    """Return what a preset holds: a variable, or the value itself."""
     try:
-        found = parse_variable(value)
+        operand = parse_variable(value)
     except ValueError:
         return Constant(value)
-    return found if isinstance(found, Now | CallerValue) else Constant(value)
+    return operand if isinstance(operand, Now | CallerValue) else Constant(value)
 
 
-def resolve_operand(found: Operand, known: Mapping[CallerValue, tuple[object, ...]]) -> Operand:
-    """Return what a path from the caller leads to, the first where it leads to many; anything else as it is."""
-    return (
-        Constant(next(iter(known[found]), None))
-        if isinstance(found, CallerValue) and found.path
-        else found
-    )
+def resolve_operand(operand: Operand, known: Mapping[CallerValue, tuple[object, ...]]) -> Operand:
+    """Return the first value that a path from the caller leads to; any other operand as it is."""
+    if isinstance(operand, CallerValue) and operand.path:
+        return Constant(next(iter(known[operand]), None))
+    return operand
 
 
 def unchanged(value: object) -> object:
+    """Return a value as it is, where a converter is needed."""
     return value

@@ -192,7 +192,8 @@ class Resolver:
             problem = invalid_item("it must hold its primary key", collection.name)
             self._problems.add(problem, position)
             return
-        message = f'A key points to an item of "{collection.name}" that is not there, or not in this list.'
+        name = collection.name
+        message = f'A key points to an item of "{name}" that is not there, or not in this list.'
         extensions: dict[str, object] = {"collection": collection.name, "path": []}
         if self._write_context.context.actor.policy.is_admin:
             extensions["field"] = collection.primary_key

@@ -1,8 +1,8 @@
-"""How rows are inserted and changed, at any depth and of any collection, with their history.
+"""Inserts and updates rows of any collection, at any depth, with their history.
 
-`insert_rows` and `update_rows` take many rows of one collection and run one statement for each set of equal columns
-(cms/query/sql/write.py); `delete_rows` is in cms/items/write/deletion.py. What may be written has been decided before
-they are called.
+`insert_rows` and `update_rows` take many rows of one collection and run one statement for each set
+of equal columns (cms/query/sql/write.py). `delete_rows` is in cms/items/write/deletion.py. Who may
+write what has been decided before they are called.
 """
 
 from __future__ import annotations
@@ -28,10 +28,16 @@ from cms.store.store import Store
 
 Columns = tuple[str, ...]
 
+WrittenRow = tuple[str, int | None]
+"""A row as it was written: its key, and its revision where it left one."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriteContext:
-    """Everything that one write goes by: its transaction, structure and rights, and who it is for."""
+    """What one write runs under: its transaction, structure and rights, and who it is for.
+
+    `while_waiting` can be done while the database writes.
+    """
 
     store: Store
     transaction: Transaction
@@ -40,21 +46,14 @@ class WriteContext:
     authorizer: WriteAuthorizer
     history_action: str | None = None
     while_waiting: Callable[[], None] | None = None
-    """What can be done while the database writes."""
-
-    @property
-    def author(self) -> tuple[str | None, ...]:
-        """What the history says of who did it."""
-        return author(self.context, self.client)
-
-
-WrittenRow = tuple[str, int | None]
-"""A row as it was written: its key, and its revision where it left one."""
 
 
 def author(context: RequestContext, client: ClientInfo) -> tuple[str | None, ...]:
-    """Return the author's values of `ArgumentSlots`."""
+    """Return what the history says of who wrote: the author's values of `ArgumentSlots`."""
     return context.actor.user, client.ip, client.user_agent, client.origin
+
+
+# Inserts and updates
 
 
 def insert_rows(
@@ -64,25 +63,21 @@ def insert_rows(
     groups = group_by_columns(rows)
     if len(groups) < 2:
         return _insert_group(write_context, collection, rows) if rows else []
-    rows = _with_sort_values(write_context, collection, _with_keys(write_context, collection, rows))
-    found: dict[int, WrittenRow] = {}
-    for places in groups.values():  # in the order that cms/items/write/deferred_keys.py goes by
-        found.update(
-            zip(
-                places,
-                _insert_group(write_context, collection, [rows[place] for place in places]),
-                strict=True,
-            )
-        )
-    return [found[place] for place in range(len(rows))]
+    # Several statements would number the rows group by group: give them their numbers before.
+    rows = _with_keys(write_context, collection, rows)
+    rows = _with_sort_values(write_context, collection, rows)
+    written: dict[int, WrittenRow] = {}
+    for indexes in groups.values():  # cms/items/write/deferred_keys.py relies on this order
+        group = _insert_group(write_context, collection, [rows[index] for index in indexes])
+        written.update(zip(indexes, group, strict=True))
+    return [written[index] for index in range(len(rows))]
 
 
 def _insert_group(
     write_context: WriteContext, collection: Collection, rows: Sequence[Values]
 ) -> list[WrittenRow]:
-    written: list[WrittenRow] = run_action(
-        write_context, "insert", collection, tuple(sorted(rows[0])), rows
-    )
+    columns = tuple(sorted(rows[0]))
+    written: list[WrittenRow] = run_action(write_context, "insert", collection, columns, rows)
     if len(written) != len(rows):  # a trigger of the table may turn rows away
         raise invalid_payload("The database did not take every item", collection=collection.name)
     return written
@@ -93,33 +88,48 @@ def update_rows(
 ) -> list[WrittenRow]:
     """Change rows by their keys and return them in their order; one unknown key refuses them all.
 
-    A row without values stays as it is; the history tells the act.
+    A row without values stays as it is; the history records the action.
     """
-    key = str(collection.primary_key)
-    values = [{key: found, **given} for found, given in rows]
-    groups = group_by_columns(values)
+    key_field = str(collection.primary_key)
+    keyed_rows = [{key_field: key, **values} for key, values in rows]
+    groups = group_by_columns(keyed_rows)
     if len(groups) > 1:
-        lock_rows(write_context, collection, [found for found, _ in rows])
+        lock_rows(write_context, collection, [key for key, _ in rows])
     written: dict[int, WrittenRow] = {}
-    for names, places in groups.items():
-        columns = (key, *(name for name in names if name != key))
+    for names, indexes in groups.items():
+        columns = (key_field, *(name for name in names if name != key_field))
         action = "update" if len(columns) > 1 else "touch"
-        returned = run_action(
-            write_context, action, collection, columns, [values[place] for place in places]
-        )
-        if len(returned) < len(places):
+        group = [keyed_rows[index] for index in indexes]
+        returned = run_action(write_context, action, collection, columns, group)
+        if len(returned) < len(indexes):
             raise not_found()
-        written.update(
-            (places[number - 1], (found, revision)) for number, found, revision in returned
-        )
-    return [written[place] for place in range(len(rows))]
+        for number, key, revision in returned:  # PostgreSQL counts the rows from 1
+            written[indexes[number - 1]] = (key, revision)
+    return [written[index] for index in range(len(rows))]
+
+
+def group_by_columns(rows: Sequence[Values]) -> dict[Columns, list[int]]:
+    """Group the indexes of rows by their columns: a column that is not named gets its default."""
+    by_order: dict[Columns, list[int]] = {}
+    for index, row in enumerate(rows):
+        by_order.setdefault(tuple(row), []).append(index)
+    # Most rows name their columns in one order: sorting the few orders is cheaper than each row.
+    groups: dict[Columns, list[int]] = {}
+    for names, indexes in by_order.items():
+        groups.setdefault(tuple(sorted(names)), []).extend(indexes)
+    if len(by_order) == len(groups):
+        return groups
+    return {names: sorted(indexes) for names, indexes in groups.items()}
+
+
+# Locks and columns
 
 
 def lock_rows(write_context: WriteContext, collection: Collection, keys: Sequence[str]) -> None:
-    """Hold rows until the transaction ends, taken in the order of their keys as by everybody else."""
-    key = str(collection.primary_key)
-    rows: list[Values] = [{key: found} for found in keys]
-    run_action(write_context, "lock", collection, (key,), rows)
+    """Lock rows until the transaction ends, in the order of their keys as every write does."""
+    key_field = str(collection.primary_key)
+    rows: list[Values] = [{key_field: key} for key in keys]
+    run_action(write_context, "lock", collection, (key_field,), rows)
 
 
 def lock_list(
@@ -130,13 +140,12 @@ def lock_list(
     keys: Sequence[str],
     near_values: Sequence[str],
 ) -> None:
-    """Hold rows by their keys, and all that point in the column `far` to any of `near_values`."""
-    values = [array(keys), array(near_values)]
+    """Lock rows by their keys, and all that point in the column `far` to any of `near_values`."""
     run_cached(
         write_context,
         ("lock list", collection.name, far),
         lambda: locks.lock_list(collection, far, ArgumentSlots()),
-        values,
+        [array(keys), array(near_values)],
     )
 
 
@@ -144,74 +153,54 @@ def column_by_key(
     write_context: WriteContext, collection: Collection, column: str, keys: Sequence[str]
 ) -> dict[str, str | None]:
     """Return what rows hold in one column, by their keys."""
-
-    def printed() -> Fragment:
-        return locks.column_by_key(collection, column, ArgumentSlots())
-
-    return dict(
-        run_cached(write_context, ("column", collection.name, column), printed, [array(keys)])
+    rows = run_cached(
+        write_context,
+        ("column", collection.name, column),
+        lambda: locks.column_by_key(collection, column, ArgumentSlots()),
+        [array(keys)],
     )
+    return dict(rows)
+
+
+# Revisions
 
 
 def link_revisions(write_context: WriteContext, links: Sequence[tuple[int, int]]) -> None:
-    """Give revisions that this transaction has made their parents, each the revision of the write around it."""
+    """Give revisions of this transaction their parents, the revisions of the enclosing writes."""
     if links:
         revisions, parents = zip(*links, strict=True)
-        write_context.transaction.execute(
-            statement("link_revisions"), (list(revisions), list(parents))
-        )
+        arguments = (list(revisions), list(parents))
+        write_context.transaction.execute(statement("link_revisions"), arguments)
 
 
 def reserve_revisions(write_context: WriteContext, count: int) -> list[int]:
     """Return numbers that no revision has, for `replace_reserved_revisions`."""
     if not count:
         return []
-    return [
-        number
-        for (number,) in write_context.transaction.execute(statement("draw_revisions"), (count,))
-    ]
+    rows = write_context.transaction.execute(statement("draw_revisions"), (count,))
+    return [number for (number,) in rows]
 
 
 def replace_reserved_revisions(
     write_context: WriteContext, parents: Mapping[int, int | None]
 ) -> None:
-    """Give revisions that this transaction has made under numbers that were drawn their true parents, if any."""
+    """Replace reserved numbers, as parents of revisions of this transaction, by the true ones."""
     if parents:
-        write_context.transaction.execute(
-            statement("pass_revisions_on"), (list(parents), list(parents.values()))
-        )
+        arguments = (list(parents), list(parents.values()))
+        write_context.transaction.execute(statement("pass_revisions_on"), arguments)
 
 
-def advance_keys(write_context: WriteContext, collection: Collection, keys: Sequence[str]) -> None:
-    """Let the automatic keys of a collection go on behind given ones, before any of them is drawn."""
-    if keys and collection.key.has_sequence:
-        values = collection.name, collection.key.name, array(keys)
-        write_context.transaction.execute(statement("pass_keys"), values)
-
-
-def group_by_columns(rows: Sequence[Values]) -> dict[Columns, list[int]]:
-    """Group the places of rows by their columns: a column that is not named gets its default."""
-    groups: dict[Columns, list[int]] = {}
-    by_order: dict[Columns, list[int]] = {}
-    for place, row in enumerate(rows):
-        by_order.setdefault(tuple(row), []).append(place)
-    for names, places in by_order.items():
-        groups.setdefault(tuple(sorted(names)), []).extend(places)
-    return (
-        {names: sorted(places) for names, places in groups.items()}
-        if len(by_order) > len(groups)
-        else groups
-    )
+# Statements
 
 
 def finish_statement(fragment: Fragment) -> Statement:
-    """Number a statement's parameters, for the cache of plans."""
+    """Number the parameters of a statement, for the cache of statements."""
     text, values = fragment.numbered()
     return Statement(text, values, (), ())
 
 
 def column_values(columns: Columns, rows: Sequence[Values], *, single: bool) -> list[object]:
-    """Return the values of the columns: of one row as they are, of several as one array for each column."""
+    """Return the values of one row as they are, those of several as one array for each column."""
     if single:
         return [rows[0][name] for name in columns]
     if not columns:
@@ -221,19 +210,24 @@ def column_values(columns: Columns, rows: Sequence[Values], *, single: bool) -> 
 
 def run_cached(
     write_context: WriteContext,
-    plan: Hashable,
-    printed: Callable[[], Fragment],
+    cache_key: Hashable,
+    make_fragment: Callable[[], Fragment],
     values: Sequence[object],
 ) -> list[Row]:
-    """Run a statement on these values, printed once for all that are called alike."""
-    found = write_context.context.snapshot.statements.setdefault_with(
-        plan, lambda: finish_statement(printed())
+    """Run a statement on the author and these values; it is printed once for each cache key."""
+    cached = write_context.context.snapshot.statements.setdefault_with(
+        cache_key, lambda: finish_statement(make_fragment())
     )
-    return _execute(write_context, found, (write_context.author, values))
+    literals = [*author(write_context.context, write_context.client), *values]
+    return write_context.transaction.execute(
+        cached.text,
+        bind_values(cached.values, Bindings(literals)),
+        while_waiting=write_context.while_waiting,
+    )
 
 
 _PRINTERS = {"insert": write.insert, "update": write.update}
-_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock_by_key}
+_PRINTERS_BY_KEY = {"touch": write.touch, "delete": write.delete, "lock": locks.lock_by_key}
 
 
 def run_action(
@@ -243,70 +237,71 @@ def run_action(
     columns: Columns,
     rows: Sequence[Values],
 ) -> list[Row]:
-    """Run a statement, printed once for all writes of its shape."""
+    """Run the statement of an action; it is printed once for all writes of its shape."""
     single = len(rows) == 1 and action != "lock"
+    history_action = write_context.history_action
 
-    def printed() -> Fragment:
-        arguments = ArgumentSlots(single=single, history_action=write_context.history_action)
-        if action in _BY_KEY:
-            return _BY_KEY[action](collection, arguments)
+    def make_fragment() -> Fragment:
+        arguments = ArgumentSlots(single=single, history_action=history_action)
+        if action in _PRINTERS_BY_KEY:
+            return _PRINTERS_BY_KEY[action](collection, arguments)
         fields = [collection.fields[name] for name in columns]
         return _PRINTERS[action](collection, fields, arguments)
 
-    plan = action, write_context.history_action, collection.name, columns, single
-    return run_cached(write_context, plan, printed, column_values(columns, rows, single=single))
+    cache_key = (action, history_action, collection.name, columns, single)
+    values = column_values(columns, rows, single=single)
+    return run_cached(write_context, cache_key, make_fragment, values)
 
 
-def _execute(
-    write_context: WriteContext, found: Statement, literals: Sequence[Sequence[object]]
-) -> list[Row]:
-    values = bind_values(found.values, Bindings([value for part in literals for value in part]))
-    return write_context.transaction.execute(
-        found.text, values, while_waiting=write_context.while_waiting
-    )
+# Automatic keys and places
+
+
+def advance_keys(write_context: WriteContext, collection: Collection, keys: Sequence[str]) -> None:
+    """Advance the sequence of a collection past keys that a call brings."""
+    if keys and collection.key.has_sequence:
+        arguments = (collection.name, collection.key.name, array(keys))
+        write_context.transaction.execute(statement("pass_keys"), arguments)
 
 
 def _with_keys(
     write_context: WriteContext, collection: Collection, rows: Sequence[Values]
 ) -> Sequence[Values]:
-    """Give rows that go in by several statements their automatic keys beforehand, in the order of the rows."""
+    """Give rows without a key their automatic keys, in the order of the rows."""
     key = collection.key
     if not key.column or not key.column.auto_increment or key.column.is_generated:
         return rows
-    given = {value for row in rows if (value := row.get(key.name)) is not None}
-    bare = [place for place, row in enumerate(rows) if row.get(key.name) is None]
-    numbers = dict(
-        zip(bare, _next_keys(write_context, collection, given, count=len(bare)), strict=False)
-    )
-    return [
-        {**row, key.name: numbers[place]} if place in numbers else row
-        for place, row in enumerate(rows)
-    ]
+    sent_keys = {row.get(key.name) for row in rows}
+    keyless = [index for index, row in enumerate(rows) if row.get(key.name) is None]
+    new_keys = _next_keys(write_context, collection, sent_keys, count=len(keyless))
+    completed = list(rows)
+    # There are no new keys where no sequence makes them.
+    for index, new_key in zip(keyless, new_keys, strict=False):
+        completed[index] = {**rows[index], key.name: new_key}
+    return completed
 
 
 def _next_keys(
-    write_context: WriteContext, collection: Collection, given: set[str], *, count: int
+    write_context: WriteContext, collection: Collection, sent_keys: set[str | None], *, count: int
 ) -> list[str]:
-    """Return the next automatic keys, without those that rows of the call bring; none where no sequence makes them."""
-    drawn: list[str] = []
-    while len(drawn) < count:
-        values = collection.name, collection.key.name, str(count - len(drawn))
-        keys = [
-            number
-            for (number,) in write_context.transaction.execute(statement("next_keys"), values)
-        ]
-        if not keys:
+    """Return the next automatic keys, without those that rows of the call bring themselves."""
+    keys: list[str] = []
+    while len(keys) < count:
+        arguments = (collection.name, collection.key.name, str(count - len(keys)))
+        rows = write_context.transaction.execute(statement("next_keys"), arguments)
+        if not rows:  # no sequence makes them
             break
-        drawn += [number for number in keys if number not in given]
-    return drawn
+        keys += [key for (key,) in rows if key not in sent_keys]
+    return keys
 
 
 def _with_sort_values(
     write_context: WriteContext, collection: Collection, rows: Sequence[Values]
 ) -> Sequence[Values]:
-    """Give rows that go in by several statements their places in the manual order, in the order of the rows."""
-    placed = write.auto_sort_field(collection)
-    if placed is None:
+    """Give rows their places at the end of the manual order, in the order of the rows."""
+    sort_field = write.auto_sort_field(collection)
+    if sort_field is None:
         return rows
-    ((last,),) = write_context.transaction.run(write.last_position(placed))
-    return [{placed.name: str(last + number), **row} for number, row in enumerate(rows, start=1)]
+    ((last,),) = write_context.transaction.run(write.last_position(sort_field))
+    return [
+        {sort_field.name: str(last + number), **row} for number, row in enumerate(rows, start=1)
+    ]

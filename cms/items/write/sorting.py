@@ -1,8 +1,9 @@
-"""Manual sorting: an item takes the place of another (decisions, section 4: a collection's sort field)."""
+"""Manual sorting: an item takes the place of another, by the sort field of their collection."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from cms.access.guard import writable_collection
 from cms.database.connections import Transaction
@@ -31,35 +32,41 @@ def move_item(
 ) -> None:
     """Move `item` to the place of `to`; those between them close up.
 
-    It takes the right to change the sort field of both; those between move whoever may change them. Raises
-    `Refused`: INVALID_PAYLOAD for a collection without a sort field of whole numbers, NOT_FOUND for an item
-    that is not there.
+    The caller needs the permission to change the sort field of both; those between move whoever may
+    change them. Raises `Refused`: INVALID_PAYLOAD for a collection without a sort field of whole
+    numbers, NOT_FOUND for an item that does not exist.
     """
 
-    def work(transaction: Transaction, context: RequestContext) -> None:
-        catalogue, policy = context.snapshot.catalogue, context.actor.policy
-        collection = writable_collection(
-            name, catalogue=catalogue, policy=policy, actions=("update",)
-        )
-        if collection.is_singleton:
-            raise not_found()
-        sort, keys = _sort_field(collection), _keys(collection, payload)
-        authorizer = WriteAuthorizer(store, context)
-        authorizer.authorize_column(collection, keys, sort.name, transaction.execute)
-        who = zip(author(context, identity.client), ("uuid", "text", "text", "text"), strict=True)
-        _move(
-            transaction,
-            collection,
-            sort,
-            keys,
-            author=commas(param(value, cast) for value, cast in who),
-        )
+    def plan(context: RequestContext) -> WritePlan[None]:
+        return WritePlan(partial(_move_authorized, store, context, identity, name, payload))
 
-    store.run_write(
-        identity,
-        lambda context: WritePlan(lambda transaction: work(transaction, context)),
-        idempotency=idempotency,
+    store.run_write(identity, plan, idempotency=idempotency)
+
+
+def _move_authorized(
+    store: Store,
+    context: RequestContext,
+    identity: Identity,
+    name: str,
+    payload: Mapping[str, object],
+    transaction: Transaction,
+) -> None:
+    collection = writable_collection(
+        name,
+        catalogue=context.snapshot.catalogue,
+        policy=context.actor.policy,
+        actions=("update",),
     )
+    if collection.is_singleton:
+        raise not_found()
+    sort_field = _sort_field(collection)
+    keys = _keys(collection, payload)
+    authorizer = WriteAuthorizer(store, context)
+    authorizer.authorize_column(collection, keys, sort_field.name, transaction.execute)
+    author_values = author(context, identity.client)
+    types = ("uuid", "text", "text", "text")
+    author_params = [param(value, cast) for value, cast in zip(author_values, types, strict=True)]
+    _move(transaction, collection, sort_field, keys, author=commas(author_params))
 
 
 def _sort_field(collection: Collection) -> Field:
@@ -71,22 +78,18 @@ def _sort_field(collection: Collection) -> Field:
     return field
 
 
-def _sent(payload: Mapping[str, object], name: str) -> dict[str, object]:
-    return {"value": abbreviated(payload[name])} if name in payload else {}
-
-
 def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, str]:
-    problems = [
-        invalid_payload(
-            f'"{name}" must be the key of an item', field=name, **_sent(payload, name)
-        ).problems[0]
-        for name in ("item", "to")
-        if not isinstance(payload.get(name), str | int) or isinstance(payload[name], bool)
-    ]
-    problems += [
-        Problem("INVALID_PAYLOAD", f'Invalid payload. There is no "{name}".', {"field": name})
-        for name in payload.keys() - {"item", "to"}
-    ]
+    """Return the keys of `item` and `to`."""
+    problems: list[Problem] = []
+    for name in ("item", "to"):
+        value = payload.get(name)
+        if not isinstance(value, str | int) or isinstance(value, bool):
+            sent = {"value": abbreviated(value)} if name in payload else {}
+            reason = f'"{name}" must be the key of an item'
+            problems += invalid_payload(reason, field=name, **sent).problems
+    for name in payload.keys() - {"item", "to"}:
+        message = f'Invalid payload. There is no "{name}".'
+        problems.append(Problem("INVALID_PAYLOAD", message, {"field": name}))
     if problems:
         raise Refused(problems)
     return parse_key(collection, payload["item"]), parse_key(collection, payload["to"])
@@ -95,29 +98,30 @@ def _keys(collection: Collection, payload: Mapping[str, object]) -> tuple[str, s
 def _move(
     transaction: Transaction,
     collection: Collection,
-    sort: Field,
+    sort_field: Field,
     keys: tuple[str, str],
     *,
     author: Fragment,
 ) -> None:
-    """Move one item at a time in a collection; items that cannot be told apart by their place are numbered first."""
-    item, to = keys
-    transaction.run(locks.lock_singleton(collection))
-    source, target = (_position(transaction, collection, sort, key) for key in (item, to))
+    """Move an item; items that share a place, or have none, are numbered first."""
+    transaction.run(locks.lock_singleton(collection))  # one item moves at a time in a collection
+    source, target = (_position(transaction, collection, sort_field, key) for key in keys)
     low, high = sorted((source or "0", target or "0"), key=int)
-    if transaction.run(sorting.has_ambiguous_order(collection, sort, low, high))[0][0]:
-        transaction.run(sorting.renumber(collection, sort, author=author))
-        source, target = (_position(transaction, collection, sort, key) for key in (item, to))
+    is_ambiguous = sorting.has_ambiguous_order(collection, sort_field, low, high)
+    if transaction.run(is_ambiguous)[0][0]:
+        transaction.run(sorting.renumber(collection, sort_field, author=author))
+        source, target = (_position(transaction, collection, sort_field, key) for key in keys)
     if source is not None and target is not None and source != target:
-        transaction.run(
-            sorting.move(collection, sort, key=item, source=source, target=target, author=author)
+        move = sorting.move(
+            collection, sort_field, key=keys[0], source=source, target=target, author=author
         )
+        transaction.run(move)
 
 
 def _position(
-    transaction: Transaction, collection: Collection, sort: Field, key: str
+    transaction: Transaction, collection: Collection, sort_field: Field, key: str
 ) -> str | None:
-    rows = transaction.run(sorting.position_of(collection, sort, key))
+    rows = transaction.run(sorting.position_of(collection, sort_field, key))
     if not rows:
         raise not_found()
     return None if rows[0][0] is None else str(rows[0][0])

@@ -1,12 +1,13 @@
-"""Writes of items: everything in one call is one transaction, and rows travel in sets (decisions, section 5).
+"""Writes of items, each call in one transaction or one statement (docs/writes.md).
 
-A call is planned before its transaction opens (cms/items/write/calls.py).
+A call is planned before its transaction opens (cms/items/write/plans.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, NamedTuple, TypeVar
 
 from cms.database.connections import Transaction
@@ -53,7 +54,7 @@ T = TypeVar("T")
 
 
 class WriteTarget(NamedTuple):
-    """The collection that is written, and the query string, which says how the items are answered."""
+    """The collection that is written, and the query string, which shapes the answer."""
 
     collection: str
     query_string: str = ""
@@ -61,11 +62,14 @@ class WriteTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WriteOperation(Generic[T]):
-    """What a call is made for, how it is planned, and the body that tells which fields it writes."""
+    """What a call does: its intent, its plan, and the body that tells which fields it writes."""
 
     intent: WriteIntent
     plan: Callable[[WriteCall], WritePlan[T]]
     payload: object = None
+
+
+# Create
 
 
 def create(
@@ -77,16 +81,17 @@ def create(
     idempotency: Idempotency | None = None,
 ) -> bytes | None:
     """Create one item, or several of an array, and answer them as the query string asks."""
-    several = isinstance(payload, list)
+    operation = WriteOperation(CREATE, partial(_plan_create, payload=payload))
+    return _run(store, identity, target, operation, idempotency=idempotency)
 
-    def plan(call: WriteCall) -> WritePlan[bytes | None]:
-        return _as_body(
-            call,
-            plan_create(call, payload if isinstance(payload, list) else [payload]),
-            single=not several,
-        )
 
-    return _call(store, identity, target, WriteOperation(CREATE, plan), idempotency=idempotency)
+def _plan_create(call: WriteCall, *, payload: object) -> WritePlan[bytes | None]:
+    if isinstance(payload, list):
+        return _as_body(call, plan_create(call, payload), single=False)
+    return _as_body(call, plan_create(call, [payload]), single=True)
+
+
+# Update
 
 
 def update_one(
@@ -99,18 +104,16 @@ def update_one(
     if_match: str | None = None,
 ) -> bytes | None:
     """Change one item; raises `Refused` NOT_FOUND when there is none for this caller."""
+    plan = partial(_plan_update_one, key=key, payload=payload, if_match=if_match)
+    return _run(store, identity, target, WriteOperation(CHANGE, plan, payload))
 
-    def plan(call: WriteCall) -> WritePlan[bytes | None]:
-        found = parse_key(call.collection, key)
-        return _as_body(
-            call,
-            _with_precondition(
-                call, plan_update(call, found, payload), key=found, if_match=if_match
-            ),
-            single=True,
-        )
 
-    return _call(store, identity, target, WriteOperation(CHANGE, plan, payload))
+def _plan_update_one(
+    call: WriteCall, *, key: str, payload: object, if_match: str | None
+) -> WritePlan[bytes | None]:
+    key = parse_key(call.collection, key)
+    plan = plan_update(call, key, payload)
+    return _as_body(call, _with_precondition(call, plan, key=key, if_match=if_match), single=True)
 
 
 def update_me(
@@ -123,17 +126,17 @@ def update_me(
 ) -> bytes | None:
     """Change the caller's own user; raises `Refused` INVALID_CREDENTIALS without credentials."""
     require_user(identity)
-
-    def plan(call: WriteCall) -> WritePlan[bytes | None]:
-        key = str(call.context.actor.user)
-        return _as_body(
-            call,
-            _with_precondition(call, plan_update(call, key, payload), key=key, if_match=if_match),
-            single=True,
-        )
-
+    plan = partial(_plan_update_me, payload=payload, if_match=if_match)
     target = WriteTarget(USERS, query_string)
-    return _call(store, identity, target, WriteOperation(CHANGE, plan, payload))
+    return _run(store, identity, target, WriteOperation(CHANGE, plan, payload))
+
+
+def _plan_update_me(
+    call: WriteCall, *, payload: object, if_match: str | None
+) -> WritePlan[bytes | None]:
+    key = str(call.context.actor.user)
+    plan = plan_update(call, key, payload)
+    return _as_body(call, _with_precondition(call, plan, key=key, if_match=if_match), single=True)
 
 
 def restore(
@@ -145,20 +148,17 @@ def restore(
     payload: object,
     idempotency: Idempotency | None = None,
 ) -> bytes | None:
-    """Give an item back what it held before; the history tells it as a revert."""
+    """Give an item back what it held before; the history records it as a revert."""
+    plan = partial(_plan_restore, key=key, payload=payload)
+    operation = WriteOperation(RESTORE, plan, payload)
+    return _run(store, identity, target, operation, idempotency=idempotency)
 
-    def plan(call: WriteCall) -> WritePlan[bytes | None]:
-        found = parse_key(call.collection, key)
-        job = (
-            plan_singleton(call, payload)
-            if call.collection.is_singleton
-            else plan_update(call, found, payload)
-        )
-        return _as_body(call, job, single=True)
 
-    return _call(
-        store, identity, target, WriteOperation(RESTORE, plan, payload), idempotency=idempotency
-    )
+def _plan_restore(call: WriteCall, *, key: str, payload: object) -> WritePlan[bytes | None]:
+    key = parse_key(call.collection, key)
+    if call.collection.is_singleton:
+        return _as_body(call, plan_singleton(call, payload), single=True)
+    return _as_body(call, plan_update(call, key, payload), single=True)
 
 
 def update_many(
@@ -169,138 +169,165 @@ def update_many(
     *,
     if_match: str | None = None,
 ) -> bytes | None:
-    """Change items by an array of objects with their keys, by `keys` and `data`, or by `query` and `data`.
+    """Change items by an array of objects with their keys, or by `data` with `keys` or `query`.
 
-    On a singleton the payload is the object itself, which is made when it is not there; `if_match` is of singletons.
+    On a singleton the payload is the object itself, which is created when there is none; only
+    there `if_match` counts.
     """
+    plan = partial(_plan_update_many, payload=payload, if_match=if_match)
+    return _run(store, identity, target, WriteOperation(PUT, plan, payload))
 
-    def plan(call: WriteCall) -> WritePlan[bytes | None]:
-        if call.collection.is_singleton:
-            return _as_body(
-                call, _singleton_with_precondition(call, payload, if_match), single=True
-            )
-        if isinstance(payload, list):
-            return _as_body(call, plan_update_each(call, payload), single=False)
-        if not isinstance(payload, Mapping) or "data" not in payload:
-            raise invalid_payload(
-                "The body must be an array of items with their keys, or hold data with keys or query"
-            )
-        return _as_body(call, plan_update_many(call, payload), single=False)
 
-    return _call(store, identity, target, WriteOperation(PUT, plan, payload))
+def _plan_update_many(
+    call: WriteCall, *, payload: object, if_match: str | None
+) -> WritePlan[bytes | None]:
+    if call.collection.is_singleton:
+        plan = plan_singleton(call, payload)
+        within = partial(_run_matching_singleton, call, plan, if_match)
+        return _as_body(call, WritePlan(within), single=True)
+    if isinstance(payload, list):
+        return _as_body(call, plan_update_each(call, payload), single=False)
+    if not isinstance(payload, Mapping) or "data" not in payload:
+        raise invalid_payload(
+            "The body must be an array of items with their keys, or hold data with keys or query"
+        )
+    return _as_body(call, plan_update_many(call, payload), single=False)
+
+
+# Delete
 
 
 def delete_one(
     store: Store, identity: Identity, collection: str, *, key: str, if_match: str | None = None
 ) -> None:
     """Delete one item."""
+    plan = partial(_plan_delete_one, key=key, if_match=if_match)
+    _run(store, identity, WriteTarget(collection), WriteOperation(DELETE, plan))
 
-    def plan(call: WriteCall) -> WritePlan[object]:
-        found = parse_key(call.collection, key)
-        return _with_precondition(call, plan_delete(call, found), key=found, if_match=if_match)
 
-    _call(store, identity, WriteTarget(collection), WriteOperation(DELETE, plan))
+def _plan_delete_one(call: WriteCall, *, key: str, if_match: str | None) -> WritePlan[object]:
+    key = parse_key(call.collection, key)
+    return _with_precondition(call, plan_delete(call, key), key=key, if_match=if_match)
 
 
 def delete_many(store: Store, identity: Identity, collection: str, payload: object) -> None:
     """Delete items by an array of keys, by `keys`, or by `query`."""
-    given = payload if isinstance(payload, Mapping) else {"keys": payload}
-    _call(
-        store,
-        identity,
-        WriteTarget(collection),
-        WriteOperation(DELETE, lambda call: plan_delete_many(call, given)),
-    )
+    named = payload if isinstance(payload, Mapping) else {"keys": payload}
+    operation = WriteOperation(DELETE, partial(plan_delete_many, payload=named))
+    _run(store, identity, WriteTarget(collection), operation)
 
 
-def _call(
+# The run
+
+
+def _run(
     store: Store,
     identity: Identity,
     target: WriteTarget,
-    work: WriteOperation[T],
+    operation: WriteOperation[T],
     *,
     idempotency: Idempotency | None = None,
 ) -> T:
-    name = target.collection
-    query_string = target.query_string
-
-    def planned(context: RequestContext) -> WritePlan[T]:
-        call = new_call(
-            store, context, identity.client, name=name, parsed=_EMPTY_QUERY, intent=work.intent
-        )
-        asked = (
-            replace(call, parsed=parse_query_string(query_string, store.page))
-            if query_string
-            else call
-        )
-        return work.plan(asked)
-
     return store.run_write(
-        identity, planned, idempotency=idempotency, changes_rights=_changes_rights(name, work)
+        identity,
+        partial(_plan, store, identity, target, operation),
+        idempotency=idempotency,
+        changes_rights=_changes_rights(target.collection, operation),
     )
 
 
-def _changes_rights(name: str, work: WriteOperation[T]) -> bool:
-    """Tell whether a write moves the counter of rights, as far as collection and fields tell before it is planned.
+def _plan(
+    store: Store,
+    identity: Identity,
+    target: WriteTarget,
+    operation: WriteOperation[T],
+    context: RequestContext,
+) -> WritePlan[T]:
+    call = new_call(
+        store,
+        context,
+        identity.client,
+        name=target.collection,
+        parsed=_EMPTY_QUERY,
+        intent=operation.intent,
+    )
+    # Parsed only now: a hidden collection is refused before a query string that is wrong.
+    if target.query_string:
+        call = replace(call, parsed=parse_query_string(target.query_string, store.page))
+    return operation.plan(call)
 
-    What moves it unforeseen, a nested write for one, may have to wait for others and be done again.
+
+def _changes_rights(name: str, operation: WriteOperation[T]) -> bool:
+    """Tell whether a write moves the counter of rights, as far as collection and fields tell.
+
+    A write that moves it without having been foreseen here, such as a nested one, may have to wait
+    for others and be done again.
     """
-    if name != USERS or work.intent is CREATE:
+    if name != USERS or operation.intent is CREATE:
         return name in _RIGHTS_COLLECTIONS
-    if work.intent is DELETE:
+    if operation.intent is DELETE:
         return True
-    given = work.payload
-    data = given.get("data", given) if isinstance(given, Mapping) else given
+    payload = operation.payload
+    data = payload.get("data", payload) if isinstance(payload, Mapping) else payload
     items = data if isinstance(data, list) else [data]
     return any(isinstance(item, Mapping) and not _RIGHTS_FIELDS.isdisjoint(item) for item in items)
 
 
+# The body of the answer
+
+
 def _as_body(
-    call: WriteCall, job: WritePlan[WrittenItems], *, single: bool
+    call: WriteCall, plan: WritePlan[WrittenItems], *, single: bool
 ) -> WritePlan[bytes | None]:
-    """Return the job with its items as the body of an answer; None is no body at all."""
-
-    def answer(found: list[Item]) -> dict[str, object]:
-        return {"data": found[0] if single else found}
-
-    def within(transaction: Transaction) -> bytes | None:
-        found = job.within(transaction)
-        return None if found is None else json_body(answer(found), call.store.max_answer_size)
-
-    def run(in_one_statement: Callable[[], WrittenItems]) -> bytes | None:
-        found = (
-            in_one_statement()
-        )  # it is done by now, and has been planned for answers of a fitting size only
-        return None if found is None else body_of_done(answer(found))
-
-    in_one_statement = job.in_one_statement
-    return WritePlan(within, in_one_statement and (lambda: run(in_one_statement)))
+    """Return the plan with its items as the body of an answer; None is no body at all."""
+    within = partial(_body_within, call, plan, single=single)
+    if plan.in_one_statement is None:
+        return WritePlan(within)
+    return WritePlan(within, partial(_body_of_statement, plan.in_one_statement, single=single))
 
 
-def _singleton_with_precondition(
-    call: WriteCall, payload: object, if_match: str | None
-) -> WritePlan[WrittenItems]:
-    """Change the one item of a singleton while it is the one that an If-Match header names."""
-    job = plan_singleton(call, payload)
+def _body_within(
+    call: WriteCall, plan: WritePlan[WrittenItems], transaction: Transaction, *, single: bool
+) -> bytes | None:
+    items = plan.within(transaction)
+    if items is None:
+        return None
+    return json_body(_answer(items, single=single), call.store.max_answer_size)
 
-    def within(transaction: Transaction) -> WrittenItems:
-        check_singleton(call.store, transaction, call.context, call.collection, if_match=if_match)
-        return job.within(transaction)
 
-    return WritePlan(within)
+def _body_of_statement(run: Callable[[], WrittenItems], *, single: bool) -> bytes | None:
+    items = run()
+    if items is None:
+        return None
+    # The write is done and cannot be refused any more; its plan has kept the answer small.
+    return body_of_done(_answer(items, single=single))
+
+
+def _answer(items: list[Item], *, single: bool) -> dict[str, object]:
+    return {"data": items[0] if single else items}
+
+
+# If-Match
 
 
 def _with_precondition(
-    call: WriteCall, job: WritePlan[T], *, key: str, if_match: str | None
+    call: WriteCall, plan: WritePlan[T], *, key: str, if_match: str | None
 ) -> WritePlan[T]:
-    """Let a job be done only while the item is the one that an If-Match header names."""
+    """Return a plan that runs only while the item has the version of an If-Match header."""
     if if_match is None:
-        return job
+        return plan
+    return WritePlan(partial(_run_matching, call, plan, key, if_match))
 
-    def within(transaction: Transaction) -> T:
-        check_match(
-            call.store, transaction, call.context, call.collection, key=key, if_match=if_match
-        )
-        return job.within(transaction)
 
-    return WritePlan(within)
+def _run_matching(
+    call: WriteCall, plan: WritePlan[T], key: str, if_match: str, transaction: Transaction
+) -> T:
+    check_match(call.store, transaction, call.context, call.collection, key=key, if_match=if_match)
+    return plan.within(transaction)
+
+
+def _run_matching_singleton(
+    call: WriteCall, plan: WritePlan[T], if_match: str | None, transaction: Transaction
+) -> T:
+    check_singleton(call.store, transaction, call.context, call.collection, if_match=if_match)
+    return plan.within(transaction)

@@ -1,4 +1,4 @@
-"""What the service minds in system collections, however a write reaches them (decisions, sections 9, 11, 13)."""
+"""What the service demands of writes of its own tables, however a write reaches them."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ HOOKS: Mapping[str, SystemTableHooks] = MappingProxyType(
 
 
 def hooks_of(collection: str) -> SystemTableHooks:
-    """Return the keeper of a collection; that of people's own collections minds nothing."""
+    """Return the hooks of a collection; collections of users have none."""
     return HOOKS.get(collection, NO_HOOKS)

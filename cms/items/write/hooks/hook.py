@@ -1,8 +1,8 @@
-"""What a keeper is: what it minds before and after rows of its collection are written."""
+"""What a system table demands of writes: hooks that run before and after them, checks of values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cms.database.connections import Fetch
@@ -12,7 +12,10 @@ from cms.schema.types import MASK
 from cms.store.context import RequestContext
 
 ValueCheck = Callable[[object, RequestContext], None]
-"""Looks at a value as it was sent; raises ValueError with a reason, or `Refused` with problems of the field."""
+"""Checks a value as it was sent.
+
+Raises ValueError with a reason, or `Refused` with problems of the field.
+"""
 
 
 class InvalidPart(ValueError):
@@ -32,7 +35,7 @@ class InvalidParts(ValueError):
 
 
 class NotOneOf(ValueError):
-    """A value that is none of some words."""
+    """A value that is none of the allowed words."""
 
     def __init__(self, words: Sequence[str]) -> None:
         super().__init__(f"it is one of {', '.join(words)}")
@@ -41,11 +44,15 @@ class NotOneOf(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SystemTableHooks:
-    """`is_admin_only` collections are written by administrators only, and so are the fields of `admin_fields`.
+    """The hooks of one system table.
 
-    Presets set neither those nor `explicit_only`: a preset is nobody's word, and reaches whatever row is written.
-    `checks` look at the values of fields; `before` and `after` look at the keys of rows that are there, inside the
-    transaction: of what changes or goes, and of what has been written or has gone. They raise `Refused`.
+    Only administrators write collections that are `is_admin_only`, and fields of `admin_fields`.
+    Presets set neither those nor `explicit_only`: a preset counts as unset, since the caller did
+    not send it, and it reaches whatever row is written.
+
+    `checks` look at the values of fields. `before` gets the changes that are to be made and the
+    keys of rows that are to be deleted, `after` the changes that have been made; both run inside
+    the transaction, and raise `Refused`.
     """
 
     is_admin_only: bool = False
@@ -65,37 +72,40 @@ class SystemTableHooks:
     def problems(
         self, change: RowChange, context: RequestContext, collection: str
     ) -> list[Problem]:
-        """Return what is wrong with the values of a row; null is left to what the column takes."""
-        found: list[Problem] = []
+        """Return what is wrong with the values of a row; whether null fits, the column decides."""
+        problems: list[Problem] = []
         for name, check in self.checks.items():
-            kept = (
-                change.sent.get(name) == MASK and name not in change.values
-            )  # a secret, sent back as it was shown
-            if change.sent.get(name) is None or kept:
+            value = change.sent.get(name)
+            is_unchanged_secret = value == MASK and name not in change.values
+            if value is None or is_unchanged_secret:
                 continue
             try:
-                check(change.sent[name], context)
+                check(value, context)
             except Refused as refused:
-                found += [
-                    replace(one, extensions={"collection": collection, **one.extensions})
-                    for one in refused.problems
-                ]
+                problems += _with_collection(refused, collection)
             except ValueError as error:
-                told = not context.snapshot.catalogue.collections[collection].has_secrets
-                errors = error.errors if isinstance(error, InvalidParts) else (error,)
-                for error in errors:
-                    sent = (
-                        {"value": abbreviated(_value_inside(change.sent[name], error))}
-                        if told
-                        else {}
-                    )
-                    found.append(_problem(collection, name, error, sent))
-        return found
+                has_secrets = context.snapshot.catalogue.collections[collection].has_secrets
+                for part_error in _parts_of(error):
+                    sent: dict[str, object] = {}
+                    if not has_secrets:
+                        sent["value"] = abbreviated(_value_inside(value, part_error))
+                    problems.append(_problem(collection, name, part_error, sent))
+        return problems
+
+
+def _with_collection(refused: Refused, collection: str) -> Iterator[Problem]:
+    for problem in refused.problems:
+        yield replace(problem, extensions={"collection": collection, **problem.extensions})
+
+
+def _parts_of(error: ValueError) -> Sequence[ValueError]:
+    return error.errors if isinstance(error, InvalidParts) else (error,)
 
 
 def _value_inside(value: object, error: ValueError) -> object:
-    """Return the value inside a value that a fault is about."""
-    for step in error.path if isinstance(error, InvalidPart) else ():
+    """Return the value inside a value that an error is about."""
+    path = error.path if isinstance(error, InvalidPart) else ()
+    for step in path:
         if isinstance(value, Mapping):
             value = value.get(step)
         elif isinstance(value, list) and isinstance(step, int):
@@ -105,17 +115,18 @@ def _value_inside(value: object, error: ValueError) -> object:
 
 def _problem(collection: str, name: str, error: ValueError, sent: Mapping[str, object]) -> Problem:
     path = error.path if isinstance(error, InvalidPart) else ()
-    operand = {"valid": error.words} if isinstance(error, NotOneOf) else {}
-    place = ".".join(map(str, (name, *path)))
-    extensions = {
+    full_path = [name, *path]
+    extensions: dict[str, object] = {
         "collection": collection,
         "field": name,
-        "path": [name, *path],
+        "path": full_path,
         "type": "valid",
         "reason": str(error),
     }
-    message = f'Validation failed for "{place}": {error}.'
-    return Problem("FAILED_VALIDATION", message, {**extensions, **operand, **sent})
+    if isinstance(error, NotOneOf):
+        extensions["valid"] = error.words
+    message = f'Validation failed for "{".".join(map(str, full_path))}": {error}.'
+    return Problem("FAILED_VALIDATION", message, {**extensions, **sent})
 
 
 def raise_errors(errors: Sequence[ValueError]) -> None:
@@ -125,7 +136,7 @@ def raise_errors(errors: Sequence[ValueError]) -> None:
 
 
 def errors_of(refused: Refused) -> InvalidParts:
-    """Return what is wrong with a rule as what is wrong with the value that holds it."""
+    """Return the problems of a rule as errors of the value that holds the rule."""
     reasons = (problem.extensions.get("reason", problem.message) for problem in refused.problems)
     return InvalidParts([ValueError(str(reason).removesuffix(".")) for reason in reasons])
 

@@ -1,4 +1,4 @@
-"""Permissions: rules that can be applied, fields that are there (decisions, section 11)."""
+"""Permissions: their rules can be applied, and their fields exist (docs/permissions.md)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from cms.store.context import RequestContext
 
 
 def _check_collection(value: object, context: RequestContext) -> None:
-    found = context.snapshot.catalogue.collections.get(str(value))
-    if found is None or found.kind is Kind.FOLDER:
+    collection = context.snapshot.catalogue.collections.get(str(value))
+    if collection is None or collection.kind is Kind.FOLDER:
         raise ValueError("there is no such collection")
 
 
@@ -51,17 +51,23 @@ def _check_presets(value: object, context: RequestContext) -> None:
 
 
 def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
-    """What a permission says must fit its collection, whichever of the two was changed."""
+    """Check that written permissions fit their collections.
+
+    A change of the collection or of a rule alone can make the two differ: the stored row decides.
+    """
+    if not changes:
+        return
     keys = [str(change.key) for change in changes]
-    for collection, *said in fetch(statement("find_permissions"), (keys,)) if keys else ():
-        found = context.snapshot.catalogue.collections.get(collection)
-        if found is None:
-            raise unprocessable(f'There is no collection "{collection}"')
-        _check_fits(
-            found,
-            context,
-            *(None if text is None else jsontext.loads_stored(text) for text in said),
-        )
+    for name, *texts in fetch(statement("find_permissions"), (keys,)):
+        collection = context.snapshot.catalogue.collections.get(name)
+        if collection is None:
+            raise unprocessable(f'There is no collection "{name}"')
+        rule, fields, presets = map(_loads, texts)
+        _check_fits(collection, context, rule, fields, presets)
+
+
+def _loads(text: str | None) -> object:
+    return None if text is None else jsontext.loads_stored(text)
 
 
 def _check_fits(
@@ -83,17 +89,23 @@ def _check_fits(
 
 
 def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
-    """Tell values that their columns do not take; what a variable stands for is known when an item is written."""
-    for name, value in presets.items() if isinstance(presets, dict) else ():
+    """Yield what is wrong with presets.
+
+    What a variable stands for is known only when an item is written.
+    """
+    if not isinstance(presets, dict):
+        return
+    for name, value in presets.items():
         if collection.name == "system_users" and name in USER_HOOKS.never_preset:
             yield f'No preset sets "{name}" of users'
             continue
-        found = collection.fields.get(name)
-        varies = isinstance(value, str) and value.startswith("$")
-        if found is None or found.column is None or value is None or varies:
+        field = collection.fields.get(name)
+        if field is None or field.column is None or value is None:
+            continue
+        if isinstance(value, str) and value.startswith("$"):
             continue
         try:
-            converter(found)(value)
+            converter(field)(value)
         except ValueError as error:
             yield f'The preset of "{name}": {error}'
 

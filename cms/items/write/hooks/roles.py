@@ -1,4 +1,4 @@
-"""Roles: networks that can be read, parents without a circle, and the last administrator (decisions, section 11)."""
+"""Roles: valid networks, parents without a circle, and an administrator who is left."""
 
 from __future__ import annotations
 
@@ -22,20 +22,19 @@ def _check_networks(value: object, context: RequestContext) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of addresses and networks")
     errors = []
-    for place, entry in enumerate(value):
+    for index, entry in enumerate(value):
         try:
             network(entry)
         except ValueError:
             errors.append(
-                InvalidPart("it is neither an address nor a network such as 10.0.0.0/8", place)
+                InvalidPart("it is neither an address nor a network such as 10.0.0.0/8", index)
             )
     raise_errors(errors)
 
 
 def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
-    if any("parent" in change.sent for change in changes) and fetch(
-        statement("find_circle_of_roles"), ()
-    ):
+    changes_parents = any("parent" in change.sent for change in changes)
+    if changes_parents and fetch(statement("find_circle_of_roles"), ()):
         raise unprocessable("A role cannot be its own parent, nor a parent's parent")
     require_plain_registration_role(fetch)
     require_active_admin(fetch)

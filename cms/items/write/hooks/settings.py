@@ -1,4 +1,4 @@
-"""The settings of the project: values that the service can go by (decisions, section 13)."""
+"""The settings of the project: values that the service can use (docs/settings.md)."""
 
 from __future__ import annotations
 
@@ -63,32 +63,33 @@ def _check_presets(value: object, context: RequestContext) -> None:
         raise ValueError("it is a list of presets")
     keys: set[object] = set()
     errors = []
-    for place, preset in enumerate(value):
+    for index, preset in enumerate(value):
         try:
-            keys.add(_check_preset(preset, place, keys))
-        except InvalidPart as wrong:
-            errors.append(wrong)
+            keys.add(_check_preset(preset, index, keys))
+        except InvalidPart as error:
+            errors.append(error)
     raise_errors(errors)
 
 
-def _check_preset(preset: object, place: int, keys: Set[object]) -> object:
+def _check_preset(preset: object, index: int, keys: Set[object]) -> object:
     """Return the key of a preset that can be used; raises `InvalidPart`."""
     if not isinstance(preset, Mapping):
-        raise InvalidPart("a preset is an object", place)
+        raise InvalidPart("a preset is an object", index)
     key = preset.get("key")
     if not isinstance(key, str) or not _KEY.fullmatch(key) or key.startswith("system-"):
         raise InvalidPart(
-            'it has letters, digits, "-" and "_", and does not begin with "system-"', place, "key"
+            'it has letters, digits, "-" and "_", and does not begin with "system-"', index, "key"
         )
     for name in sorted(preset.keys() - set(PARAMETERS)):
-        raise InvalidPart("there is no such parameter", place, name)
+        raise InvalidPart("there is no such parameter", index, name)
     try:
         parse_preset(preset)
     except Refused as refused:
-        told = refused.problems[0].extensions
-        raise InvalidPart(str(told["reason"]), place, str(told["parameter"])) from None
+        extensions = refused.problems[0].extensions
+        reason = str(extensions["reason"])
+        raise InvalidPart(reason, index, str(extensions["parameter"])) from None
     if key in keys:
-        raise InvalidPart("there is a preset of this key already", place, "key")
+        raise InvalidPart("there is a preset of this key already", index, "key")
     return key
 
 
@@ -96,17 +97,20 @@ def _check_ratios(value: object, context: RequestContext) -> None:
     if not isinstance(value, list):
         raise ValueError("it is a list of ratios")
     errors = []
-    for place, ratio in enumerate(value):
-        found = (
-            ratio.get("value")
-            if isinstance(ratio, Mapping) and isinstance(ratio.get("text"), str)
-            else None
-        )
-        if isinstance(found, bool) or not isinstance(found, int | float | Decimal) or found <= 0:
-            errors.append(
-                InvalidPart("a ratio is an object with text and value, a number above 0", place)
-            )
+    for index, ratio in enumerate(value):
+        if not _is_ratio(ratio):
+            reason = "a ratio is an object with text and value, a number above 0"
+            errors.append(InvalidPart(reason, index))
     raise_errors(errors)
+
+
+def _is_ratio(ratio: object) -> bool:
+    if not isinstance(ratio, Mapping) or not isinstance(ratio.get("text"), str):
+        return False
+    value = ratio.get("value")
+    if isinstance(value, bool):
+        return False  # which Python takes for a number
+    return isinstance(value, int | float | Decimal) and value > 0
 
 
 def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:

@@ -1,4 +1,4 @@
-"""Users: addresses, passwords, what only administrators set, and the last of those (decisions, section 9)."""
+"""Users: addresses, passwords, what only administrators set, and the last administrator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAST_ADMIN = "There must be an active administrator"
 _CREDENTIALS = frozenset({"email", "password", "token"})
 _TOKEN = re.compile(r"[!-~]{16,1000}")
 _ACCESS_TOKEN_DOTS = 2
-"""By its two dots an access token is told from a static one."""
+"""The dots of an access token, by which it differs from a static token."""
 
 
 def _check_email(value: object, context: RequestContext) -> None:
@@ -42,60 +42,66 @@ def _check_tfa_secret(value: object, context: RequestContext) -> None:
 
 
 def _check_password(value: object, context: RequestContext) -> None:
-    """The policy is of the settings, and so holds as long as the rights do that the snapshot was taken under."""
+    """Check a password against the policy of the settings.
 
-    def find() -> str | None:
+    A change of settings moves the counter of rights, and so the policy is kept with the snapshot.
+    """
+
+    def find_policy() -> str | None:
         policy: str | None = context.fetch(statement("find_password_policy"), ())[0][0]
         return policy
 
-    check_password(
-        str(value), policy=context.snapshot.derived.setdefault_with("password policy", find)
-    )
+    policy = context.snapshot.derived.setdefault_with("password policy", find_policy)
+    check_password(str(value), policy=policy)
 
 
 def _before(
-    fetch: Fetch, context: RequestContext, changes: Sequence[RowChange], gone: Sequence[str]
+    fetch: Fetch,
+    context: RequestContext,
+    changes: Sequence[RowChange],
+    deleted_keys: Sequence[str],
 ) -> None:
-    """Nobody but administrators touches what one of them logs in with."""
+    """Let only administrators change the credentials of administrators, or delete them."""
     if context.actor.policy.is_admin:
         return
-    touched = [
+    changed_keys = [
         str(change.key)
         for change in changes
         if not change.is_new and _CREDENTIALS & change.sent.keys()
     ]
-    if fetch(statement("find_admin"), ([*touched, *gone], False)):
+    if fetch(statement("find_admin"), ([*changed_keys, *deleted_keys], False)):
         raise forbidden()
 
 
 def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
-    """A new password or address, and the end of being active, end the sessions that were opened before, except the
-    caller's own: who is active again later begins with a login, and without the failed ones from before. A status that
-    was set is no registration's any more.
+    """End sessions and registrations that a change of users has made invalid.
+
+    A new password or address, and a status other than active, end the user's sessions, except the
+    caller's own. Who becomes active begins without the failed logins from before. A user whose
+    status was set is no longer one that waits for the end of a registration.
     """
     changed = [
         str(change.key) for change in changes if not change.is_new and _ends_sessions(change)
     ]
     if changed:
         fetch(statement("end_other_sessions"), (changed, context.actor.session))
-    settled = [str(change.key) for change in changes if "status" in change.sent]
-    if settled:
-        fetch(statement("settle_registrations"), (settled,))
-    opened = [
+    with_status = [str(change.key) for change in changes if "status" in change.sent]
+    if with_status:
+        fetch(statement("settle_registrations"), (with_status,))
+    activated = [
         str(change.key)
         for change in changes
         if change.sent.get("status") == "active" and not change.is_new
     ]
-    if opened:
-        fetch(statement("forget_failures"), (opened,))
+    if activated:
+        fetch(statement("forget_failures"), (activated,))
     require_active_admin(fetch)
 
 
 def _ends_sessions(change: RowChange) -> bool:
-    return (
-        bool({"password", "email"} & change.values.keys())
-        or change.sent.get("status", "active") != "active"
-    )
+    if {"password", "email"} & change.values.keys():
+        return True
+    return bool(change.sent.get("status", "active") != "active")
 
 
 def require_active_admin(fetch: Fetch) -> None:
