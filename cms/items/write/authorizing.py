@@ -79,8 +79,9 @@ class WriteAuthorizer:
             keys = [str(change.key) for change in changes]
             grants_by_key = self._grants_by_key(change_set.collection, keys, grants, fetch)
             for change in changes:
-                held = grants_by_key[str(change.key)]
-                self._authorize_update(change_set, change, held, problems)
+                row_grants = grants_by_key[str(change.key)]
+                self._authorize_update(change_set, change, row_grants, problems)
+        # Hooks see new rows too, which no permission had to be found for here.
         new = [change for change in change_set.changes if change.is_new]
         self._run_before_hook(change_set.collection, [*changes, *new], (), fetch)
         self._validator.check_conditions(change_set, changes, fetch, problems)
@@ -105,7 +106,7 @@ class WriteAuthorizer:
             raise forbidden()
         grants = self.permissions.grants(collection, "update")
         grants_by_key = self._grants_by_key(collection, keys, grants, fetch)
-        if not all(has_all_covered(held, [column]) for held in grants_by_key.values()):
+        if not all(has_all_covered(row_grants, [column]) for row_grants in grants_by_key.values()):
             raise forbidden()
 
     def _authorize_update(
@@ -153,6 +154,7 @@ class WriteAuthorizer:
             return {}
         catalogue = self._context.snapshot.catalogue
         view = view_of(collection.name, catalogue=catalogue, policy=self._context.actor.policy)
+        # The first rule tells whether the caller sees the row: a hidden one is NOT_FOUND.
         rules = [view.rule if view else NOTHING, *(grant.rule for grant in grants)]
         visible: set[str] = set()
         grants_by_key: dict[str, tuple[Grant, ...]] = {}
@@ -176,6 +178,7 @@ class WriteAuthorizer:
         collection = change_set.collection
         written = [change for change in change_set.changes if change.is_new or change.values]
         self.run_after_hook(collection, fetch, written)
+        # One statement tests all rows of a rule, however many there are.
         keys_by_rule: list[tuple[Filter, list[str]]] = []
         for change in change_set.changes:
             if change.rule is not None and change.key is not None:
@@ -206,6 +209,7 @@ class WriteAuthorizer:
         catalogue = self._context.snapshot.catalogue
         actor = self._context.actor
         predicates = [resolve_rule(rule, collection, catalogue) for rule in rules]
+        # A row may be named twice, in different places of a payload.
         fragment = check_rows(collection, list(dict.fromkeys(keys)), predicates, lock=lock)
         text, values = fragment.numbered()
         return fetch(text, bind_values(values, Bindings((), actor.user, actor.role)))

@@ -93,6 +93,7 @@ def _run(
     results: OperationResults,
     transaction: Transaction,
 ) -> bytes:
+    # One allowance for all operations: together they are one answer.
     allowance = Allowance(store.statement_timeout, store.max_answer_size)
     transaction = replace(transaction, allowance=allowance)
     context = replace(context, fetch=transaction.execute)
@@ -112,6 +113,7 @@ def _json_answer(batch: _BatchRun, operation: Operation, results: OperationResul
     answer = jsontext.dumps(_run_operation(batch, operation, results))
     note_memory_use(len(answer))
     assert batch.transaction.allowance
+    # Refused before the next operation runs, and not when all answers are in memory.
     batch.transaction.allowance.take(len(answer))
     results.add_answer(operation, answer)
     return jsontext.raw_json(answer)
@@ -133,6 +135,7 @@ def _lock_rows_by_key(batch: _BatchRun, operations: Sequence[Operation]) -> None
                 for key in _keys_of(operation, call.collection)
                 if isinstance(key, str | int)
             ]
+        # Refused again, with the number of the operation, when its turn comes.
         except Refused:
             continue
         if keys:

@@ -38,6 +38,7 @@ def _values(
     if key is None:
         return
     query = narrow_to_key(Query(picks=(_pick(path.path),)), Slot(0))
+    # Read back as stored values: nested parts of an item are JSON text.
     for item in find_unlimited(store, context, fetch, path.collection, query, (key,)):
         yield from _path_ends(jsontext.loads_stored(jsontext.dumps(item)), path.path)
 

@@ -68,6 +68,7 @@ class WriteCall:
     history_action: str | None = None
 
     def write_context(self, transaction: Transaction) -> WriteContext:
+        # From here on every lookup of this call sees what the transaction sees.
         self.authorizer.use_transaction(transaction.execute)
         return WriteContext(
             self.store, transaction, self.context, self.client, self.authorizer, self.history_action
@@ -83,6 +84,7 @@ class WriteCall:
     def complete(self, parser: PayloadParser, root: ChangeSet) -> None:
         """Fill and check the rows of a root; refuse at once when nothing else is to be checked."""
         self.authorizer.complete(root, parser.problems)
+        # Otherwise the problems of related items are still to be found: all are answered together.
         if root.is_flat:
             catalogue = self.context.snapshot.catalogue
             is_permitted = self.context.actor.policy.is_admin
@@ -91,6 +93,7 @@ class WriteCall:
     def _item_parser(self, collection: Collection, expects: Expects) -> ItemParser:
         """Return the parser of this caller's items, which callers with the same rights share."""
         permissions = self.authorizer.permissions
+        # The policy is part of the key: callers may name different fields.
         item_parser: ItemParser = self.context.snapshot.derived.setdefault_with(
             ("item parser", collection.name, expects, permissions.policy),
             lambda: item_parser_of(

@@ -172,6 +172,7 @@ class Problems:
     def add(self, problem: Problem, position: PayloadPosition) -> None:
         """Keep a problem with its position; a problem of a field has the path to that field."""
         self.total += 1
+        # Those beyond the limit are counted only.
         if self.total > MAX_PROBLEMS:
             return
         extensions = dict(problem.extensions)
@@ -205,6 +206,7 @@ def walk_change_sets(change_set: ChangeSet) -> Iterator[ChangeSet]:
     for to_one in change_set.to_one_fields.values():
         yield from walk_change_sets(to_one.change_set)
     for to_many in change_set.to_many_fields.values():
+        # Rows that leave a list are written as changes of their own.
         if to_many.unlinked:
             yield to_many.unlinked
         yield from walk_change_sets(to_many.change_set)

@@ -61,6 +61,7 @@ class RowCompleter:
         rules = self._validator.rules_of(collection)
         is_admin = self._permissions.policy.is_admin
         has_presets = self.has_update_presets(collection)
+        # Looked up once, and only for the kinds of rows that there are.
         for_new: tuple[AutoFields, AutoValues] | None = None
         for_changed: tuple[AutoFields, AutoValues] | None = None
         for change in change_set.changes:
@@ -73,11 +74,13 @@ class RowCompleter:
             else:
                 for_changed = for_changed or self._auto_fields(collection, is_new=False)
                 row_problems = complete_change(change.values, *for_changed)
+            # What is missing or wrong now may come from a preset later.
             if has_presets and not change.is_new:
                 row_problems = []
             elif rules.all_rules:
                 row_problems += self._validator.field_problems(rules, collection, change)
             if hooks.checks:
+                # Inside a transaction the checks look things up there, not on a second connection.
                 context = replace(self._context, fetch=self._validator.fetch)
                 row_problems += hooks.problems(change, context, collection.name)
             if row_problems:
@@ -142,6 +145,7 @@ class RowCompleter:
         passing, problems = self.passing_grants(grants, collection, change)
         if not passing:
             return problems
+        # Only the first: presets of several permissions could contradict each other.
         self.apply_presets(passing[0], collection, change)
         change.rule = rule_of_grants(passing)
         return []
@@ -167,6 +171,7 @@ class RowCompleter:
             Placeholder(resolve_operand(operand, known), unchanged, name)
             for name, operand in operands.items()
         ]
+        # Bound like the operands of a filter, so that $NOW means the same in both.
         values = bind_values(placeholders, Bindings((), actor.user, actor.role))
         return dict(zip(operands, values, strict=True))
 

@@ -30,6 +30,7 @@ def locating_conflicts(collection: Collection, changes: Sequence[RowChange]) -> 
         yield
     except Conflict as conflict:
         problem = describe_check(conflict.problems[0], collection)
+        # A trigger or a foreign key may refuse a row of another table.
         if problem.extensions.get("collection", collection.name) != collection.name:
             raise
         source = _find_source(conflict, problem, collection, changes)
@@ -82,6 +83,7 @@ def _find_in_field(
     candidates = [change for change in reversed(changes) if change.values.get(name) is not None]
     if conflict.value is not None:
         candidates = [change for change in candidates if conflict.value in _spellings(change, name)]
+    # PostgreSQL names no value here, but prints the row that failed.
     elif len({change.values[name] for change in candidates}) > 1:
         failing = _failing_value(conflict.server_text, name, collection)
         candidates = [
@@ -132,6 +134,7 @@ def _find_quoted(
         if _is_quoted(change.values.get(name), conflict.server_text)
     ]
     different = {(name, change.values[name]) for change, name in quoted}
+    # Two different values in one message: there is no telling which is meant.
     return quoted[-1] if len(different) == 1 else None
 
 

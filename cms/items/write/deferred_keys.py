@@ -62,6 +62,7 @@ class DeferredKeys:
             for change, values in values_by_change.items():
                 change.values.update(values)
             rows = [(str(change.key), values) for change, values in values_by_change.items()]
+            # These are the last statements of a call: all rows that they name exist now.
             with locating_conflicts(collection, list(values_by_change)):
                 written = update_rows(write_context, collection, rows)
             yield from zip(values_by_change, written, strict=True)

@@ -86,6 +86,7 @@ class _Deletion:
         written = [(key, revision if has_revisions else None) for key, revision in recorded.items()]
         if len(written) < len(keys):
             return written
+        # Everything is recorded before anything is deleted: afterwards the rows could not be read.
         self._record_cascades()
         self._clear_references()
         rows = run_cached(
@@ -94,6 +95,7 @@ class _Deletion:
             lambda: referential.delete_recorded(root, ArgumentSlots()),
             [array(list(keys))],
         )
+        # A trigger may have kept rows that were recorded as deleted.
         deleted_count = rows[0][0]
         return written if deleted_count >= len(keys) else []
 

@@ -86,6 +86,7 @@ class _InquiryRun:
             has_values = check.columns and all(columns.get(column) for column in check.columns)
             if check.expression and has_values:
                 self._check_rule(collection, name, check, columns)
+        # Last, as values that do not fit their types have been left out by now.
         if self.may_ask_about_rows:
             self._check_rows(collection, columns)
 
@@ -159,6 +160,7 @@ class _InquiryRun:
         self, collection: Collection, column: Field, constraint: ForeignKey, values: _Values
     ) -> None:
         """Add problems for references to rows that neither exist nor are part of the call."""
+        # The rows of the call do not exist yet, or not any more: its transaction was undone.
         written = self._written_values(constraint.foreign_table, constraint.foreign_column)
         changes = [change for change, value in values.items() if value not in written]
         references = [values[change] for change in changes]

@@ -58,10 +58,16 @@ def _keys_of_query(
     _refuse_unknown_parameters(params)
     parsed = parse(params, _WITHOUT_LIMIT)
     query = replace(
-        parsed.query, picks=(key_pick(collection),), aggregates=(), groups=(), counts=()
+        # Only the keys count: aggregates and groups would not answer items.
+        parsed.query,
+        picks=(key_pick(collection),),
+        aggregates=(),
+        groups=(),
+        counts=(),
     )
     parsed = replace(parsed, query=query)
     keys = _select_keys(write_context, collection, parsed)
+    # Locked in the order of their keys, as everywhere, whatever the order of the query is.
     lock_rows(write_context, collection, keys)
     locked = set(_select_keys(write_context, collection, parsed))
     return [key for key in keys if key in locked]

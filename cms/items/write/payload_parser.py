@@ -118,6 +118,7 @@ class PayloadParser:
         if first is change:
             change_set.changes.append(change)
             return change
+        # The same key means the same row, which is written once.
         first.values.update(change.values)
         first.sent = {**first.sent, **_sent_without_masks(change)}
         first.invalid_fields |= change.invalid_fields
@@ -147,6 +148,7 @@ class PayloadParser:
     ) -> ChangeSet:
         """Return a change set for the collection beyond a link."""
         target = self._catalogue.collections[link.target]
+        # Each level costs statements: the depth of writes is limited like that of reads.
         if change_set.level == self._max_depth:
             raise invalid_payload(
                 f"It goes deeper than {self._max_depth} relations", path=list(position.path)
@@ -242,6 +244,7 @@ class PayloadParser:
             change = self._parse_element(to_many, element, position, expects)
             if change is None:
                 continue
+            # A row has one owner, and so stands in one list.
             if change.parent_row:
                 self._add_problem(to_many, position, "it is there twice")
                 continue

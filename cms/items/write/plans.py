@@ -55,6 +55,7 @@ def plan_update(call: WriteCall, key: str, item: object) -> WritePlan[WrittenIte
     parser = call.payload_parser()
     root = parser.parse(call.collection, [item], Expects.PRESENT)
     root = complete_update(call, parser, root, [key])
+    # A revert has a history action of its own, which only the transaction writes.
     row_rules = None if call.history_action else _row_rules_of_update(call, root)
     run = single_statement.plan_update(call, root, row_rules) if row_rules else None
     return _plan(call, parser, root, run)
@@ -83,6 +84,7 @@ def plan_update_each(call: WriteCall, items: list[object]) -> WritePlan[WrittenI
 def plan_update_many(call: WriteCall, payload: Mapping[str, object]) -> WritePlan[WrittenItems]:
     """Give the items that `keys` or `query` name the values of `data`."""
     parser = call.payload_parser()
+    # Parsed before the transaction, so that hidden names are refused without one.
     root = parser.parse(call.collection, [payload["data"]], Expects.PRESENT)
     return WritePlan(partial(_update_many, call, parser, root, payload))
 
@@ -272,6 +274,7 @@ def _write_and_read(
     by_key = {str(item.pop(INTERNAL_KEY)): item for item in items}
     if len(by_key) < len(keys) and policy.is_admin:
         raise not_found()  # a trigger of the table may have moved or removed them
+    # The caller may write rows that it may not read: these are left out.
     return [by_key[key] for key in keys if key in by_key] or None
 
 

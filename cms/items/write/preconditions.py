@@ -69,6 +69,7 @@ def _version(
     key: str,
 ) -> str | None:
     """Lock a row and return its version, None for a row that the caller cannot see."""
+    # Locked before it is read, so that nobody changes the version in between.
     transaction.run(locks.lock_row(collection, key))
     pick = Pick(INTERNAL_VERSION, FieldName(str(collection.primary_key)))
     query = narrow_to_key(Query(picks=(pick,)), Slot(0))

@@ -78,10 +78,12 @@ class Resolver:
         keys = list(dict.fromkeys([*elements.by_key, *removed_keys]))
         near_values = self._near_values(change_set, to_many)
         replaced = [near_values[owner] for owner in to_many.replaced_lists if owner in near_values]
+        # The lock comes before the reads, so that what they show stays true until the end.
         self._lock(to_many, keys, replaced)
         fields = (to_many.link.far, *self._visible_order_field(to_many))
         stored = self._stored(elements.collection, keys, fields)
         self._find_rows(elements, stored)
+        # An element that stays where it is needs no write, and no permission to change it.
         for owner, element in to_many.pairs:
             if element.key and not element.is_new:
                 _drop_unchanged(to_many, element, stored[element.key], near_values.get(owner))
@@ -176,6 +178,7 @@ class Resolver:
                 is_new=False,
             )
             unlinked.changes.append(change)
+        # Completed like changes that the caller sent: the same permissions and rules apply.
         if takes_null(collection.fields[far]):
             self._write_context.authorizer.complete(unlinked, self._problems)
             return

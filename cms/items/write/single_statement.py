@@ -96,6 +96,7 @@ def _plan(
     call: WriteCall, shape: WriteShape, values: Sequence[object], *, row_count: int = 1
 ) -> RunStatement | None:
     statement = _statement(call, shape)
+    # A write whose answer turns out too large must be undone, which takes a transaction.
     if statement is _NEEDS_TRANSACTION or _may_be_large(call, statement, row_count):
         return None
     literals = (*call.parsed.literals, *author(call.context, call.client), *values)
@@ -175,6 +176,7 @@ def _print_with_answer(
     after = _resolved(call, collection, shape.row_rules.after)
     if not _stands_alone(call, shape, answer, after):
         return _NEEDS_TRANSACTION
+    # Where the caller may not read every item, the statement marks those that it may.
     is_partly_hidden = answer.allowed != EVERY_ROW
     single_statement = replace(
         single_statement,

@@ -109,6 +109,7 @@ def _move(
     low, high = sorted((source or "0", target or "0"), key=int)
     is_ambiguous = sorting.has_ambiguous_order(collection, sort_field, low, high)
     if transaction.run(is_ambiguous)[0][0]:
+        # With equal places there is no "between": all items get places of their own first.
         transaction.run(sorting.renumber(collection, sort_field, author=author))
         source, target = (_position(transaction, collection, sort_field, key) for key in keys)
     if source is not None and target is not None and source != target:

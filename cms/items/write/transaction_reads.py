@@ -63,6 +63,7 @@ def read(
     items = items_of(store, transaction, context, run)
     if not items:
         raise not_found()
+    # The version is for the ETag of an HTTP answer.
     items[0].pop(INTERNAL_VERSION, None)
     return items[0]
 
@@ -81,6 +82,7 @@ def fetch_within(
     estimator = Estimator(transaction.execute, transaction.run)
     parameters = checked_parameters(store, context, run, estimator)
     allowance = transaction.allowance
+    # The operations of a batch share what one answer may take.
     max_bytes = allowance.bytes_left if allowance else store.max_answer_size
     chunking = chunking_for(store, run, max_bytes)
     return transaction.read(run.statement.text, parameters, chunking=chunking)

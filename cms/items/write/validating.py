@@ -51,6 +51,7 @@ class PayloadValidator:
         rule_context = self._rule_context(collection, rules.all_rules, change)
         unsent_values = filled_values(rules, change) if change.is_new else {}
         rule_context = replace(rule_context, unsent_values=unsent_values)
+        # Validations skip fields without any value, even those of a new item.
         problems = rules.validation_problems(values, replace(rule_context, is_creation=False))
         if change.is_new:
             problems += map(missing, rules.missing_on_create(values, rule_context))
@@ -89,6 +90,7 @@ class PayloadValidator:
             before = stored.get(change.key, {})
             after = {**before, **self._payload(collection, change)}
             rule_context = self._rule_context(collection, rules.all_rules, change)
+            # The whole item is known here: a field that it lacks is an empty one.
             rule_context = replace(rule_context, is_creation=True)
             missing_before = rules.missing_fields(before, rule_context)
             for field in rules.missing_fields(after, rule_context):
@@ -121,6 +123,7 @@ class PayloadValidator:
         points_to_key = (
             link is not None and link.far == catalogue.collections[link.target].primary_key
         )
+        # The key of a new owner is not known yet: rules see what was sent for it.
         if points_to_key and not parent.is_new:
             return {name: parent.key}
         return {name: parent.sent}

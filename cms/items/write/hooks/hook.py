@@ -84,6 +84,7 @@ class SystemTableHooks:
             except Refused as refused:
                 problems += _with_collection(refused, collection)
             except ValueError as error:
+                # Values of tables with secrets are not repeated in answers.
                 has_secrets = context.snapshot.catalogue.collections[collection].has_secrets
                 for part_error in _parts_of(error):
                     sent: dict[str, object] = {}

@@ -81,6 +81,7 @@ def _check_fits(
     reasons += _preset_problems(collection, presets)
     if rule is not None:
         try:
+            # The guard finds names that do not exist, and operators that do not fit their fields.
             guarded_rule(parse_permissions(rule), collection, context.snapshot.catalogue)
         except Refused as refused:
             reasons += map(str, errors_of(refused).errors)
@@ -96,6 +97,7 @@ def _preset_problems(collection: Collection, presets: object) -> Iterator[str]:
     if not isinstance(presets, dict):
         return
     for name, value in presets.items():
+        # A preset of these would reach every user that is written, unseen by its caller.
         if collection.name == "system_users" and name in USER_HOOKS.never_preset:
             yield f'No preset sets "{name}" of users'
             continue

@@ -29,6 +29,7 @@ def _check_email(value: object, context: RequestContext) -> None:
 
 
 def _check_token(value: object, context: RequestContext) -> None:
+    # Two dots are the mark of an access token.
     if isinstance(value, str) and (
         not _TOKEN.fullmatch(value) or value.count(".") == _ACCESS_TOKEN_DOTS
     ):
@@ -106,6 +107,7 @@ def _ends_sessions(change: RowChange) -> bool:
 
 def require_active_admin(fetch: Fetch) -> None:
     """Raise `Refused` UNPROCESSABLE_CONTENT when no active administrator would be left."""
+    # Two writes that each remove one of the last two administrators must take turns.
     fetch(statement("lock_accounts"), ())
     if not fetch(statement("find_admin"), (None, True)):
         raise unprocessable(LAST_ADMIN)
