@@ -6,6 +6,7 @@ has libpq quote them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 from cms.digits import TooManyDigits, too_many_digits
@@ -64,15 +65,24 @@ def column_type(type_name: str, schema: dict[str, object]) -> str:
     return TYPES[type_name].ddl
 
 
-def default_value(field: str, type_name: str, value: object, *, length: object = None) -> Fragment:
+def default_value(
+    field: str,
+    type_name: str,
+    value: object,
+    *,
+    length: object = None,
+    parse: Callable[[object], str] | None = None,
+) -> Fragment:
     """Print a default; raises `Refused` INVALID_PAYLOAD when the type or its length does not take
     it.
+
+    `parse` reads the value where the column is not one of the type's own, as an array is not.
     """
     expression = computed_default(type_name, value)
     if expression:
         return text(expression)
     try:
-        parsed = TYPES[type_name].parse(value)
+        parsed = (parse or TYPES[type_name].parse)(value)
     except TooManyDigits as error:
         raise Refused(too_many_digits(error, field="schema.default_value")) from None
     except ValueError as error:

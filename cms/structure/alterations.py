@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Conflict, reporting_nulls
@@ -11,6 +13,7 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused, abbreviated, collect_problems, invalid_payload
 from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
+from cms.schema.array_columns import parse_list
 from cms.schema.build import ALIAS_SPECIALS
 from cms.schema.defaults import default_of, is_database_expression
 from cms.schema.definitions import (
@@ -198,8 +201,13 @@ def _alter_column(
         _change_type(transaction, field, column, type_name=type_name, schema=whole)
     if changed.get("default_value") is not None:
         default = changed["default_value"]
+        is_array = column.element and type_name == field.type_name
         changed["default_value"] = ddl.default_value(
-            field.name, type_name, default, length=whole["max_length"]
+            field.name,
+            type_name,
+            default,
+            length=whole["max_length"],
+            parse=parse_list(column) if is_array else None,
         )
     for key, change in _CHANGES.items():
         if key in changed:
@@ -322,7 +330,20 @@ def _default(transaction: Transaction, field: Field, column: Column, value: obje
     change = text("DROP DEFAULT")
     if isinstance(value, Fragment):
         change = concat("SET DEFAULT ", value)
-    transaction.execute_ddl(ddl.alter_column(field.collection, field.name, change))
+    try:
+        transaction.execute_ddl(ddl.alter_column(field.collection, field.name, change))
+    except Refused as refused:
+        # A type of the database's own: only the database knows which values it takes.
+        raise refused.map_problems(partial(_with_default, value)) from None
+
+
+def _with_default(default: object, problem: Problem) -> Problem:
+    """Return a problem with a default as that of the setting."""
+    if not isinstance(default, Fragment) or problem.extensions.get("field"):
+        return problem
+    _, values = default.numbered()
+    named = {"field": "schema.default_value", "value": abbreviated(values[0] if values else None)}
+    return replace(problem, extensions={**problem.extensions, **named})
 
 
 def _unique(transaction: Transaction, field: Field, column: Column, value: object) -> None:

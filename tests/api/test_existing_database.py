@@ -12,6 +12,7 @@ from hypothesis import settings as trying
 from hypothesis import strategies as st
 
 from tests.api.test_import import send
+from tests.client import Answer
 from tests.things import Stage, Table
 
 _numbers = itertools.count(1)
@@ -380,3 +381,21 @@ def test_a_table_named_like_the_services_own_is_told(
     ]
     stage.execute("DROP TABLE system_shop")
     assert "reserved_tables" not in stage.admin.get("/server/info").data
+
+
+def test_defaults_of_lists_and_of_the_databases_own_types(stage: Stage) -> None:
+    columns = "id serial PRIMARY KEY, sizes integer[], m mood, r int4range"
+    things = made(stage, columns)
+    fields = f"/fields/{things.name}"
+
+    def set_default(name: str, value: object) -> Answer:
+        return things.api.patch(f"{fields}/{name}", {"schema": {"default_value": value}})
+
+    assert set_default("sizes", [1, 2]).status == 200
+    assert set_default("m", "good").status == 200
+    assert set_default("r", "[1,2)").status == 200
+    things.add({})
+    assert things.get(fields="sizes,m,r").data == [{"sizes": [1, 2], "m": "good", "r": "[1,2)"}]
+    for name, value in (("sizes", ["x"]), ("sizes", 5), ("m", "bad"), ("r", "bad")):
+        (error,) = set_default(name, value).errors
+        assert (error["field"], error["value"]) == ("schema.default_value", value)

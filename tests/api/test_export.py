@@ -131,6 +131,19 @@ def test_an_unknown_format_is_refused(things: Table) -> None:
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
 
 
+def test_an_unknown_format_hides_nothing_else_that_is_wrong(
+    things: Table, anonymous: Client
+) -> None:
+    wrong = "export=pdf&limit=many&fields=nothing"
+    errors = things.api.get(f"{things.path}?{wrong}").errors
+    assert [error.get("parameter") or error.get("field") for error in errors] == [
+        "export",
+        "limit",
+        "nothing",
+    ]
+    assert anonymous.get(f"{things.path}?{wrong}").codes != ["FORBIDDEN", "INVALID_QUERY"]
+
+
 def test_what_may_not_be_read_is_not_exported(things: Table, anonymous: Client) -> None:
     answer = anonymous.get(f"{things.path}?export=csv")
     assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])

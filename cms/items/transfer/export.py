@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 from cms.database.connections import Row
-from cms.errors import invalid_query
+from cms.errors import Refused, combined, invalid_query
 from cms.items.read.prepare import ReadRequest, prepare_read
 from cms.items.read.row_limits import ReadRun, checked_parameters, estimator_of
 from cms.items.transfer.formats import FORMATS, Item
@@ -37,7 +38,7 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, file_forma
     `file_format` is one of `FORMATS`, else `Refused` INVALID_QUERY.
     """
     if file_format not in FORMATS:
-        raise invalid_query(f"export is one of {', '.join(FORMATS)}", parameter="export")
+        store.run_read(identity, lambda context: _refuse_format(store, context, request))
     writer = FORMATS[file_format]
 
     def work(context: RequestContext) -> tuple[Iterator[list[Item]], list[str]]:
@@ -52,6 +53,18 @@ def export(store: Store, identity: Identity, request: ReadRequest, *, file_forma
     batches, keys = store.run_read(identity, work)
     filename = f"{request.collection}.{file_format}"
     return Export(writer.media_type, filename, writer.write(batches, keys))
+
+
+def _refuse_format(store: Store, context: RequestContext, request: ReadRequest) -> NoReturn:
+    """Refuse an unknown format, with whatever else is wrong with the query."""
+    wrong_format = invalid_query(f"export is one of {', '.join(FORMATS)}", parameter="export")
+    try:
+        prepare_read(store, context, request)
+    except Refused as refused:
+        if refused.status != wrong_format.status:
+            raise
+        raise combined([*wrong_format.problems, *refused.problems]) from None
+    raise wrong_format
 
 
 def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:
