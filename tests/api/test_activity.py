@@ -1,4 +1,4 @@
-"""/activity, /revisions, an item's revisions and the way back to one (specification, section 4.10)."""
+"""/activity, /revisions, an item's revisions and the way back to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items that are made without a word about archiving are active (specification, section 3)."""
+"""Items that are made without a word about archiving are active."""
 
 from __future__ import annotations
 

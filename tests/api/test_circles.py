@@ -1,4 +1,4 @@
-"""Rows that point to each other, made in one call (decisions, section 5)."""
+"""Rows that point to each other, made in one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/collections: tables, folders, singletons and what is said about them (specification, sections 2.2 and 4.5)."""
+"""/collections: tables, folders, singletons and what is said about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comments on items, under both of their names (decisions, sections 8 and 15)."""
+"""Comments on items, under both of their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`meta.item_duplication_fields`: what a copy of an item takes over (decisions, section 6)."""
+"""`meta.item_duplication_fields`: what a copy of an item takes over."""
 
 from __future__ import annotations
 

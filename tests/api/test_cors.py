@@ -1,4 +1,4 @@
-"""Cross-origin requests (specification, section 4.1)."""
+"""Cross-origin requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `deep` may name does not depend on what is shown (decisions, section 4)."""
+"""What `deep` may name does not depend on what is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number has at most a thousand digits, wherever it comes in (decisions, section 3)."""
+"""A number has at most a thousand digits, wherever it comes in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ETag, If-None-Match and If-Match (decisions, section 5)."""
+"""ETag, If-None-Match and If-Match."""
 
 from __future__ import annotations
 

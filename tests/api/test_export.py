@@ -1,4 +1,4 @@
-"""GET /items/{collection}?export=…: lists as files (decisions, section 4)."""
+"""GET /items/{collection}?export=…: lists as files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that is wrong with one request is told in one answer, one entry for each problem (decisions, section 2)."""
+"""All that is wrong with one request is told in one answer, one entry for each problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of fields hold for every write of an item (decisions, sections 5 and 6)."""
+"""Rules of fields hold for every write of an item."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/fields: columns and aliases made, read and dropped (specification, sections 2.3 and 4.6)."""
+"""/fields: columns and aliases made, read and dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PATCH /fields: types, lengths, constraints and names change, and no value is ever lost (decisions, section 6)."""
+"""PATCH /fields: types, lengths, constraints and names change, and no value is ever lost."""
 
 from __future__ import annotations
 

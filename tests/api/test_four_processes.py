@@ -1,4 +1,4 @@
-"""Four processes over one database: what one changes, the next request of every other honours (design, section 3)."""
+"""Four processes over one database: what one changes, the next request of every other honours."""
 
 from __future__ import annotations
 

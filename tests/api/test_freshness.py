@@ -1,4 +1,4 @@
-"""What one process changes is honoured by the next request of every other (design, section 3)."""
+"""What one process changes is honoured by the next request of every other."""
 
 from __future__ import annotations
 

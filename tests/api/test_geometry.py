@@ -1,4 +1,4 @@
-"""Geometry with PostGIS: GeoJSON in and out, the operators, the index (decisions, sections 4 and 6)."""
+"""Geometry with PostGIS: GeoJSON in and out, the operators, the index."""
 
 from __future__ import annotations
 

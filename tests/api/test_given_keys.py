@@ -1,4 +1,4 @@
-"""A key that is given for a column that counts up moves its sequence on (decisions, section 5)."""
+"""A key that is given for a column that counts up moves its sequence on."""
 
 from __future__ import annotations
 

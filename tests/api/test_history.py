@@ -1,4 +1,4 @@
-"""What writes leave in the history (specification, sections 2.7 and 2.8; decisions, section 8)."""
+"""What writes leave in the history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotency-Key: a call that is sent again gets the first answer and does nothing (decisions, section 5)."""
+"""Idempotency-Key: a call that is sent again gets the first answer and does nothing."""
 
 from __future__ import annotations
 

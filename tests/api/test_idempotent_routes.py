@@ -1,4 +1,4 @@
-"""Every POST that changes something is done once with an Idempotency-Key (decisions, section 5)."""
+"""Every POST that changes something is done once with an Idempotency-Key."""
 
 from __future__ import annotations
 

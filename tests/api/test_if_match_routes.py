@@ -1,4 +1,4 @@
-"""Every route that changes one record compares If-Match with what its reads say (decisions, section 5)."""
+"""Every route that changes one record compares If-Match with what its reads say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports by callers that are no administrators, and into collections of the system (decisions, section 11)."""
+"""Imports by callers that are no administrators, and into collections of the system."""
 
 from __future__ import annotations
 

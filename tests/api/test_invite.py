@@ -1,4 +1,4 @@
-"""Invitations: users whom somebody makes and who choose their password (decisions, section 9)."""
+"""Invitations: users whom somebody makes and who choose their password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Aggregates and groups (decisions, section 4)."""
+"""Aggregates and groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /items/{collection} (specification, section 4.4; decisions, sections 5 and 15)."""
+"""POST /items/{collection}."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DELETE /items/{collection} and /items/{collection}/{id} (specification, section 4.4; decisions, section 5)."""
+"""DELETE /items/{collection} and /items/{collection}/{id}."""
 
 from __future__ import annotations
 

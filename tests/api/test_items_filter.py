@@ -1,4 +1,4 @@
-"""Filters over one table: every operator met with every family of types (decisions, sections 4 and 15)."""
+"""Filters over one table: every operator met with every family of types."""
 
 from __future__ import annotations
 

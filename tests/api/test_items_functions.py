@@ -1,4 +1,4 @@
-"""Functions of dates and arrays in fields, filters, sorts and groups (decisions, section 4)."""
+"""Functions of dates and arrays in fields, filters, sorts and groups."""
 
 from __future__ import annotations
 

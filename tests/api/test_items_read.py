@@ -1,4 +1,4 @@
-"""GET /items/{collection} and /items/{collection}/{id}: fields, alias, meta (specification, sections 4.2 and 4.4)."""
+"""GET /items/{collection} and /items/{collection}/{id}: fields, alias, meta."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search in the text, number and UUID fields of a collection (decisions, section 4)."""
+"""Search in the text, number and UUID fields of a collection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SEARCH and QUERY with the parameters in the body (decisions, section 4)."""
+"""SEARCH and QUERY with the parameters in the body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collections of one item (decisions, section 5)."""
+"""Collections of one item."""
 
 from __future__ import annotations
 

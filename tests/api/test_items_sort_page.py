@@ -1,4 +1,4 @@
-"""Sort, limit, offset and page (specification, section 4.2; decisions, sections 4 and 15)."""
+"""Sort, limit, offset and page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields that fill themselves, places in a manual order, and what is hashed (decisions, section 5)."""
+"""Fields that fill themselves, places in a manual order, and what is hashed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every field type takes and gives its extremes, and names the field of a wrong value (decisions, section 1)."""
+"""Every field type takes and gives its extremes, and names the field of a wrong value."""
 
 from __future__ import annotations
 

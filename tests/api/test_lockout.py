@@ -1,4 +1,4 @@
-"""What stands against guessing passwords (decisions, section 10)."""
+"""What stands against guessing passwords."""
 
 from __future__ import annotations
 

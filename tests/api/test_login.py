@@ -1,4 +1,4 @@
-"""Login, refresh, logout, static tokens, /users/me (specification, sections 4.3 and 5)."""
+"""Login, refresh, logout, static tokens, /users/me."""
 
 from __future__ import annotations
 

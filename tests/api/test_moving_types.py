@@ -1,4 +1,4 @@
-"""While a column's type changes to and fro, nobody is told what was true of neither type (design, section 3)."""
+"""While a column's type changes to and fro, nobody is told what was true of neither type."""
 
 from __future__ import annotations
 

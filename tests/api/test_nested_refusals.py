@@ -1,4 +1,4 @@
-"""Collections that many-to-any does not lead to, and keys that are in no list (decisions, sections 2 and 5)."""
+"""Collections that many-to-any does not lead to, and keys that are in no list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of permissions and of fields for rows that come into lists and leave them (decisions, sections 5 and 11)."""
+"""Rules of permissions and of fields for rows that come into lists and leave them."""
 
 from __future__ import annotations
 

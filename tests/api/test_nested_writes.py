@@ -1,4 +1,4 @@
-"""Related items written with an item, in one call (decisions, sections 5 and 15)."""
+"""Related items written with an item, in one call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A forgotten password: asked for, sent, set once (specification, section 5; decisions, section 10)."""
+"""A forgotten password: asked for, sent, set once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys in paths: any character, percent-encoded (decisions, section 15)."""
+"""Keys in paths: any character, percent-encoded."""
 
 from __future__ import annotations
 

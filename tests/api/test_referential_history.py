@@ -1,4 +1,4 @@
-"""What the database does to other rows when rows are deleted is in the history (decisions, section 5)."""
+"""What the database does to other rows when rows are deleted is in the history."""
 
 from __future__ import annotations
 

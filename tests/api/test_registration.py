@@ -1,4 +1,4 @@
-"""Public registration: open or closed, with a link to follow or without (decisions, sections 9 and 15)."""
+"""Public registration: open or closed, with a link to follow or without."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relations whose junction or sort field is made later, or goes again (decisions, section 6)."""
+"""Relations whose junction or sort field is made later, or goes again."""
 
 from __future__ import annotations
 

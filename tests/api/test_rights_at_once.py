@@ -1,4 +1,4 @@
-"""A write under rules is one statement where it can be, and comes to the same as in a transaction (decisions, 11)."""
+"""A write under rules is one statement where it can be, and comes to the same as in a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Activity and revisions show of items what the rights on those items show (decisions, sections 8 and 11)."""
+"""Activity and revisions show of items what the rights on those items show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a role's permissions show: rows, fields of rows, and nothing by any other way (decisions, section 11)."""
+"""What a role's permissions show: rows, fields of rows, and nothing by any other way."""
 
 from __future__ import annotations
 

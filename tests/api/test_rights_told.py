@@ -1,4 +1,4 @@
-"""What callers are told of rights and of structure: their own, and no more (decisions, section 11)."""
+"""What callers are told of rights and of structure: their own, and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a role's permissions let it write: which fields of which items, before and after (decisions, section 11)."""
+"""What a role's permissions let it write: which fields of which items, before and after."""
 
 from __future__ import annotations
 

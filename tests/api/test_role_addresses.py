@@ -1,4 +1,4 @@
-"""Roles that may be used from some addresses only, and how the service knows an address (decisions, section 11)."""
+"""Roles that may be used from some addresses only, and how the service knows an address."""
 
 from __future__ import annotations
 

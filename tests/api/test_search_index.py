@@ -1,4 +1,4 @@
-"""Collections that are asked to be searchable get indexes that serve searches (decisions, section 4)."""
+"""Collections that are asked to be searchable get indexes that serve searches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions in their three modes: cookies, refresh, logout, theft (specification, section 5; decisions, section 10)."""
+"""Sessions in their three modes: cookies, refresh, logout, theft."""
 
 from __future__ import annotations
 

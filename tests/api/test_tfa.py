@@ -1,4 +1,4 @@
-"""The second factor: set up, asked for, used once, lost, enforced (specification, section 5; decisions, section 9)."""
+"""The second factor: set up, asked for, used once, lost, enforced."""
 
 from __future__ import annotations
 

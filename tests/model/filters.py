@@ -1,4 +1,4 @@
-"""Filters and search, row by row (decisions, sections 4 and 15)."""
+"""Filters and search, row by row."""
 
 from __future__ import annotations
 

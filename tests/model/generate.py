@@ -1,4 +1,4 @@
-"""Strategies: rows for a shape, and queries in the form of a SEARCH body's (decisions, section 4)."""
+"""Strategies: rows for a shape, and queries in the form of a SEARCH body's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups and aggregates over rows that are already chosen (decisions, section 4)."""
+"""Groups and aggregates over rows that are already chosen."""
 
 from __future__ import annotations
 

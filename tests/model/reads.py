@@ -1,4 +1,4 @@
-"""What a read answers, the slow way: filter all rows, sort them, cut the page out, show each (decisions, section 4)."""
+"""What a read answers, the slow way: filter all rows, sort them, cut the page out, show each."""
 
 from __future__ import annotations
 

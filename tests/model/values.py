@@ -61,7 +61,7 @@ def read(kind: str, said: Any) -> Any:
 
 
 def shown(kind: str, value: Any) -> Any:
-    """Return a value as an answer shows it (decisions, section 1)."""
+    """Return a value as an answer shows it."""
     if value is None:
         return None
     match kind:
@@ -78,7 +78,7 @@ def shown(kind: str, value: Any) -> Any:
 
 
 def rank(world: World, kind: str, value: Any) -> Any:
-    """Return what stands for a value in comparisons; null sorts as the largest (decisions, section 15)."""
+    """Return what stands for a value in comparisons; null sorts as the largest."""
     if value is None:
         return (1,)
     return (0, world.order[value] if kind in TEXTS else value)

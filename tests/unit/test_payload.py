@@ -1,4 +1,4 @@
-"""What the service writes into an item itself, whatever the client sent (decisions, section 5)."""
+"""What the service writes into an item itself, whatever the client sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signed tokens: each good for one purpose, none for another (decisions, section 10)."""
+"""Signed tokens: each good for one purpose, none for another."""
 
 from __future__ import annotations
 

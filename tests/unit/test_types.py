@@ -1,4 +1,4 @@
-"""What each type takes, and what a column can hold (decisions, sections 1 and 15)."""
+"""What each type takes, and what a column can hold."""
 
 from __future__ import annotations
 
