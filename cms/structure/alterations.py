@@ -10,7 +10,7 @@ from functools import partial
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Conflict, reporting_nulls
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, abbreviated, collect_problems, invalid_payload
+from cms.errors import STATUS, Problem, Refused, abbreviated, collect_problems, invalid_payload
 from cms.fragment import Fragment, concat, text
 from cms.schema import ddl
 from cms.schema.array_columns import parse_list
@@ -333,6 +333,8 @@ def _default(transaction: Transaction, field: Field, column: Column, value: obje
     try:
         transaction.execute_ddl(ddl.alter_column(field.collection, field.name, change))
     except Refused as refused:
+        if refused.status != STATUS["INVALID_PAYLOAD"]:
+            raise
         # A type of the database's own: only the database knows which values it takes.
         raise refused.map_problems(partial(_with_default, value)) from None
 
