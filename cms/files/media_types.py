@@ -137,9 +137,8 @@ _EXTRA_EXTENSIONS = {
     ".odp": "application/vnd.oasis.opendocument.presentation",
     ".epub": "application/epub+zip",
 }
-_EXTENSIONS = mimetypes.MimeTypes().types_map[
-    True
-]  # without what the machine's own files add, which differ
+# Without what the machine's own files add, which differ.
+_EXTENSIONS = mimetypes.MimeTypes().types_map[True]
 _SNIFFABLE = ("image/", "audio/", "video/", "font/", "text/")
 
 
@@ -150,15 +149,16 @@ def media_type_of(head: bytes, *, name: str, declared: str | None = None) -> str
     guesses = [
         guess for guess in (_by_name(name), _clean_type(declared)) if guess not in (None, UNKNOWN)
     ]
-    if (found := _binary(head)) is not None:
-        return next(
-            (guess for guess in guesses if guess.startswith(_CONTAINED_TYPES.get(found, ()))), found
-        )
+    binary_type = _binary(head)
+    if binary_type is not None:
+        contained = _CONTAINED_TYPES.get(binary_type, ())
+        return next((guess for guess in guesses if guess.startswith(contained)), binary_type)
     text = _text(head)
     if text is None:
         return next((guess for guess in guesses if _may_lack_signature(guess)), UNKNOWN)
-    if (found := _markup(text)) is not None:
-        return found
+    markup_type = _markup(text)
+    if markup_type is not None:
+        return markup_type
     return next(
         (guess for guess in guesses if _TEXT_TYPES.fullmatch(guess) or guess in MARKUP),
         "text/plain",

@@ -201,7 +201,7 @@ FOR UPDATE;
 -- name: register_user
 -- Somebody who registers; who did so before without following the link begins again, and the older link dies.
 -- Unless the password is the one from before ($7) nobody can say whose it is: then there is none, and the owner of
--- the address asks for one by letter. Nothing where the address belongs to an account.
+-- the address asks for one by mail. Nothing where the address belongs to an account.
 INSERT INTO system_users (email, password, first_name, last_name, role, status, unverified)
 VALUES (
     $1::text,
