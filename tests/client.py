@@ -92,17 +92,23 @@ class Client:
         """Send a request; `raw` is a body that is sent as it is, as JSON by its header."""
         bare, _, query_string = path.partition("?")
         content = raw if raw is not None else None if body is None else json.dumps(body)
-        said = {"Content-Type": "application/json"} if content is not None else {}
+        defaults = {"Content-Type": "application/json"} if content is not None else {}
         if self._token:
-            said["Authorization"] = f"Bearer {self._token}"
+            defaults["Authorization"] = f"Bearer {self._token}"
         with warnings.catch_warnings():
             warnings.filterwarnings(
                 "ignore", "Unknown REQUEST_METHOD"
             )  # QUERY and SEARCH are younger than wsgiref
-            found = self._client.simulate_request(
-                method, bare, query_string=query_string, body=content, headers={**said, **headers}
+            answer = self._client.simulate_request(
+                method,
+                bare,
+                query_string=query_string,
+                body=content,
+                headers={**defaults, **headers},
             )
-        return Answer(found.status_code, found.content, dict(found.headers), dict(found.cookies))
+        return Answer(
+            answer.status_code, answer.content, dict(answer.headers), dict(answer.cookies)
+        )
 
     def close(self) -> None:
         self.app.close()

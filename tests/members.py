@@ -17,16 +17,16 @@ from tests.things import Stage
 Json = dict[str, Any]
 
 
-def may(collection: str, *fields: str, action: str = "read", **said: object) -> Json:
+def may(collection: str, *fields: str, action: str = "read", **settings: object) -> Json:
     """A permission: the fields (all when none is named), and `permissions`, `validation` or `presets`."""
-    return {"collection": collection, "action": action, "fields": list(fields) or ["*"], **said}
+    return {"collection": collection, "action": action, "fields": list(fields) or ["*"], **settings}
 
 
 def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
     """Give permissions to a role; None is the Public role."""
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
-        for said in permissions:
-            columns = {"role": role, **{key: _json(value) for key, value in said.items()}}
+        for permission in permissions:
+            columns = {"role": role, **{key: _json(value) for key, value in permission.items()}}
             names, places = ", ".join(columns), ", ".join(["%s"] * len(columns))
             connection.execute(
                 f"INSERT INTO system_permissions ({names}) VALUES ({places})".encode(),
@@ -36,30 +36,30 @@ def grant(stage: Stage, role: str | None, permissions: Sequence[Json]) -> None:
 
 def new_role(stage: Stage, *permissions: Json, **columns: object) -> str:
     """Make a role that has these permissions, and return its id."""
-    found = {"id": str(uuid4()), "name": "Members", **columns}
-    names, places = ", ".join(found), ", ".join(["%s"] * len(found))
+    values = {"id": str(uuid4()), "name": "Members", **columns}
+    names, places = ", ".join(values), ", ".join(["%s"] * len(values))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(
-            f"INSERT INTO system_roles ({names}) VALUES ({places})".encode(), list(found.values())
+            f"INSERT INTO system_roles ({names}) VALUES ({places})".encode(), list(values.values())
         )
-    grant(stage, str(found["id"]), permissions)
-    return str(found["id"])
+    grant(stage, str(values["id"]), permissions)
+    return str(values["id"])
 
 
 def member_of(stage: Stage, role: str | None, **columns: object) -> Client:
     """Make a user of a role, and return a client that bears the user's static token."""
     token, user = random_token(), str(uuid4())
-    found = {
+    values = {
         "id": user,
         "email": f"{user}@example.com",
         "role": role,
         "token": digest(token),
         **columns,
     }
-    names, places = ", ".join(found), ", ".join(["%s"] * len(found))
+    names, places = ", ".join(values), ", ".join(["%s"] * len(values))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(
-            f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(found.values())
+            f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(values.values())
         )
     return stage.anonymous.bearing(token)
 

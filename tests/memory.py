@@ -20,5 +20,5 @@ def _fits(folder: Path) -> bool:
     """Tell whether a folder has room and runs programs, which containers often make it without."""
     if not os.access(folder, os.W_OK):
         return False
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize >= ROOM_BYTES and not found.f_flag & os.ST_NOEXEC
+    stats = os.statvfs(folder)
+    return stats.f_bavail * stats.f_frsize >= ROOM_BYTES and not stats.f_flag & os.ST_NOEXEC

@@ -40,17 +40,17 @@ def quick_hashes() -> Iterator[None]:
 def person(stage: Stage, **columns: object) -> str:
     """Make an active user without a role, whose password is PASSWORD, and return the address."""
     email = f"{uuid4()}@example.com"
-    found = {"email": email, "password": passwords.hashed(PASSWORD), **columns}
-    names, places = ", ".join(found), ", ".join(["%s"] * len(found))
+    values = {"email": email, "password": passwords.hashed(PASSWORD), **columns}
+    names, places = ", ".join(values), ", ".join(["%s"] * len(values))
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(
-            f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(found.values())
+            f"INSERT INTO system_users ({names}) VALUES ({places})".encode(), list(values.values())
         )
-    return str(found["email"])
+    return str(values["email"])
 
 
-def login(client: Client, email: str, password: str = PASSWORD, **said: object) -> Answer:
-    return client.post("/auth/login", {"email": email, "password": password, **said})
+def login(client: Client, email: str, password: str = PASSWORD, **body: object) -> Answer:
+    return client.post("/auth/login", {"email": email, "password": password, **body})
 
 
 def outcome(answer: Answer) -> tuple[int, list[str]]:
@@ -95,7 +95,7 @@ class Outbox:
 @contextmanager
 def outbox() -> Iterator[Outbox]:
     """Keep letters instead of sending them."""
-    found = Outbox()
+    box = Outbox()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(account_mail, "send", found.take)
-        yield found
+        patched.setattr(account_mail, "send", box.take)
+        yield box

@@ -13,8 +13,8 @@ from tests.things import Stage, staged
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        yield found
+    with staged(settings, make_database, template) as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")

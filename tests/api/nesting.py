@@ -81,8 +81,8 @@ def item(admin: Client, path: str, fields: str) -> Any:
 
 def count(admin: Client, collection: str) -> int:
     path = ENDPOINTS.get(collection, f"/items/{collection}")
-    found: int = admin.get(f"{path}?aggregate[count]=*").data[0]["count"]
-    return found
+    count: int = admin.get(f"{path}?aggregate[count]=*").data[0]["count"]
+    return count
 
 
 @contextmanager

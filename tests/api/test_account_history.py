@@ -15,11 +15,11 @@ from tests.things import Json, Stage
 
 @pytest.fixture
 def letters() -> Iterator[Outbox]:
-    with outbox() as found:
-        yield found
+    with outbox() as letters:
+        yield letters
 
 
-def told(stage: Stage, email: str) -> list[Json]:
+def history_of(stage: Stage, email: str) -> list[Json]:
     """Return what was done to a user's account, with the deltas of its revisions."""
     asked = {
         "filter[collection]": "system_users",
@@ -41,7 +41,7 @@ def test_an_invitation_and_its_acceptance(stage: Stage, letters: Outbox) -> None
     for role in (first, second, second):
         sent = {"email": ["ann@example.com", "amy@example.com"], "role": role}
         assert stage.admin.post("/users/invite", sent).status == 204
-    made, changed, same = told(stage, "ann@example.com")
+    made, changed, same = history_of(stage, "ann@example.com")
     (revision,) = made["revisions"]
     assert (made["action"], made["user"], made["ip"]) == ("create", me, "127.0.0.1")
     assert revision["data"] == revision["delta"]
@@ -56,10 +56,10 @@ def test_an_invitation_and_its_acceptance(stage: Stage, letters: Outbox) -> None
     ][-1]
     accepting = {"token": token, "password": "my own words"}
     assert stage.anonymous.post("/users/invite/accept", accepting).status == 204
-    accepted = told(stage, "ann@example.com")[-1]
+    accepted = history_of(stage, "ann@example.com")[-1]
     assert accepted["user"] == str(of_user(stage, "ann@example.com", "id"))
     assert deltas([accepted]) == [("update", [{"status": "active"}])]
-    assert len(told(stage, "amy@example.com")) == 3
+    assert len(history_of(stage, "amy@example.com")) == 3
 
 
 def test_a_registration_begun_twice_and_its_link(stage: Stage, letters: Outbox) -> None:
@@ -68,7 +68,7 @@ def test_a_registration_begun_twice_and_its_link(stage: Stage, letters: Outbox) 
         body = {"email": "bea@example.com", "password": PASSWORD, "first_name": name}
         assert stage.anonymous.post("/users/register", body).status == 204
     assert stage.anonymous.get("/users/register/verify-email", token=letters.token).status == 200
-    acts = told(stage, "bea@example.com")
+    acts = history_of(stage, "bea@example.com")
     assert deltas(acts)[1:] == [
         ("update", [{"first_name": "Beatrix"}]),
         ("update", [{"status": "active"}]),
@@ -78,7 +78,7 @@ def test_a_registration_begun_twice_and_its_link(stage: Stage, letters: Outbox) 
     assert {act["user"] for act in acts} == {str(of_user(stage, "bea@example.com", "id"))}
     again = {"email": "bea@example.com", "password": PASSWORD}
     assert stage.anonymous.post("/users/register", again).status == 204
-    assert len(told(stage, "bea@example.com")) == 3
+    assert len(history_of(stage, "bea@example.com")) == 3
 
 
 def test_a_password_by_letter_is_an_act_without_a_revision(stage: Stage, letters: Outbox) -> None:
@@ -87,7 +87,7 @@ def test_a_password_by_letter_is_an_act_without_a_revision(stage: Stage, letters
     sent = {"token": letters.token, "password": "quite another"}
     assert stage.anonymous.post("/auth/password/reset", sent).status == 204
     assert login(stage.anonymous, email, "quite another").status == 200
-    assert deltas(told(stage, email)) == [("update", []), ("login", [])]
+    assert deltas(history_of(stage, email)) == [("update", []), ("login", [])]
 
 
 def test_too_many_failures_suspend_and_the_history_says_so(stage: Stage) -> None:
@@ -95,7 +95,7 @@ def test_too_many_failures_suspend_and_the_history_says_so(stage: Stage) -> None
     email = person(stage)
     for _ in range(3):
         login(stage.anonymous, email, "wrong")
-    (act,) = told(stage, email)
+    (act,) = history_of(stage, email)
     assert deltas([act]) == [("update", [{"status": "suspended"}])]
     assert (act["user"], act["ip"]) == (None, "127.0.0.1")
 
@@ -106,7 +106,7 @@ def test_accounts_of_the_command_line(stage: Stage) -> None:
     )
     accounts.set_password(stage.dsn, email="cli@example.com", password="secret-again")
     accounts.make_token(stage.dsn, email="cli@example.com")
-    acts = told(stage, "cli@example.com")
+    acts = history_of(stage, "cli@example.com")
     assert [act["user"] for act in acts] == [None] * 3
     assert [action for action, _ in deltas(acts)] == ["create", "update", "update"]
     assert [len(act["revisions"]) for act in acts] == [1, 0, 0]
@@ -115,7 +115,7 @@ def test_accounts_of_the_command_line(stage: Stage) -> None:
 
 def test_the_first_admin_and_the_role(stage: Stage) -> None:
     email = stage.admin.get("/users/me").data["email"]
-    first = told(stage, email)[0]
+    first = history_of(stage, email)[0]
     assert (first["action"], len(first["revisions"])) == ("create", 1)
     role = stage.admin.get("/users/me").data["role"]
     asked = {"filter[collection]": "system_roles", "filter[item]": role, "fields": "data"}

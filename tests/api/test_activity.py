@@ -40,8 +40,8 @@ def things(admin: Client) -> Table:
 
 
 def revisions(things: Table, key: object, query: str = "") -> list[Json]:
-    found: list[Json] = things.api.get(f"{things.path}/{key}/revisions?sort=id{query}").data
-    return found
+    entries: list[Json] = things.api.get(f"{things.path}/{key}/revisions?sort=id{query}").data
+    return entries
 
 
 def test_activity_and_revisions_take_the_whole_query_language(stage: Stage, things: Table) -> None:
@@ -105,7 +105,7 @@ def test_the_revisions_of_an_item_are_its_own(stage: Stage, things: Table) -> No
     )
     other = note(stage, "elsewhere", 1, {})
     before = len(revisions(things, 1))
-    assert [found["id"] for found in revisions(things, 1)] == [mine]
+    assert [revision["id"] for revision in revisions(things, 1)] == [mine]
     assert (
         revisions(things, 1, "&filter[_or][0][item]=2&filter[_or][1][id][_gt]=0&fields=item")
         == [{"item": "1"}] * before
@@ -138,7 +138,7 @@ def test_an_activity_lists_its_revisions(admin: Client, things: Table) -> None:
     assert admin.get(f"/activity/{act['id']}?fields=revisions.data").data == {
         "revisions": [{"data": revision["data"]}]
     }
-    fields = {found["field"]: found["type"] for found in admin.get("/fields/system_activity").data}
+    fields = {entry["field"]: entry["type"] for entry in admin.get("/fields/system_activity").data}
     assert fields["revisions"] == "alias"
     assert admin.get("/relations/system_activity/revisions").data["field"] == "activity"
 
@@ -174,7 +174,7 @@ def test_there_is_no_way_back_for_what_is_gone(stage: Stage, things: Table) -> N
 
 
 def test_a_singleton_goes_back_as_well(stage: Stage, admin: Client) -> None:
-    found = table(admin, field("title", "string"), singleton=True)
-    admin.patch(found.path, {"title": "new"})
-    revision = note(stage, found.name, 1, {"title": "old"})
+    singleton = table(admin, field("title", "string"), singleton=True)
+    admin.patch(singleton.path, {"title": "new"})
+    revision = note(stage, singleton.name, 1, {"title": "old"})
     assert admin.post(f"/utils/revert/{revision}").data == {"id": 1, "title": "old"}

@@ -44,8 +44,8 @@ def test_the_setting_is_turned_into_the_type_of_the_field(
     admin: Client, kind: str, values: tuple[str, str], active: object
 ) -> None:
     meta = dict(zip(("archive_value", "unarchive_value"), values, strict=True))
-    found = table(admin, field("state", kind), archive_field="state", **meta)
-    assert found.add({}, {"state": None}) == [{"id": 1, "state": active}, {"id": 2, "state": None}]
+    things = table(admin, field("state", kind), archive_field="state", **meta)
+    assert things.add({}, {"state": None}) == [{"id": 1, "state": active}, {"id": 2, "state": None}]
 
 
 def test_a_default_and_a_value_that_a_field_makes_itself_come_first(admin: Client) -> None:
@@ -53,8 +53,8 @@ def test_a_default_and_a_value_that_a_field_makes_itself_come_first(admin: Clien
     assert table(admin, status, **STATES).add({})[0]["status"] == "new"
     owner = field("owner", "uuid", special="user-created")
     key = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
-    found = table(admin, owner, archive_field="owner", unarchive_value=key)
-    assert found.add({})[0]["owner"] == admin.get("/users/me").data["id"]
+    things = table(admin, owner, archive_field="owner", unarchive_value=key)
+    assert things.add({})[0]["owner"] == admin.get("/users/me").data["id"]
 
 
 def test_a_default_of_null_is_none(stage: Stage) -> None:
@@ -128,16 +128,16 @@ def test_rules_of_fields_and_the_history_see_it(admin: Client) -> None:
     reason = field("reason", "string")
     reason["meta"] = {"conditions": [{"rule": {"on": {"_eq": True}}, "required": True}]}
     values = {"archive_field": "on", "archive_value": "false", "unarchive_value": "true"}
-    found = table(admin, field("on", "boolean"), reason, **values)
-    assert [fault["field"] for fault in admin.post(found.path, {}).errors] == ["reason"]
-    assert admin.post(found.path, {"on": False}).status == 200
-    made = admin.post(found.path, {"reason": "x"}).data
-    revision = admin.get(f"{found.path}/{made['id']}/revisions").data[0]
+    things = table(admin, field("on", "boolean"), reason, **values)
+    assert [fault["field"] for fault in admin.post(things.path, {}).errors] == ["reason"]
+    assert admin.post(things.path, {"on": False}).status == 200
+    made = admin.post(things.path, {"reason": "x"}).data
+    revision = admin.get(f"{things.path}/{made['id']}/revisions").data[0]
     assert revision["data"] == made == {"id": made["id"], "on": True, "reason": "x"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "meta", "place"),
+    ("kind", "meta", "path"),
     [
         (
             "boolean",
@@ -155,15 +155,15 @@ def test_rules_of_fields_and_the_history_see_it(admin: Client) -> None:
     ],
 )
 def test_values_that_do_not_fit_are_refused_with_their_place(
-    admin: Client, kind: str, meta: Json, place: list[str]
+    admin: Client, kind: str, meta: Json, path: list[str]
 ) -> None:
     body: Json = {"collection": "misfits", "schema": {}, "fields": [field("a", kind)]}
     answer = admin.post("/collections", {**body, "meta": {"archive_field": "a", **meta}})
-    assert (answer.status, [fault["field"] for fault in answer.errors]) == (400, place)
-    found = table(admin, field("a", kind), **meta)
-    answer = admin.patch(f"/collections/{found.name}", {"meta": {"archive_field": "a"}})
-    assert (answer.status, [fault["field"] for fault in answer.errors]) == (400, place)
-    assert admin.get(f"/collections/{found.name}").data["meta"]["archive_field"] is None
+    assert (answer.status, [fault["field"] for fault in answer.errors]) == (400, path)
+    things = table(admin, field("a", kind), **meta)
+    answer = admin.patch(f"/collections/{things.name}", {"meta": {"archive_field": "a"}})
+    assert (answer.status, [fault["field"] for fault in answer.errors]) == (400, path)
+    assert admin.get(f"/collections/{things.name}").data["meta"]["archive_field"] is None
 
 
 @pytest.mark.parametrize(
@@ -173,42 +173,42 @@ def test_values_that_do_not_fit_are_refused_with_their_place(
 def test_a_field_does_not_change_away_from_its_archive_values(
     admin: Client, change: dict[str, Any]
 ) -> None:
-    found = table(admin, field("status", "string", max_length=20), **STATES)
-    answer = admin.patch(f"/fields/{found.name}/status", change)
+    things = table(admin, field("status", "string", max_length=20), **STATES)
+    answer = admin.patch(f"/fields/{things.name}/status", change)
     assert (answer.status, answer.codes[0], answer.errors[0]["collection"]) == (
         400,
         "INVALID_PAYLOAD",
-        found.name,
+        things.name,
     )
     assert answer.errors[0]["field"].startswith("meta.")
-    assert found.add({})[0]["status"] == "draft"
+    assert things.add({})[0]["status"] == "draft"
     assert (
         admin.patch(
-            f"/fields/{found.name}/status", {"field": "state", "schema": {"max_length": 8}}
+            f"/fields/{things.name}/status", {"field": "state", "schema": {"max_length": 8}}
         ).status
         == 200
     )
-    assert found.add({})[0]["state"] == "draft"
+    assert things.add({})[0]["state"] == "draft"
     cleared = {"meta": {"archive_value": None, "unarchive_value": None}}
-    assert admin.patch(f"/collections/{found.name}", cleared).status == 200
-    assert found.add({})[0]["state"] is None
+    assert admin.patch(f"/collections/{things.name}", cleared).status == 200
+    assert things.add({})[0]["state"] is None
 
 
 def test_what_was_made_unfit_elsewhere_fills_nothing_and_keeps_nobody_from_other_changes(
     stage: Stage,
 ) -> None:
     admin = stage.admin
-    found = table(admin, field("status", "string"), **STATES)
-    stage.execute(f"ALTER TABLE {found.name} ALTER status TYPE integer USING NULL")
-    assert found.add({})[0]["status"] is None
-    record = admin.get(f"/collections/{found.name}").data
+    things = table(admin, field("status", "string"), **STATES)
+    stage.execute(f"ALTER TABLE {things.name} ALTER status TYPE integer USING NULL")
+    assert things.add({})[0]["status"] is None
+    record = admin.get(f"/collections/{things.name}").data
     assert (
-        admin.patch(f"/collections/{found.name}", {"meta": record["meta"] | {"note": "n"}}).status
+        admin.patch(f"/collections/{things.name}", {"meta": record["meta"] | {"note": "n"}}).status
         == 200
     )
-    assert admin.patch(f"/fields/{found.name}/status", {"meta": {"note": "n"}}).status == 200
-    assert admin.post(f"/fields/{found.name}", field("other", "string")).status == 200
+    assert admin.patch(f"/fields/{things.name}/status", {"meta": {"note": "n"}}).status == 200
+    assert admin.post(f"/fields/{things.name}", field("other", "string")).status == 200
     assert (
-        admin.patch(f"/collections/{found.name}", {"meta": {"unarchive_value": "live"}}).status
+        admin.patch(f"/collections/{things.name}", {"meta": {"unarchive_value": "live"}}).status
         == 400
     )

@@ -40,8 +40,8 @@ def batch(api: Client, *operations: Json, **headers: str) -> Answer:
     return api.send("POST", "/batch", {"operations": list(operations)}, **headers)
 
 
-def op(method: str, collection: str, **said: Any) -> Json:
-    return {"method": method, "collection": collection, **said}
+def op(method: str, collection: str, **operation: Any) -> Json:
+    return {"method": method, "collection": collection, **operation}
 
 
 def ref(path: str) -> Json:
@@ -167,11 +167,11 @@ def test_one_failing_operation_refuses_all_and_every_fault_of_it_is_told_with_it
         op("create", "tags", data=[{"name": "fine"}, {"size": "x", "nowhere": 1}]),
     )
     assert answer.status == 400
-    told = [
+    problems = [
         (fault["code"], fault["operation"], fault["index"], fault["field"])
         for fault in answer.errors
     ]
-    assert told == [
+    assert problems == [
         ("INVALID_PAYLOAD", 2, 1, "size"),
         ("INVALID_PAYLOAD", 2, 1, "nowhere"),
         ("FAILED_VALIDATION", 2, 1, "name"),
@@ -212,7 +212,7 @@ def test_an_operation_is_refused_as_the_call_alone_would_be(
 
 
 @pytest.mark.parametrize(
-    ("said", "path"),
+    ("operation", "path"),
     [
         (ref("later.id"), ["data", "pin"]),
         (ref("own.id"), ["data", "pin"]),
@@ -228,13 +228,13 @@ def test_an_operation_is_refused_as_the_call_alone_would_be(
     ],
 )
 def test_a_reference_that_leads_nowhere_is_told_with_its_place(
-    admin: Client, said: Json, path: list[Any]
+    admin: Client, operation: Json, path: list[Any]
 ) -> None:
     answer = batch(
         admin,
         op("create", "people", id="first", data={}),
         op("create", "tags", id="many", data=[{"name": "x"}]),
-        op("create", "people", id="own", data={"pin": said}),
+        op("create", "people", id="own", data={"pin": operation}),
         op("create", "people", id="later", data={}),
     )
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
@@ -273,9 +273,9 @@ def test_every_operation_of_a_wrong_shape_is_told_at_once(admin: Client) -> None
         op("read", "people", id="a.b"),
         op("read", "people", id=1),
     )
-    told = [(fault["operation"], fault.get("field")) for fault in answer.errors]
+    problems = [(fault["operation"], fault.get("field")) for fault in answer.errors]
     expected = ["method", "method", "collection", "data", "key", "key", "key", "id", "id", "id"]
-    assert told == [(0, None), *zip([1, 2, 3, 4, 5, 6, 7, 9, 10, 11], expected, strict=True)]
+    assert problems == [(0, None), *zip([1, 2, 3, 4, 5, 6, 7, 9, 10, 11], expected, strict=True)]
 
 
 def test_a_hundred_operations_are_done_and_none_is_as_good(admin: Client) -> None:
@@ -332,7 +332,7 @@ def test_singletons_are_read_made_and_changed(admin: Client) -> None:
         op("update", about.name, data={"title": "two"}),
         op("read", about.name),
     )
-    assert [found["title"] for found in answer.data] == ["none yet", "one", "two", "two"]
+    assert [item["title"] for item in answer.data] == ["none yet", "one", "two", "two"]
     for refused in (op("create", about.name, data={}), op("update", about.name, key=1, data={})):
         assert batch(admin, refused).status == 404
 
@@ -346,9 +346,9 @@ def test_history_tells_every_operation_with_its_parents(admin: Client, stage: St
         op("delete", "posts", key=ref("post.id")),
     )
     path = f"/activity?filter[id][_gt]={before}&sort=id&fields=action,collection"
-    told = [(entry["action"], entry["collection"]) for entry in admin.get(path).data]
-    assert told[:3] == [("create", "posts"), ("create", "comments"), ("update", "posts")]
-    assert told[3:] == [("delete", "posts"), ("update", "comments")]
+    recorded = [(entry["action"], entry["collection"]) for entry in admin.get(path).data]
+    assert recorded[:3] == [("create", "posts"), ("create", "comments"), ("update", "posts")]
+    assert recorded[3:] == [("delete", "posts"), ("update", "comments")]
     parents = f"SELECT count(parent) FROM system_revisions WHERE activity > {before}"
     assert stage.value(parents) == 2
 

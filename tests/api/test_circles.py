@@ -28,13 +28,13 @@ def circle(admin: Client) -> None:
             admin.post("/collections", {"collection": name, "schema": {}, "fields": items}).status
             == 200
         )
-    for place, target, one_field in (
+    for column, target, one_field in (
         ("teams/captain", "players", None),
         ("teams/above", "teams", "below"),
         ("players/team", "teams", "players"),
         ("players/guest_of", "teams", "guests"),
     ):
-        collection, name = place.split("/")
+        collection, name = column.split("/")
         body = {
             "collection": collection,
             "field": name,
@@ -204,9 +204,9 @@ def test_an_item_may_point_to_one_before_it_whatever_fields_they_name(admin: Cli
     admin.post(
         "/relations", {"collection": tree.name, "field": "parent", "related_collection": tree.name}
     )
-    told = [
+    problems = [
         {"name": "a", "parent": None},
         {"id": 2, "name": "b"},
         {"id": 3, "name": "c", "parent": 2},
     ]
-    assert [made["parent"] for made in admin.post(tree.path, told).data] == [None, None, 2]
+    assert [made["parent"] for made in admin.post(tree.path, problems).data] == [None, None, 2]

@@ -38,9 +38,9 @@ def test_a_collection_is_made_with_its_fields_and_its_settings(api: Client) -> N
         "schema": {"max_length": 80},
     }
     order = {"field": "order", "type": "integer"}
-    said = {"icon": "article", "color": "#6644FF", "sort_field": "order", "hidden": True}
-    record = make(api, "articles", title, order, meta=said)
-    assert said.items() <= record["meta"].items()
+    meta = {"icon": "article", "color": "#6644FF", "sort_field": "order", "hidden": True}
+    record = make(api, "articles", title, order, meta=meta)
+    assert meta.items() <= record["meta"].items()
     assert record == api.get("/collections/articles").data
     assert [field["field"] for field in api.get("/fields/articles").data] == [
         "id",
@@ -225,12 +225,12 @@ def test_a_deleted_collection_takes_everything_that_speaks_of_it_along(
     assert api.get("/fields/articles/author").data["schema"]["foreign_key_table"] is None
     with psycopg.connect(dsn) as connection:
         for table in ("collections", "fields", "permissions", "presets", "shares"):
-            found = connection.execute(
+            rows = connection.execute(
                 psycopg.sql.SQL("SELECT count(*) FROM {} WHERE collection = 'authors'").format(
                     psycopg.sql.Identifier(f"system_{table}")
                 )
             ).fetchone()
-            assert found == (0,), table
+            assert rows == (0,), table
 
 
 def test_a_deleted_collection_takes_the_lists_of_its_rows_along(api: Client) -> None:

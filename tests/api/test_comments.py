@@ -13,9 +13,9 @@ from tests.things import Stage, Table, field, table
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    found = table(admin, field("title", "string"))
-    found.add({"title": "a"})
-    return found
+    things = table(admin, field("title", "string"))
+    things.add({"title": "a"})
+    return things
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def comment_on(things: Table, path: str = "/activity/comment", **changes: Any) -
 def test_a_comment_is_activity_of_its_author(things: Table, path: str) -> None:
     made = comment_on(things, path).data
     me = things.api.get("/users/me?fields=id").data["id"]
-    told = {name: made[name] for name in ("action", "user", "collection", "item", "comment")}
-    assert told == {
+    values = {name: made[name] for name in ("action", "user", "collection", "item", "comment")}
+    assert values == {
         "action": "comment",
         "user": me,
         "collection": things.name,
@@ -83,7 +83,7 @@ def test_comments_lists_comments_only(stage: Stage, things: Table) -> None:
         f"INSERT INTO system_activity (action, collection, item) VALUES ('update', '{things.name}', '1')"
     )
     comment_on(things, comment="Listed.")
-    kinds = {found["action"] for found in things.api.get("/comments").data}
+    kinds = {entry["action"] for entry in things.api.get("/comments").data}
     assert kinds == {"comment"}
     query = {"filter": {"comment": "Listed."}, "fields": ["comment"]}
     assert things.api.search("/comments", query).data == [{"comment": "Listed."}]

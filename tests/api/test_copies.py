@@ -23,8 +23,8 @@ PATHS = [
 
 @pytest.fixture(scope="module")
 def related(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[str]:
-    with furnished(settings, make_database, template, furnish=make_relations) as found:
-        yield found
+    with furnished(settings, make_database, template, furnish=make_relations) as name:
+        yield name
 
 
 @pytest.fixture

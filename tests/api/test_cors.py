@@ -30,9 +30,9 @@ def anybody(stage: Stage, settings: Config) -> Iterator[Client]:
 def client(stage: Stage, settings: Config, **changes: object) -> Iterator[Client]:
     config = replace(settings, database_url=stage.dsn, database_pool_size=2, cors_enabled=True)
     config = replace(config, **changes)  # type: ignore[arg-type]
-    found = Client(create_app(config))
-    yield found
-    found.close()
+    client = Client(create_app(config))
+    yield client
+    client.close()
 
 
 def preflight(client: Client, origin: str, path: str = "/items/articles/7") -> Answer:
@@ -88,10 +88,8 @@ def test_without_cors_nothing_is_said(stage: Stage) -> None:
 def test_a_named_site_may_write_with_a_cookie_and_anybody_may_not(
     named: Client, anybody: Client
 ) -> None:
-    said = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD, "mode": "session"}
-    cookie = (
-        f"cms_session_token={named.post('/auth/login', said).cookies['cms_session_token'].value}"
-    )
+    credentials = {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD, "mode": "session"}
+    cookie = f"cms_session_token={named.post('/auth/login', credentials).cookies['cms_session_token'].value}"
     assert named.send("POST", "/utils/cache/clear", Cookie=cookie, Origin=APP).status == 204
     assert named.send("POST", "/utils/cache/clear", Cookie=cookie, Origin=OTHER).status == 403
     assert anybody.send("POST", "/utils/cache/clear", Cookie=cookie, Origin=APP).status == 403

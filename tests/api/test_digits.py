@@ -27,11 +27,11 @@ def things(admin: Client) -> Table:
     return made
 
 
-def refused(answer: Answer, **place: object) -> None:
+def refused(answer: Answer, **location: object) -> None:
     assert (answer.status, answer.codes) == (400, ["VALUE_OUT_OF_RANGE"])
     (error,) = answer.errors
     assert SAYS in error["message"]
-    assert {name: error.get(name) for name in place} == place
+    assert {name: error.get(name) for name in location} == location
 
 
 def value_of(written: str) -> str:
@@ -40,7 +40,7 @@ def value_of(written: str) -> str:
 
 @pytest.mark.parametrize("written", WRITTEN)
 @pytest.mark.parametrize(
-    ("body", "place"),
+    ("body", "location"),
     [
         ('{"price": %s}', {"field": "price", "path": ["price"]}),
         ('{"price": "%s"}', {"field": "price", "path": ["price"]}),
@@ -52,9 +52,9 @@ def value_of(written: str) -> str:
         ('{"name": 1, "unknown": %s}', {"field": "unknown"}),
     ],
 )
-def test_in_a_body(things: Table, written: str, body: str, place: dict[str, object]) -> None:
+def test_in_a_body(things: Table, written: str, body: str, location: dict[str, object]) -> None:
     answer = things.api.send("POST", things.path, raw=body % written)
-    refused(answer, value=value_of(written), **place)
+    refused(answer, value=value_of(written), **location)
 
 
 def test_in_a_change_and_in_a_batch(things: Table) -> None:
@@ -125,7 +125,7 @@ def test_in_a_validation_of_a_field(things: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "file", "place"),
+    ("kind", "file", "location"),
     [
         ("text/csv", "price,data\r\n1,\r\n%s,\r\n", {"line": 3, "field": "price"}),
         (
@@ -142,12 +142,12 @@ def test_in_a_validation_of_a_field(things: Table) -> None:
         ),
     ],
 )
-def test_in_an_import(things: Table, kind: str, file: str, place: dict[str, object]) -> None:
+def test_in_an_import(things: Table, kind: str, file: str, location: dict[str, object]) -> None:
     raw = file % "1e131071"
     answer = things.api.send(
         "POST", f"/utils/import/{things.name}", raw=raw, **{"Content-Type": kind}
     )
-    refused(answer, value="1e131071", **place)
+    refused(answer, value="1e131071", **location)
 
 
 def test_a_number_of_a_thousand_digits_comes_back(things: Table) -> None:

@@ -17,9 +17,9 @@ EDITORS, ROUNDS = 50, 2
 
 @pytest.fixture
 def things(admin: Client) -> Table:
-    found = table(admin, field("title", "string"), field("other", "string"))
-    found.add({"title": "a"}, {"title": "b"})
-    return found
+    things = table(admin, field("title", "string"), field("other", "string"))
+    things.add({"title": "a"}, {"title": "b"})
+    return things
 
 
 def tag(api: Client, path: str) -> str:
@@ -52,11 +52,11 @@ def test_a_client_that_holds_the_answer_gets_304_without_a_body(things: Table) -
         "/comments",
     ):
         held = tag(things.api, path)
-        for said in (held, f'"other", {held}', f"W/{held}", "*"):
-            answer = things.api.send("GET", path, **{"If-None-Match": said})
+        for header in (held, f'"other", {held}', f"W/{held}", "*"):
+            answer = things.api.send("GET", path, **{"If-None-Match": header})
             assert (answer.status, answer.text, answer.headers["etag"]) == (304, "", held)
-        for said in ('"other"', "", "other", held.strip('"')):
-            assert things.api.send("GET", path, **{"If-None-Match": said}).status == 200
+        for header in ('"other"', "", "other", held.strip('"')):
+            assert things.api.send("GET", path, **{"If-None-Match": header}).status == 200
     assert (
         things.api.send(
             "HEAD", things.path, **{"If-None-Match": tag(things.api, things.path)}
@@ -92,9 +92,9 @@ def test_several_tags_weak_ones_and_any(things: Table, form: str) -> None:
     assert patch(things, "new", form.format(tag(things.api, f"{things.path}/1"))).status == 200
 
 
-@pytest.mark.parametrize("said", ["", "x", '""', '"x"', '"-"', '"a-b-c"', "**"])
-def test_what_names_no_version_matches_none(things: Table, said: str) -> None:
-    assert patch(things, "new", said).status == 412
+@pytest.mark.parametrize("header", ["", "x", '""', '"x"', '"-"', '"a-b-c"', "**"])
+def test_what_names_no_version_matches_none(things: Table, header: str) -> None:
+    assert patch(things, "new", header).status == 412
 
 
 def test_another_items_version_does_not_do_and_a_missing_item_is_missing(things: Table) -> None:
@@ -119,22 +119,22 @@ def test_of_fifty_editors_with_the_same_tag_one_wins(
 ) -> None:
     """Of two processes, a connection for each editor; only the first round finds those still to be opened."""
     apps = [make_client(database_pool_size=25).bearing(admin_token) for _ in range(2)]
-    found = table(apps[0], field("title", "string"))
-    found.add({"title": "first"})
+    things = table(apps[0], field("title", "string"))
+    things.add({"title": "first"})
     start = Barrier(EDITORS)
 
     def edit(number: int, seen: str) -> Answer:
         start.wait()
-        path, body = f"{found.path}/1", {"title": f"{seen} {number}"}
+        path, body = f"{things.path}/1", {"title": f"{seen} {number}"}
         return apps[number % 2].send("PATCH", path, body, **{"If-Match": seen})
 
     with ThreadPoolExecutor(EDITORS) as threads:
         for _ in range(ROUNDS):
-            seen = tag(apps[0], f"{found.path}/1")
+            seen = tag(apps[0], f"{things.path}/1")
             answers = list(threads.map(edit, range(EDITORS), [seen] * EDITORS))
             assert Counter(answer.status for answer in answers) == {200: 1, 412: EDITORS - 1}
             won = next(answer for answer in answers if answer.status == 200)
-            assert apps[0].get(f"{found.path}/1").data == won.data
+            assert apps[0].get(f"{things.path}/1").data == won.data
 
 
 @pytest.fixture
@@ -193,12 +193,12 @@ def test_of_editors_who_make_a_singleton_at_once_one_wins(
     make_client: Callable[..., Client], admin_token: str
 ) -> None:
     api = make_client(database_pool_size=10).bearing(admin_token)
-    found = table(api, field("title", "string"), singleton=True)
-    unmade, start = tag(api, found.path), Barrier(10)
+    singleton = table(api, field("title", "string"), singleton=True)
+    unmade, start = tag(api, singleton.path), Barrier(10)
 
     def edit(number: int) -> int:
         start.wait()
-        return change(api, found.path, {"title": str(number)}, unmade).status
+        return change(api, singleton.path, {"title": str(number)}, unmade).status
 
     with ThreadPoolExecutor(10) as threads:
         assert Counter(threads.map(edit, range(10))) == {200: 1, 412: 9}

@@ -131,10 +131,10 @@ def test_a_value_of_any_type_is_read_as_it_was_written(
     assert dict(enumerate(things.column("v", "sort=id"), start=1)) == wanted
     if (kind, values) in TEXTS:
         for number, value in wanted.items():
-            found = things.api.search(
+            answer = things.api.search(
                 things.path, {"filter": {"v": {"_eq": value}}, "fields": ["id"]}
             )
-            assert found.data == [{"id": number}], value
+            assert answer.data == [{"id": number}], value
     empty = things.column("id", "filter[v][_null]=true")
     assert empty == [number for number, value in wanted.items() if value is None]
     for form in ("json", "csv", "jsonl"):

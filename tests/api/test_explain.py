@@ -19,16 +19,16 @@ def things(admin: Client) -> Table:
 @pytest.mark.parametrize("encode", [str, quote])
 def test_it_tells_statement_parameters_and_plan(things: Table, encode: type[str]) -> None:
     path = f"{things.path}?filter[size][_gt]=5&fields=id"
-    found = things.api.get(f"/utils/explain?path={encode(path)}").data
-    assert found["statement"].startswith("SELECT r.c0, v.structure, v.access")
-    assert found["parameters"] == ["5"]
-    assert "Plan" in found["plan"][0]
+    explanation = things.api.get(f"/utils/explain?path={encode(path)}").data
+    assert explanation["statement"].startswith("SELECT r.c0, v.structure, v.access")
+    assert explanation["parameters"] == ["5"]
+    assert "Plan" in explanation["plan"][0]
 
 
 def test_it_tells_the_read_of_one_item(things: Table) -> None:
-    found = things.api.get(f"/utils/explain?path={things.path}/7?fields=name").data
-    assert found["parameters"] == ["7"]
-    assert "Index Scan" in str(found["plan"])
+    explanation = things.api.get(f"/utils/explain?path={things.path}/7?fields=name").data
+    assert explanation["parameters"] == ["7"]
+    assert "Index Scan" in str(explanation["plan"])
     assert things.api.get(f"/utils/explain?path={quote(things.path + '/7', safe='')}").data[
         "parameters"
     ] == ["7"]
@@ -63,9 +63,9 @@ def test_it_tells_what_each_rule_adds_for_another_caller(things: Table, stage: S
     role = new_role(stage, may(things.name, "id", "size", permissions={"size": {"_gt": 5}}))
     member_of(stage, role)
     user = stage.value(f"SELECT id::text FROM system_users WHERE role = '{role}'")
-    found = things.api.get(f"/utils/explain?user={user}&path={things.path}?fields=id").data
-    assert found["parameters"] == ["5"]
-    (rule,) = found["rules"]
+    explanation = things.api.get(f"/utils/explain?user={user}&path={things.path}?fields=id").data
+    assert explanation["parameters"] == ["5"]
+    (rule,) = explanation["rules"]
     assert rule.pop("permission") > 0
     assert rule == {
         "collection": things.name,

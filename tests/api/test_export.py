@@ -22,13 +22,13 @@ from tests.things import Stage, Table, field, table
 
 @pytest.fixture
 def things(admin: Client) -> Table:
-    found = table(admin, field("name", "string"), field("price", "decimal"), field("data", "json"))
-    found.add(
+    things = table(admin, field("name", "string"), field("price", "decimal"), field("data", "json"))
+    things.add(
         {"name": 'a,"b"\n', "price": "1.50", "data": {"x": [1, 2]}},
         {"name": "=1+1"},
         {"name": "-5", "price": -5},
     )
-    return found
+    return things
 
 
 def read(things: Table, form: str) -> str:
@@ -88,11 +88,11 @@ def test_letters_that_a_reader_would_not_take_do_not_spoil_the_file(admin: Clien
     ]
     assert not set("\x7f\x85\x9f\u2028\u2029\ufeff\uffff\ufffe") & set("".join(lines))
     root = ElementTree.fromstring(odd.ask("fields=text&export=xml").text)
-    told = [
+    expected_texts = [
         text.replace("\uffff", "\ufffd").replace("\ufffe", "\ufffd").replace("\x01", "\ufffd")
         for text in ODD
     ]
-    assert [element.text for element in root.iter("field")] == told
+    assert [element.text for element in root.iter("field")] == expected_texts
 
 
 @pytest.mark.parametrize("sign", ["＝", "＋", "－", "＠"])
@@ -174,9 +174,9 @@ def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings
     store = Store(replace(settings, database_url=stage.dsn))
     identity = Identity(user=stage.admin.get("/users/me").data["id"])
     before = resident()
-    found = export(store, identity, ReadRequest("many", "limit=-1"), file_format="jsonl")
+    exported = export(store, identity, ReadRequest("many", "limit=-1"), file_format="jsonl")
     lines = size = peak = 0
-    for chunk in found.chunks:
+    for chunk in exported.chunks:
         lines += chunk.count(b"\n")
         size += len(chunk)
         peak = max(peak, resident())
@@ -188,5 +188,5 @@ def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings
 
 def resident() -> int:
     """Return the memory of this process: Python's and, beside it, what the driver's library holds."""
-    found: int = psutil.Process().memory_info().rss
-    return found
+    size: int = psutil.Process().memory_info().rss
+    return size

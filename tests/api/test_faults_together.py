@@ -115,7 +115,7 @@ def test_whoever_may_not_know_of_a_field_is_told_of_none(stage: Stage, things: T
 # Bodies
 
 
-def told(answer: Answer) -> list[tuple[object, ...]]:
+def summary(answer: Answer) -> list[tuple[object, ...]]:
     """Return field, value and index of each problem."""
     assert 400 <= answer.status < 500, answer.text
     return [(error.get("field"), error.get("value"), error.get("index")) for error in answer.errors]
@@ -123,7 +123,7 @@ def told(answer: Answer) -> list[tuple[object, ...]]:
 
 def test_a_collection(admin: Client, things: Table) -> None:
     meta = {"color": "red", "sort_field": "gone", "archive_field": "lost", "group": "nowhere"}
-    assert told(admin.patch(f"/collections/{things.name}", {"meta": meta})) == [
+    assert summary(admin.patch(f"/collections/{things.name}", {"meta": meta})) == [
         ("meta.color", "red", None),
         ("meta.sort_field", "gone", None),
         ("meta.archive_field", "lost", None),
@@ -134,14 +134,14 @@ def test_a_collection(admin: Client, things: Table) -> None:
         "schema": {},
         "meta": {"sort_field": "gone", "group": "nowhere"},
     }
-    assert told(admin.post("/collections", body)) == [
+    assert summary(admin.post("/collections", body)) == [
         ("collection", things.name, None),
         ("meta.sort_field", "gone", None),
         ("meta.group", "nowhere", None),
     ]
     other = table(admin).name
     changes = [{"collection": name, "meta": {"color": name}} for name in (things.name, other)]
-    assert told(admin.patch("/collections", changes)) == [
+    assert summary(admin.patch("/collections", changes)) == [
         ("meta.color", things.name, 0),
         ("meta.color", other, 1),
     ]
@@ -150,13 +150,13 @@ def test_a_collection(admin: Client, things: Table) -> None:
 def test_a_field(admin: Client, things: Table) -> None:
     path = f"/fields/{things.name}"
     body = {"field": "name", "type": "integer", "collection": "other", "schema": {"max_length": 3}}
-    assert told(admin.post(path, body)) == [
+    assert summary(admin.post(path, body)) == [
         ("collection", None, None),
         ("schema.max_length", 3, None),
         ("field", "name", None),
     ]
     change = {"type": "nope", "meta": {"width": "x"}, "schema": {"max_length": "y"}}
-    assert told(admin.patch(f"{path}/name", change)) == [
+    assert summary(admin.patch(f"{path}/name", change)) == [
         ("type", "nope", None),
         ("meta.width", "x", None),
         ("schema.max_length", "y", None),
@@ -165,13 +165,13 @@ def test_a_field(admin: Client, things: Table) -> None:
         "meta": {"special": ["nope"]},
         "schema": {"is_primary_key": True, "has_auto_increment": True},
     }
-    assert [field for field, _, _ in told(admin.patch(f"{path}/name", fixed))] == [
+    assert [field for field, _, _ in summary(admin.patch(f"{path}/name", fixed))] == [
         "meta.special",
         "schema.is_primary_key",
         "schema.has_auto_increment",
     ]
     changes = [{"field": name, "meta": {"width": name}} for name in ("name", "price")]
-    assert told(admin.patch(path, changes)) == [
+    assert summary(admin.patch(path, changes)) == [
         ("meta.width", "name", 0),
         ("meta.width", "price", 1),
     ]
@@ -191,7 +191,7 @@ def test_a_type_that_values_do_not_fit(admin: Client, things: Table) -> None:
 
 def test_a_relation(admin: Client, things: Table) -> None:
     body = {"collection": things.name, "field": "gone", "related_collection": "nowhere"}
-    assert told(
+    assert summary(
         admin.post(
             "/relations", {**body, "meta": {"one_field": "1x", "one_collection_field": "lost"}}
         )
@@ -201,7 +201,7 @@ def test_a_relation(admin: Client, things: Table) -> None:
         ("meta.one_collection_field", "lost", None),
         ("meta.one_field", "1x", None),
     ]
-    assert told(
+    assert summary(
         admin.post("/relations", {"collection": 5, "field": 6, "related_collection": 7})
     ) == [
         ("collection", 5, None),
@@ -317,7 +317,7 @@ def test_of_thousands_of_faults_in_a_body_the_first_hundred_are_told(stage: Stag
     for answer in (
         stage.admin.post(f"/items/{name}", items),
         stage.admin.patch(
-            f"/items/{name}", [{"id": place, **item} for place, item in enumerate(items)]
+            f"/items/{name}", [{"id": index, **item} for index, item in enumerate(items)]
         ),
         member(stage, may(name), may(name, action="create")).post(f"/items/{name}", items),
     ):

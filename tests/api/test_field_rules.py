@@ -11,7 +11,7 @@ from tests.things import field, table
 
 
 @pytest.mark.parametrize(
-    ("meta", "place"),
+    ("meta", "path"),
     [
         ({"validation": {"_regex": "("}}, "meta.validation"),
         ({"validation": {"_and": [{"title": {"_what": 1}}]}}, "meta.validation"),
@@ -23,28 +23,30 @@ from tests.things import field, table
     ],
 )
 def test_a_rule_that_nothing_could_keep_is_refused_with_its_place(
-    admin: Client, meta: Any, place: str
+    admin: Client, meta: Any, path: str
 ) -> None:
-    found = table(admin, field("title", "string"))
-    answer = admin.patch(f"/fields/{found.name}/title", {"meta": meta})
+    things = table(admin, field("title", "string"))
+    answer = admin.patch(f"/fields/{things.name}/title", {"meta": meta})
     assert (answer.status, answer.codes, answer.errors[0]["field"]) == (
         400,
         ["INVALID_PAYLOAD"],
-        place,
+        path,
     )
-    answer = admin.post(f"/fields/{found.name}", {"field": "other", "type": "string", "meta": meta})
-    assert (answer.status, answer.errors[0]["field"]) == (400, place)
+    answer = admin.post(
+        f"/fields/{things.name}", {"field": "other", "type": "string", "meta": meta}
+    )
+    assert (answer.status, answer.errors[0]["field"]) == (400, path)
 
 
 def test_sound_rules_are_kept_as_they_came(admin: Client) -> None:
-    found = table(admin, field("title", "string"))
+    things = table(admin, field("title", "string"))
     meta = {
         "validation": {"title": {"_regex": "^[a-z]+$", "_submitted": True}},
         "conditions": [{"name": "short", "rule": {"title": {"_eq": "a"}}, "required": True}],
     }
-    told = admin.patch(f"/fields/{found.name}/title", {"meta": meta}).data["meta"]
-    assert {name: told[name] for name in meta} == meta
-    assert admin.patch(f"/fields/{found.name}/title", {"meta": {"validation": None}}).status == 200
+    stored_meta = admin.patch(f"/fields/{things.name}/title", {"meta": meta}).data["meta"]
+    assert {name: stored_meta[name] for name in meta} == meta
+    assert admin.patch(f"/fields/{things.name}/title", {"meta": {"validation": None}}).status == 200
 
 
 def test_conditions_of_a_change_know_whether_a_secret_is_set(admin: Client) -> None:

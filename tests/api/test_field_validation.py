@@ -58,27 +58,29 @@ def test_rules_see_presets_and_what_fills_itself(stage: Stage, admin: Client) ->
     code = field("code", "string", default_value="a")
     reason["meta"], code["meta"] = asked, {"validation": {"_in": ["a", "b"]}}
     made["meta"] |= asked | {"validation": {"_nnull": True}}
-    found = table(admin, reason, made, code, field("free", "boolean"))
+    things = table(admin, reason, made, code, field("free", "boolean"))
     gift, free, wrong = (
-        member(stage, may(found.name, "free", "reason", action="create", presets=presets))
+        member(stage, may(things.name, "free", "reason", action="create", presets=presets))
         for presets in ({"reason": "gift"}, {"free": True}, {"code": "c"})
     )
-    assert gift.post(found.path, {"free": True}).status == 204
-    assert [fault["field"] for fault in free.post(found.path, {}).errors] == ["reason"]
-    assert free.post(found.path, {"reason": "x"}).status == 204
-    assert wrong.post(found.path, {}).codes == ["FORBIDDEN"]  # the field is hidden
-    assert [item["reason"] for item in found.get().data] == ["gift", "x"]
+    assert gift.post(things.path, {"free": True}).status == 204
+    assert [fault["field"] for fault in free.post(things.path, {}).errors] == ["reason"]
+    assert free.post(things.path, {"reason": "x"}).status == 204
+    assert wrong.post(things.path, {}).codes == ["FORBIDDEN"]  # the field is hidden
+    assert [item["reason"] for item in things.get().data] == ["gift", "x"]
 
 
 def test_submitted_is_what_stands_in_the_body(admin: Client) -> None:
     sent, unsent = field("sent", "string"), field("unsent", "string", default_value="x")
-    sent["meta"], unsent["meta"] = ({"validation": {"_submitted": said}} for said in (True, False))
-    found = table(admin, sent, unsent)
-    assert [fault["field"] for fault in admin.post(found.path, {}).errors] == ["sent"]
+    sent["meta"], unsent["meta"] = (
+        {"validation": {"_submitted": submitted}} for submitted in (True, False)
+    )
+    things = table(admin, sent, unsent)
+    assert [fault["field"] for fault in admin.post(things.path, {}).errors] == ["sent"]
     assert [
-        fault["field"] for fault in admin.post(found.path, {"sent": None, "unsent": "y"}).errors
+        fault["field"] for fault in admin.post(things.path, {"sent": None, "unsent": "y"}).errors
     ] == ["unsent"]
-    assert admin.post(found.path, {"sent": None}).data == {"id": 1, "sent": None, "unsent": "x"}
+    assert admin.post(things.path, {"sent": None}).data == {"id": 1, "sent": None, "unsent": "x"}
 
 
 def test_a_field_that_is_not_sent_and_has_no_default_breaks_no_rule_of_its_own(
@@ -86,44 +88,44 @@ def test_a_field_that_is_not_sent_and_has_no_default_breaks_no_rule_of_its_own(
 ) -> None:
     price, code = field("price", "integer", default_value=0), field("code", "string")
     price["meta"], code["meta"] = {"validation": {"_gt": 0}}, {"validation": {"_regex": "^[A-Z]+$"}}
-    found = table(admin, price, code)
-    assert [fault["field"] for fault in admin.post(found.path, {}).errors] == ["price"]
-    assert admin.post(found.path, {"price": 1}).status == 200
+    things = table(admin, price, code)
+    assert [fault["field"] for fault in admin.post(things.path, {}).errors] == ["price"]
+    assert admin.post(things.path, {"price": 1}).status == 200
     assert [
-        fault["field"] for fault in admin.post(found.path, {"price": 1, "code": None}).errors
+        fault["field"] for fault in admin.post(things.path, {"price": 1, "code": None}).errors
     ] == ["code"]
 
 
 def test_a_condition_of_a_change_speaks_of_the_whole_item(stage: Stage, admin: Client) -> None:
     reason = field("reason", "string")
     reason["meta"] = {"conditions": [{"rule": {"free": {"_eq": True}}, "required": True}]}
-    found = table(admin, reason, field("free", "boolean"), field("note", "string"))
-    found.add({"free": False, "reason": "a"}, {"free": True, "reason": "b"}, {"free": False})
-    stage.execute(f"INSERT INTO {found.name} (id, free) VALUES (4, true)")
-    editor = member(stage, may(found.name, action="update"), may(found.name))
+    things = table(admin, reason, field("free", "boolean"), field("note", "string"))
+    things.add({"free": False, "reason": "a"}, {"free": True, "reason": "b"}, {"free": False})
+    stage.execute(f"INSERT INTO {things.name} (id, free) VALUES (4, true)")
+    editor = member(stage, may(things.name, action="update"), may(things.name))
     for who in (admin, editor):
-        assert who.patch(f"{found.path}/1", {"reason": None}).status == 200
+        assert who.patch(f"{things.path}/1", {"reason": None}).status == 200
         for key, wrong in (
             (2, {"reason": None}),
             (3, {"free": True}),
             (1, {"free": True, "note": "x"}),
         ):
-            answer = who.patch(f"{found.path}/{key}", wrong)
+            answer = who.patch(f"{things.path}/{key}", wrong)
             assert (answer.status, [fault["field"] for fault in answer.errors]) == (422, ["reason"])
-        assert who.patch(found.path, {"keys": [1, 2, 3], "data": {"free": True}}).status == 422
-        assert who.patch(f"{found.path}/4", {"note": "it lacked before"}).status == 200
-        assert who.patch(f"{found.path}/3", {"free": True, "reason": "c"}).status == 200
-        assert who.patch(f"{found.path}/3", {"free": False, "reason": None}).status == 200
+        assert who.patch(things.path, {"keys": [1, 2, 3], "data": {"free": True}}).status == 422
+        assert who.patch(f"{things.path}/4", {"note": "it lacked before"}).status == 200
+        assert who.patch(f"{things.path}/3", {"free": True, "reason": "c"}).status == 200
+        assert who.patch(f"{things.path}/3", {"free": False, "reason": None}).status == 200
 
 
 def test_a_condition_reads_whatever_an_item_holds(stage: Stage, admin: Client) -> None:
     reason = field("reason", "string")
     reason["meta"] = {"conditions": [{"rule": {"more": {"_nnull": True}}, "required": True}]}
-    found = table(admin, reason, field("more", "json"))
+    things = table(admin, reason, field("more", "json"))
     kept = r"""{"a": "\u0000", "b": "\ud800"}"""
-    stage.execute(f"INSERT INTO {found.name} (id, reason, more) VALUES (1, 'a', '{kept}')")
-    assert admin.patch(f"{found.path}/1", {"reason": "b"}).status == 200
-    assert admin.patch(f"{found.path}/1", {"reason": None}).codes == ["FAILED_VALIDATION"]
+    stage.execute(f"INSERT INTO {things.name} (id, reason, more) VALUES (1, 'a', '{kept}')")
+    assert admin.patch(f"{things.path}/1", {"reason": "b"}).status == 200
+    assert admin.patch(f"{things.path}/1", {"reason": None}).codes == ["FAILED_VALIDATION"]
 
 
 def test_what_a_default_computes_is_not_tried_and_does_not_lack(
@@ -135,52 +137,57 @@ def test_what_a_default_computes_is_not_tried_and_does_not_lack(
     moment["meta"] = asked | {"validation": {"_lte": "$NOW"}}
     key["meta"], word = asked | {"validation": {"_nnull": True}}, field("word", "string")
     word["meta"] = asked | {"validation": {"_regex": "^[a-z]$"}}
-    found = table(admin, moment, key, word, field("free", "boolean"))
-    stage.execute(f"ALTER TABLE {found.name} ALTER word SET DEFAULT lower('A')")
-    assert [item["word"] for item in found.add({}, {"free": True})] == ["a", "a"]
+    things = table(admin, moment, key, word, field("free", "boolean"))
+    stage.execute(f"ALTER TABLE {things.name} ALTER word SET DEFAULT lower('A')")
+    assert [item["word"] for item in things.add({}, {"free": True})] == ["a", "a"]
     wrong = {"free": True, "moment": None, "key": None, "word": None}
-    told = [(fault["field"], fault["type"]) for fault in admin.post(found.path, wrong).errors]
-    assert {("moment", "required"), ("key", "required"), ("word", "required")} <= set(told)
-    assert admin.post(found.path, {"moment": "2999-01-01T00:00:00Z"}).codes == ["FAILED_VALIDATION"]
+    problems = [(fault["field"], fault["type"]) for fault in admin.post(things.path, wrong).errors]
+    assert {("moment", "required"), ("key", "required"), ("word", "required")} <= set(problems)
+    assert admin.post(things.path, {"moment": "2999-01-01T00:00:00Z"}).codes == [
+        "FAILED_VALIDATION"
+    ]
 
 
 def test_presets_of_changes_keep_the_rules_of_fields(stage: Stage, admin: Client) -> None:
-    level, told = field("level", "integer"), field("told", "string")
-    level["meta"], told["meta"] = {"validation": {"_lte": 3}}, {"validation": {"_submitted": True}}
+    level, remark = field("level", "integer"), field("told", "string")
+    level["meta"], remark["meta"] = (
+        {"validation": {"_lte": 3}},
+        {"validation": {"_submitted": True}},
+    )
     firm, when = (
         field("firm", "string", is_nullable=False, default_value="x"),
         field("changed", "timestamp"),
     )
     when["meta"] = {"special": ["date-updated"]}
-    found = table(admin, field("name", "string"), level, told, firm, when)
-    found.add({"name": "a", "level": 1, "told": "b"})
+    things = table(admin, field("name", "string"), level, remark, firm, when)
+    things.add({"name": "a", "level": 1, "told": "b"})
 
     def patched(**presets: object) -> list[tuple[object, object]]:
-        own = may(found.name, "id", "name", action="update", presets=presets)
+        own = may(things.name, "id", "name", action="update", presets=presets)
         answers = [
-            member(stage, may(found.name), own | {"permissions": rule}).patch(*change)
+            member(stage, may(things.name), own | {"permissions": rule}).patch(*change)
             for rule in (None, {"id": {"_eq": 1}})
             for change in (
-                (f"{found.path}/1", {"name": "c"}),
-                (found.path, {"keys": [1], "data": {"name": "c"}}),
-                (found.path, [{"id": 1, "name": "c"}]),
+                (f"{things.path}/1", {"name": "c"}),
+                (things.path, {"keys": [1], "data": {"name": "c"}}),
+                (things.path, [{"id": 1, "name": "c"}]),
             )
         ]
-        told = [
+        problems = [
             [(fault["field"], fault["type"]) for fault in _faults(answer)] for answer in answers
         ]
-        assert told == [told[0]] * 6
-        return told[0]
+        assert problems == [problems[0]] * 6
+        return problems[0]
 
     assert patched(level=9, told="c") == [("level", "lte")]
     assert patched(firm=None, told="c") == [("firm", "required")]
     assert patched(level=3) == [("told", "submitted")]
     assert patched(level=3, told="c", changed="2001-01-01T00:00:00Z") == []
-    (item,) = found.get().data
+    (item,) = things.get().data
     assert (item["level"], item["told"]) == (3, "c")
     assert item["changed"] > "2026"
     assert (
-        admin.patch(f"{found.path}/1", {"level": 4, "firm": None}).codes
+        admin.patch(f"{things.path}/1", {"level": 4, "firm": None}).codes
         == ["FAILED_VALIDATION"] * 3
     )
 

@@ -295,8 +295,8 @@ def test_a_dropped_field_takes_its_data_and_its_name_along(things: Client, dsn: 
     assert (meta["sort_field"], meta["archive_field"]) == (None, None)
     assert things.get("/fields/things/b").data["meta"]["group"] is None
     with psycopg.connect(dsn) as connection:
-        found = connection.execute("SELECT fields FROM system_permissions ORDER BY id").fetchall()
-    assert found == [(["b"],), (["a"],)]
+        rows = connection.execute("SELECT fields FROM system_permissions ORDER BY id").fetchall()
+    assert rows == [(["b"],), (["a"],)]
 
 
 def test_the_primary_key_is_not_dropped(admin: Client) -> None:

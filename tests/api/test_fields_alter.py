@@ -37,8 +37,8 @@ def add(api: Client, field: str, type_name: str, **more: object) -> Any:
     return api.post("/fields/things", {"field": field, "type": type_name, **more}).data
 
 
-def change(api: Client, field: str, /, **said: object) -> Any:
-    return api.patch(f"/fields/things/{field}", said).data
+def change(api: Client, field: str, /, **changes: object) -> Any:
+    return api.patch(f"/fields/things/{field}", changes).data
 
 
 def test_the_record_that_was_read_may_be_sent_back_whole_and_changes_nothing(
@@ -253,15 +253,15 @@ def test_a_key_may_grow_and_still_counts_up(things: Client) -> None:
     things.post("/items/things", {})
     assert change(things, "id", type="bigInteger")["schema"]["has_auto_increment"]
     assert things.post("/items/things", {}).data["id"] == 2
-    for said in (
+    for body in (
         {"type": "string"},
         {"schema": {"is_nullable": True}},
         {"schema": {"default_value": 5}},
         {"schema": {"is_unique": False}},
         {"schema": {"is_primary_key": False}},
     ):
-        answer = things.patch("/fields/things/id", said)
-        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), said
+        answer = things.patch("/fields/things/id", body)
+        assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), body
 
 
 def test_what_the_database_generates_is_not_set_otherwise(things: Client, dsn: str) -> None:
@@ -271,8 +271,8 @@ def test_what_the_database_generates_is_not_set_otherwise(things: Client, dsn: s
         )
     things.post("/utils/cache/clear")
     assert things.get("/fields/things/twice").data["schema"]["is_generated"]
-    for said in ({"type": "string"}, {"schema": {"default_value": 5}}):
-        assert things.patch("/fields/things/twice", said).codes == ["INVALID_PAYLOAD"]
+    for body in ({"type": "string"}, {"schema": {"default_value": 5}}):
+        assert things.patch("/fields/things/twice", body).codes == ["INVALID_PAYLOAD"]
 
 
 def test_a_large_table_gets_its_index_without_holding_up_writers(
@@ -328,20 +328,20 @@ def test_a_renamed_field_keeps_its_data_and_everything_that_names_it_follows(
     add(things, "a", "string", meta={"note": "kept"})
     add(things, "b", "string", meta={"group": "a"})
     things.post("/items/things", {"a": "x"})
-    said = {
+    body = {
         "sort_field": "a",
         "archive_field": "a",
         "display_template": "{{a}} {{ b }} {{aa}}",
         "item_duplication_fields": ["a", "b"],
     }
-    things.patch("/collections/things", {"meta": said})
+    things.patch("/collections/things", {"meta": body})
     record = change(things, "a", field="title")
     assert (record["field"], record["meta"]["note"]) == ("title", "kept")
     assert things.get("/items/things/1").data == {"id": 1, "title": "x", "b": None}
     assert things.get("/fields/things/a").status == 404
     assert things.get("/fields/things/b").data["meta"]["group"] == "title"
     meta = things.get("/collections/things").data["meta"]
-    assert {key: meta[key] for key in said} == {
+    assert {key: meta[key] for key in body} == {
         "sort_field": "title",
         "archive_field": "title",
         "display_template": "{{title}} {{ b }} {{aa}}",
@@ -435,10 +435,10 @@ def test_rules_follow_a_rename_through_relations_at_the_right_collection_only(
     assert library.patch("/fields/things/author", {"field": "writer"}).status == 200
     expected = rule_of("pen_name", "writer", "title")
     with psycopg.connect(dsn) as connection:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT fields, permissions, validation, presets FROM system_permissions"
         ).fetchone()
-    assert found == (
+    assert rows == (
         ["title", "writer"],
         expected,
         expected,
@@ -467,7 +467,7 @@ def test_a_rule_that_names_a_dropped_field_stays_so_that_it_allows_no_more_than_
         )
     assert library.delete("/fields/things/name").status == 204
     with psycopg.connect(dsn) as connection:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT fields, permissions, presets FROM system_permissions"
         ).fetchone()
-    assert found == ([], RULE, {"author": {"name": "y"}})
+    assert rows == ([], RULE, {"author": {"name": "y"}})

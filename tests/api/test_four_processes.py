@@ -33,8 +33,8 @@ class Process:
 
     def send(self, method: str, path: str, body: object = None) -> Answer:
         self.pipe.send((method, path, body, False))
-        found: Answer = self.pipe.recv()
-        return found
+        answer: Answer = self.pipe.recv()
+        return answer
 
 
 def serve(pipe: Connection, config: Config, token: str) -> None:
@@ -64,8 +64,8 @@ def running(config: Config, token: str) -> Iterator[list[Process]]:
 @pytest.fixture(scope="module")
 def processes(stage: Stage, settings: Config) -> Iterator[list[Process]]:
     config = replace(settings, database_url=stage.dsn, database_pool_size=3)
-    with running(config, admin_token(config, stage.dsn)) as found:
-        yield found
+    with running(config, admin_token(config, stage.dsn)) as processes:
+        yield processes
 
 
 def make(process: Process, name: str) -> None:
@@ -154,9 +154,9 @@ def test_long_statements_are_kept_up_to_a_length_in_all(
             client.get(f"/roles?fields=a&alias[a]=id&sort={'-' * (number % 2)}name").status == 200
         )
     current = client.app.store.snapshots.current()
-    said = [len(plan[0].text) for plan in current.prepared_reads.values()]
+    lengths = [len(plan[0].text) for plan in current.prepared_reads.values()]
     statements = [len(plan.text) for plan in current.statements.values()]
-    assert 0 < sum(said) <= 20_000
+    assert 0 < sum(lengths) <= 20_000
     assert 0 < sum(statements) <= 20_000
 
 

@@ -52,11 +52,11 @@ examples = settings(
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
     """A collection of every type that points to itself, a singleton, and some that the requests may ruin."""
-    with staged(settings, make_database, template) as found:
+    with staged(settings, make_database, template) as stage:
         fields = [*(field(f"a_{kind}", kind) for kind in KINDS), field("parent", "integer")]
         for name, meta in (("things", {}), ("single", {"singleton": True}), ("scratch", {})):
             body = {"collection": name, "schema": {}, "meta": meta, "fields": fields}
-            assert found.admin.post("/collections", body).status == 200
+            assert stage.admin.post("/collections", body).status == 200
         relation = {
             "collection": "things",
             "field": "parent",
@@ -64,11 +64,11 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
             "schema": {},
         }
         assert (
-            found.admin.post("/relations", relation | {"meta": {"one_field": "many"}}).status == 200
+            stage.admin.post("/relations", relation | {"meta": {"one_field": "many"}}).status == 200
         )
         rows = [{"a_string": "a", "a_integer": 1, "a_json": [1]}, {"parent": 1, "a_csv": ["x"]}]
-        assert found.admin.post("/items/things", rows).status == 200
-        yield found
+        assert stage.admin.post("/items/things", rows).status == 200
+        yield stage
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +223,7 @@ parameters: dict[str, st.SearchStrategy[Any]] = {
     | deep,
 }
 queries = st.fixed_dictionaries(
-    {}, optional={name: found | values for name, found in parameters.items()}
+    {}, optional={name: strategy | values for name, strategy in parameters.items()}
 )
 queries |= st.fixed_dictionaries({}, optional=parameters)
 
@@ -281,7 +281,7 @@ items |= st.fixed_dictionaries({}, optional=fitting)
 bodies = st.one_of(
     items,
     st.lists(items, max_size=3),
-    st.builds(lambda found, data: {"keys": found, "data": data}, keys, items),
+    st.builds(lambda strategy, data: {"keys": strategy, "data": data}, keys, items),
     st.builds(lambda query, data: {"query": query, "data": data}, queries, items),
     st.builds(lambda query: {"query": query}, queries),
     keys,
@@ -404,8 +404,8 @@ good_items = st.fixed_dictionaries(
 )
 worded = [
     name
-    for name, found in OPERATORS.items()
-    if found.takes in (Takes.ONE, Takes.LIST, Takes.PATTERN)
+    for name, strategy in OPERATORS.items()
+    if strategy.takes in (Takes.ONE, Takes.LIST, Takes.PATTERN)
 ]
 good_filters = st.dictionaries(
     st.sampled_from(["a_string", "a_text"]),

@@ -23,9 +23,9 @@ from tests.things import Stage, Table, field, staged, table
 
 PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 WITH_POSTGIS = [
-    place
-    for place in PLACES
-    if Path(f"/usr/share/postgresql/{place.parent.name}/extension/postgis.control").exists()
+    postgis
+    for postgis in PLACES
+    if Path(f"/usr/share/postgresql/{postgis.parent.name}/extension/postgis.control").exists()
 ]
 _numbers = itertools.count()
 
@@ -38,8 +38,8 @@ def stage(settings: Config, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     folder = tmp_path_factory.mktemp("postgis")
     with start(folder, binaries=WITH_POSTGIS[-1], settings={"fsync": "off"}) as server:
         template = _template(server.dsn)
-        with staged(settings, _copier(server.dsn), template) as found:
-            yield found
+        with staged(settings, _copier(server.dsn), template) as stage:
+            yield stage
 
 
 def _template(server: str) -> str:
@@ -68,14 +68,14 @@ LINE = {"type": "LineString", "coordinates": [[0, 20], [20, 0]]}
 
 @pytest.fixture
 def shapes(admin: Client) -> Table:
-    found = table(admin, field("shape", "geometry"), field("name", "string"))
-    found.add(
+    shapes = table(admin, field("shape", "geometry"), field("name", "string"))
+    shapes.add(
         {"name": "point", "shape": POINT},
         {"name": "square", "shape": SQUARE},
         {"name": "line", "shape": LINE},
     )
-    found.add({"name": "none"})
-    return found
+    shapes.add({"name": "none"})
+    return shapes
 
 
 def test_geojson_comes_back_as_it_was_sent(shapes: Table) -> None:
@@ -122,7 +122,7 @@ def test_what_is_no_geometry_is_refused(shapes: Table, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "operand", "found"),
+    ("operator", "operand", "names"),
     [
         ("_intersects", {"type": "Point", "coordinates": [5, 5]}, ["square"]),
         ("_nintersects", {"type": "Point", "coordinates": [5, 5]}, ["point", "line"]),
@@ -133,10 +133,10 @@ def test_what_is_no_geometry_is_refused(shapes: Table, value: object) -> None:
     ],
 )
 def test_the_operators_find_what_meets_a_geometry(
-    shapes: Table, operator: str, operand: object, found: list[str]
+    shapes: Table, operator: str, operand: object, names: list[str]
 ) -> None:
     items = shapes.api.search(shapes.path, {"filter": {"shape": {operator: operand}}}).data
-    assert [item["name"] for item in items] == found
+    assert [item["name"] for item in items] == names
 
 
 def test_a_geometry_takes_no_equality_and_a_text_no_intersection(shapes: Table) -> None:
@@ -166,8 +166,8 @@ def test_an_index_of_a_geometry_serves_its_operators(stage: Stage, admin: Client
         f" FROM generate_series(1, 20000) AS n; ANALYZE {things.name}"
     )
     for operator in ("_intersects", "_intersects_bbox"):
-        said = quote(json.dumps({"shape": {operator: POINT}}))
-        path = quote(f"{things.path}?fields=id&limit=-1&filter={said}", safe="")
+        condition = quote(json.dumps({"shape": {operator: POINT}}))
+        path = quote(f"{things.path}?fields=id&limit=-1&filter={condition}", safe="")
         assert "_shape_idx" in str(admin.get(f"/utils/explain?path={path}").data["plan"]), operator
 
 
@@ -194,7 +194,9 @@ def test_rules_may_compare_with_a_geometry(stage: Stage, admin: Client) -> None:
     """Such a rule is no key of a cache; what it lets be is written all the same."""
     spots = table(admin, field("name", "string"), field("at", "geometry"))
     square = {"type": "Polygon", "coordinates": [[[0, 0], [0, 2], [2, 2], [2, 0], [0, 0]]]}
-    inside, outside = ({"type": "Point", "coordinates": [place, place]} for place in (1, 5))
+    inside, outside = (
+        {"type": "Point", "coordinates": [coordinate, coordinate]} for coordinate in (1, 5)
+    )
     rule = {"permissions": {"at": {"_intersects": square}}}
     caller = member(
         stage,

@@ -14,23 +14,23 @@ from tests.things import Json, Stage, Table, field, staged, table
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        make_relations(found.admin)
-        yield found
+    with staged(settings, make_database, template) as stage:
+        make_relations(stage.admin)
+        yield stage
 
 
 def acts(admin: Client, collection: str) -> list[Json]:
-    found: list[Json] = admin.get(
+    entries: list[Json] = admin.get(
         "/activity", **{"filter[collection]": collection, "sort": "id", "limit": -1}
     ).data
-    return found
+    return entries
 
 
 def revisions(admin: Client, collection: str) -> list[Json]:
-    found: list[Json] = admin.get(
+    entries: list[Json] = admin.get(
         "/revisions", **{"filter[collection]": collection, "sort": "id", "limit": -1}
     ).data
-    return found
+    return entries
 
 
 def test_a_create_leaves_an_activity_and_a_revision_with_the_new_row(admin: Client) -> None:
@@ -87,23 +87,29 @@ def test_a_delete_leaves_a_last_revision_with_the_row(admin: Client) -> None:
         "2",
         "3",
     ]
-    last = {found["item"]: found for found in revisions(admin, books.name)[3:]}
+    last = {revision["item"]: revision for revision in revisions(admin, books.name)[3:]}
     assert last["1"]["data"] == one
-    assert {found["data"]["title"] for found in last.values()} == {"a", "b", "c"}
-    assert {found["delta"] for found in last.values()} == {None}
+    assert {revision["data"]["title"] for revision in last.values()} == {"a", "b", "c"}
+    assert {revision["delta"] for revision in last.values()} == {None}
 
 
 def test_every_row_of_a_batch_is_in_the_history_with_its_own_row(admin: Client) -> None:
     numbers = table(admin, field("n", "integer"), field("m", "integer"))
     numbers.add(*({"n": n} for n in range(500)), {"m": 1})
-    assert [found["data"]["n"] for found in revisions(admin, numbers.name)] == [*range(500), None]
+    assert [revision["data"]["n"] for revision in revisions(admin, numbers.name)] == [
+        *range(500),
+        None,
+    ]
     admin.patch(numbers.path, [{"id": n, "n": -n} for n in range(1, 501)])
     changed = revisions(admin, numbers.name)[501:]
-    assert {found["item"]: found["delta"] for found in changed} == {
+    assert {revision["item"]: revision["delta"] for revision in changed} == {
         str(n): {"n": -n} for n in range(1, 501)
     }
-    told = {act["id"]: act["item"] for act in acts(admin, numbers.name)}
-    assert all(told[found["activity"]] == found["item"] for found in revisions(admin, numbers.name))
+    items_by_activity = {act["id"]: act["item"] for act in acts(admin, numbers.name)}
+    assert all(
+        items_by_activity[revision["activity"]] == revision["item"]
+        for revision in revisions(admin, numbers.name)
+    )
 
 
 def test_a_secret_never_enters_the_history(stage: Stage, admin: Client) -> None:
@@ -118,8 +124,8 @@ def test_a_secret_never_enters_the_history(stage: Stage, admin: Client) -> None:
     admin.patch(f"{users.path}/1", {"pass": "trout", "pin": "0815"})
     admin.patch(f"{users.path}/1", {"pin": "1234", "name": "b"})
     admin.delete(f"{users.path}/1")
-    found = revisions(admin, users.name)
-    assert [revision["delta"] for revision in found] == [
+    history = revisions(admin, users.name)
+    assert [revision["delta"] for revision in history] == [
         {"id": 1, "name": "a"},
         {"name": "b"},
         None,
@@ -131,17 +137,17 @@ def test_a_secret_never_enters_the_history(stage: Stage, admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("accountability", "told"), [("all", (4, 3)), ("activity", (4, 0)), (None, (0, 0))]
+    ("accountability", "counts"), [("all", (4, 3)), ("activity", (4, 0)), (None, (0, 0))]
 )
 def test_a_collection_says_what_is_kept_of_it(
-    admin: Client, accountability: str | None, told: tuple[int, int]
+    admin: Client, accountability: str | None, counts: tuple[int, int]
 ) -> None:
     books = table(admin, field("title", "string"), accountability=accountability)
     books.add({"title": "a"})
     admin.patch(f"{books.path}/1", {"title": "b"})
     admin.patch(books.path, {"keys": [1], "data": {}})
     admin.delete(f"{books.path}/1")
-    assert (len(acts(admin, books.name)), len(revisions(admin, books.name))) == told
+    assert (len(acts(admin, books.name)), len(revisions(admin, books.name))) == counts
 
 
 def test_tables_that_nobody_spoke_of_have_a_history(stage: Stage, admin: Client) -> None:
@@ -197,14 +203,16 @@ def test_nested_writes_name_the_revision_of_the_write_around_them(admin: Client)
     bob, ann = revisions(admin, "people")
     (link,), (tag,) = revisions(admin, "posts_tags"), revisions(admin, "tags")
     assert root["parent"] is None
-    assert [found["parent"] for found in (ann, link, *revisions(admin, "comments"))] == [
+    assert [revision["parent"] for revision in (ann, link, *revisions(admin, "comments"))] == [
         root["id"]
     ] * 4
     assert (bob["parent"], tag["parent"]) == (ann["id"], link["id"])
     assert bob["data"]["name"] == "Bob"
     admin.patch(f"/items/posts/{key}", {"title": "q", "comments": []})
     update = revisions(admin, "posts")[-1]
-    assert [found["parent"] for found in revisions(admin, "comments")[2:]] == [update["id"]] * 2
+    assert [revision["parent"] for revision in revisions(admin, "comments")[2:]] == [
+        update["id"]
+    ] * 2
 
 
 def test_a_list_that_stays_as_it_is_leaves_nothing(admin: Client) -> None:
@@ -218,7 +226,7 @@ def test_a_singleton_has_a_history(admin: Client) -> None:
     site = table(admin, field("title", "string"), singleton=True)
     for title in ("a", "b"):
         admin.patch(site.path, {"title": title})
-    assert [found["delta"] for found in revisions(admin, site.name)] == [
+    assert [revision["delta"] for revision in revisions(admin, site.name)] == [
         {"id": 1, "title": "a"},
         {"title": "b"},
     ]
@@ -250,15 +258,15 @@ def test_a_field_that_becomes_a_secret_leaves_the_revisions(
     made.add({"code": "swordfish", "note": {"b": 1, "a": [2]}})
     admin.patch(f"{made.path}/1", {"code": "stingray"})
     asked = {"filter[collection]": made.name, "sort": "id", "fields": "data,delta"}
-    for said in change:
-        field_of = "pin" if said != change[0] and "field" in change[0] else "code"
-        assert admin.patch(f"/fields/{made.name}/{field_of}", said).status == 200
+    for step in change:
+        field_of = "pin" if step != change[0] and "field" in change[0] else "code"
+        assert admin.patch(f"/fields/{made.name}/{field_of}", step).status == 200
     note = {"b": 1, "a": [2]}
-    assert [found["delta"] for found in admin.get("/revisions", **asked).data] == [
+    assert [revision["delta"] for revision in admin.get("/revisions", **asked).data] == [
         {"id": 1, "note": note},
         {},
     ]
-    assert [found["data"] for found in admin.get("/revisions", **asked).data] == [
+    assert [revision["data"] for revision in admin.get("/revisions", **asked).data] == [
         {"id": 1, "note": note}
     ] * 2
 

@@ -38,8 +38,8 @@ def post(api: Client, path: str, body: Any, key: str) -> Answer:
 
 
 def count(things: Table) -> int:
-    found: int = things.ask("aggregate[count]=*").data[0]["count"]
-    return found
+    count: int = things.ask("aggregate[count]=*").data[0]["count"]
+    return count
 
 
 def test_a_call_that_comes_again_gets_the_first_answer(things: Table, key: str) -> None:
@@ -76,10 +76,10 @@ def test_what_is_kept_of_a_body_is_no_digest_that_guesses_can_be_tried_on(
     assert post(things.api, things.path, {"title": "a"}, key).status == 200
     kept = stage.value("SELECT request FROM system_idempotency ORDER BY created DESC LIMIT 1")
     body = sha256(json.dumps({"title": "a"}).encode())
-    said = b"\0".join((b"POST", things.path.encode(), b"", body.digest()))
+    content = b"\0".join((b"POST", things.path.encode(), b"", body.digest()))
     secret = b"only-for-tests-" * 3
-    sealed = hmac.digest(hmac.digest(secret, b"idempotency", "sha256"), said, "sha256").hex()
-    assert (kept, kept in (sha256(said).hexdigest(), body.hexdigest())) == (sealed, False)
+    sealed = hmac.digest(hmac.digest(secret, b"idempotency", "sha256"), content, "sha256").hex()
+    assert (kept, kept in (sha256(content).hexdigest(), body.hexdigest())) == (sealed, False)
 
 
 def test_a_refused_call_is_not_kept(things: Table, key: str) -> None:
@@ -121,17 +121,18 @@ def test_after_a_day_the_key_is_free(stage: Stage, things: Table, key: str) -> N
     assert post(things.api, things.path, {}, key).data["id"] == 2
 
 
-@pytest.mark.parametrize("said", ["", "x" * 256])
-def test_a_key_has_1_to_255_characters(things: Table, said: str) -> None:
-    answer = post(things.api, things.path, {}, said)
+@pytest.mark.parametrize("key", ["", "x" * 256])
+def test_a_key_has_1_to_255_characters(things: Table, key: str) -> None:
+    answer = post(things.api, things.path, {}, key)
     assert (answer.status, answer.errors[0].get("header")) == (400, "Idempotency-Key")
     assert count(things) == 0
 
 
 def test_the_longest_key_does(things: Table, key: str) -> None:
-    said = key.ljust(255, "k")
+    longest = key.ljust(255, "k")
     assert (
-        post(things.api, things.path, {}, said).text == post(things.api, things.path, {}, said).text
+        post(things.api, things.path, {}, longest).text
+        == post(things.api, things.path, {}, longest).text
     )
 
 
@@ -157,18 +158,18 @@ def test_of_calls_that_come_at_once_one_is_done_and_all_get_its_answer(
     make_client: Callable[..., Client], admin_token: str, dsn: str
 ) -> None:
     apps = [make_client(database_pool_size=AT_ONCE // 2).bearing(admin_token) for _ in range(2)]
-    found = table(apps[0], field("title", "string"))
+    things = table(apps[0], field("title", "string"))
     start = Barrier(AT_ONCE)
 
     def call(number: int) -> str:
         start.wait()
-        answer = post(apps[number % 2], found.path, {"title": "a"}, "same key")
+        answer = post(apps[number % 2], things.path, {"title": "a"}, "same key")
         assert answer.status == 200, answer.text
         return answer.text
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         assert len(set(threads.map(call, range(AT_ONCE)))) == 1
-    assert count(found) == 1
+    assert count(things) == 1
     with psycopg.connect(dsn) as connection:
         assert connection.execute("SELECT count(*) FROM system_idempotency").fetchone() == (1,)
 
@@ -200,10 +201,10 @@ def test_sorting_and_going_back_are_done_once(stage: Stage, admin: Client) -> No
     ).data[0]
     before = stage.value("SELECT count(*) FROM system_activity")
     for _ in range(2):
-        found = admin.send(
+        answer = admin.send(
             "POST", f"/utils/revert/{first['id']}", None, **{"Idempotency-Key": "back"}
         )
-        assert found.data["name"] == "a"
+        assert answer.data["name"] == "a"
     assert stage.value("SELECT count(*) FROM system_activity") == before + 1
 
 

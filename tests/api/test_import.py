@@ -32,8 +32,8 @@ def send(
     headers: Json | None = None,
 ) -> Answer:
     """Import a file as the body itself."""
-    said = {"Content-Type": TYPES[form], **(headers or {})}
-    return (api or things.api).send("POST", f"/utils/import/{things.name}", raw=body, **said)
+    all_headers = {"Content-Type": TYPES[form], **(headers or {})}
+    return (api or things.api).send("POST", f"/utils/import/{things.name}", raw=body, **all_headers)
 
 
 def form_of(
@@ -77,8 +77,8 @@ def test_rows_of_keys_that_are_there_change_items_and_others_are_new(things: Tab
     things.add({"name": "a", "price": 1}, {"name": "b", "price": 2})
     answer = send(things, "id,name,price\r\n1,A,\r\n,c,3\r\n9,i,9\r\n")
     assert answer.data == {"created": 2, "updated": 1}
-    found = [(item["id"], item["name"], item["price"]) for item in things.get(sort="id").data]
-    assert found == [(1, "A", None), (2, "b", 2), (3, "c", 3), (9, "i", 9)]
+    rows = [(item["id"], item["name"], item["price"]) for item in things.get(sort="id").data]
+    assert rows == [(1, "A", None), (2, "b", 2), (3, "c", 3), (9, "i", 9)]
 
 
 def test_automatic_keys_go_on_behind_those_that_a_file_brought(things: Table) -> None:
@@ -350,10 +350,10 @@ def test_new_rows_get_their_specials_their_places_and_their_defaults(admin: Clie
         sort_field="place",
     )
     send(things, "name,made\na,2001-01-01T00:00:00Z\nb,\n")
-    found = things.get(sort="id").data
-    assert [item["place"] for item in found] == [1, 2]
-    assert [item["state"] for item in found] == ["draft", "draft"]
-    assert all(item["made"] > "2024" and item["by"] for item in found)
+    items = things.get(sort="id").data
+    assert [item["place"] for item in items] == [1, 2]
+    assert [item["state"] for item in items] == ["draft", "draft"]
+    assert all(item["made"] > "2024" and item["by"] for item in items)
 
 
 def test_rules_of_fields_are_tried_on_every_row(admin: Client) -> None:

@@ -74,11 +74,11 @@ ROWS: list[Json] = [
 
 @pytest.fixture
 def things(admin: Client) -> Table:
-    found = table(admin, *FIELDS)
-    relation = {"collection": found.name, "field": "parent", "related_collection": found.name}
+    things = table(admin, *FIELDS)
+    relation = {"collection": things.name, "field": "parent", "related_collection": things.name}
     assert admin.post("/relations", relation).status == 200
-    found.add(*ROWS)
-    return found
+    things.add(*ROWS)
+    return things
 
 
 @pytest.mark.parametrize("form", ["csv", "json", "jsonl"])
@@ -141,31 +141,31 @@ def test_100_000_rows_take_no_more_memory_than_a_batch(stage: Stage, settings: C
     store.close()
     assert json.loads(answer or b"") == {"data": {"created": 100_000, "updated": 0}}
     assert stage.value(f"SELECT sum(size) FROM {things.name}") == sum(range(100_000))
-    assert memory.most - memory.before < 30_000_000
+    assert memory.peak - memory.before < 30_000_000
 
 
 class Memory:
     """The memory of this process: before, and the most that it had since."""
 
     def __init__(self) -> None:
-        self.before = self.most = resident()
+        self.before = self.peak = resident()
 
 
 @contextmanager
 def watched() -> Iterator[Memory]:
-    found, done = Memory(), threading.Event()
+    memory, done = Memory(), threading.Event()
 
     def watch() -> None:
         while not done.wait(0.02):
-            found.most = max(found.most, resident())
+            memory.peak = max(memory.peak, resident())
 
     thread = threading.Thread(target=watch)
     thread.start()
-    yield found
+    yield memory
     done.set()
     thread.join()
 
 
 def resident() -> int:
-    found: int = psutil.Process().memory_info().rss
-    return found
+    size: int = psutil.Process().memory_info().rss
+    return size

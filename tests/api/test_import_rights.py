@@ -14,11 +14,11 @@ DRAFTS = {"status": {"_eq": "draft"}}
 
 @pytest.fixture
 def posts(admin: Client) -> Table:
-    found = table(
+    posts = table(
         admin, field("title", "string"), field("status", "string"), field("note", "string")
     )
-    found.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
-    return found
+    posts.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
+    return posts
 
 
 def titles(posts: Table) -> list[str]:

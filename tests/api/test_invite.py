@@ -17,8 +17,8 @@ CHOSEN = "my own words"
 
 @pytest.fixture
 def letters() -> Iterator[Outbox]:
-    with outbox() as found:
-        yield found
+    with outbox() as letters:
+        yield letters
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,7 @@ def test_only_who_may_make_users_may_invite(stage: Stage, letters: Outbox, role:
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("body", "field"),
     [
         ({"email": "no address"}, "email"),
         ({"email": ["a@example.com", 7]}, "email"),
@@ -109,9 +109,9 @@ def test_only_who_may_make_users_may_invite(stage: Stage, letters: Outbox, role:
     ],
 )
 def test_what_is_wrong_is_named(
-    stage: Stage, letters: Outbox, role: str, said: dict[str, object], field: str
+    stage: Stage, letters: Outbox, role: str, body: dict[str, object], field: str
 ) -> None:
-    answer = stage.admin.post(INVITE, {"email": "a@example.com", "role": role, **said})
+    answer = stage.admin.post(INVITE, {"email": "a@example.com", "role": role, **body})
     assert (answer.status, answer.errors[0]["field"]) == (400, field)
     assert letters.sent == []
 
@@ -136,6 +136,8 @@ def test_an_invitation_dies_when_the_user_is_suspended_or_gets_another_address(
 def test_an_invitation_is_written_down(stage: Stage, letters: Outbox, role: str) -> None:
     stage.admin.post(INVITE, {"email": "gil@example.com", "role": role})
     user = of_user(stage, "gil@example.com", "id")
-    found = stage.admin.get(f'/activity?filter={{"item":{{"_eq":"{user}"}}}}').data
-    assert [(row["action"], row["collection"]) for row in found] == [("create", "system_users")]
-    assert found[0]["user"] == stage.admin.get("/users/me").data["id"]
+    activities = stage.admin.get(f'/activity?filter={{"item":{{"_eq":"{user}"}}}}').data
+    assert [(row["action"], row["collection"]) for row in activities] == [
+        ("create", "system_users")
+    ]
+    assert activities[0]["user"] == stage.admin.get("/users/me").data["id"]

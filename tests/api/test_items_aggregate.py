@@ -14,7 +14,7 @@ BIG = 2**63 - 1
 
 @pytest.fixture(scope="module")
 def sales(admin: Client) -> Table:
-    found = table(
+    sales = table(
         admin,
         field("shop", "string"),
         field("pieces", "integer"),
@@ -27,7 +27,7 @@ def sales(admin: Client) -> Table:
         field("extra", "json"),
         field("secret", "hash"),
     )
-    found.add(
+    sales.add(
         {
             "shop": "a",
             "pieces": 1,
@@ -56,11 +56,11 @@ def sales(admin: Client) -> Table:
         },
         {"shop": None, "extra": {"a": 1}},
     )
-    return found
+    return sales
 
 
 @pytest.mark.parametrize(
-    ("query_string", "found"),
+    ("query_string", "expected"),
     [
         ("aggregate[count]=*", '[{"count":4}]'),
         ("aggregate[countAll]=*", '[{"countAll":4}]'),
@@ -94,13 +94,13 @@ def sales(admin: Client) -> Table:
     ],
 )
 def test_aggregates_answer_an_array_with_exact_numbers(
-    sales: Table, query_string: str, found: str
+    sales: Table, query_string: str, expected: str
 ) -> None:
-    assert sales.ask(query_string).text == f'{{"data":{found}}}'
+    assert sales.ask(query_string).text == f'{{"data":{expected}}}'
 
 
 @pytest.mark.parametrize(
-    ("query_string", "found"),
+    ("query_string", "expected"),
     [
         ("groupBy=shop", [{"shop": "a"}, {"shop": "b"}, {"shop": None}]),
         (
@@ -137,9 +137,9 @@ def test_aggregates_answer_an_array_with_exact_numbers(
     ],
 )
 def test_groups_stand_beside_their_aggregates(
-    sales: Table, query_string: str, found: list[Json]
+    sales: Table, query_string: str, expected: list[Json]
 ) -> None:
-    assert sales.ask(query_string).data == found
+    assert sales.ask(query_string).data == expected
 
 
 def test_counts_beside_aggregates_are_of_items(sales: Table) -> None:

@@ -19,7 +19,7 @@ def notes(admin: Client) -> Table:
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "reason"),
     [
         (b"", "item"),
         (b" ", "JSON"),
@@ -48,11 +48,11 @@ def notes(admin: Client) -> Table:
     ],
 )
 def test_a_body_that_is_no_item_is_refused_with_its_reason(
-    notes: Table, raw: bytes, told: str
+    notes: Table, raw: bytes, reason: str
 ) -> None:
     answer = notes.api.send("POST", notes.path, raw=raw)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"]), answer.text
-    assert told in answer.errors[0]["message"]
+    assert reason in answer.errors[0]["message"]
     assert notes.get().data == []
 
 

@@ -78,8 +78,8 @@ def test_every_fault_of_every_item_is_told_in_one_answer_and_nothing_is_made(adm
         {"title": "x" * 256},
     ]
     answer = admin.post(books.path, sent)
-    told = [(fault["code"], fault.get("index"), fault.get("field")) for fault in answer.errors]
-    assert told == [
+    problems = [(fault["code"], fault.get("index"), fault.get("field")) for fault in answer.errors]
+    assert problems == [
         ("INVALID_PAYLOAD", 0, "pages"),
         ("INVALID_PAYLOAD", 2, "pages"),
         ("INVALID_PAYLOAD", 2, "colour"),
@@ -231,29 +231,31 @@ def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(
     assert admin.post("/relations", relation | {"meta": meta, "schema": schema}).status == 200
     books.add({"title": "a (b)"})
 
-    def told(answer: Answer) -> Json:
+    def problem(answer: Answer) -> Json:
         assert len(answer.errors) == 1
         return {key: answer.errors[0].get(key) for key in ("code", "index", "path", "value")}
 
     unique: Json = {"code": "RECORD_NOT_UNIQUE", "index": None, "path": ["title"], "value": "a (b)"}
-    assert told(admin.post(books.path, {"title": "a (b)"})) == unique
-    assert told(admin.post(books.path, [{"title": "x"}, {"title": "a (b)"}])) == unique | {
+    assert problem(admin.post(books.path, {"title": "a (b)"})) == unique
+    assert problem(admin.post(books.path, [{"title": "x"}, {"title": "a (b)"}])) == unique | {
         "index": 1
     }
-    assert told(admin.post(books.path, [{"title": "y"}, {}, {"title": "y"}])) == unique | {
+    assert problem(admin.post(books.path, [{"title": "y"}, {}, {"title": "y"}])) == unique | {
         "index": 2,
         "value": "y",
     }
-    assert told(admin.patch(f"{books.path}/{books.add({})[0]['id']}", {"title": "a (b)"})) == unique
+    assert (
+        problem(admin.patch(f"{books.path}/{books.add({})[0]['id']}", {"title": "a (b)"})) == unique
+    )
     secret = admin.post(books.path, [{"title": "t"}, {"sign": "s"}, {"sign": "s"}])
-    assert told(secret) == unique | {"index": 2, "path": ["sign"], "value": None}
+    assert problem(secret) == unique | {"index": 2, "path": ["sign"], "value": None}
     nested = [{"books": []}, {"books": [{"title": "z"}, {"title": "a (b)"}]}]
-    assert told(admin.post(shelves.path, nested)) == unique | {
+    assert problem(admin.post(shelves.path, nested)) == unique | {
         "index": 1,
         "path": ["books", 1, "title"],
     }
     missing = admin.post(books.path, [{"title": "s"}, {"shelf": 99}])
-    assert told(missing) == {
+    assert problem(missing) == {
         "code": "INVALID_FOREIGN_KEY",
         "index": 1,
         "path": ["shelf"],
@@ -265,12 +267,12 @@ def test_of_what_the_database_refuses_the_row_is_told_that_brought_it(
         own,
         *(may(books.name, action=action, presets=presets) for action in ("create", "update")),
     )
-    assert told(caller.post(books.path, {"shelf": None})) == unique | {"value": None}
-    assert told(caller.post(books.path, {"title": "a (b)"})) == unique
-    assert told(
+    assert problem(caller.post(books.path, {"shelf": None})) == unique | {"value": None}
+    assert problem(caller.post(books.path, {"title": "a (b)"})) == unique
+    assert problem(
         caller.patch(f"{books.path}/{books.add({})[0]['id']}", {"shelf": None})
     ) == unique | {"value": None}
     stage.execute(
         f"INSERT INTO {shelves.name} VALUES (5); UPDATE {books.name} SET shelf = 5 WHERE id = 1"
     )
-    assert told(admin.delete(f"{shelves.path}/5"))["value"] is None
+    assert problem(admin.delete(f"{shelves.path}/5"))["value"] is None

@@ -11,9 +11,9 @@ from tests.things import Stage, Table, field, table
 @pytest.fixture
 def numbers(admin: Client) -> Table:
     """Five items, n from 1 to 5, with the same keys."""
-    found = table(admin, field("n", "integer"))
-    found.add(*({"n": n} for n in range(1, 6)))
-    return found
+    numbers = table(admin, field("n", "integer"))
+    numbers.add(*({"n": n} for n in range(1, 6)))
+    return numbers
 
 
 def test_one_item_goes_by_its_key(numbers: Table) -> None:

@@ -62,16 +62,16 @@ FITTING = {
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    found = table(admin, *(field(f"a_{kind}", kind) for kind in VALUES))
-    found.add(
-        *({f"a_{kind}": values[place] for kind, values in VALUES.items()} for place in range(3)), {}
+    things = table(admin, *(field(f"a_{kind}", kind) for kind in VALUES))
+    things.add(
+        *({f"a_{kind}": values[index] for kind, values in VALUES.items()} for index in range(3)), {}
     )
-    return found
+    return things
 
 
 def ids(things: Table, filter: object) -> list[int]:
-    found: list[int] = things.column("id", f"fields=id&sort=id&filter={quote(json.dumps(filter))}")
-    return found
+    ids: list[int] = things.column("id", f"fields=id&sort=id&filter={quote(json.dumps(filter))}")
+    return ids
 
 
 def refused(things: Table, filter: object) -> Answer:
@@ -95,8 +95,8 @@ def test_equality_order_and_lists_of_what_has_an_order(things: Table, kind: str)
         ("_between", [low, mid], [1, 2]),
         ("_nbetween", [low, mid], [3]),
     ]
-    for operator, operand, found in expected:
-        assert ids(things, {f"a_{kind}": {operator: operand}}) == found, operator
+    for operator, operand, keys in expected:
+        assert ids(things, {f"a_{kind}": {operator: operand}}) == keys, operator
 
 
 @pytest.mark.parametrize("kind", ["uuid", "boolean"])
@@ -110,13 +110,13 @@ def test_equality_and_lists_of_what_has_none(things: Table, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_null_and_not_null_of_every_type(things: Table, kind: str) -> None:
-    for operator, operand, found in (
+    for operator, operand, keys in (
         ("_null", True, [4]),
         ("_null", "false", [1, 2, 3]),
         ("_nnull", True, [1, 2, 3]),
         ("_nnull", 0, [4]),
     ):
-        assert ids(things, {f"a_{kind}": {operator: operand}}) == found
+        assert ids(things, {f"a_{kind}": {operator: operand}}) == keys
 
 
 @pytest.mark.parametrize("kind", [kind for kind in VALUES if kind in FITTING["_eq _neq _in _nin"]])
@@ -151,12 +151,16 @@ def test_an_operator_that_does_not_fit_the_type_is_refused_and_one_that_fits_is_
 
 
 @pytest.mark.parametrize(
-    ("kind", "found"), [("string", []), ("text", []), ("csv", [3]), ("json", [3]), ("hash", [])]
+    ("kind", "expected"), [("string", []), ("text", []), ("csv", [3]), ("json", [3]), ("hash", [])]
 )
-def test_empty_is_null_or_holds_nothing(things: Table, kind: str, found: list[int]) -> None:
-    assert ids(things, {f"a_{kind}": {"_empty": True}}) == [*found, 4]
-    assert ids(things, {f"a_{kind}": {"_empty": False}}) == [n for n in (1, 2, 3) if n not in found]
-    assert ids(things, {f"a_{kind}": {"_nempty": True}}) == [n for n in (1, 2, 3) if n not in found]
+def test_empty_is_null_or_holds_nothing(things: Table, kind: str, expected: list[int]) -> None:
+    assert ids(things, {f"a_{kind}": {"_empty": True}}) == [*expected, 4]
+    assert ids(things, {f"a_{kind}": {"_empty": False}}) == [
+        n for n in (1, 2, 3) if n not in expected
+    ]
+    assert ids(things, {f"a_{kind}": {"_nempty": True}}) == [
+        n for n in (1, 2, 3) if n not in expected
+    ]
 
 
 def test_every_empty_json_is_empty(admin: Client) -> None:
@@ -167,7 +171,7 @@ def test_every_empty_json_is_empty(admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operator", "operand", "found"),
+    ("operator", "operand", "expected"),
     [
         ("_contains", "an", [2]),
         ("_contains", "AN", []),
@@ -188,8 +192,8 @@ def test_every_empty_json_is_empty(admin: Client) -> None:
         ("_contains", "", [1, 2, 3]),
     ],
 )
-def test_text_operators(things: Table, operator: str, operand: str, found: list[int]) -> None:
-    assert ids(things, {"a_string": {operator: operand}}) == found
+def test_text_operators(things: Table, operator: str, operand: str, expected: list[int]) -> None:
+    assert ids(things, {"a_string": {operator: operand}}) == expected
 
 
 def test_text_operators_on_csv_speak_of_its_stored_form(things: Table) -> None:
@@ -289,7 +293,7 @@ def test_the_place_of_a_fault_is_told(things: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("filter", "found"),
+    ("filter", "expected"),
     [
         ({}, [1, 2, 3, 4]),
         ({"_and": []}, [1, 2, 3, 4]),
@@ -304,12 +308,12 @@ def test_the_place_of_a_fault_is_told(things: Table) -> None:
         ({"_or": [{"_and": [{"id": 1}, {"id": 2}]}, {"_or": [{"id": 3}]}]}, [3]),
     ],
 )
-def test_logical_groups(things: Table, filter: object, found: list[int]) -> None:
-    assert ids(things, filter) == found
+def test_logical_groups(things: Table, filter: object, expected: list[int]) -> None:
+    assert ids(things, filter) == expected
 
 
 @pytest.mark.parametrize(
-    ("query_string", "found"),
+    ("query_string", "expected"),
     [
         ("filter[id]=2", [2]),
         ("filter[id][_in]=1,3", [1, 3]),
@@ -325,8 +329,8 @@ def test_logical_groups(things: Table, filter: object, found: list[int]) -> None
         ("filter%5Bid%5D%5B_eq%5D=2", [2]),
     ],
 )
-def test_filters_in_brackets(things: Table, query_string: str, found: list[int]) -> None:
-    assert things.column("id", query_string) == found
+def test_filters_in_brackets(things: Table, query_string: str, expected: list[int]) -> None:
+    assert things.column("id", query_string) == expected
 
 
 def test_another_operand_is_not_parsed_anew(things: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +380,7 @@ def test_the_moment_and_the_caller_stand_for_values(admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("filter", "found"),
+    ("filter", "expected"),
     [
         ({"author": {"_nnull": True, "name": "Ann"}}, [1, 2]),
         ({"author": {"_neq": 2, "name": {"_contains": "n"}}}, [1, 2]),
@@ -389,9 +393,9 @@ def test_the_moment_and_the_caller_stand_for_values(admin: Client) -> None:
     ],
 )
 def test_an_operator_and_a_path_may_stand_at_one_relation(
-    books_of_authors: Table, filter: object, found: list[int]
+    books_of_authors: Table, filter: object, expected: list[int]
 ) -> None:
-    assert ids(books_of_authors, filter) == found
+    assert ids(books_of_authors, filter) == expected
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.things import Table, field, table
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    found = table(
+    things = table(
         admin,
         field("day", "date"),
         field("hour", "time"),
@@ -19,7 +19,7 @@ def things(admin: Client) -> Table:
         field("list", "json"),
         field("tags", "csv"),
     )
-    found.add(
+    things.add(
         {
             "day": "2024-12-29",
             "hour": "23:59:59.9",
@@ -31,7 +31,7 @@ def things(admin: Client) -> Table:
         {"list": {"a": 1}, "tags": []},
         {"list": []},
     )
-    return found
+    return things
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from tests.things import Stage, Table, field, table
 
 @pytest.fixture(scope="module")
 def books(admin: Client) -> Table:
-    found = table(admin, field("title", "string"), field("pages", "integer"), field("out", "date"))
-    found.add(
+    books = table(admin, field("title", "string"), field("pages", "integer"), field("out", "date"))
+    books.add(
         {"title": "Emma", "pages": 474, "out": "1815-12-23"}, {"title": "Persuasion", "pages": 249}
     )
-    return found
+    return books
 
 
 def test_a_list_holds_every_field_of_every_item(books: Table) -> None:
@@ -69,7 +69,7 @@ def test_fields_name_what_is_shown(books: Table, query_string: str, keys: list[s
 
 
 @pytest.mark.parametrize(
-    ("query_string", "told"),
+    ("query_string", "reason"),
     [
         ("fields=nothing", "nothing"),
         ("fields=title,,pages", "fields"),
@@ -90,11 +90,11 @@ def test_fields_name_what_is_shown(books: Table, query_string: str, keys: list[s
     ],
 )
 def test_a_wrong_field_alias_or_meta_is_refused_and_told(
-    books: Table, query_string: str, told: str
+    books: Table, query_string: str, reason: str
 ) -> None:
     answer = books.ask(query_string)
     assert (answer.status, answer.codes) == (400, ["INVALID_QUERY"])
-    assert told in answer.errors[0]["message"]
+    assert reason in answer.errors[0]["message"]
 
 
 def test_counts_stand_beside_the_data(books: Table) -> None:

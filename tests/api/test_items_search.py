@@ -14,7 +14,7 @@ KEY = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    found = table(
+    things = table(
         admin,
         field("t", "text"),
         field("n", "integer"),
@@ -24,18 +24,18 @@ def things(admin: Client) -> Table:
         field("secret", "hash"),
         field("hidden", "string", special="conceal"),
     )
-    found.add(
+    things.add(
         {"t": "Crème Brûlée 100%", "n": 2000},
         {"t": "creme_brulee \\ done", "d": "12.50"},
         {"t": "ΣΊΣΥΦΟΣ Ёлка", "f": 0.5, "u": KEY},
         {"secret": "needle", "hidden": "needle"},
         {"t": "％ ＿ ＼ full width"},
     )
-    return found
+    return things
 
 
 @pytest.mark.parametrize(
-    ("word", "found"),
+    ("word", "expected"),
     [
         ("crème", [1, 2]),
         ("CREME", [1, 2]),
@@ -60,16 +60,16 @@ def things(admin: Client) -> Table:
     ],
 )
 def test_a_word_is_found_without_regard_to_case_and_accents(
-    things: Table, word: str, found: list[int]
+    things: Table, word: str, expected: list[int]
 ) -> None:
-    assert [item["id"] for item in things.get(search=word).data] == found
+    assert [item["id"] for item in things.get(search=word).data] == expected
 
 
 @pytest.mark.parametrize(
-    ("word", "found"), [("100%", [1]), ("0%", [1]), ("_b", [2]), ("\\ d", [2]), ("c%e", [])]
+    ("word", "expected"), [("100%", [1]), ("0%", [1]), ("_b", [2]), ("\\ d", [2]), ("c%e", [])]
 )
-def test_no_letter_of_a_word_is_special(things: Table, word: str, found: list[int]) -> None:
-    assert [item["id"] for item in things.get(search=word).data] == found
+def test_no_letter_of_a_word_is_special(things: Table, word: str, expected: list[int]) -> None:
+    assert [item["id"] for item in things.get(search=word).data] == expected
 
 
 @pytest.mark.parametrize("word", ["％ ＿", "＼ f"])
@@ -85,7 +85,7 @@ def test_without_the_extension_accents_count_and_everything_else_is_the_same(
         re.sub(r"RETURN .*", "RETURN lower($1)", definition)
     )  # what the migration makes without it
     try:
-        for word, found in (
+        for word, expected in (
             ("crème", [1]),
             ("CRÈME", [1]),
             ("creme", [2]),
@@ -93,7 +93,7 @@ def test_without_the_extension_accents_count_and_everything_else_is_the_same(
             ("\\ d", [2]),
             ("c%e", []),
         ):
-            assert [item["id"] for item in things.get(search=word).data] == found, word
+            assert [item["id"] for item in things.get(search=word).data] == expected, word
     finally:
         stage.execute(definition)
 

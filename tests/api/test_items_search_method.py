@@ -12,16 +12,16 @@ from tests.things import Table, field, table
 
 @pytest.fixture(scope="module")
 def books(admin: Client) -> Table:
-    found = table(
+    books = table(
         admin, field("title", "string"), field("pages", "integer"), field("price", "decimal")
     )
-    found.add(
+    books.add(
         *(
             {"title": title, "pages": 10 * n, "price": f"{n}.10"}
             for n, title in enumerate("abcd", start=1)
         )
     )
-    return found
+    return books
 
 
 @pytest.mark.parametrize("method", ["SEARCH", "QUERY"])

@@ -13,7 +13,7 @@ from tests.things import Stage, Table, field, table
 @pytest.fixture(scope="module")
 def books(admin: Client) -> Table:
     """Items 1 to 5: two pairs of the same group, and one of none."""
-    found = table(
+    books = table(
         admin,
         field("title", "string"),
         field("shelf", "integer"),
@@ -29,12 +29,12 @@ def books(admin: Client) -> Table:
         ("B", 1, "2002-06-01"),
         ("c", None, "2001-06-01"),
     ]
-    found.add(*({"title": title, "shelf": shelf, "out": out} for title, shelf, out in rows))
-    return found
+    books.add(*({"title": title, "shelf": shelf, "out": out} for title, shelf, out in rows))
+    return books
 
 
 @pytest.mark.parametrize(
-    ("sort", "found"),
+    ("sort", "expected"),
     [
         ("", [1, 2, 3, 4, 5]),
         ("-id", [5, 4, 3, 2, 1]),
@@ -48,11 +48,13 @@ def books(admin: Client) -> Table:
     ],
 )
 def test_items_are_sorted_as_said_with_null_as_the_largest_and_the_key_last(
-    books: Table, sort: str, found: list[int]
+    books: Table, sort: str, expected: list[int]
 ) -> None:
-    assert books.column("id", f"sort={sort}") == found
+    assert books.column("id", f"sort={sort}") == expected
     if sort:
-        assert books.column("id", "&".join(f"sort[]={term}" for term in sort.split(","))) == found
+        assert (
+            books.column("id", "&".join(f"sort[]={term}" for term in sort.split(","))) == expected
+        )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_the_collections_sort_field_is_the_usual_order(admin: Client, stage: Sta
 
 
 @pytest.mark.parametrize(
-    ("query_string", "found"),
+    ("query_string", "expected"),
     [
         ("limit=2", [1, 2]),
         ("limit=2&offset=1", [2, 3]),
@@ -120,9 +122,9 @@ def test_the_collections_sort_field_is_the_usual_order(admin: Client, stage: Sta
     ],
 )
 def test_a_page_is_cut_by_limit_and_offset_or_page(
-    books: Table, query_string: str, found: list[int]
+    books: Table, query_string: str, expected: list[int]
 ) -> None:
-    assert books.column("id", query_string) == found
+    assert books.column("id", query_string) == expected
 
 
 @pytest.mark.parametrize("parameter", ["limit", "offset", "page"])
@@ -171,7 +173,7 @@ def test_the_settings_bound_a_page(make_client: Callable[..., Client], admin_tok
 def test_pages_of_equal_values_never_overlap(admin: Client) -> None:
     same = table(admin, field("n", "integer"))
     same.add(*({"n": number % 2} for number in range(40)))
-    found = [
+    items = [
         key for page in range(1, 5) for key in same.column("id", f"sort=-n&limit=10&page={page}")
     ]
-    assert sorted(found) == list(range(1, 41))
+    assert sorted(items) == list(range(1, 41))

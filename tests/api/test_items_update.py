@@ -15,19 +15,19 @@ from tests.things import Json, Stage, Table, field, table
 @pytest.fixture
 def books(admin: Client) -> Table:
     """Three books: 1 a, 2 b, 3 c."""
-    found = table(
+    books = table(
         admin,
         field("title", "string", is_nullable=False),
         field("pages", "integer"),
         field("changed", "timestamp", special="date-updated"),
     )
-    found.add(*({"title": title, "pages": 10} for title in "abc"))
-    return found
+    books.add(*({"title": title, "pages": 10} for title in "abc"))
+    return books
 
 
 def titles(books: Table) -> list[str]:
-    found: list[str] = books.column("title", "sort=id")
-    return found
+    titles: list[str] = books.column("title", "sort=id")
+    return titles
 
 
 def test_one_item_gets_what_is_sent_and_keeps_the_rest(books: Table) -> None:

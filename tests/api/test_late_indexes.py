@@ -38,14 +38,14 @@ def things(api: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
 
 @pytest.mark.parametrize("code", ["deadlock_detected", "undefined_table", "program_limit_exceeded"])
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "body"),
     [
         ("/fields/things/a", {"schema": {"is_indexed": True, "comment": "done"}}),
         ("/collections/things", {"meta": {"searchable": True}, "schema": {"comment": "done"}}),
     ],
 )
 def test_a_build_that_fails_in_any_way_says_so_and_leaves_only_the_change(
-    things: Client, dsn: str, code: str, path: str, said: dict[str, Any]
+    things: Client, dsn: str, code: str, path: str, body: dict[str, Any]
 ) -> None:
     with psycopg.connect(dsn) as connection:
         connection.execute(BUILDS_FAIL.format(code=code).replace("%%", "%").encode())
@@ -54,7 +54,7 @@ def test_a_build_that_fails_in_any_way_says_so_and_leaves_only_the_change(
             "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'others'::regclass"
         )
         before = connection.execute("SELECT structure FROM system_version").fetchone()
-    answer = things.patch(path, said)
+    answer = things.patch(path, body)
     assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
     assert answer.errors[0]["reason"].startswith(
         "The change is made, but the index of things.a could not be built"

@@ -46,43 +46,43 @@ def nested(depth: int) -> Json:
 
 @pytest.fixture(scope="module")
 def things(admin: Client) -> Table:
-    found = table(
+    things = table(
         admin, field("boss", "integer"), *(field(f"n{number}", "integer") for number in range(100))
     )
-    relation = {"collection": found.name, "field": "boss", "related_collection": found.name}
+    relation = {"collection": things.name, "field": "boss", "related_collection": things.name}
     assert admin.post("/relations", {**relation, "meta": {"one_field": "staff"}}).status == 200
-    return found
+    return things
 
 
-def is_refused(answer: Answer, most: int) -> bool:
+def is_refused(answer: Answer, limit: int) -> bool:
     """Tell whether an answer is the limit's own 400: with the place, and with the number but for the offset's."""
-    told = answer.errors[0] if answer.status == 400 else {}
-    return told.get("code") == "INVALID_QUERY" and (
-        str(most) in told["reason"] or told.get("parameter") == "offset"
+    problem = answer.errors[0] if answer.status == 400 else {}
+    return problem.get("code") == "INVALID_QUERY" and (
+        str(limit) in problem["reason"] or problem.get("parameter") == "offset"
     )
 
 
 @pytest.mark.parametrize("name", IN_BODIES)
 def test_a_limit_is_met_and_not_passed(things: Table, name: str) -> None:
-    most, make = getattr(limits, name), IN_BODIES[name]
-    assert not is_refused(things.api.search(things.path, make(most)), most)
-    assert is_refused(things.api.search(things.path, make(most + 2)), most)
+    limit, make = getattr(limits, name), IN_BODIES[name]
+    assert not is_refused(things.api.search(things.path, make(limit)), limit)
+    assert is_refused(things.api.search(things.path, make(limit + 2)), limit)
 
 
 @pytest.mark.parametrize("name", IN_QUERY_STRINGS)
 def test_a_limit_of_query_strings_is_met_and_not_passed(things: Table, name: str) -> None:
-    most, make = getattr(limits, name), IN_QUERY_STRINGS[name]
-    assert things.ask(make(most)).status == 200
-    assert is_refused(things.ask(make(most + 1)), most)
+    limit, make = getattr(limits, name), IN_QUERY_STRINGS[name]
+    assert things.ask(make(limit)).status == 200
+    assert is_refused(things.ask(make(limit + 1)), limit)
 
 
 @pytest.mark.parametrize("name", sorted(EVERY_LEVEL))
 def test_what_is_asked_at_several_levels_is_counted_together(things: Table, name: str) -> None:
-    most, make = getattr(limits, name), IN_BODIES[name]
-    half = make(most // 2 + 3)
+    limit, make = getattr(limits, name), IN_BODIES[name]
+    half = make(limit // 2 + 3)
     query = {**half, "deep": {"x": {f"_{key}": value for key, value in half.items()}}}
-    assert not is_refused(things.api.search(things.path, half), most)
-    assert is_refused(things.api.search(things.path, query), most)
+    assert not is_refused(things.api.search(things.path, half), limit)
+    assert is_refused(things.api.search(things.path, query), limit)
 
 
 def test_stars_open_so_many_fields_in_all(things: Table) -> None:

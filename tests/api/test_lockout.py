@@ -148,15 +148,15 @@ def test_who_was_suspended_meanwhile_is_not_let_in(
 
 def test_a_lockout_ends_what_is_open(stage: Stage) -> None:
     email = person(stage)
-    found = login(stage.anonymous, email).data
-    bearing = stage.anonymous.bearing(found["access_token"])
+    tokens = login(stage.anonymous, email).data
+    bearing = stage.anonymous.bearing(tokens["access_token"])
     assert bearing.get("/permissions/me").status == 200
     for _ in range(3):
         login(stage.anonymous, email, "wrong")
     for _ in range(2):  # suspended, and active again
         assert bearing.get("/permissions/me").codes == ["INVALID_TOKEN"]
         assert (
-            stage.anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status
+            stage.anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status
             == 401
         )
         assert (
@@ -230,11 +230,11 @@ def test_a_hash_is_compared_once_for_everybody(
     asked: list[str] = []
     fetch = Database.fetch_primary
 
-    def told(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
+    def recorded(database: Database, text: str, values: Sequence[object] = ()) -> list[Row]:
         asked.append(text)
         return fetch(database, text, values)
 
-    monkeypatch.setattr(Database, "fetch_primary", told)
+    monkeypatch.setattr(Database, "fetch_primary", recorded)
     verify = type(passwords._HASHER).verify
 
     def counted(hasher: object, stored: str, password: str) -> bool:

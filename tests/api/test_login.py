@@ -25,9 +25,9 @@ from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 def test_a_login_gives_both_tokens_and_the_life_of_the_first_in_milliseconds(
     anonymous: Client,
 ) -> None:
-    found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
-    assert found.keys() == {"access_token", "expires", "refresh_token"}
-    assert found["expires"] == 15 * 60 * 1000
+    answer = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    assert answer.keys() == {"access_token", "expires", "refresh_token"}
+    assert answer["expires"] == 15 * 60 * 1000
 
 
 def test_the_case_of_an_address_does_not_matter(anonymous: Client) -> None:
@@ -154,8 +154,8 @@ def test_a_client_that_always_sends_its_old_token_can_log_in_again(
 ) -> None:
     stale = anonymous.bearing(token)
     assert stale.get("/server/ping").status == 200
-    found = stale.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
-    renewed = stale.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).data
+    answer = stale.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    renewed = stale.post("/auth/refresh", {"refresh_token": answer["refresh_token"]}).data
     assert stale.post("/auth/logout", {"refresh_token": renewed["refresh_token"]}).status == 204
     assert stale.get("/users/me").codes == ["INVALID_TOKEN"]
 
@@ -163,12 +163,12 @@ def test_a_client_that_always_sends_its_old_token_can_log_in_again(
 def test_a_changed_password_ends_refresh_and_access_tokens_alike(
     anonymous: Client, dsn: str, admin_token: str
 ) -> None:
-    found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
-    clients = [anonymous.bearing(found["access_token"]), anonymous.bearing(admin_token)]
+    answer = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    clients = [anonymous.bearing(answer["access_token"]), anonymous.bearing(admin_token)]
     assert [client.get("/users/me").status for client in clients] == [200, 200]
     accounts.set_password(dsn, email=ADMIN_EMAIL, password="another password")
     assert [client.get("/users/me").codes for client in clients] == [["INVALID_TOKEN"]] * 2
-    assert anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 401
+    assert anonymous.post("/auth/refresh", {"refresh_token": answer["refresh_token"]}).status == 401
     assert anonymous.login(ADMIN_EMAIL, "another password").get("/users/me").status == 200
 
 
@@ -188,25 +188,25 @@ def test_a_session_is_good_for_its_own_user_only(
     accounts.create_user(
         dsn, email="ann@example.com", password="secret-of-ann", role="Administrator"
     )
-    found = anonymous.post(
+    answer = anonymous.post(
         "/auth/login", {"email": "ann@example.com", "password": "secret-of-ann"}
     ).data
     claims = {
         "id": api.get("/users/me").data["id"],
-        "session": found["refresh_token"].partition(".")[0],
+        "session": answer["refresh_token"].partition(".")[0],
     }
     mixed = access_token(claims, secret=config.secret or "", life=timedelta(minutes=1))
     assert api.bearing(mixed).get("/users/me").codes == ["INVALID_TOKEN"]
 
 
 def test_who_knows_only_the_id_of_a_session_cannot_end_it(anonymous: Client) -> None:
-    found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
-    session = found["refresh_token"].partition(".")[0]
+    tokens = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    session = tokens["refresh_token"].partition(".")[0]
     for secret in ("", "guessed", "None"):
         for path in ("/auth/refresh", "/auth/logout", "/auth/logout?all=true"):
             answer = anonymous.post(path, {"refresh_token": f"{session}.{secret}.x"})
             assert answer.codes == ["INVALID_CREDENTIALS"]
-    assert anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 200
+    assert anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status == 200
 
 
 def test_a_refresh_token_that_comes_twice_ends_the_access_tokens_of_its_session(
@@ -262,9 +262,9 @@ def test_a_password_that_changes_during_a_login_lets_nobody_in(
     matches = passwords.matches
 
     def slowly(stored: str | None, password: str) -> bool:
-        found = matches(stored, password)
+        matched = matches(stored, password)
         accounts.set_password(dsn, email=ADMIN_EMAIL, password="another password")
-        return found
+        return matched
 
     monkeypatch.setattr(passwords, "matches", slowly)
     answer = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD})
@@ -274,7 +274,7 @@ def test_a_password_that_changes_during_a_login_lets_nobody_in(
 def test_a_refresh_that_was_given_up_in_a_deadlock_is_done_again(
     anonymous: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
+    tokens = anonymous.post("/auth/login", {"email": ADMIN_EMAIL, "password": ADMIN_PASSWORD}).data
     faults = [Deadlock("deadlock detected")]
     transaction = Database.transaction
 
@@ -286,7 +286,7 @@ def test_a_refresh_that_was_given_up_in_a_deadlock_is_done_again(
                 raise faults.pop()
 
     monkeypatch.setattr(Database, "transaction", unlucky)
-    assert anonymous.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 200
+    assert anonymous.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status == 200
     assert faults == []
 
 

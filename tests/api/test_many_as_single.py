@@ -94,7 +94,7 @@ class Outcome:
 
 def singly(api: Client, things: Table, items: Sequence[Json]) -> list[tuple[int, Json]]:
     answers = [api.post(things.path, item) for item in items]
-    return [(place, error) for place, answer in enumerate(answers) for error in _faults(answer)]
+    return [(index, error) for index, answer in enumerate(answers) for error in _faults(answer)]
 
 
 def together(api: Client, things: Table, items: Sequence[Json]) -> list[tuple[int, Json]]:
@@ -114,8 +114,8 @@ def _faults(answer: Answer) -> list[Json]:
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        yield found
+    with staged(settings, make_database, template) as stage:
+        yield stage
 
 
 @pytest.mark.parametrize("way", [together, imported])
@@ -169,13 +169,13 @@ def outcome(
         connection.execute(f"DELETE FROM {name}".encode())
     return Outcome(
         [
-            (place, {name: said for name, said in fault.items() if name != "path"})
-            for place, fault in faults
+            (index, {name: value for name, value in fault.items() if name != "path"})
+            for index, fault in faults
         ],
         [_shared(row) for (row,) in rows],
         [(action, user, _shared(data), _shared(delta)) for action, user, data, delta in history],
     )
 
 
-def _shared(found: Any) -> Json:
-    return {name: value for name, value in (found or {}).items() if name not in FREE}
+def _shared(shared: Any) -> Json:
+    return {name: value for name, value in (shared or {}).items() if name not in FREE}

@@ -165,10 +165,10 @@ def after_the_plan(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
     current, acts = Snapshots.current, [act]
 
     def overtaken(self: Snapshots) -> Snapshot:
-        found = current(self)
+        counters = current(self)
         if acts:
             acts.pop()()
-        return found
+        return counters
 
     monkeypatch.setattr(Snapshots, "current", overtaken)
 
@@ -178,10 +178,10 @@ def after_the_look(monkeypatch: pytest.MonkeyPatch, act: Act) -> None:
     execute, acts = Transaction.execute, [act]
 
     def overtaken(self: Transaction, text: str, values: Any = (), **options: Any) -> Any:
-        found = execute(self, text, values, **options)
+        rows_read = execute(self, text, values, **options)
         if acts and text == statement("find_version"):
             acts.pop()()
-        return found
+        return rows_read
 
     monkeypatch.setattr(Transaction, "execute", overtaken)
 
@@ -265,9 +265,9 @@ def test_what_holds_the_structure_still_tells_its_refusal_at_once(
     current = Snapshots.current
 
     def moved(self: Snapshots) -> Snapshot:
-        found = current(self)
+        counters = current(self)
         change(dsn, "SELECT 1")
-        return found
+        return counters
 
     monkeypatch.setattr(Snapshots, "current", moved)
     answer = clients[0].post("/items/things", [{"x": "no date"}, {"name": "b"}])

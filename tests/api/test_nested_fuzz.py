@@ -55,8 +55,8 @@ FIELDS: dict[str, dict[str, object]] = {
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        make_relations(found.admin)
+    with staged(settings, make_database, template) as stage:
+        make_relations(stage.admin)
         for name, row in (
             ("posts", {}),
             ("people", {}),
@@ -64,17 +64,17 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
             ("comments", {}),
             ("headings", {}),
         ):
-            assert found.admin.post(f"/items/{name}", [row] * 8).status == 200
-        yield found
+            assert stage.admin.post(f"/items/{name}", [row] * 8).status == 200
+        yield stage
 
 
 def item(random: Random, collection: str, depth: int) -> dict[str, object]:
     """Return an item of a collection, now and then with what does not belong there."""
     fields = FIELDS[collection]
-    found = {name: value(random, fields[name], depth) for name in fields if random.random() < 0.4}
+    item = {name: value(random, fields[name], depth) for name in fields if random.random() < 0.4}
     if random.random() < 0.4:
-        found["id"] = random.randrange(1, 12)
-    return found
+        item["id"] = random.randrange(1, 12)
+    return item
 
 
 def value(random: Random, kind: object, depth: int) -> object:

@@ -70,8 +70,8 @@ class Model:
         if self.random.random() < 0.3:
             self.state[name].above = None
             return None
-        found, payload = self.related(depth, self.orphans())
-        self.state[name].above = found
+        above, payload = self.related(depth, self.orphans())
+        self.state[name].above = above
         return payload
 
     def orphans(self) -> list[str]:
@@ -79,7 +79,7 @@ class Model:
 
     def children(self, name: str) -> list[str]:
         return [
-            found for found, node in self.state.items() if node.above == name and found in self.keys
+            child for child, node in self.state.items() if node.above == name and child in self.keys
         ]
 
     @property

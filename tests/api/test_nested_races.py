@@ -27,12 +27,12 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_databas
 @pytest.fixture(scope="module")
 def dsn(make_database: Callable[..., str], template: str) -> Iterator[str]:
     """A database that soon notices a deadlock."""
-    found = make_database(template)
-    with psycopg.connect(found, autocommit=True) as connection:
+    dsn = make_database(template)
+    with psycopg.connect(dsn, autocommit=True) as connection:
         name = sql.Identifier(connection.info.dbname)
         connection.execute(sql.SQL("ALTER DATABASE {} SET deadlock_timeout = '10ms'").format(name))
-    yield found
-    drop_database(found)
+    yield dsn
+    drop_database(dsn)
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +94,12 @@ def test_nested_writes_over_the_same_rows_all_pass(admin: Client) -> None:
 
     assert {answer.status for answer in together(work)} == {200}
     for post in posts:
-        found = item(admin, f"posts/{post}", "title,tags.tags_id,comments.text")
-        assert len(found["tags"]) in (0, 2)
-        assert [comment["text"][:-2] for comment in found["comments"]] in ([], [found["title"]] * 2)
+        post_read = item(admin, f"posts/{post}", "title,tags.tags_id,comments.text")
+        assert len(post_read["tags"]) in (0, 2)
+        assert [comment["text"][:-2] for comment in post_read["comments"]] in (
+            [],
+            [post_read["title"]] * 2,
+        )
 
 
 def test_rows_taken_to_and_fro_end_up_with_somebody(admin: Client) -> None:
@@ -117,8 +120,8 @@ def test_rows_taken_to_and_fro_end_up_with_somebody(admin: Client) -> None:
 
     assert {answer.status for answer in together(work)} == {200}
     assert {
-        found["post"]
-        for found in Table(admin, "comments")
+        key["post"]
+        for key in Table(admin, "comments")
         .get(**{"filter[id][_in]": ",".join(map(str, comments))})
         .data
     } <= set(posts)
@@ -154,10 +157,10 @@ def test_of_equal_unique_values_one_gets_in(admin: Client) -> None:
 
     answers = together(work)
     assert sorted(answer.status for answer in answers) == [200] * 3 + [400] * (3 * CLIENTS - 3)
-    told = {
+    key = {
         (answer.codes[0], answer.errors[0]["field"]) for answer in answers if answer.status == 400
     }
-    assert told == {("RECORD_NOT_UNIQUE", "name")}
+    assert key == {("RECORD_NOT_UNIQUE", "name")}
 
 
 def test_deletes_beside_changes_are_found_or_not_found(admin: Client) -> None:
@@ -180,7 +183,7 @@ def test_rows_that_a_query_finds_are_taken_once(admin: Client) -> None:
         body = {"query": query, "data": {"title": f"taken by {client}"}}
         return [admin.patch("/items/posts?fields=id", body) for _ in range(4)]
 
-    taken = [found["id"] for answer in together(work) for found in answer.data]
+    taken = [item["id"] for answer in together(work) for item in answer.data]
     assert len(taken) == len(set(taken))
     assert set(taken) <= {post["id"] for post in posts}
 

@@ -15,9 +15,9 @@ from tests.things import Json, Stage, staged
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        make_relations(found.admin)
-        yield found
+    with staged(settings, make_database, template) as stage:
+        make_relations(stage.admin)
+        yield stage
 
 
 @pytest.mark.parametrize("kind", ["posts", "nowhere", ""])
@@ -26,14 +26,14 @@ def test_a_collection_that_many_to_any_does_not_lead_to_is_refused(
     admin: Client, kind: str, section: Json
 ) -> None:
     body = {**section, "kind": kind}
-    for method, path, sent, place in (
+    for method, path, sent, location in (
         ("POST", "/items/posts", {"sections": [body]}, ["sections", 0, "kind"]),
         ("POST", "/items/sections", body, ["kind"]),
         ("POST", "/items/sections", [{"kind": "notes"}, {"kind": kind}], ["kind"]),
         ("PATCH", f"/items/sections/{make_section(admin)}", body, ["kind"]),
     ):
         (error,) = admin.send(method, path, sent).errors
-        assert (error["code"], error["path"], error["value"]) == ("INVALID_PAYLOAD", place, kind)
+        assert (error["code"], error["path"], error["value"]) == ("INVALID_PAYLOAD", location, kind)
         assert error["allowed"] == ["headings", "notes"]
         assert "headings, notes" in error["message"]
 

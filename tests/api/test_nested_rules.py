@@ -15,14 +15,14 @@ from tests.things import Json, Stage, field, staged, table
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        make_relations(found.admin)
-        yield found
+    with staged(settings, make_database, template) as stage:
+        make_relations(stage.admin)
+        yield stage
 
 
 def post(admin: Client, **values: object) -> int:
-    found: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
-    return found
+    key: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
+    return key
 
 
 def test_a_validation_sees_where_a_row_of_a_list_will_be_whatever_is_sent_for_it(
@@ -139,9 +139,10 @@ def test_a_row_that_is_not_there_is_told_with_its_place_to_whoever_writes(stage:
     assert [(fault["code"], fault["index"]) for fault in answer.errors] == [("INVALID_PAYLOAD", 1)]
 
 
-def _all(collection: str, **said: object) -> list[Json]:
+def _all(collection: str, **permissions: object) -> list[Json]:
     return [
-        may(collection, action=action, **said) for action in ("create", "read", "update", "delete")
+        may(collection, action=action, **permissions)
+        for action in ("create", "read", "update", "delete")
     ]
 
 
@@ -152,12 +153,12 @@ def test_a_collection_where_many_to_any_does_not_lead_is_as_a_hidden_one_for_mem
         stage, may("sections", action="create"), may("sections", action="update"), may("sections")
     )
     sections = [{"kind": kind, "item": {"title": "H"}} for kind in ("posts", "nowhere", "headings")]
-    told = {
+    answers = {
         (answer.status, answer.text)
         for answer in (caller.post("/items/sections", sent) for sent in sections)
     }
-    assert len(told) == 1
-    assert next(iter(told))[0] == 403
+    assert len(answers) == 1
+    assert next(iter(answers))[0] == 403
     assert stage.admin.post("/items/sections", sections[0]).codes == ["INVALID_PAYLOAD"]
 
 

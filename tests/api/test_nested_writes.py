@@ -16,14 +16,14 @@ NOTE = "3d6f0a52-3b1e-4d6e-9f6e-0a2b6c1d9e77"
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        make_relations(found.admin)
-        yield found
+    with staged(settings, make_database, template) as stage:
+        make_relations(stage.admin)
+        yield stage
 
 
 def post(admin: Client, **values: object) -> int:
-    found: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
-    return found
+    key: int = admin.post("/items/posts", {"title": "p", **values}).data["id"]
+    return key
 
 
 def refused(
@@ -97,13 +97,13 @@ def test_self_relations_go_up_and_down(admin: Client) -> None:
 
 def test_an_array_is_the_whole_new_state(admin: Client) -> None:
     key = post(admin, comments=[{"text": "a"}, {"text": "b"}, {"text": "c"}])
-    a, b, c = (found["id"] for found in item(admin, f"posts/{key}", "comments.id")["comments"])
+    a, b, c = (comment["id"] for comment in item(admin, f"posts/{key}", "comments.id")["comments"])
     changed = admin.patch(
         f"/items/posts/{key}?fields=comments.id,comments.text",
         {"comments": [c, {"id": a, "text": "A"}, {"text": "d"}]},
     ).data["comments"]
-    assert [(found["id"], found["text"]) for found in changed[:2]] == [(a, "A"), (c, "c")]
-    assert [found["text"] for found in changed[2:]] == ["d"]
+    assert [(comment["id"], comment["text"]) for comment in changed[:2]] == [(a, "A"), (c, "c")]
+    assert [comment["text"] for comment in changed[2:]] == ["d"]
     assert admin.get(f"/items/comments/{b}").status == 404  # one_deselect_action is delete
     assert admin.patch(f"/items/posts/{key}", {"comments": []}).data["comments"] == []
     assert admin.get(f"/items/comments/{a}").status == 404
@@ -123,7 +123,7 @@ def test_changes_create_update_and_delete(admin: Client) -> None:
     a, b, c = item(admin, f"posts/{key}", "comments")["comments"]
     changes = {"create": [{"text": "d"}], "update": [{"id": a, "text": "A"}], "delete": [b]}
     changed = admin.patch(f"/items/posts/{key}?fields=comments.text", {"comments": changes}).data
-    assert [found["text"] for found in changed["comments"]] == ["A", "c", "d"]
+    assert [comment["text"] for comment in changed["comments"]] == ["A", "c", "d"]
     assert item(admin, f"comments/{c}", "text") == {"text": "c"}
 
 
@@ -170,16 +170,16 @@ def test_an_unknown_key_in_an_array_is_refused(admin: Client) -> None:
 
 def test_unlinking_from_a_column_that_takes_no_null_is_refused(admin: Client) -> None:
     key = post(admin, steps=[{"text": "a"}, {"text": "b"}])
-    told = refused(admin, f"/items/posts/{key}", {"steps": []})
-    assert told == [("INVALID_PAYLOAD", ["steps"])]
+    problems = refused(admin, f"/items/posts/{key}", {"steps": []})
+    assert problems == [("INVALID_PAYLOAD", ["steps"])]
     assert len(item(admin, f"posts/{key}", "steps")["steps"]) == 2
 
 
 def test_a_place_in_the_array_is_a_place_in_the_order(admin: Client) -> None:
     key = post(admin, steps=[{"text": "a"}, {"text": "b"}, {"text": "c", "place": 9}])
-    found = item(admin, f"posts/{key}", "steps.id,steps.place")["steps"]
-    assert [step["place"] for step in found] == [1, 2, 9]
-    a, b, c = (step["id"] for step in found)
+    steps = item(admin, f"posts/{key}", "steps.id,steps.place")["steps"]
+    assert [step["place"] for step in steps] == [1, 2, 9]
+    a, b, c = (step["id"] for step in steps)
     changed = admin.patch(
         f"/items/posts/{key}?fields=steps.id,steps.place&deep[steps][_sort]=place",
         {"steps": [c, b, a]},
@@ -244,8 +244,8 @@ def test_many_to_many_rows_hold_to_one_objects(admin: Client) -> None:
         ]
     }
     made = admin.post("/items/posts?fields=id,tags.id,tags.tags_id.name", sent).data
-    assert [found["tags_id"]["name"] for found in made["tags"]] == ["old", "new", "keyed"]
-    first, second, _ = (found["id"] for found in made["tags"])
+    assert [link["tags_id"]["name"] for link in made["tags"]] == ["old", "new", "keyed"]
+    first, second, _ = (link["id"] for link in made["tags"])
     path = f"/items/posts/{made['id']}?fields=tags.id,tags.tags_id.name"
     changed = admin.patch(
         path, {"tags": [second, {"id": first, "tags_id": {"id": tag, "name": "renamed"}}]}
@@ -269,17 +269,17 @@ def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> No
     ]
     fields = "id,sections.id,sections.kind,sections.sort,sections.item:headings.title,sections.item:notes.text"
     made = admin.post(f"/items/posts?fields={fields}", {"sections": sections}).data
-    assert [found["item"] for found in made["sections"]] == [
+    assert [row["item"] for row in made["sections"]] == [
         {"title": "H"},
         {"text": "N"},
         {"text": "N"},
     ]
-    assert [found["sort"] for found in made["sections"]] == [1, 2, 3]
+    assert [row["sort"] for row in made["sections"]] == [1, 2, 3]
     changes = {
         "update": [{"id": made["sections"][1]["id"], "item": {"code": NOTE, "text": "changed"}}]
     }
     changed = admin.patch(f"/items/posts/{made['id']}?fields={fields}", {"sections": changes}).data
-    assert [found["item"].get("text") for found in changed["sections"]] == [
+    assert [row["item"].get("text") for row in changed["sections"]] == [
         None,
         "changed",
         "changed",
@@ -291,8 +291,10 @@ def test_many_to_any_rows_say_to_which_collection_they_lead(admin: Client) -> No
 
 
 def test_many_to_any_without_a_collection_is_refused(admin: Client) -> None:
-    told = refused(admin, "/items/posts", {"sections": [{"item": {"title": "H"}}]}, method="POST")
-    assert told == [("INVALID_PAYLOAD", ["sections", 0, "item"])]
+    problems = refused(
+        admin, "/items/posts", {"sections": [{"item": {"title": "H"}}]}, method="POST"
+    )
+    assert problems == [("INVALID_PAYLOAD", ["sections", 0, "item"])]
 
 
 # All of it together

@@ -57,7 +57,7 @@ def calls(caller: Client, name: str) -> Iterator[Answer]:
 
 
 def operations(name: str) -> list[dict[str, object]]:
-    said: list[dict[str, object]] = [
+    operations: list[dict[str, object]] = [
         {"method": "read"},
         {"method": "read", "key": 1},
         {"method": "create", "data": {}},
@@ -67,7 +67,7 @@ def operations(name: str) -> list[dict[str, object]]:
         {"method": "delete", "key": 1},
         {"method": "delete", "query": {}},
     ]
-    return [{"collection": name, **operation} for operation in said]
+    return [{"collection": name, **operation} for operation in operations]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,15 +97,15 @@ def test_administrators_are_told_why(stage: Stage, name: str) -> None:
 @pytest.mark.parametrize("name", ["system_users", "system_settings", "system_nowhere"])
 def test_no_operation_of_a_batch_does(stage: Stage, mighty: Client, name: str) -> None:
     for operation in operations(name):
-        told = mighty.post("/batch", {"operations": [operation]})
-        assert (told.status, [(one["code"], one["message"]) for one in told.errors]) == (
+        answer = mighty.post("/batch", {"operations": [operation]})
+        assert (answer.status, [(one["code"], one["message"]) for one in answer.errors]) == (
             403,
             [("FORBIDDEN", HIDDEN)],
         )
-        told = stage.admin.post("/batch", {"operations": [operation]})
-        assert told.status == 403
-        assert "their own endpoints" in told.errors[0]["message"]
-        assert told.errors[0]["operation"] == 0
+        answer = stage.admin.post("/batch", {"operations": [operation]})
+        assert answer.status == 403
+        assert "their own endpoints" in answer.errors[0]["message"]
+        assert answer.errors[0]["operation"] == 0
 
 
 def test_whoever_has_no_right_to_call_is_told_that_first(stage: Stage) -> None:

@@ -40,9 +40,9 @@ def app_user(stage: Stage, *permissions: Json, **columns: object) -> tuple[Clien
 )
 def test_who_may_not_read_users_is_told_the_own_id(stage: Stage, query: str) -> None:
     for caller in (member(stage), member(stage, may("system_roles"))):
-        found = caller.get(f"/users/me{query}").data
-        assert list(found) == ["id"]
-        assert found["id"]
+        profile = caller.get(f"/users/me{query}").data
+        assert list(profile) == ["id"]
+        assert profile["id"]
 
 
 def test_who_does_not_see_the_own_user_is_told_the_id(stage: Stage) -> None:
@@ -86,7 +86,7 @@ def test_it_lets_nobody_change_more(stage: Stage) -> None:
     caller, key = app_user(stage)
     other = app_user(stage)[1]
     me = stage.admin.get(f"/users/{key}").data
-    for said in (
+    for body in (
         {"role": me["role"]},
         {"role": None},
         {"status": "active"},
@@ -99,7 +99,7 @@ def test_it_lets_nobody_change_more(stage: Stage) -> None:
         {"title": "x", "email": "other@example.com"},
         {"nowhere": 1},
     ):
-        assert (caller.patch("/users/me", said).codes, said) == (["FORBIDDEN"], said)
+        assert (caller.patch("/users/me", body).codes, body) == (["FORBIDDEN"], body)
     assert stage.admin.get(f"/users/{key}").data == me
     for key_of_other in (other, str(uuid4())):
         assert outcome(caller.patch(f"/users/{key_of_other}", {"title": "x"})) == (

@@ -24,8 +24,8 @@ APP = "https://app.example/new-password"
 
 @pytest.fixture
 def letters() -> Iterator[Outbox]:
-    with outbox() as found:
-        yield found
+    with outbox() as letters:
+        yield letters
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,9 @@ def client(stage: Stage, settings: Config) -> Iterator[Client]:
     """The same database with an application of another site that may be linked to."""
     allowed = {"password_reset_url_allow_list": (APP,), "public_url": "https://cms.example/x"}
     config = replace(settings, database_url=stage.dsn, database_pool_size=3, **allowed)  # type: ignore[arg-type]
-    found = Client(create_app(config))
-    yield found
-    found.close()
+    client = Client(create_app(config))
+    yield client
+    client.close()
 
 
 def reset(client: Client, token: str, password: str = NEW) -> Answer:
@@ -84,13 +84,13 @@ def test_a_new_password_ends_all_sessions_at_once(
     stage: Stage, client: Client, letters: Outbox
 ) -> None:
     email = person(stage)
-    found = login(client, email).data
-    bearing = client.bearing(found["access_token"])
+    tokens = login(client, email).data
+    bearing = client.bearing(tokens["access_token"])
     assert bearing.get("/permissions/me").status == 200
     client.post(REQUEST, {"email": email})
     reset(client, letters.token)
     assert outcome(bearing.get("/users")) == (401, ["INVALID_TOKEN"])
-    assert client.post("/auth/refresh", {"refresh_token": found["refresh_token"]}).status == 401
+    assert client.post("/auth/refresh", {"refresh_token": tokens["refresh_token"]}).status == 401
 
 
 def test_a_link_is_good_for_nothing_else_and_nothing_else_is_a_link(
@@ -105,8 +105,14 @@ def test_a_link_is_good_for_nothing_else_and_nothing_else_is_a_link(
         outcome(client.post("/users/invite/accept", {"token": token, "password": NEW})) == refused
     )
     assert outcome(client.get("/users/register/verify-email", token=token)) == refused
-    found = login(client, email).data
-    for other in (found["access_token"], found["refresh_token"], "x", "a.b.c", token[:-4] + "AAAA"):
+    tokens = login(client, email).data
+    for other in (
+        tokens["access_token"],
+        tokens["refresh_token"],
+        "x",
+        "a.b.c",
+        token[:-4] + "AAAA",
+    ):
         assert outcome(reset(client, other)) == refused
 
 
@@ -206,8 +212,8 @@ def test_what_a_request_says_of_the_host_is_never_in_a_letter(
         "Origin",
         "Referer",
     ):
-        said = {header: "evil.example"}
-        assert client.send("POST", REQUEST, {"email": person(stage)}, **said).status == 204
+        headers = {header: "evil.example"}
+        assert client.send("POST", REQUEST, {"email": person(stage)}, **headers).status == 204
         assert "evil" not in letters.link
 
 

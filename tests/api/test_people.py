@@ -12,12 +12,12 @@ from tests.things import Stage, field, table
 PASSWORD = "a password for tests"
 
 
-def new_user(admin: Client, **said: object) -> dict[str, object]:
+def new_user(admin: Client, **values: object) -> dict[str, object]:
     number = len(admin.get("/users", limit=-1).data)
-    found: dict[str, object] = admin.post(
-        "/users", {"email": f"p{number}@example.com", **said}
+    user: dict[str, object] = admin.post(
+        "/users", {"email": f"p{number}@example.com", **values}
     ).data
-    return found
+    return user
 
 
 def test_a_user_is_made_logs_in_and_is_shown_without_secrets(stage: Stage, admin: Client) -> None:
@@ -35,7 +35,7 @@ def test_a_user_is_made_logs_in_and_is_shown_without_secrets(stage: Stage, admin
 
 
 @pytest.mark.parametrize(
-    ("said", "status", "place"),
+    ("body", "status", "location"),
     [
         ({"email": "nobody"}, 422, "email"),
         ({"email": "two@example.com,three@example.com"}, 422, "email"),
@@ -52,10 +52,10 @@ def test_a_user_is_made_logs_in_and_is_shown_without_secrets(stage: Stage, admin
     ],
 )
 def test_what_a_user_cannot_be_is_refused_with_its_place(
-    admin: Client, said: dict[str, object], status: int, place: str
+    admin: Client, body: dict[str, object], status: int, location: str
 ) -> None:
-    answer = admin.post("/users", said)
-    assert (answer.status, answer.errors[0]["field"]) == (status, place)
+    answer = admin.post("/users", body)
+    assert (answer.status, answer.errors[0]["field"]) == (status, location)
 
 
 def test_a_static_token_is_kept_as_a_digest(stage: Stage, admin: Client) -> None:
@@ -127,9 +127,11 @@ def test_a_password_follows_the_policy_whatever_is_said_of_the_account_beside_it
     assert admin.patch("/settings", {"auth_password_policy": "/^.{8,}$/"}).status == 200
     try:
         for second in ("**********", "long enough"):
-            told = [{"author": {"id": me, "password": said}} for said in ("x", second)]
-            assert (second, caller.post(posts.path, told[:1]).status) == (second, 422)
-            assert caller.post(posts.path, told).status == (422 if second == "**********" else 200)
+            drafts = [{"author": {"id": me, "password": password}} for password in ("x", second)]
+            assert (second, caller.post(posts.path, drafts[:1]).status) == (second, 422)
+            assert caller.post(posts.path, drafts).status == (
+                422 if second == "**********" else 200
+            )
     finally:
         admin.patch("/settings", {"auth_password_policy": None})
 
@@ -173,7 +175,7 @@ def test_a_role_takes_networks_that_can_be_read(admin: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "body",
     [
         {"collection": "nowhere"},
         {"action": "look"},
@@ -190,17 +192,17 @@ def test_a_role_takes_networks_that_can_be_read(admin: Client) -> None:
     ],
 )
 def test_a_permission_that_could_not_be_applied_is_refused(
-    stage: Stage, admin: Client, said: dict[str, object]
+    stage: Stage, admin: Client, body: dict[str, object]
 ) -> None:
     things = table(admin, field("size", "integer"))
     role = new_role(stage)
     good = {"role": role, "collection": things.name, "action": "read", "fields": ["*"]}
     before = stage.value("SELECT count(*) FROM system_permissions")
-    answer = admin.post("/permissions", {**good, **said})
+    answer = admin.post("/permissions", {**good, **body})
     assert answer.status == 422, answer.text
     assert stage.value("SELECT count(*) FROM system_permissions") == before
     made = admin.post("/permissions", good).data
-    assert admin.patch(f"/permissions/{made['id']}", said).status == 422
+    assert admin.patch(f"/permissions/{made['id']}", body).status == 422
 
 
 def test_a_permission_is_in_force_at_the_next_request(stage: Stage, admin: Client) -> None:
@@ -228,8 +230,8 @@ def test_rights_are_explained_to_administrators(stage: Stage, admin: Client) -> 
     caller = member_of(stage, role)
     user = stage.value(f"SELECT id::text FROM system_users WHERE role = '{role}'")
     path = f"/permissions/explain?user={user}&collection={things.name}&action=read"
-    (told,) = admin.get(path).data
-    assert (told["rule"], told["sql"], told["parameters"]) == (
+    (rule,) = admin.get(path).data
+    assert (rule["rule"], rule["sql"], rule["parameters"]) == (
         {"size": {"_gt": 1}},
         't0."size" > $1::bigint',
         ["1"],
@@ -282,25 +284,25 @@ def test_others_than_administrators_never_get_hold_of_more_rights(
         *(may(name, action=action) for name in ("system_users", posts.name) for action in actions),
     )
     own = caller.get("/users/me").data
-    for said in (
+    for body in (
         {"role": me["role"]},
         {"status": "active"},
         {"token": "x" * 20},
         {"provider": "x"},
         {"tfa_secret": None},
     ):
-        assert caller.patch(f"/users/{own['id']}", said).status == 403
-        assert caller.patch("/users/me", said).status == 403
-        assert caller.patch("/users", [{"id": own["id"], **said}]).status == 403
-        assert caller.post("/users", {"email": "x@example.com", **said}).status == 403
+        assert caller.patch(f"/users/{own['id']}", body).status == 403
+        assert caller.patch("/users/me", body).status == 403
+        assert caller.patch("/users", [{"id": own["id"], **body}]).status == 403
+        assert caller.post("/users", {"email": "x@example.com", **body}).status == 403
         assert (
-            caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": own["id"], **said}}).status
+            caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": own["id"], **body}}).status
             == 403
         )
-    for said in ({"password": PASSWORD}, {"email": "mine@example.com"}):
-        assert caller.patch(f"/users/{me['id']}", said).status == 403
+    for body in ({"password": PASSWORD}, {"email": "mine@example.com"}):
+        assert caller.patch(f"/users/{me['id']}", body).status == 403
         assert (
-            caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me["id"], **said}}).status
+            caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me["id"], **body}}).status
             == 403
         )
     assert caller.delete(f"/users/{me['id']}").status == 403
@@ -329,7 +331,7 @@ def test_settings_are_one_record_of_which_everybody_reads_the_public_part(
 
 
 @pytest.mark.parametrize(
-    ("said", "path"),
+    ("body", "path"),
     [
         ({"project_color": "blue"}, ["project_color"]),
         ({"project_name": ""}, ["project_name"]),
@@ -374,7 +376,7 @@ def test_settings_are_one_record_of_which_everybody_reads_the_public_part(
     ],
 )
 def test_settings_that_nothing_could_go_by_are_refused(
-    admin: Client, said: dict[str, object], path: list[object]
+    admin: Client, body: dict[str, object], path: list[object]
 ) -> None:
-    answer = admin.patch("/settings", said)
+    answer = admin.patch("/settings", body)
     assert (answer.status, answer.errors[0]["path"]) == (422, path)

@@ -31,15 +31,15 @@ def past(admin: Client, collection: str, **asked: str) -> list[Json]:
         "fields": "*,activity.*",
         **asked,
     }
-    found: list[Json] = admin.get("/revisions", **params).data
-    return found
+    entries: list[Json] = admin.get("/revisions", **params).data
+    return entries
 
 
 def deletions(admin: Client, collection: str) -> dict[str, Json]:
     return {
-        found["item"]: found
-        for found in past(admin, collection)
-        if found["activity"]["action"] == "delete"
+        revision["item"]: revision
+        for revision in past(admin, collection)
+        if revision["activity"]["action"] == "delete"
     }
 
 
@@ -92,7 +92,7 @@ def test_rows_that_go_have_a_last_revision_each_under_the_one_above(
     admin.post(f"/items/{last}", [{"id": key, "up": n} for n, key in enumerate(uuids, 1)])
     assert admin.delete(f"/items/{above}", [1, 2]).status == 204
     gone, children, grandchildren = (deletions(admin, name) for name in (above, below, last))
-    assert [sorted(found) for found in (gone, children, grandchildren)] == [
+    assert [sorted(deleted) for deleted in (gone, children, grandchildren)] == [
         ["1", "2"],
         ["1", "2"],
         uuids[:2],
@@ -118,8 +118,10 @@ def test_a_tree_goes_with_all_that_hangs_on_it(stage: Stage, admin: Client) -> N
     gone = deletions(admin, tree)
     parents = [gone[key]["parent"] for key in "123"]
     assert parents == [None, None, gone["2"]["id"]]
-    changes = [found for found in past(admin, tree) if found["activity"]["action"] == "update"]
-    assert [(found["item"], found["delta"], found["parent"]) for found in changes] == [
+    changes = [
+        revision for revision in past(admin, tree) if revision["activity"]["action"] == "update"
+    ]
+    assert [(revision["item"], revision["delta"], revision["parent"]) for revision in changes] == [
         ("4", {"twin": None}, gone["3"]["id"])
     ]
     assert admin.get(f"/items/{tree}?fields=id").data == [{"id": 4}, {"id": 5}]
@@ -220,15 +222,15 @@ def test_keys_that_are_no_primary_keys_are_followed(stage: Stage, admin: Client)
         admin.post(f"/items/{name}", [{"code": 'a"b'}, {"code": None}])
     assert admin.delete(f"/items/{above}/1").status == 204
     revision = deletions(admin, above)["1"]["id"]
-    assert [(found["delta"], found["parent"]) for found in past(admin, below)[1:2]] == [
+    assert [(entry["delta"], entry["parent"]) for entry in past(admin, below)[1:2]] == [
         ({"code": None}, revision)
     ]
-    assert [found["parent"] for found in deletions(admin, last).values()] == [revision]
+    assert [entry["parent"] for entry in deletions(admin, last).values()] == [revision]
 
 
-@pytest.mark.parametrize(("accountability", "told"), [("activity", (2, 0)), (None, (0, 0))])
+@pytest.mark.parametrize(("accountability", "expected"), [("activity", (2, 0)), (None, (0, 0))])
 def test_a_collection_says_what_is_kept_of_it(
-    stage: Stage, admin: Client, accountability: str | None, told: Any
+    stage: Stage, admin: Client, accountability: str | None, expected: Any
 ) -> None:
     sql = (
         TWO
@@ -244,9 +246,9 @@ def test_a_collection_says_what_is_kept_of_it(
         admin.post(f"/items/{name}", {"id": 1, **({} if name == above else {"up": 1})})
     assert admin.delete(f"/items/{above}/1").status == 204
     acts = admin.get("/activity", **{"filter[collection]": below}).data
-    assert (len(acts), len(past(admin, below))) == told
+    assert (len(acts), len(past(admin, below))) == expected
     root = deletions(admin, above)["1"]["id"]
-    assert [found["parent"] for found in deletions(admin, last).values()] == [root]
+    assert [revision["parent"] for revision in deletions(admin, last).values()] == [root]
     assert past(admin, other)[-1]["parent"] == root
 
 
@@ -276,8 +278,10 @@ def test_a_batch_and_a_query_tell_it_as_well(stage: Stage, admin: Client) -> Non
     assert admin.post("/batch", {"operations": [operation]}).status == 200
     assert admin.delete(f"/items/{above}", {"query": {"filter": {"name": "x"}}}).status == 204
     gone = deletions(admin, above)
-    changes = [found for found in past(admin, below) if found["activity"]["action"] == "update"]
-    assert [found["parent"] for found in changes] == [gone[key]["id"] for key in "123"]
+    changes = [
+        revision for revision in past(admin, below) if revision["activity"]["action"] == "update"
+    ]
+    assert [revision["parent"] for revision in changes] == [gone[key]["id"] for key in "123"]
 
 
 def test_it_takes_no_right_and_tells_nothing(stage: Stage, admin: Client) -> None:
@@ -298,8 +302,8 @@ def test_it_takes_no_right_and_tells_nothing(stage: Stage, admin: Client) -> Non
     )
     answer = caller.delete(f"/items/{above}/1")
     assert (answer.status, answer.content) == (204, b"")
-    assert {found["collection"] for found in caller.get("/revisions?limit=-1").data} == {above}
-    assert {found["collection"] for found in caller.get("/activity?limit=-1").data} == {above}
+    assert {entry["collection"] for entry in caller.get("/revisions?limit=-1").data} == {above}
+    assert {entry["collection"] for entry in caller.get("/activity?limit=-1").data} == {above}
     assert past(admin, below)[-1]["delta"] == {"up": None}
     assert len(deletions(admin, last)) == 1
 
@@ -353,7 +357,9 @@ def test_what_goes_with_users_and_roles_is_told(stage: Stage, admin: Client) -> 
     changed = past(admin, "system_users", **{"filter[item]": user})[-1]
     assert (changed["delta"], changed["parent"]) == ({"role": None}, gone)
     assert deletions(admin, "system_permissions")[str(number)]["parent"] == gone
-    assert [found["parent"] for found in deletions(admin, "system_presets").values()] == [gone]
+    assert [revision["parent"] for revision in deletions(admin, "system_presets").values()] == [
+        gone
+    ]
     stage.execute(
         f"INSERT INTO system_files (storage, filename_download, uploaded_by, modified_by)"
         f" VALUES ('local', 'a', '{user}', '{user}')"
@@ -361,7 +367,10 @@ def test_what_goes_with_users_and_roles_is_told(stage: Stage, admin: Client) -> 
     assert admin.delete(f"/users/{user}").status == 204
     gone = deletions(admin, "system_users")[user]["id"]
     files = past(admin, "system_files")
-    assert [found["parent"] for found in files] == [gone] * len(files)
-    assert {name for found in files for name in found["delta"]} == {"uploaded_by", "modified_by"}
+    assert [revision["parent"] for revision in files] == [gone] * len(files)
+    assert {name for revision in files for name in revision["delta"]} == {
+        "uploaded_by",
+        "modified_by",
+    }
     text = stage.value("SELECT string_agg(concat(data, delta), ' ') FROM system_revisions")
     assert "argon2" not in text

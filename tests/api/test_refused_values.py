@@ -73,8 +73,8 @@ def test_a_new_and_a_changed_item(
 )
 def test_several_items(things: Table, items: list[dict[str, Any]], name: str) -> None:
     answer = things.api.post(things.path, items)
-    found = error_of(answer, "field", "value", "index", "path")
-    assert found == {
+    problem = error_of(answer, "field", "value", "index", "path")
+    assert problem == {
         "code": "INVALID_PAYLOAD",
         "field": name,
         "value": items[1][name],
@@ -123,7 +123,7 @@ def test_a_preset_is_nobodys_word(stage: Stage, things: Table) -> None:
 
 def test_an_import_tells_line_field_and_value(things: Table) -> None:
     path = f"/utils/import/{things.name}"
-    for file, told in (
+    for file, expected in (
         ("name,stars\r\na,1\r\nb,9\r\n", (3, "stars", 9)),
         ("name,grade\r\na,1\r\nb,9\r\n", (3, "grade", 9)),
         ("name,mood\r\na,sad\r\nb,angry\r\n", (3, "mood", "angry")),
@@ -131,7 +131,7 @@ def test_an_import_tells_line_field_and_value(things: Table) -> None:
     ):
         answer = things.api.send("POST", path, raw=file, **{"Content-Type": "text/csv"})
         assert [(error["line"], error["field"], error["value"]) for error in answer.errors] == [
-            told
+            expected
         ]
 
 
@@ -175,11 +175,11 @@ def many(stage: Stage, things: Table) -> Table:
 
 
 def faults(answer: Answer, *names: str) -> list[tuple[Any, ...]]:
-    found = [
+    problems = [
         tuple(error.get(name) for name in ("code", "field", "value", *names))
         for error in answer.errors
     ]
-    return sorted(found, key=str)
+    return sorted(problems, key=str)
 
 
 WRONG: dict[str, Any] = {

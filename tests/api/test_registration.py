@@ -19,8 +19,8 @@ REGISTER, VERIFY = "/users/register", "/users/register/verify-email"
 
 @pytest.fixture
 def letters() -> Iterator[Outbox]:
-    with outbox() as found:
-        yield found
+    with outbox() as letters:
+        yield letters
 
 
 @pytest.fixture(autouse=True)
@@ -42,8 +42,8 @@ def terms(stage: Stage, **settings: object) -> None:
         )
 
 
-def register(stage: Stage, email: str, password: str = PASSWORD, **said: object) -> Answer:
-    return stage.anonymous.post(REGISTER, {"email": email, "password": password, **said})
+def register(stage: Stage, email: str, password: str = PASSWORD, **values: object) -> Answer:
+    return stage.anonymous.post(REGISTER, {"email": email, "password": password, **values})
 
 
 def test_who_follows_the_link_may_log_in(stage: Stage, letters: Outbox) -> None:
@@ -146,8 +146,8 @@ def test_nobody_learns_whether_an_address_has_an_account(
         (204, "", answers[0].headers.keys())
     ] * 3
     assert hashed == compared == ["taken over"] * 3
-    told = [True, False, False] if verify == "true" else []
-    assert [letter.to is None for letter in letters.letters] == told
+    expected = [True, False, False] if verify == "true" else []
+    assert [letter.to is None for letter in letters.letters] == expected
     assert of_user(stage, known, "row_to_json(system_users)::text") == before
 
 
@@ -185,8 +185,8 @@ def test_the_owner_of_an_address_opens_no_account_for_somebody_elses_password(
     assert stage.anonymous.get(VERIFY, token=letters.token).status == 200
     assert [login(stage.anonymous, email, password).status for password in passwords] == [401, 401]
     assert stage.anonymous.post("/auth/password/request", {"email": email}).status == 204
-    said = {"token": letters.token, "password": "of the owner alone"}
-    assert stage.anonymous.post("/auth/password/reset", said).status == 204
+    body = {"token": letters.token, "password": "of the owner alone"}
+    assert stage.anonymous.post("/auth/password/reset", body).status == 204
     assert login(stage.anonymous, email, "of the owner alone").status == 200
 
 
@@ -197,7 +197,7 @@ def test_a_password_must_follow_the_policy(stage: Stage, letters: Outbox) -> Non
 
 
 @pytest.mark.parametrize(
-    ("said", "field"),
+    ("payload", "field"),
     [
         ({"email": "nobody"}, "email"),
         ({"password": ""}, "password"),
@@ -206,9 +206,9 @@ def test_a_password_must_follow_the_policy(stage: Stage, letters: Outbox) -> Non
     ],
 )
 def test_what_is_wrong_is_named(
-    stage: Stage, letters: Outbox, said: dict[str, object], field: str
+    stage: Stage, letters: Outbox, payload: dict[str, object], field: str
 ) -> None:
-    body = {"email": "ian@example.com", "password": PASSWORD, **said}
+    body = {"email": "ian@example.com", "password": PASSWORD, **payload}
     answer = stage.anonymous.post(REGISTER, body)
     assert (answer.status, answer.errors[0]["field"]) == (400, field)
     assert letters.letters == []

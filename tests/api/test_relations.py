@@ -483,7 +483,7 @@ def test_a_list_is_in_the_order_of_its_relation(library: Client) -> None:
     (item,) = lists.add({"name": "a", "entries": [{"place": 3}, {"place": 1}, {"place": 2}]})
     path = f"{lists.path}/{item['id']}"
     assert library.get(path, fields="entries.place").data["entries"] == [
-        {"place": place} for place in (1, 2, 3)
+        {"place": position} for position in (1, 2, 3)
     ]
     assert library.get(path, fields="entries").data["entries"] == [2, 3, 1]
     assert library.get(f"{path}?fields=entries&deep[entries][_sort]=-place").data["entries"] == [

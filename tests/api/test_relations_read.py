@@ -70,10 +70,10 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
+    with staged(settings, make_database, template) as stage:
         for name, fields in COLLECTIONS.items():
             assert (
-                found.admin.post(
+                stage.admin.post(
                     "/collections", {"collection": name, "schema": {}, "fields": fields}
                 ).status
                 == 200
@@ -85,13 +85,13 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
                 "related_collection": related,
                 "meta": meta,
             }
-            assert found.admin.post("/relations", body).status == 200
+            assert stage.admin.post("/relations", body).status == 200
         for name, rows in ROWS.items():
-            assert found.admin.post(f"/items/{name}", rows).status == 200
-        found.execute(
+            assert stage.admin.post(f"/items/{name}", rows).status == 200
+        stage.execute(
             "INSERT INTO sections (article, item, kind, sort) VALUES (1, '1', 'elsewhere', 4)"
         )
-        yield found
+        yield stage
 
 
 @pytest.fixture
@@ -414,7 +414,7 @@ def test_what_cannot_be_read_is_refused_wherever_it_is_named(admin: Client, path
 
 
 @pytest.mark.parametrize(
-    ("place", "fault"),
+    ("location", "fault"),
     [
         ("deep[articles][_limit]", "-2"),
         ("deep[articles][_page]", "0"),
@@ -425,18 +425,18 @@ def test_what_cannot_be_read_is_refused_wherever_it_is_named(admin: Client, path
         ("deep[articles][_limt]", "1"),
     ],
 )
-def test_a_fault_is_told_with_its_level(admin: Client, place: str, fault: str) -> None:
-    answer = admin.get(f"/items/authors?fields=articles.tags.id,staff.boss.id&{place}={fault}")
+def test_a_fault_is_told_with_its_level(admin: Client, location: str, fault: str) -> None:
+    answer = admin.get(f"/items/authors?fields=articles.tags.id,staff.boss.id&{location}={fault}")
     assert (answer.codes, answer.errors[0]["parameter"]) == (
         ["INVALID_QUERY"],
-        place.removesuffix("[boss]"),
+        location.removesuffix("[boss]"),
     )
 
 
 def test_a_fault_in_a_filter_is_told_with_its_path(admin: Client) -> None:
-    said = "deep[articles][_filter][title][_between]"
-    (told,) = admin.get(f"/items/authors?fields=articles.id&{said}=1").errors
-    assert (told["path"], told["parameter"]) == (said, "deep[articles][_filter]")
+    parameter = "deep[articles][_filter][title][_between]"
+    (problem,) = admin.get(f"/items/authors?fields=articles.id&{parameter}=1").errors
+    assert (problem["path"], problem["parameter"]) == (parameter, "deep[articles][_filter]")
 
 
 def test_a_junction_without_a_key_of_its_own_is_listed_by_its_columns(

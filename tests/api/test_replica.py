@@ -52,11 +52,11 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
         drop_database(replica)
 
 
-def writer(stage: Stage, **said: object) -> Client:
+def writer(stage: Stage, **permissions: object) -> Client:
     """Make somebody, of whom the replica knows nothing, with a title and these parts of every permission."""
     role = new_role(
         stage,
-        *(may("things", action=action, **said) for action in ("create", "update")),
+        *(may("things", action=action, **permissions) for action in ("create", "update")),
         may("things"),
     )
     return member_of(stage, role, title="new")

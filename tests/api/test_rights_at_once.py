@@ -33,7 +33,9 @@ class Desk:
 
     def fresh(self) -> None:
         """Let the same rows be there with the same keys, and no history."""
-        people, posts, notes = (found.name for found in (self.people, self.posts, self.notes))
+        people, posts, notes = (
+            collection.name for collection in (self.people, self.posts, self.notes)
+        )
         self.connection.execute(
             f"""
             DELETE FROM {notes}; DELETE FROM {posts}; DELETE FROM {people};
@@ -168,7 +170,7 @@ def in_transactions() -> Iterator[None]:
         yield
 
 
-def told(answer: Answer) -> object:
+def comparable(answer: Answer) -> object:
     return answer.status, answer.text
 
 
@@ -178,7 +180,7 @@ def test_one_statement_comes_to_the_same_as_a_transaction(desk: Desk, named: str
         desk.stage, *RIGHTS[named](desk.posts.name), may(desk.people.name), may(desk.notes.name)
     )
     for method, path, payload in CALLS:
-        found = []
+        outcomes = []
         for mode in (in_transactions, nullcontext):
             desk.fresh()
             before = desk.state()
@@ -186,8 +188,8 @@ def test_one_statement_comes_to_the_same_as_a_transaction(desk: Desk, named: str
                 answer = caller.send(method, desk.posts.path + path, payload)
             after = desk.state()
             assert answer.status < 400 or after == before, "what is refused leaves nothing"
-            found.append((told(answer), after))
-        assert found[0] == found[1], (method, path, payload)
+            outcomes.append((comparable(answer), after))
+        assert outcomes[0] == outcomes[1], (method, path, payload)
 
 
 ALONE = (
@@ -290,11 +292,11 @@ def test_keys_that_the_database_carries_on_are_carried_on_before_the_rule_is_tri
             "INSERT INTO parts VALUES (1, 'a'); INSERT INTO pieces VALUES (1, 'a')"
         )
 
-    model, found = both(desk, caller, "PATCH", "/items/parts/1", {"code": "b"}, fresh=fresh)
-    assert (found.status, model.status) == (403, 403)
+    model, actual = both(desk, caller, "PATCH", "/items/parts/1", {"code": "b"}, fresh=fresh)
+    assert (actual.status, model.status) == (403, 403)
     path = "/items/parts/1?fields=code,pieces.part"
-    model, found = both(desk, desk.stage.admin, "PATCH", path, {"code": "b"}, fresh=fresh)
-    assert found.data == model.data == {"code": "b", "pieces": [{"part": "b"}]}
+    model, actual = both(desk, desk.stage.admin, "PATCH", path, {"code": "b"}, fresh=fresh)
+    assert actual.data == model.data == {"code": "b", "pieces": [{"part": "b"}]}
 
 
 def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(desk: Desk) -> None:
@@ -317,9 +319,9 @@ def test_rows_that_another_table_shows_as_well_are_seen_as_they_have_become(desk
         desk.connection.execute("DELETE FROM special_things")
 
     sent = {"id": 1, "state": "ok", "itself": 1}
-    model, found = both(desk, caller, "POST", "/items/special_things", sent, fresh=fresh)
-    assert told(found) == told(model)
-    assert found.status == 200
+    model, actual = both(desk, caller, "POST", "/items/special_things", sent, fresh=fresh)
+    assert comparable(actual) == comparable(model)
+    assert actual.status == 200
 
 
 def test_a_change_that_has_waited_sees_other_tables_as_they_are_by_then(desk: Desk) -> None:
@@ -349,5 +351,5 @@ def test_a_trigger_that_keeps_a_row_is_told_as_before(desk: Desk) -> None:
         """
     )
     caller = member(desk.stage, *ruled({"state": {"_eq": "draft"}})("kept"))
-    model, found = both(desk, caller, "DELETE", "/items/kept/1", fresh=lambda: None)
-    assert told(found) == told(model)
+    model, actual = both(desk, caller, "DELETE", "/items/kept/1", fresh=lambda: None)
+    assert comparable(actual) == comparable(model)

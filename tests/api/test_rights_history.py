@@ -24,10 +24,10 @@ def things(admin: Client) -> Table:
 
 
 def revisions(caller: Client, things: Table, **asked: object) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = caller.get(
+    entries: list[dict[str, Any]] = caller.get(
         "/revisions", **{"filter[collection]": things.name, "sort": "id", **asked}
     ).data
-    return found
+    return entries
 
 
 def item(of: Table, key: int) -> str:
@@ -72,10 +72,10 @@ def test_counts_are_of_what_is_there(stage: Stage, things: Table) -> None:
         stage, may(things.name, "id", "title", permissions={"title": {"_neq": "b"}}), *HISTORY
     )
     for path in ("/revisions", "/activity"):
-        found = caller.get(
+        answer = caller.get(
             path, **{"filter[collection]": things.name, "meta": "*", "limit": 1}
         ).body
-        assert found["meta"] == {"total_count": 2, "filter_count": 2}
+        assert answer["meta"] == {"total_count": 2, "filter_count": 2}
         grouped = caller.get(
             path, **{"filter[collection]": things.name, "aggregate[count]": "*", "groupBy": "item"}
         )
@@ -119,7 +119,7 @@ def test_an_act_lists_the_revisions_that_the_caller_sees(stage: Stage, things: T
     things.api.patch(item(things, 1), {"status": "published"})
     seeing = member(stage, may(things.name, permissions=PUBLISHED), *HISTORY)
     asked = {"filter[collection]": things.name, "sort": "id", "fields": "action,revisions"}
-    (draft, published) = (found["id"] for found in revisions(things.api, things))
+    (draft, published) = (revision["id"] for revision in revisions(things.api, things))
     shown = [{"action": "create", "revisions": []}, {"action": "update", "revisions": [published]}]
     assert seeing.get("/activity", **asked).data == shown
     assert things.api.get("/activity", **asked).data[0]["revisions"] == [draft]
@@ -168,9 +168,9 @@ def test_of_a_deleted_item_only_who_sees_every_item_has_the_history(
     whole = member(stage, may(things.name, "id", "title"), *HISTORY)
     assert revisions(ruled, things) == []
     assert ruled.get(f"{item(things, 1)}/revisions").status == 404
-    assert [found["data"] for found in revisions(whole, things)] == [{"id": 1, "title": "gone"}] * 2
+    assert [entry["data"] for entry in revisions(whole, things)] == [{"id": 1, "title": "gone"}] * 2
     assert len(whole.get(f"{item(things, 1)}/revisions").data) == 2
-    assert [found["action"] for found in whole.get("/activity", sort="id").data] == [
+    assert [entry["action"] for entry in whole.get("/activity", sort="id").data] == [
         "create",
         "delete",
     ]
@@ -191,7 +191,9 @@ def test_fields_of_several_permissions_are_those_of_the_item_now_and_then(
     assert early["data"] == {"id": 1, "title": "a"}
     assert late["data"] == {"id": 1, "title": "a", "note": "late", "status": "published"}
     things.api.patch(item(things, 1), {"status": "draft"})
-    assert [found["data"] for found in revisions(caller, things)] == [{"id": 1, "title": "a"}] * 3
+    assert [revision["data"] for revision in revisions(caller, things)] == [
+        {"id": 1, "title": "a"}
+    ] * 3
 
 
 def test_a_rule_may_go_through_relations_and_to_the_caller(stage: Stage, admin: Client) -> None:
@@ -216,9 +218,9 @@ def test_a_rule_may_go_through_relations_and_to_the_caller(stage: Stage, admin: 
         {"title": "b", "team": 2},
         {"title": "mine", "team": 2, "owner": me},
     )
-    assert [found["data"]["title"] for found in revisions(caller, posts)] == ["r", "mine"]
+    assert [revision["data"]["title"] for revision in revisions(caller, posts)] == ["r", "mine"]
     admin.patch(item(posts, 1), {"team": 2})
-    assert [found["data"]["title"] for found in revisions(caller, posts)] == ["mine"]
+    assert [revision["data"]["title"] for revision in revisions(caller, posts)] == ["mine"]
 
 
 def test_where_the_key_is_hidden_so_is_the_history(stage: Stage, things: Table) -> None:
@@ -231,7 +233,7 @@ def test_where_the_key_is_hidden_so_is_the_history(stage: Stage, things: Table) 
         may(things.name, "id", "title", permissions=PUBLISHED),
         *HISTORY,
     )
-    assert [found["item"] for found in revisions(partly, things)] == ["2"]
+    assert [revision["item"] for revision in revisions(partly, things)] == ["2"]
 
 
 @pytest.mark.parametrize(
@@ -270,10 +272,10 @@ def test_a_column_of_another_type_hides_older_revisions_and_one_of_another_name_
     rank = {"status": {"_gte": 1}}
     things.api.patch(f"/fields/{things.name}/status", {"type": "integer"})
     caller = member(stage, may(things.name, permissions=rank), *HISTORY)
-    assert [found["data"]["status"] for found in revisions(caller, things)] == ["1"]
+    assert [revision["data"]["status"] for revision in revisions(caller, things)] == ["1"]
     things.api.patch(f"/fields/{things.name}/status", {"field": "rank"})
     caller = member(stage, may(things.name, permissions={"rank": {"_gte": 1}}), *HISTORY)
-    assert [found["data"]["rank"] for found in revisions(caller, things)] == ["1"]
+    assert [revision["data"]["rank"] for revision in revisions(caller, things)] == ["1"]
 
 
 def test_contents_are_masked_to_whatever_is_asked_of_them(stage: Stage, things: Table) -> None:
@@ -319,7 +321,7 @@ def test_the_history_of_users_follows_the_rights_on_users(stage: Stage, admin: C
     )
     admin.patch(f"/users/{me}", {"first_name": "Ann", "title": "swordfish"})
     shown = caller.get("/revisions", limit=-1)
-    assert [found["delta"] for found in shown.data] == [{"first_name": "Ann"}]
+    assert [revision["delta"] for revision in shown.data] == [{"first_name": "Ann"}]
     assert other not in shown.text + caller.get("/activity", limit=-1, fields="*.*").text
     assert "swordfish" not in shown.text
 
@@ -331,7 +333,7 @@ def test_comments_are_there_where_their_item_is(stage: Stage, things: Table) -> 
             "/comments", {"collection": things.name, "item": key, "comment": f"about {key}"}
         )
     caller = member(stage, may(things.name, permissions={"id": 1}), *HISTORY)
-    assert [found["comment"] for found in caller.get("/comments").data] == ["about 1"]
+    assert [comment["comment"] for comment in caller.get("/comments").data] == ["about 1"]
     hidden = things.api.get(
         "/comments", **{"filter[item]": 2, "filter[collection]": things.name}
     ).data[0]["id"]
@@ -372,8 +374,8 @@ def test_the_answers_hold_whole_numbers_and_json_as_they_were(stage: Stage, admi
 def test_explain_tells_the_rules_on_the_items(stage: Stage, admin: Client, things: Table) -> None:
     caller = member(stage, may(things.name, "id", permissions=PUBLISHED), *HISTORY)
     user = caller.get("/users/me").data["id"]
-    told = admin.get("/utils/explain", path="/revisions", user=user).data["rules"]
-    assert [(found["collection"], found["rule"]) for found in told] == [
+    rules = admin.get("/utils/explain", path="/revisions", user=user).data["rules"]
+    assert [(entry["collection"], entry["rule"]) for entry in rules] == [
         ("system_revisions", None),
         (things.name, PUBLISHED),
     ]
@@ -394,9 +396,10 @@ def test_what_is_no_item_has_no_members_and_fulfils_no_rule(
         may(things.name, permissions={"title": {"_nnull": True}, "note": {"_null": True}}),
         *HISTORY,
     )
-    assert [found["delta"] for found in revisions(whole, things)] == [None, {"id": 2}]
+    assert [revision["delta"] for revision in revisions(whole, things)] == [None, {"id": 2}]
     assert [
-        found["item"] for found in revisions(ruled, things, **{"filter[data][_nempty]": "true"})
+        revision["item"]
+        for revision in revisions(ruled, things, **{"filter[data][_nempty]": "true"})
     ] == ["2"]
 
 
@@ -406,7 +409,7 @@ def test_a_field_that_is_a_secret_by_now_is_not_shown_of_the_past(
     things.add({"title": "a", "note": "swordfish"})
     things.api.patch(f"/fields/{things.name}/note", {"meta": {"special": ["conceal"]}})
     caller = member(stage, may(things.name), *HISTORY)
-    assert [found["data"] for found in revisions(caller, things)] == [
+    assert [revision["data"] for revision in revisions(caller, things)] == [
         {"id": 1, "title": "a", "status": None}
     ]
 
@@ -415,7 +418,7 @@ def test_json_in_a_column_of_text_fulfils_no_rule(stage: Stage, admin: Client) -
     made = table(admin, field("it", "text", special="cast-json"), field("title", "string"))
     made.add({"it": "a", "title": "a"}, {"it": [1], "title": "b"})
     caller = member(stage, may(made.name, permissions={"count(it)": 1}), *HISTORY)
-    assert [found["title"] for found in caller.get(made.path).data] == ["b"]
+    assert [item["title"] for item in caller.get(made.path).data] == ["b"]
     assert revisions(caller, made) == []
 
 
@@ -431,7 +434,7 @@ def test_items_of_any_whole_number_have_a_history(stage: Stage, admin: Client, k
     )
     admin.post(f"/items/{name}", {"id": key, "title": "a"})
     caller = member(stage, may(name, permissions={"title": "a"}), *HISTORY)
-    assert [found["item"] for found in caller.get(f"/items/{name}/{key}/revisions").data] == [
+    assert [revision["item"] for revision in caller.get(f"/items/{name}/{key}/revisions").data] == [
         str(key)
     ]
 
@@ -449,8 +452,13 @@ def test_one_permission_takes_nothing_from_what_another_shows(stage: Stage, admi
     )
     alone, more = member(stage, published, *HISTORY), member(stage, published, *others, *HISTORY)
     whole = {"id": 1, "title": "a", "tags": ["x"], "status": "published", "young": "yes"}
-    assert [found["data"] for found in revisions(alone, made)] == [{"id": 1, "title": "a"}] * 2
-    assert [found["data"] for found in revisions(more, made)] == [{"id": 1, "title": "a"}, whole]
+    assert [revision["data"] for revision in revisions(alone, made)] == [
+        {"id": 1, "title": "a"}
+    ] * 2
+    assert [revision["data"] for revision in revisions(more, made)] == [
+        {"id": 1, "title": "a"},
+        whole,
+    ]
 
 
 @pytest.mark.parametrize("others", [(), (may("system_users"),)], ids=["one", "several"])
@@ -476,8 +484,8 @@ def test_a_page_looks_up_only_the_items_of_its_rows(
         plan = json.dumps(things.api.get("/utils/explain", path=path, user=user).data["plan"])
         assert f'"Relation Name": "{things.name}"' in plan
         assert "hashed" not in plan
-        before, found, _ = plan.partition(f'"Index Name": "{things.name}_pkey"')
-        assert found
+        before, index_name, _ = plan.partition(f'"Index Name": "{things.name}_pkey"')
+        assert index_name
         assert "system_held" not in before, (
             "what a revision holds is looked at last, for it takes longest"
         )

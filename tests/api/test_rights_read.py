@@ -267,11 +267,11 @@ def test_a_collection_behind_a_field_is_named_only_where_it_is_there(
     }
     assert admin.post("/relations", relation).status == 200
     caller = member(stage, may(any_of.name), may(seen.name))
-    for name, told, to_admin in (
+    for name, reason, to_admin in (
         (seen.name, 200, 200),
         (hidden.name, 403, 200),
         ("nowhere", 403, 400),
     ):
         for asked in (f"fields=item:{name}", f"fields=other&alias[other]=item:{name}"):
-            assert (caller.get(f"{any_of.path}?{asked}").status, asked) == (told, asked)
+            assert (caller.get(f"{any_of.path}?{asked}").status, asked) == (reason, asked)
             assert (admin.get(f"{any_of.path}?{asked}").status, asked) == (to_admin, asked)

@@ -11,9 +11,9 @@ from tests.things import Stage, Table, field, table
 
 @pytest.fixture(scope="module")
 def notes(admin: Client) -> Table:
-    found = table(admin, field("text", "string"), field("secret", "string"), field("owner", "uuid"))
-    found.add({"text": "one"}, {"text": "two"})
-    return found
+    entry = table(admin, field("text", "string"), field("secret", "string"), field("owner", "uuid"))
+    entry.add({"text": "one"}, {"text": "two"})
+    return entry
 
 
 def test_a_caller_is_told_what_it_may_do_by_collection_and_action(
@@ -31,11 +31,11 @@ def test_a_caller_is_told_what_it_may_do_by_collection_and_action(
         ),
         may(notes.name, action="delete", permissions={"gone": 1}),
     )
-    found = caller.get("/permissions/me").data
+    permissions = caller.get("/permissions/me").data
     assert (
-        found.pop("system_settings")["read"]["access"] == "full"
+        permissions.pop("system_settings")["read"]["access"] == "full"
     )  # their public part is everybody's
-    assert found == {
+    assert permissions == {
         notes.name: {
             "read": {"access": "full", "fields": ["id", "text"], "presets": {}},
             "update": {
@@ -102,12 +102,12 @@ def test_structure_is_told_as_far_as_permissions_speak_of_it(
 ) -> None:
     other = table(admin, field("x", "string"))
     caller = member_of(stage, new_role(stage, may(notes.name, "id", "text"), app_access=True))
-    listed = {found["collection"] for found in caller.get("/collections").data}
+    listed = {entry["collection"] for entry in caller.get("/collections").data}
     assert notes.name in listed
     assert other.name not in listed
-    assert [found["field"] for found in caller.get(f"/fields/{notes.name}").data] == ["id", "text"]
-    assert {found["collection"] for found in caller.get("/fields").data} == listed - {
-        found["collection"] for found in caller.get("/collections").data if found["schema"] is None
+    assert [entry["field"] for entry in caller.get(f"/fields/{notes.name}").data] == ["id", "text"]
+    assert {entry["collection"] for entry in caller.get("/fields").data} == listed - {
+        entry["collection"] for entry in caller.get("/collections").data if entry["schema"] is None
     }
     for path in (
         f"/collections/{other.name}",

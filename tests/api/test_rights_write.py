@@ -27,14 +27,14 @@ class Desk:
         return member(self.stage, *permissions)
 
     def count(self, collection: str) -> int:
-        found: int = self.stage.value(f'SELECT count(*) FROM "{collection}"')
-        return found
+        count: int = self.stage.value(f'SELECT count(*) FROM "{collection}"')
+        return count
 
     def traces(self) -> int:
-        found: int = self.stage.value(
+        count: int = self.stage.value(
             "SELECT (SELECT count(*) FROM system_activity WHERE action <> 'login') + count(*) FROM system_revisions"
         )
-        return found
+        return count
 
     def refused(self, answer: Answer, status: int = 403) -> None:
         assert answer.status == status, answer.text
@@ -62,8 +62,8 @@ def desk(stage: Stage, admin: Client) -> Desk:
 
 @pytest.fixture
 def rows(desk: Desk) -> list[int]:
-    found = desk.posts.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
-    return [row["id"] for row in found]
+    rows = desk.posts.add({"title": "a", "status": "draft"}, {"title": "b", "status": "live"})
+    return [row["id"] for row in rows]
 
 
 def test_only_allowed_fields_are_created_and_a_hidden_field_is_as_one_that_is_not_there(

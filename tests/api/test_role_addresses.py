@@ -104,13 +104,13 @@ def test_a_login_from_elsewhere_is_refused_once_the_password_was_right(
     email = person(stage, role=bound_role(stage, "192.0.2.1"))
 
     def login(password: str, ip: str) -> Answer:
-        said = {"email": email, "password": password}
-        return proxied.send("POST", "/auth/login", said, **{"X-Forwarded-For": ip})
+        credentials = {"email": email, "password": password}
+        return proxied.send("POST", "/auth/login", credentials, **{"X-Forwarded-For": ip})
 
     assert outcome(login(PASSWORD, "192.0.2.2")) == REFUSED
     assert outcome(login("wrong", "192.0.2.2")) == (401, ["INVALID_CREDENTIALS"])
-    found = login(PASSWORD, "192.0.2.1").data
-    body = {"refresh_token": found["refresh_token"]}
+    tokens = login(PASSWORD, "192.0.2.1").data
+    body = {"refresh_token": tokens["refresh_token"]}
     assert (
         outcome(proxied.send("POST", "/auth/refresh", body, **{"X-Forwarded-For": "192.0.2.2"}))
         == REFUSED
@@ -139,7 +139,7 @@ def test_without_a_proxy_nobody_can_say_where_they_are(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hops", "said", "ip"),
+    ("hops", "forwarded", "ip"),
     [
         (1, "192.0.2.1, 198.51.100.1", "198.51.100.1"),
         (2, "203.0.113.1, 192.0.2.1, 198.51.100.1", "192.0.2.1"),
@@ -149,6 +149,8 @@ def test_without_a_proxy_nobody_can_say_where_they_are(stage: Stage) -> None:
         (0, "192.0.2.1", "127.0.0.1"),
     ],
 )
-def test_an_address_is_what_the_outermost_of_our_proxies_saw(hops: int, said: str, ip: str) -> None:
-    request = Request(testing.create_environ(headers={"X-Forwarded-For": said}))
+def test_an_address_is_what_the_outermost_of_our_proxies_saw(
+    hops: int, forwarded: str, ip: str
+) -> None:
+    request = Request(testing.create_environ(headers={"X-Forwarded-For": forwarded}))
     assert client_of(request, trusted_proxies=hops).ip == ip

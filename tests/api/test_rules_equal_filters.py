@@ -81,14 +81,14 @@ cases_of_all = settings(
 @pytest.fixture(scope="module")
 def rows(admin: Client) -> tuple[Table, list[dict[str, Any]]]:
     """Every value of every pool, and a null, each in some item."""
-    found = table(admin, *(field(f"f_{kind.lower()}", kind) for kind in POOLS))
-    most = max(len(pool) for pool in POOLS.values()) + 1
+    things = table(admin, *(field(f"f_{kind.lower()}", kind) for kind in POOLS))
+    longest_pool = max(len(pool) for pool in POOLS.values()) + 1
     items = [
         {f"f_{k.lower()}": (pool[n] if n < len(pool) else None) for k, pool in POOLS.items()}
-        for n in range(most)
+        for n in range(longest_pool)
     ]
-    found.add(*items)
-    return found, items
+    things.add(*items)
+    return things, items
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,9 @@ def single_tests(draw: st.DrawFn) -> dict[str, Any]:
             [0, 1, 2, 5, 9, 10, 12, 30, 52, 1999, 2024],
         )
     operator = draw(
-        st.sampled_from([found for found in RULE_OPERATORS.values() if fits(found, kind)])
+        st.sampled_from(
+            [candidate for candidate in RULE_OPERATORS.values() if fits(candidate, kind)]
+        )
     )
     return {name: {operator.name: draw(operand_of(operator, pool))}}
 
@@ -145,15 +147,15 @@ def trees() -> st.SearchStrategy[dict[str, Any]]:
 def test_a_rule_holds_for_the_items_that_the_filter_finds(
     rows: tuple[Table, list[dict[str, Any]]], collection: Collection
 ) -> None:
-    found, items = rows
+    things, items = rows
     sent: Any = jsontext.loads(jsontext.dumps(items))
 
     @cases_of_all
-    @given(said=trees())
-    def compare(said: dict[str, Any]) -> None:
-        answer = found.api.search(found.path, {"filter": said, "fields": ["id"], "sort": ["id"]})
+    @given(tree=trees())
+    def compare(tree: dict[str, Any]) -> None:
+        answer = things.api.search(things.path, {"filter": tree, "fields": ["id"], "sort": ["id"]})
         by_database = [item["id"] for item in answer.data]
-        rule = parse_rule(said)
+        rule = parse_rule(tree)
         under = RuleContext(collection)
         by_rule = [n for n, item in enumerate(sent, start=1) if not failures(rule, item, under)]
         assert by_rule == by_database

@@ -15,8 +15,8 @@ SEARCH_INDEXES = (
 
 
 def indexes_of(stage: Stage, things: Table) -> int:
-    found: int = stage.value(SEARCH_INDEXES.format(things.name))
-    return found
+    count: int = stage.value(SEARCH_INDEXES.format(things.name))
+    return count
 
 
 def plan_of(things: Table, word: str) -> str:

@@ -75,15 +75,15 @@ def test_health_asks_who_calls_only_when_all_is_well_and_somebody_says_so(
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The statements that are read outside transactions from now on."""
-    found: list[str] = []
+    statements: list[str] = []
     fetch = Database._fetch
 
     def noted(database: Database, pool: Any, text: str, values: Sequence[object]) -> list[Row]:
-        found.append(text)
+        statements.append(text)
         return fetch(database, pool, text, values)
 
     monkeypatch.setattr(Database, "_fetch", noted)
-    return found
+    return statements
 
 
 def test_on_a_database_that_is_not_migrated_every_answer_says_what_to_do(
@@ -324,9 +324,9 @@ def test_whoever_changes_where_the_log_goes_is_heeded(
         access.handlers.clear()
         access.filters.clear()
         access.propagate = True
-    told = capsys.readouterr().err
-    assert ("taken 1.5" in told) == (taken in ("a handler", "a form", "the root"))
-    assert ("GET / 200" in told) == (taken in ("a handler", "the root"))
+    logged = capsys.readouterr().err
+    assert ("taken 1.5" in logged) == (taken in ("a handler", "a form", "the root"))
+    assert ("GET / 200" in logged) == (taken in ("a handler", "the root"))
 
 
 def test_nothing_is_logged_of_requests_below_the_level(
@@ -360,8 +360,8 @@ def test_a_line_for_people_tells_the_second() -> None:
         logging.makeLogRecord({"created": 1_700_000_000.9 + second, "msg": "x"})
         for second in (0, 1, 0)
     ]
-    told = [lines.format(record).split()[0] for record in records]
-    assert told == [
+    times = [lines.format(record).split()[0] for record in records]
+    assert times == [
         time.strftime("%H:%M:%S", time.localtime(1_700_000_000 + second)) for second in (0, 1, 0)
     ]
 

@@ -153,14 +153,14 @@ def test_a_cookie_that_names_no_session_is_refused(stage: Stage, cookie: str) ->
 def test_no_kind_of_token_passes_for_another(stage: Stage) -> None:
     """A refresh token is neither an access token nor a session cookie, an access token no refresh token or cookie."""
     client, email = stage.anonymous, person(stage)
-    found = login(client, email).data
+    tokens = login(client, email).data
     session = held(login(client, email, mode="session"), SESSION)
     refused = (401, ["INVALID_TOKEN"])
-    for token in (found["refresh_token"], session):
+    for token in (tokens["refresh_token"], session):
         assert outcome(client.bearing(token).get("/users/me")) == refused
-    for cookie in (found["refresh_token"], found["access_token"]):
+    for cookie in (tokens["refresh_token"], tokens["access_token"]):
         assert outcome(with_cookie(client, "GET", "/users/me", f"{SESSION}={cookie}")) == refused
-    answer = client.post("/auth/refresh", {"refresh_token": found["access_token"]})
+    answer = client.post("/auth/refresh", {"refresh_token": tokens["access_token"]})
     assert outcome(answer) == (401, ["INVALID_CREDENTIALS"])
 
 
@@ -377,21 +377,21 @@ def test_behind_tls_cookies_are_for_tls_only_and_for_the_services_own_folder(
 
 def test_login_and_logout_are_written_down(stage: Stage) -> None:
     email = person(stage)
-    said = {"User-Agent": "tests", "Origin": "https://app.example"}
+    headers = {"User-Agent": "tests", "Origin": "https://app.example"}
     answer = stage.anonymous.send(
-        "POST", "/auth/login", {"email": email, "password": PASSWORD}, **said
+        "POST", "/auth/login", {"email": email, "password": PASSWORD}, **headers
     )
     stage.anonymous.post("/auth/logout", {"refresh_token": answer.data["refresh_token"]})
     login(stage.anonymous, email, "wrong")
     user = of_user(stage, email, "id")
-    found = stage.admin.get(f'/activity?filter={{"user":{{"_eq":"{user}"}}}}&sort=id').data
-    assert [(row["action"], row["collection"], row["item"]) for row in found] == [
+    activities = stage.admin.get(f'/activity?filter={{"user":{{"_eq":"{user}"}}}}&sort=id').data
+    assert [(row["action"], row["collection"], row["item"]) for row in activities] == [
         ("login", "system_users", str(user)),
         ("logout", "system_users", str(user)),
     ]
-    assert (found[0]["ip"], found[0]["user_agent"], found[0]["origin"]) == (
+    assert (activities[0]["ip"], activities[0]["user_agent"], activities[0]["origin"]) == (
         "127.0.0.1",
-        *said.values(),
+        *headers.values(),
     )
 
 

@@ -16,9 +16,9 @@ from tests.things import Json, Stage, Table, field, table
 
 def make(api: Client, places: list[int | None], kind: str = "integer") -> Table:
     """Make a collection with items 1, 2, 3 … that have these places."""
-    found = table(api, field("sort", kind), field("title", "string"), sort_field="sort")
-    found.add(*({"sort": place} for place in places))
-    return found
+    things = table(api, field("sort", kind), field("title", "string"), sort_field="sort")
+    things.add(*({"sort": position} for position in places))
+    return things
 
 
 def move(things: Table, item: object, to: object) -> int:
@@ -49,9 +49,9 @@ def test_an_item_takes_the_place_of_another(
     things = make(admin, places)
     assert move(things, item, to) == 204
     assert order(things) == expected
-    found = things.column("sort")
-    assert len(set(found)) == 5
-    assert None not in found
+    positions = things.column("sort")
+    assert len(set(positions)) == 5
+    assert None not in positions
 
 
 def test_only_what_lies_between_is_written(stage: Stage, admin: Client) -> None:
@@ -71,22 +71,22 @@ def history(things: Table) -> list[Json]:
         "filter[activity][action]": "update",
         "sort": "item",
     }
-    found: list[Json] = things.api.get("/revisions", **asked, fields="*,activity.*").data
-    return found
+    entries: list[Json] = things.api.get("/revisions", **asked, fields="*,activity.*").data
+    return entries
 
 
 def test_every_item_that_moves_is_in_the_history_as_part_of_the_move(admin: Client) -> None:
     things, me = make(admin, [1, 2, 3, 4, 5]), admin.get("/users/me").data["id"]
     assert move(things, 4, 2) == 204
-    found = {entry["item"]: entry for entry in history(things)}
-    assert {key: entry["delta"] for key, entry in found.items()} == {
+    moves = {entry["item"]: entry for entry in history(things)}
+    assert {key: entry["delta"] for key, entry in moves.items()} == {
         "2": {"sort": 3},
         "3": {"sort": 4},
         "4": {"sort": 2},
     }
-    assert found["4"]["data"] == {"id": 4, "sort": 2, "title": None}
-    assert (found["4"]["activity"]["user"], found["4"]["activity"]["ip"]) == (me, "127.0.0.1")
-    assert [found[key]["parent"] for key in "234"] == [found["4"]["id"], found["4"]["id"], None]
+    assert moves["4"]["data"] == {"id": 4, "sort": 2, "title": None}
+    assert (moves["4"]["activity"]["user"], moves["4"]["activity"]["ip"]) == (me, "127.0.0.1")
+    assert [moves[key]["parent"] for key in "234"] == [moves["4"]["id"], moves["4"]["id"], None]
 
 
 def test_items_that_are_numbered_first_are_in_the_history(admin: Client) -> None:
@@ -96,16 +96,16 @@ def test_items_that_are_numbered_first_are_in_the_history(admin: Client) -> None
     assert deltas == [("1", 2), ("1", 1), ("2", 3), ("2", 2), ("3", 1), ("3", 3)]
 
 
-@pytest.mark.parametrize(("accountability", "told"), [("activity", 2), (None, 0)])
+@pytest.mark.parametrize(("accountability", "count"), [("activity", 2), (None, 0)])
 def test_a_collection_says_whether_moves_are_told(
-    admin: Client, accountability: str | None, told: int
+    admin: Client, accountability: str | None, count: int
 ) -> None:
     fields = field("sort", "integer"), field("title", "string")
     things = table(admin, *fields, sort_field="sort", accountability=accountability)
     things.add({"sort": 1}, {"sort": 2})
     assert move(things, 2, 1) == 204
     asked = {"filter[collection]": things.name, "filter[action]": "update"}
-    assert len(admin.get("/activity", **asked).data) == told
+    assert len(admin.get("/activity", **asked).data) == count
     assert history(things) == []
 
 
@@ -114,9 +114,9 @@ def test_many_moves_are_those_of_a_list(admin: Client) -> None:
     model = order(things)
     for _ in range(40):
         item, to = random.choice(model), random.choice(model)
-        place = model.index(to)
+        position = model.index(to)
         model.remove(item)
-        model.insert(place, item)
+        model.insert(position, item)
         assert move(things, item, to) == 204
         assert order(things) == model
 

@@ -36,7 +36,7 @@ def things(api: Client) -> Client:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "body", "place"),
+    ("method", "path", "body", "location"),
     [
         ("POST", "/collections", {**NEW, "feilds": []}, "feilds"),
         (
@@ -82,12 +82,12 @@ def things(api: Client) -> Client:
     ],
 )
 def test_a_key_that_would_do_nothing_is_refused(
-    admin: Client, method: str, path: str, body: object, place: str
+    admin: Client, method: str, path: str, body: object, location: str
 ) -> None:
     before = [admin.get(path).data for path in ("/collections", "/fields", "/relations")]
     answer = admin.send(method, path, body)
     assert (answer.status, answer.codes) == (400, ["INVALID_PAYLOAD"])
-    assert answer.errors[0]["field"] == place
+    assert answer.errors[0]["field"] == location
     assert [admin.get(path).data for path in ("/collections", "/fields", "/relations")] == before
 
 

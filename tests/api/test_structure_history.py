@@ -22,8 +22,8 @@ def past(admin: Client, of: str, item: str) -> list[Json]:
         "sort": "id",
         "fields": "*,activity.*",
     }
-    found: list[Json] = admin.get("/revisions", **asked).data
-    return found
+    entries: list[Json] = admin.get("/revisions", **asked).data
+    return entries
 
 
 def acts(admin: Client, of: str, item: str) -> list[str]:
@@ -79,7 +79,7 @@ def test_fields_are_made_changed_renamed_and_deleted(admin: Client) -> None:
     admin.delete(f"/fields/{things.name}/name")
     assert past(admin, "fields", f"{things.name}.title") == []
     revisions = past(admin, "fields", f"{things.name}.name")
-    assert [found["activity"]["action"] for found in revisions] == [
+    assert [revision["activity"]["action"] for revision in revisions] == [
         "create",
         "update",
         "update",
@@ -94,7 +94,7 @@ def test_fields_are_made_changed_renamed_and_deleted(admin: Client) -> None:
     assert revisions[2]["delta"]["field"] == "name"
     assert revisions[3]["delta"] == {"meta": {"width": "half"}}
     assert revisions[4]["data"] == last
-    assert {found["activity"]["item"] for found in revisions} == {f"{things.name}.name"}
+    assert {revision["activity"]["item"] for revision in revisions} == {f"{things.name}.name"}
 
 
 def test_relations_are_made_changed_and_deleted_with_what_they_bring(admin: Client) -> None:
@@ -128,15 +128,15 @@ def test_a_field_takes_its_relation_along(admin: Client) -> None:
     admin.patch(f"/fields/{many.name}/up", {"field": "above"})
     renamed = past(admin, "fields", f"{many.name}.above")[-1]
     relation = past(admin, "relations", f"{many.name}.above")
-    assert [found["activity"]["action"] for found in relation] == ["create", "update"]
+    assert [revision["activity"]["action"] for revision in relation] == ["create", "update"]
     assert relation[1]["parent"] == renamed["id"]
     admin.delete(f"/fields/{many.name}/above")
     gone = past(admin, "fields", f"{many.name}.above")[-1]
-    for found in (
+    for revision in (
         past(admin, "relations", f"{many.name}.above")[-1],
         past(admin, "fields", f"{one.name}.list")[-1],
     ):
-        assert (found["activity"]["action"], found["parent"]) == ("delete", gone["id"])
+        assert (revision["activity"]["action"], revision["parent"]) == ("delete", gone["id"])
 
 
 def test_permissions_follow_and_go_as_part_of_it(admin: Client) -> None:
@@ -334,7 +334,7 @@ def test_only_administrators_see_the_history_of_the_structure(stage: Stage, admi
     rights = [may(f"system_{name}") for name in ("collections", "fields", "relations")]
     caller = member(stage, may(things.name), *rights, *HISTORY)
     for path in ("/activity", "/revisions"):
-        assert {found["collection"] for found in caller.get(f"{path}?limit=-1").data} <= {
+        assert {entry["collection"] for entry in caller.get(f"{path}?limit=-1").data} <= {
             things.name
         }
     for path in (
@@ -389,17 +389,17 @@ def test_it_is_none_of_the_next_collection_of_the_name(
     reader = member(stage, may(things.name, **rule), *HISTORY)
     asked = {"filter[collection]": things.name, "sort": "id", "meta": "*"}
     shown = reader.get("/revisions", **asked)
-    assert [found["data"]["title"] for found in shown.data] == ["new"]
+    assert [entry["data"]["title"] for entry in shown.data] == ["new"]
     assert shown.body["meta"] == {"total_count": 1, "filter_count": 1}
-    assert [found["action"] for found in reader.get("/activity", **asked).data] == ["create"]
+    assert [entry["action"] for entry in reader.get("/activity", **asked).data] == ["create"]
     assert reader.get(f"/revisions/{former['id']}").status == 404
     for caller in (admin, reader):
         answer = caller.get(f"{things.path}/1/revisions?meta=*")
-        assert [found["data"]["title"] for found in answer.data] == ["new"]
+        assert [entry["data"]["title"] for entry in answer.data] == ["new"]
         assert answer.body["meta"] == {"total_count": 1, "filter_count": 1}
         assert caller.get(f"{things.path}/1/revisions/{former['id']}").status == 404
         assert caller.post(f"/utils/revert/{former['id']}").status == 404
-    assert [found["data"]["title"] for found in admin.get("/revisions", **asked).data] == [
+    assert [entry["data"]["title"] for entry in admin.get("/revisions", **asked).data] == [
         "old",
         "new",
     ]
@@ -410,10 +410,10 @@ def test_changes_of_its_fields_leave_the_older_history_alone(stage: Stage, admin
     things.add({"title": "old"})
     again(admin, things, field("title", "string")).add({"title": "new"})
     admin.patch(f"/fields/{things.name}/title", {"field": "name"})
-    found = admin.get(
+    answer = admin.get(
         "/revisions", **{"filter[collection]": things.name, "sort": "id", "fields": "data"}
     ).data
-    assert [revision["data"] for revision in found] == [
+    assert [revision["data"] for revision in answer] == [
         {"id": 1, "title": "old"},
         {"id": 1, "name": "new"},
     ]
@@ -430,6 +430,6 @@ def test_a_table_dropped_behind_the_service_leaves_nothing_to_the_next_either(
     body = {"collection": things.name, "schema": {}, "fields": [field("title", "string")]}
     assert admin.post("/collections", body).status == 200
     things.add({"title": "new"})
-    assert [found["data"]["title"] for found in admin.get(f"{things.path}/1/revisions").data] == [
-        "new"
-    ]
+    assert [
+        revision["data"]["title"] for revision in admin.get(f"{things.path}/1/revisions").data
+    ] == ["new"]

@@ -276,10 +276,10 @@ def restless(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     current = Snapshots.current
 
     def moved(snapshots: Snapshots) -> Snapshot:
-        found = current(snapshots)
+        counters = current(snapshots)
         with psycopg.connect(dsn) as connection:
             connection.execute("UPDATE system_version SET structure = structure + 1")
-        return found
+        return counters
 
     monkeypatch.setattr(Snapshots, "current", moved)
 

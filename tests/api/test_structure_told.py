@@ -117,9 +117,9 @@ SEEN = (may("books", "id", "title", "extra", "author", "vault"), may("people", "
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        furnish(found.admin)
-        yield found
+    with staged(settings, make_database, template) as stage:
+        furnish(stage.admin)
+        yield stage
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +202,8 @@ def test_a_star_names_all_fields_and_parents_add_theirs(stage: Stage) -> None:
     whole = member_of(
         stage, new_role(stage, may("books"), may("people"), may("hush_vault"), app_access=True)
     )
-    told, all_there_is = (client.get("/collections/books").data for client in (whole, stage.admin))
-    assert told == all_there_is
+    shown, all_there_is = (client.get("/collections/books").data for client in (whole, stage.admin))
+    assert shown == all_there_is
     assert whole.get("/fields/books").data == stage.admin.get("/fields/books").data
     assert whole.get("/relations/books").data == stage.admin.get("/relations/books").data
 
@@ -245,8 +245,8 @@ def test_rows_of_the_structure_show_no_more_behind_a_relation(stage: Stage) -> N
 
 
 def ids(stage: Stage, table: str) -> list[tuple[int]]:
-    found = stage.value(f"SELECT json_agg(id ORDER BY id) FROM {table}")
-    return [(key,) for key in found]
+    ids = stage.value(f"SELECT json_agg(id ORDER BY id) FROM {table}")
+    return [(key,) for key in ids]
 
 
 def test_the_public_role_names_fields_for_who_has_no_role(stage: Stage) -> None:

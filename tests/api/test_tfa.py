@@ -249,9 +249,9 @@ def test_disabled_many_times_at_once_with_one_key_it_is_done_once(stage: Stage) 
 
 def test_the_secret_is_shown_to_nobody(stage: Stage) -> None:
     email = person(stage, tfa_secret=SECRET)
-    found = stage.admin.get(f'/users?filter={{"email":{{"_eq":"{email}"}}}}').data
-    assert found[0]["tfa_secret"] == "**********"
-    assert {"tfa_step", "failed_logins", "login_after", "unverified"} & found[0].keys() == set()
+    users = stage.admin.get(f'/users?filter={{"email":{{"_eq":"{email}"}}}}').data
+    assert users[0]["tfa_secret"] == "**********"
+    assert {"tfa_step", "failed_logins", "login_after", "unverified"} & users[0].keys() == set()
 
 
 def test_a_role_that_asks_for_a_second_factor_lets_its_users_do_nothing_but_set_it_up(

@@ -36,13 +36,13 @@ def test_a_permission_that_cannot_be_read_gives_nothing(
         caller.delete(f"{things.path}/{item['id']}"),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
-    (told,) = stage.admin.get(
+    (explanation,) = stage.admin.get(
         "/permissions/explain",
         user=caller.get("/users/me").data["id"],
         collection=things.name,
         action="read",
     ).data
-    assert told["fault"]
+    assert explanation["fault"]
     assert things.column("size") == [1]
 
 
@@ -72,8 +72,12 @@ def test_only_administrators_are_told_which_rule_of_a_field_cannot_be_read(
     stage.execute(
         f"UPDATE system_fields SET {part} = '{stored(rule)}' WHERE collection = '{things.name}' AND field = 'title'"
     )
-    (told,) = stage.admin.post(things.path, {"title": "b"}).errors
-    assert (told["collection"], told["field"], told["parameter"]) == (things.name, "title", part)
+    (problem,) = stage.admin.post(things.path, {"title": "b"}).errors
+    assert (problem["collection"], problem["field"], problem["parameter"]) == (
+        things.name,
+        "title",
+        part,
+    )
     caller = member(
         stage,
         *(may(things.name, "title", action=action) for action in ("read", "create", "update")),
@@ -112,5 +116,5 @@ def test_a_filter_of_addresses_that_cannot_be_read_lets_nobody_register(
     stage.execute(
         f"UPDATE system_settings SET public_registration = TRUE, public_registration_email_filter = '{stored(rule)}'"
     )
-    said = {"email": "somebody@example.com", "password": "a long enough password"}
-    assert stage.anonymous.post("/users/register", said).status == 403
+    body = {"email": "somebody@example.com", "password": "a long enough password"}
+    assert stage.anonymous.post("/users/register", body).status == 403

@@ -59,8 +59,8 @@ def files(
     template: str,
 ) -> Iterator[House]:
     """One application for all tests of a module."""
-    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:
-        yield found
+    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
+        yield files
 
 
 @pytest.fixture

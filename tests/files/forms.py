@@ -54,21 +54,21 @@ class House:
 
     def send(self, method: str, path: str, *parts: Part, client: Client | None = None) -> Answer:
         """Send a form."""
-        said = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"'}
-        return (client or self.admin).send(method, path, raw=form(*parts), **said)
+        headers = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"'}
+        return (client or self.admin).send(method, path, raw=form(*parts), **headers)
 
     def upload(self, *parts: Part) -> Any:
         """Upload by form and return the `data` of the answer."""
         return self.send("POST", "/files", *parts).data
 
-    def add(self, content: bytes = b"some text", name: str = "a.txt", **said: str) -> Any:
+    def add(self, content: bytes = b"some text", name: str = "a.txt", **fields: str) -> Any:
         """Upload one file."""
-        return self.upload(*said.items(), ("file", content, name))
+        return self.upload(*fields.items(), ("file", content, name))
 
     def contents(self) -> dict[str, bytes]:
         """Return what lies in the folders, by path."""
-        found = (path for path in self.folder.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.folder)): path.read_bytes() for path in found}
+        paths = (path for path in self.folder.rglob("*") if path.is_file())
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in paths}
 
     @contextmanager
     def nothing_stays(self) -> Iterator[None]:

@@ -10,6 +10,6 @@ from PIL import Image
 
 def picture(kind: str = "JPEG", size: tuple[int, int] = (40, 20), **options: Any) -> bytes:
     """Return an image of a format of Pillow's."""
-    found = BytesIO()
-    Image.new("RGB", size, "teal").save(found, kind, **options)
-    return found.getvalue()
+    buffer = BytesIO()
+    Image.new("RGB", size, "teal").save(buffer, kind, **options)
+    return buffer.getvalue()

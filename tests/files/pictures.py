@@ -15,8 +15,8 @@ CORNERS = ("red", "green", "blue", "white")
 def quarters(size: tuple[int, int] = (80, 40), mode: str = "RGB") -> Image.Image:
     made = Image.new("RGB", size)
     across, down = size[0] // 2, size[1] // 2
-    for place, name in enumerate(CORNERS):
-        left, top = place % 2 * across, place // 2 * down
+    for index, name in enumerate(CORNERS):
+        left, top = index % 2 * across, index // 2 * down
         made.paste(COLOURS[name], (left, top, left + across, top + down))
     return made.convert(mode)
 
@@ -26,18 +26,19 @@ def corners(picture: Image.Image) -> tuple[str, ...]:
     shown = picture.convert("RGB")
     width, height = shown.size
     places = [(x * width // 4, y * height // 4) for y in (1, 3) for x in (1, 3)]
-    return tuple(_nearest(pixel(shown, place)) for place in places)
+    return tuple(_nearest(pixel(shown, point)) for point in places)
 
 
-def pixel(picture: Image.Image, place: tuple[int, int]) -> tuple[int, ...]:
-    found = picture.getpixel(place)
-    assert found is not None
-    return found if isinstance(found, tuple) else (int(found),)
+def pixel(picture: Image.Image, point: tuple[int, int]) -> tuple[int, ...]:
+    colour = picture.getpixel(point)
+    assert colour is not None
+    return colour if isinstance(colour, tuple) else (int(colour),)
 
 
-def _nearest(found: tuple[int, ...]) -> str:
+def _nearest(colour: tuple[int, ...]) -> str:
     return min(
-        COLOURS, key=lambda name: sum(abs(a - b) for a, b in zip(COLOURS[name], found, strict=True))
+        COLOURS,
+        key=lambda name: sum(abs(a - b) for a, b in zip(COLOURS[name], colour, strict=True)),
     )
 
 
@@ -48,6 +49,6 @@ def encoded(picture: Image.Image, form: str, **options: Any) -> bytes:
 
 
 def decoded(content: bytes) -> Image.Image:
-    found = Image.open(io.BytesIO(content))
-    found.load()
-    return found
+    image = Image.open(io.BytesIO(content))
+    image.load()
+    return image

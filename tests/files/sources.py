@@ -40,13 +40,13 @@ class Source:
 @contextmanager
 def source(context: ssl.SSLContext | None = None) -> Iterator[Source]:
     """Run a server on a free port of loopback."""
-    found = Source(0)
+    source = Source(0)
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            found.seen.append((self.command, self.path, dict(self.headers)))
+            source.seen.append((self.command, self.path, dict(self.headers)))
             with suppress(OSError):
-                page = found.pages.get(self.path.partition("?")[0])
+                page = source.pages.get(self.path.partition("?")[0])
                 page(self) if page else self.send_error(404)
 
         do_GET = do_POST = do_HEAD = answer
@@ -58,11 +58,11 @@ def source(context: ssl.SSLContext | None = None) -> Iterator[Source]:
     server.daemon_threads = True
     if context:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    found.port = server.server_address[1]
+    source.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield found
+        yield source
     finally:
         server.shutdown()
         server.server_close()

@@ -32,17 +32,17 @@ def get(files: House, path: str, **headers: str) -> Answer:
 
 
 def test_a_file_is_sent_as_it_was_uploaded(files: House, text: str) -> None:
-    found = get(files, text)
-    assert (found.status, found.content) == (200, TEXT)
-    said = {name.lower(): value for name, value in found.headers.items()}
-    assert said["content-length"] == "100"
-    assert said["content-type"].startswith("text/plain")
-    assert said["content-disposition"] == 'inline; filename="digits.txt"'
-    assert said["accept-ranges"] == "bytes"
-    assert said["x-content-type-options"] == "nosniff"
-    assert said["content-security-policy"] == "default-src 'none'; sandbox"
-    assert said["cache-control"] == "private, max-age=2592000"
-    assert said["vary"] == "Origin"
+    answer = get(files, text)
+    assert (answer.status, answer.content) == (200, TEXT)
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    assert headers["content-length"] == "100"
+    assert headers["content-type"].startswith("text/plain")
+    assert headers["content-disposition"] == 'inline; filename="digits.txt"'
+    assert headers["accept-ranges"] == "bytes"
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["content-security-policy"] == "default-src 'none'; sandbox"
+    assert headers["cache-control"] == "private, max-age=2592000"
+    assert headers["vary"] == "Origin"
 
 
 def test_a_name_behind_the_id_changes_nothing_of_the_content(files: House, text: str) -> None:
@@ -62,7 +62,7 @@ def test_a_file_is_saved_when_that_is_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "disposition"),
     [
         ("", 'inline; filename="a.txt"'),
         ("/report.txt", 'inline; filename="report.txt"'),
@@ -73,10 +73,12 @@ def test_a_file_is_saved_when_that_is_asked_for(
         ("/%00", 'inline; filename="file"'),
     ],
 )
-def test_the_name_behind_the_id_names_the_download(files: House, path: str, said: str) -> None:
+def test_the_name_behind_the_id_names_the_download(
+    files: House, path: str, disposition: str
+) -> None:
     assert (
         get(files, f"/assets/{files.add(b'x', 'a.txt')['id']}{path}").headers["content-disposition"]
-        == said
+        == disposition
     )
 
 
@@ -93,13 +95,13 @@ def test_the_name_behind_the_id_names_the_download(files: House, path: str, said
     ],
 )
 def test_what_a_browser_would_run_is_only_saved(files: House, name: str, content: bytes) -> None:
-    found = get(files, f"/assets/{files.add(content, name)['id']}?width=5")
-    assert found.content == content
-    assert found.headers["content-disposition"].startswith("attachment")
+    answer = get(files, f"/assets/{files.add(content, name)['id']}?width=5")
+    assert answer.content == content
+    assert answer.headers["content-disposition"].startswith("attachment")
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "disposition"),
     [
         (
             "Grüße 100%.txt",
@@ -108,14 +110,14 @@ def test_what_a_browser_would_run_is_only_saved(files: House, name: str, content
         ("日本.txt", "filename=\".txt\"; filename*=UTF-8''%E6%97%A5%E6%9C%AC.txt"),
     ],
 )
-def test_every_name_is_written_out(files: House, name: str, said: str) -> None:
+def test_every_name_is_written_out(files: House, name: str, disposition: str) -> None:
     key = files.add()["id"]
     files.stage.admin.patch(f"/files/{key}", {"filename_download": name})
-    assert get(files, f"/assets/{key}").headers["content-disposition"] == f"inline; {said}"
+    assert get(files, f"/assets/{key}").headers["content-disposition"] == f"inline; {disposition}"
 
 
 @pytest.mark.parametrize(
-    ("said", "content", "place"),
+    ("byte_range", "content", "location"),
     [
         ("bytes=0-9", TEXT[:10], "bytes 0-9/100"),
         ("bytes=95-", TEXT[95:], "bytes 95-99/100"),
@@ -126,54 +128,54 @@ def test_every_name_is_written_out(files: House, name: str, said: str) -> None:
     ],
 )
 def test_a_range_is_sent_alone(
-    files: House, text: str, said: str, content: bytes, place: str
+    files: House, text: str, byte_range: str, content: bytes, location: str
 ) -> None:
-    found = get(files, text, Range=said)
-    assert (found.status, found.content) == (206, content)
-    assert found.headers["content-range"] == place
-    assert found.headers["content-length"] == str(len(content))
+    answer = get(files, text, Range=byte_range)
+    assert (answer.status, answer.content) == (206, content)
+    assert answer.headers["content-range"] == location
+    assert answer.headers["content-length"] == str(len(content))
 
 
 @pytest.mark.parametrize(
-    "said", ["bytes=0-1,5-6", "bytes=5-1", "bytes=-", "bytes=a-b", "lines=1-2", "bytes", ""]
+    "byte_range", ["bytes=0-1,5-6", "bytes=5-1", "bytes=-", "bytes=a-b", "lines=1-2", "bytes", ""]
 )
 def test_a_range_that_is_not_understood_is_as_if_it_were_not_there(
-    files: House, text: str, said: str
+    files: House, text: str, byte_range: str
 ) -> None:
-    found = get(files, text, Range=said)
-    assert (found.status, found.content) == (200, TEXT)
+    answer = get(files, text, Range=byte_range)
+    assert (answer.status, answer.content) == (200, TEXT)
 
 
-@pytest.mark.parametrize("said", ["bytes=100-", "bytes=1000-2000", "bytes=-0"])
-def test_a_range_behind_the_end_is_refused(files: House, text: str, said: str) -> None:
-    found = get(files, text, Range=said)
-    assert (found.status, found.codes) == (416, ["RANGE_NOT_SATISFIABLE"])
-    assert found.headers["content-range"] == "bytes */100"
-    assert found.headers["cache-control"] == "no-cache"
+@pytest.mark.parametrize("byte_range", ["bytes=100-", "bytes=1000-2000", "bytes=-0"])
+def test_a_range_behind_the_end_is_refused(files: House, text: str, byte_range: str) -> None:
+    answer = get(files, text, Range=byte_range)
+    assert (answer.status, answer.codes) == (416, ["RANGE_NOT_SATISFIABLE"])
+    assert answer.headers["content-range"] == "bytes */100"
+    assert answer.headers["cache-control"] == "no-cache"
 
 
 def test_a_range_of_an_older_content_is_all_of_the_new_one(files: House, text: str) -> None:
     first = get(files, text)
-    for said in (first.headers["etag"], first.headers["last-modified"]):
-        assert get(files, text, Range="bytes=0-1", If_Range=said).status == 206
-    for said in (
+    for validator in (first.headers["etag"], first.headers["last-modified"]):
+        assert get(files, text, Range="bytes=0-1", If_Range=validator).status == 206
+    for validator in (
         '"other"',
         f"W/{first.headers['etag']}",
         "Mon, 01 Jan 2001 00:00:00 GMT",
         "nonsense",
     ):
-        assert get(files, text, Range="bytes=0-1", If_Range=said).status == 200
+        assert get(files, text, Range="bytes=0-1", If_Range=validator).status == 200
 
 
 def test_a_client_that_holds_the_content_is_told_so(files: House, text: str) -> None:
     first = get(files, text)
     tag, modified = first.headers["etag"], first.headers["last-modified"]
     assert parsedate_to_datetime(modified).tzinfo is not None
-    for said in (tag, f'"x", W/{tag}', "*"):
-        found = get(files, text, If_None_Match=said)
-        assert (found.status, found.content) == (304, b"")
-        assert found.headers["etag"] == tag
-        assert "max-age" in found.headers["cache-control"]
+    for header in (tag, f'"x", W/{tag}', "*"):
+        answer = get(files, text, If_None_Match=header)
+        assert (answer.status, answer.content) == (304, b"")
+        assert answer.headers["etag"] == tag
+        assert "max-age" in answer.headers["cache-control"]
     assert get(files, text, If_Modified_Since=modified).status == 304
     assert get(files, text, If_Modified_Since="Mon, 01 Jan 2001 00:00:00 GMT").status == 200
     assert get(files, text, If_Modified_Since="yesterday").status == 200
@@ -186,14 +188,14 @@ def test_a_new_content_has_a_new_tag_and_a_new_title_has_not(files: House) -> No
     files.admin.patch(f"/files/{key}", {"title": "Another"})
     assert get(files, f"/assets/{key}").headers["etag"] == first
     assert files.send("PATCH", f"/files/{key}", ("file", b"new text!", "a.txt")).status == 200
-    found = get(files, f"/assets/{key}")
-    assert found.content == b"new text!"
-    assert found.headers["etag"] != first
+    answer = get(files, f"/assets/{key}")
+    assert answer.content == b"new text!"
+    assert answer.headers["etag"] != first
 
 
 def test_head_answers_the_same_without_a_body(files: House, text: str) -> None:
-    found = files.admin.send("HEAD", text, Range="bytes=0-1")
-    assert (found.status, found.content, found.headers["content-length"]) == (200, b"", "100")
+    answer = files.admin.send("HEAD", text, Range="bytes=0-1")
+    assert (answer.status, answer.content, answer.headers["content-length"]) == (200, b"", "100")
 
 
 def test_what_is_not_there_is_not_found(files: House) -> None:
@@ -201,16 +203,16 @@ def test_what_is_not_there_is_not_found(files: House) -> None:
     (path,) = [path for path in files.folder.rglob("*") if path.stem == key]
     path.unlink()
     for wanted in (key, str(uuid4()), "nonsense"):
-        found = get(files, f"/assets/{wanted}")
-        assert (found.status, found.codes) == (404, ["NOT_FOUND"])
-        assert "etag" not in found.headers
+        answer = get(files, f"/assets/{wanted}")
+        assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
+        assert "etag" not in answer.headers
 
 
 def test_an_image_without_its_content_is_not_found(files: House) -> None:
     file = files.add(picture("PNG"), "a.png")
     (files.folder / "local" / file["filename_disk"]).unlink()
-    found = get(files, f"/assets/{file['id']}?width=5")
-    assert (found.status, found.codes) == (404, ["NOT_FOUND"])
+    answer = get(files, f"/assets/{file['id']}?width=5")
+    assert (answer.status, answer.codes) == (404, ["NOT_FOUND"])
 
 
 def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
@@ -229,8 +231,8 @@ def test_a_content_that_is_exchanged_meanwhile_is_found_all_the_same(
 
     monkeypatch.setattr(Assets, "delivery", late)
     for query in ("", "?download"):
-        found = get(files, f"/assets/{key}{query}")
-        assert (found.status, found.content) == (200, b"new text")
+        answer = get(files, f"/assets/{key}{query}")
+        assert (answer.status, answer.content) == (200, b"new text")
 
 
 def test_large_contents_are_sent_in_pieces(files: House) -> None:
@@ -255,8 +257,8 @@ def test_a_name_with_marks_of_its_own_stays_one_name() -> None:
 
 
 def rights(path: str, client: Any) -> tuple[int, list[str]]:
-    found = client.get(path)
-    return found.status, [] if found.status == 200 else found.codes
+    answer = client.get(path)
+    return answer.status, [] if answer.status == 200 else answer.codes
 
 
 def test_who_may_not_read_files_may_not_read_contents(files: House, text: str) -> None:
@@ -300,9 +302,9 @@ def logo(files: House) -> Iterator[str]:
 
 def test_public_files_of_the_settings_are_for_everybody(files: House, logo: str) -> None:
     for key in (logo, logo.upper()):
-        found = files.stage.anonymous.get(f"/assets/{key}")
-        assert (found.status, found.content) == (200, b"a public face")
-        assert found.headers["cache-control"].startswith("public")
+        answer = files.stage.anonymous.get(f"/assets/{key}")
+        assert (answer.status, answer.content) == (200, b"a public face")
+        assert answer.headers["cache-control"].startswith("public")
     assert rights(f"/assets/{logo}", member(files.stage)) == (200, [])
     files.stage.execute("UPDATE system_settings SET project_logo = NULL")
     assert rights(f"/assets/{logo}", files.stage.anonymous) == (403, ["FORBIDDEN"])

@@ -58,10 +58,10 @@ def kept(files: House, file: dict[str, Any]) -> list[str]:
 def test_an_image_is_transformed_and_named_for_its_format(
     files: House, photo: dict[str, Any]
 ) -> None:
-    found = ask(files.admin, photo, "width=40&format=webp")
-    assert (found.status, found.headers["content-type"]) == (200, "image/webp")
-    assert found.headers["content-disposition"] == 'inline; filename="photo.webp"'
-    assert decoded(found.content).size == (40, 20)
+    answer = ask(files.admin, photo, "width=40&format=webp")
+    assert (answer.status, answer.headers["content-type"]) == (200, "image/webp")
+    assert answer.headers["content-disposition"] == 'inline; filename="photo.webp"'
+    assert decoded(answer.content).size == (40, 20)
     part = ask(files.admin, photo, "width=40&format=webp", Range="bytes=0-3")
     assert (part.status, part.content) == (206, b"RIFF")
 
@@ -107,13 +107,13 @@ def test_the_best_format_is_the_clients(files: House, photo: dict[str, Any]) -> 
         ("image/avif,image/webp", "image/avif"),
         ("image/webp,*/*", "image/webp"),
     ):
-        found = ask(files.admin, photo, "format=auto&width=20", Accept=accept)
-        assert (found.headers["content-type"], found.headers["vary"]) == (
+        answer = ask(files.admin, photo, "format=auto&width=20", Accept=accept)
+        assert (answer.headers["content-type"], answer.headers["vary"]) == (
             media_type,
             "Accept, Origin",
         )
-    found = ask(files.admin, photo, "format=auto&width=20", Accept="*/*")
-    assert found.headers["content-type"] == "image/jpeg"
+    answer = ask(files.admin, photo, "format=auto&width=20", Accept="*/*")
+    assert answer.headers["content-type"] == "image/jpeg"
     clear = files.add(encoded(Image.new("RGBA", (30, 30), (1, 2, 3, 4)), "WEBP"), "clear.webp")
     assert ask(files.admin, clear, "format=auto&width=20").headers["content-type"] == "image/png"
     assert ask(files.admin, clear, "format=auto&width=20").headers["content-type"] == "image/png"
@@ -131,9 +131,9 @@ def test_the_files_focal_point_is_what_a_crop_shows(files: House) -> None:
 
 
 def test_operations_are_told_in_json(files: House, photo: dict[str, Any]) -> None:
-    said = quote(json.dumps([["flip"], ["resize", {"width": 40}]]))
-    found = decoded(ask(files.admin, photo, f"transforms={said}&format=png").content)
-    assert (found.size, corners(found)) == ((40, 20), ("blue", "white", "red", "green"))
+    transforms = quote(json.dumps([["flip"], ["resize", {"width": 40}]]))
+    image = decoded(ask(files.admin, photo, f"transforms={transforms}&format=png").content)
+    assert (image.size, corners(image)) == ((40, 20), ("blue", "white", "red", "green"))
 
 
 def test_other_files_come_untouched(files: House) -> None:
@@ -154,17 +154,17 @@ def test_other_files_come_untouched(files: House) -> None:
 def test_a_wrong_parameter_is_told(
     files: House, photo: dict[str, Any], query: str, parameter: str
 ) -> None:
-    found = ask(files.admin, photo, query)
-    assert (found.status, found.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
-    assert found.errors[0]["parameter"] == parameter
-    assert found.headers["cache-control"] == "no-cache"
+    answer = ask(files.admin, photo, query)
+    assert (answer.status, answer.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
+    assert answer.errors[0]["parameter"] == parameter
+    assert answer.headers["cache-control"] == "no-cache"
 
 
 def test_a_broken_image_is_told_and_nothing_is_kept(files: House) -> None:
     file = files.add(JPEG[: len(JPEG) // 2], "broken.jpg")
-    found = ask(files.admin, file, "width=5")
-    assert (found.status, found.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
-    assert "broken" in found.errors[0]["reason"]
+    answer = ask(files.admin, file, "width=5")
+    assert (answer.status, answer.codes) == (400, ["ILLEGAL_ASSET_TRANSFORMATION"])
+    assert "broken" in answer.errors[0]["reason"]
     assert kept(files, file) == []
     assert ask(files.admin, file).status == 200
 
@@ -262,16 +262,16 @@ def test_originals_in_a_bucket_are_transformed_beside_it(
         force_path_style=True,
     )
     folder = tmp_path_factory.mktemp("bucket")
-    with house(settings, folder, make_database, template, locations=(bucket,)) as found:
-        file = found.add(JPEG, "photo.jpg")
+    with house(settings, folder, make_database, template, locations=(bucket,)) as files:
+        file = files.add(JPEG, "photo.jpg")
         for _ in range(2):
-            assert decoded(ask(found.admin, file, "width=20").content).size == (20, 10)
-        whole = ask(found.admin, file)
+            assert decoded(ask(files.admin, file, "width=20").content).size == (20, 10)
+        whole = ask(files.admin, file)
         assert whole.content == JPEG
-        assert ask(found.admin, file, Range="bytes=2-5").content == JPEG[2:6]
-        assert found.admin.send("HEAD", f"/assets/{file['id']}").headers["content-length"] == str(
+        assert ask(files.admin, file, Range="bytes=2-5").content == JPEG[2:6]
+        assert files.admin.send("HEAD", f"/assets/{file['id']}").headers["content-length"] == str(
             len(JPEG)
         )
-        found.admin.delete(f"/files/{file['id']}")
+        files.admin.delete(f"/files/{file['id']}")
         storage = Storage(bucket)
         assert list(storage.list()) == []

@@ -16,23 +16,23 @@ from tests.files.images import picture
 
 
 def exif(**tags: Any) -> Image.Exif:
-    found = Image.Exif()
+    exif = Image.Exif()
     for name, value in tags.items():
-        found[ExifTags.Base[name]] = value
-    return found
+        exif[ExifTags.Base[name]] = value
+    return exif
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF", "GIF", "BMP"])
 def test_an_image_has_its_size(files: House, kind: str) -> None:
-    found = files.add(picture(kind), "a.bin")
-    assert (found["width"], found["height"]) == (40, 20)
+    file = files.add(picture(kind), "a.bin")
+    assert (file["width"], file["height"]) == (40, 20)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_the_size_is_that_of_the_image_as_it_is_seen(orientation: int) -> None:
     content = picture(exif=exif(Orientation=orientation))
-    found = image_info_of(BytesIO(content), media_type="image/jpeg", size=len(content))
-    assert (found.width, found.height) == ((20, 40) if orientation > 4 else (40, 20))
+    info = image_info_of(BytesIO(content), media_type="image/jpeg", size=len(content))
+    assert (info.width, info.height) == ((20, 40) if orientation > 4 else (40, 20))
 
 
 def test_what_cameras_and_editors_wrote_is_kept_by_group(files: House) -> None:
@@ -44,11 +44,11 @@ def test_what_cameras_and_editors_wrote_is_kept_by_group(files: House) -> None:
         {ExifTags.GPS.GPSLatitudeRef: "N", ExifTags.GPS.GPSLatitude: (1.0, 2.0, 3.5)}
     )
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    found = files.add(picture(exif=written, icc_profile=profile), "a.jpg")["metadata"]
-    assert found["ifd0"] == {"Make": "Maker", "Model": "Model"}
-    assert found["exif"] == {"ISOSpeedRatings": 200, "FNumber": 2.8}
-    assert found["gps"] == {"GPSLatitudeRef": "N", "GPSLatitude": [1.0, 2.0, 3.5]}
-    assert found["icc"] == {"description": "sRGB built-in"}
+    metadata = files.add(picture(exif=written, icc_profile=profile), "a.jpg")["metadata"]
+    assert metadata["ifd0"] == {"Make": "Maker", "Model": "Model"}
+    assert metadata["exif"] == {"ISOSpeedRatings": 200, "FNumber": 2.8}
+    assert metadata["gps"] == {"GPSLatitudeRef": "N", "GPSLatitude": [1.0, 2.0, 3.5]}
+    assert metadata["icc"] == {"description": "sRGB built-in"}
 
 
 def test_the_words_of_an_editor_are_kept() -> None:
@@ -66,11 +66,11 @@ def test_the_words_of_an_editor_are_kept() -> None:
     )
     whole = picture()
     content = whole[:2] + b"\xff\xed" + struct.pack(">H", len(block) + 2) + block + whole[2:]
-    found = image_info_of(BytesIO(content), media_type="image/jpeg", size=len(content)).metadata[
+    info = image_info_of(BytesIO(content), media_type="image/jpeg", size=len(content)).metadata[
         "iptc"
     ]
-    assert found["keywords"] == ["red", "green"]
-    assert found["caption"] == "Käse"
+    assert info["keywords"] == ["red", "green"]
+    assert info["caption"] == "Käse"
 
 
 def bomb() -> bytes:
@@ -98,19 +98,19 @@ def test_an_image_that_cannot_be_read_is_a_file_all_the_same(files: House) -> No
         picture("PNG")[:20] + b"\0" * 50,
         b"\xff\xd8\xff" + b"\xe1\xff\xff" * 30,
     ):
-        found = files.add(content, "a.jpg")
-        assert found["type"].startswith("image/")
-        assert found["filesize"] == len(content)
+        file = files.add(content, "a.jpg")
+        assert file["type"].startswith("image/")
+        assert file["filesize"] == len(content)
 
 
 def test_a_bomb_is_not_opened(files: House) -> None:
-    found = files.add(bomb()[:99_000], "bomb.png")
-    assert (found["type"], found["width"]) == ("image/png", None)
+    file = files.add(bomb()[:99_000], "bomb.png")
+    assert (file["type"], file["width"]) == ("image/png", None)
 
 
 def test_metadata_beyond_measure_is_left_out() -> None:
     names = "ImageDescription Make Model Software Artist Copyright HostComputer DocumentName PageName InkNames"
     tags = dict.fromkeys(names.split(), "x" * 2000)
     content = picture("PNG", exif=exif(**tags))
-    found = image_info_of(BytesIO(content), media_type="image/png", size=len(content))
-    assert (found.width, found.metadata) == (40, {})
+    info = image_info_of(BytesIO(content), media_type="image/png", size=len(content))
+    assert (info.width, info.metadata) == (40, {})

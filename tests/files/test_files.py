@@ -17,8 +17,8 @@ def test_files_are_read_with_the_whole_query_language(files: House) -> None:
     for name in ("b.txt", "a.txt", "c.csv"):
         files.add(b"1", name, folder=folder)
     query = "filter[folder][name][_eq]=queried&sort=filename_download&fields=filename_download,folder.name"
-    found = files.admin.get(f"/files?{query}&filter[type][_eq]=text/plain").data
-    assert found == [
+    rows = files.admin.get(f"/files?{query}&filter[type][_eq]=text/plain").data
+    assert rows == [
         {"filename_download": name, "folder": {"name": "queried"}} for name in ("a.txt", "b.txt")
     ]
     asked = {"filter": {"folder": {"_eq": folder}}, "aggregate": {"count": "*"}}
@@ -32,7 +32,7 @@ def test_files_are_read_with_the_whole_query_language(files: House) -> None:
 def test_what_is_said_of_a_file_can_be_changed(files: House) -> None:
     key = files.add()["id"]
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
-    said: dict[str, Any] = {
+    body: dict[str, Any] = {
         "title": "New",
         "description": "Long",
         "folder": folder,
@@ -42,10 +42,10 @@ def test_what_is_said_of_a_file_can_be_changed(files: House) -> None:
         "filename_download": "new.txt",
         "location": "here",
     }
-    found = files.admin.patch(f"/files/{key}", said).data
-    assert {name: found[name] for name in said} == said
-    assert found["modified_by"] == found["uploaded_by"]
-    assert found["modified_on"] > found["uploaded_on"]
+    file = files.admin.patch(f"/files/{key}", body).data
+    assert {name: file[name] for name in body} == body
+    assert file["modified_by"] == file["uploaded_by"]
+    assert file["modified_on"] > file["uploaded_on"]
     assert files.admin.patch(f"/files/{key}?fields=title", {"folder": None}).data == {
         "title": "New"
     }
@@ -53,12 +53,12 @@ def test_what_is_said_of_a_file_can_be_changed(files: House) -> None:
 
 def test_many_files_are_changed_at_once(files: House) -> None:
     one, two, three = (files.add()["id"] for _ in range(3))
-    found = files.admin.patch("/files", {"keys": [two, one], "data": {"title": "T"}}).data
-    assert [(row["id"], row["title"]) for row in found] == [(two, "T"), (one, "T")]
-    found = files.admin.patch(
+    changed = files.admin.patch("/files", {"keys": [two, one], "data": {"title": "T"}}).data
+    assert [(row["id"], row["title"]) for row in changed] == [(two, "T"), (one, "T")]
+    changed = files.admin.patch(
         "/files", [{"id": one, "title": "1"}, {"id": three, "description": "3"}]
     ).data
-    assert [(row["title"], row["description"]) for row in found] == [("1", None), ("A", "3")]
+    assert [(row["title"], row["description"]) for row in changed] == [("1", None), ("A", "3")]
     query = {"query": {"filter": {"id": {"_in": [one, two]}}}, "data": {"description": "both"}}
     assert [row["description"] for row in files.admin.patch("/files", query).data] == [
         "both",
@@ -119,14 +119,14 @@ def test_one_unknown_file_refuses_all(files: House) -> None:
 
 
 def test_a_file_goes_with_its_content(files: House) -> None:
-    found = files.add()
-    path = f"local/{found['filename_disk']}"
+    file = files.add()
+    path = f"local/{file['filename_disk']}"
     assert path in files.contents()
-    assert files.admin.delete(f"/files/{found['id']}").status == 204
+    assert files.admin.delete(f"/files/{file['id']}").status == 204
     assert path not in files.contents()
     for answer in (
-        files.admin.get(f"/files/{found['id']}"),
-        files.admin.delete(f"/files/{found['id']}"),
+        files.admin.get(f"/files/{file['id']}"),
+        files.admin.delete(f"/files/{file['id']}"),
     ):
         assert answer.status == 404
 
@@ -142,9 +142,9 @@ def test_many_files_go_with_their_contents(files: House) -> None:
 
 
 def test_a_content_that_is_gone_already_hinders_no_deletion(files: House) -> None:
-    found = files.add()
-    (files.folder / "local" / found["filename_disk"]).unlink()
-    assert files.admin.delete(f"/files/{found['id']}").status == 204
+    file = files.add()
+    (files.folder / "local" / file["filename_disk"]).unlink()
+    assert files.admin.delete(f"/files/{file['id']}").status == 204
 
 
 def covered(files: House, key: str, name: str) -> None:
@@ -196,13 +196,13 @@ def test_a_field_that_points_to_a_file_becomes_null_with_it_and_the_history_says
 
 
 def test_a_file_that_is_in_use_stays_with_its_content(files: House) -> None:
-    found = files.add()
+    file = files.add()
     files.stage.execute(
         "CREATE TABLE uses (id int PRIMARY KEY, file uuid REFERENCES system_files (id))"
     )
-    files.stage.execute(f"INSERT INTO uses VALUES (1, '{found['id']}')")
+    files.stage.execute(f"INSERT INTO uses VALUES (1, '{file['id']}')")
     with files.nothing_stays():
-        answer = files.admin.delete(f"/files/{found['id']}")
+        answer = files.admin.delete(f"/files/{file['id']}")
         assert (answer.status, answer.codes) == (400, ["INVALID_FOREIGN_KEY"])
 
 

@@ -17,15 +17,15 @@ def make(files: House, name: str, parent: str | None = None) -> str:
 
 def test_folders_are_made_read_renamed_and_moved(files: House) -> None:
     top, other = make(files, "top"), make(files, "other")
-    found = files.admin.post("/folders", {"name": "in", "parent": top}).data
-    assert found == {"id": found["id"], "name": "in", "parent": top}
-    assert files.admin.get(f"/folders/{found['id']}?fields=name,parent.name").data == {
+    folder = files.admin.post("/folders", {"name": "in", "parent": top}).data
+    assert folder == {"id": folder["id"], "name": "in", "parent": top}
+    assert files.admin.get(f"/folders/{folder['id']}?fields=name,parent.name").data == {
         "name": "in",
         "parent": {"name": "top"},
     }
-    changed = files.admin.patch(f"/folders/{found['id']}", {"name": "inner", "parent": other}).data
-    assert changed == {"id": found["id"], "name": "inner", "parent": other}
-    assert files.admin.patch(f"/folders/{found['id']}", {"parent": None}).data["parent"] is None
+    changed = files.admin.patch(f"/folders/{folder['id']}", {"name": "inner", "parent": other}).data
+    assert changed == {"id": folder["id"], "name": "inner", "parent": other}
+    assert files.admin.patch(f"/folders/{folder['id']}", {"parent": None}).data["parent"] is None
     names = files.admin.search(
         "/folders", {"filter": {"id": {"_in": [top, other]}}, "sort": ["name"]}
     ).data
@@ -120,10 +120,10 @@ def test_a_folder_goes_with_everything_in_it(files: House) -> None:
     outside = files.add(folder=make(files, "outside"))
     assert files.admin.delete(f"/folders/{top}").status == 204
     assert files.admin.get(f"/folders/{bottom}").status == 404
-    for found in inside:
-        assert files.admin.get(f"/files/{found['id']}").status == 404
+    for file in inside:
+        assert files.admin.get(f"/files/{file['id']}").status == 404
     contents = " ".join(files.contents())
-    assert not any(found["filename_disk"] in contents for found in inside)
+    assert not any(file["filename_disk"] in contents for file in inside)
     assert outside["filename_disk"] in contents
 
 
@@ -136,11 +136,11 @@ def test_what_goes_with_a_folder_is_in_its_history(files: House) -> None:
 
     def last(item: str) -> dict[str, Any]:
         query = f"filter[item]={item}&sort=-id&limit=1&fields=*,activity.action"
-        (found,) = files.admin.get(f"/revisions?{query}").data
-        return dict(found)
+        (revision,) = files.admin.get(f"/revisions?{query}").data
+        return dict(revision)
 
     gone = {item: last(item) for item in (top, bottom, upper, lower)}
-    assert {found["activity"]["action"] for found in gone.values()} == {"delete"}
+    assert {revision["activity"]["action"] for revision in gone.values()} == {"delete"}
     above = {bottom: top, upper: top, lower: bottom}
     assert {item: gone[item]["parent"] for item in above} == {
         item: gone[over]["id"] for item, over in above.items()

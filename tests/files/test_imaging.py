@@ -42,11 +42,11 @@ Change = Callable[..., Image.Image]
 def change(tmp_path: Path) -> Change:
     """Transform an encoded image by parameters and return the image that comes out."""
 
-    def change(content: bytes, media_type: str = "image/png", **said: object) -> Image.Image:
+    def change(content: bytes, media_type: str = "image/png", **parameters: object) -> Image.Image:
         source, target = tmp_path / "in", tmp_path / "out"
         source.write_bytes(content)
         wanted = resolve_transform(
-            parse_transform(said, TransformRules()), media_type, focus=None, accept=""
+            parse_transform(parameters, TransformRules()), media_type, focus=None, accept=""
         )
         render(source, target, wanted.transform, LIMITS)
         return decoded(target.read_bytes())
@@ -58,7 +58,7 @@ PNG = encoded(quarters(), "PNG")
 
 
 @pytest.mark.parametrize(
-    ("said", "size"),
+    ("parameters", "size"),
     [
         ({"width": 40}, (40, 20)),
         ({"height": 10}, (20, 10)),
@@ -75,9 +75,9 @@ PNG = encoded(quarters(), "PNG")
     ],
 )
 def test_each_fit_gives_its_size(
-    change: Change, said: dict[str, Any], size: tuple[int, int]
+    change: Change, parameters: dict[str, Any], size: tuple[int, int]
 ) -> None:
-    assert change(PNG, **said).size == size
+    assert change(PNG, **parameters).size == size
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_each_fit_gives_its_size(
 def test_a_cover_shows_what_is_around_the_focal_point(
     change: Change, x: float, y: float, seen: tuple[str, ...]
 ) -> None:
-    found = change(PNG, width=20, height=20, focal_point_x=x, focal_point_y=y)
-    assert corners(found) == seen
+    image = change(PNG, width=20, height=20, focal_point_x=x, focal_point_y=y)
+    assert corners(image) == seen
 
 
 @pytest.mark.parametrize("orientation", STORED)
@@ -102,10 +102,10 @@ def test_every_orientation_comes_out_upright(change: Change, orientation: int, f
     stored = quarters((160, 80)).transpose(turn) if turn is not None else quarters((160, 80))
     exif = Image.Exif()
     exif[ORIENTATION] = orientation
-    found = change(encoded(stored, form, exif=exif), f"image/{form.lower()}", width=40)
-    assert found.size == (40, 20)
-    assert corners(found) == CORNERS
-    assert found.getexif().get(ORIENTATION, 1) == 1
+    image = change(encoded(stored, form, exif=exif), f"image/{form.lower()}", width=40)
+    assert image.size == (40, 20)
+    assert corners(image) == CORNERS
+    assert image.getexif().get(ORIENTATION, 1) == 1
 
 
 def test_the_size_of_a_draft_is_that_of_the_whole_image(change: Change) -> None:
@@ -119,9 +119,9 @@ def test_the_size_of_a_draft_is_that_of_the_whole_image(change: Change) -> None:
 )
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1"])
 def test_every_mode_goes_into_every_format(change: Change, form: str, made: str, mode: str) -> None:
-    found = change(encoded(quarters(mode=mode), "PNG"), format=form, width=60)
-    assert found.format == made
-    assert found.size == (60, 30)
+    image = change(encoded(quarters(mode=mode), "PNG"), format=form, width=60)
+    assert image.format == made
+    assert image.size == (60, 30)
 
 
 def test_what_is_transparent_is_white_in_a_jpeg(change: Change) -> None:
@@ -135,15 +135,15 @@ def test_what_is_transparent_is_white_in_a_jpeg(change: Change) -> None:
 def test_what_is_transparent_stays_so_where_the_format_can(change: Change) -> None:
     clear = encoded(Image.new("RGBA", (20, 20), (10, 20, 30, 0)), "PNG")
     for form in ("png", "webp", "avif", "tiff"):
-        found = change(clear, format=form, width=10).convert("RGBA")
-        assert found.getchannel("A").getextrema() == (0, 0)
+        image = change(clear, format=form, width=10).convert("RGBA")
+        assert image.getchannel("A").getextrema() == (0, 0)
     assert change(clear, format="auto", width=10).format == "PNG"
     assert change(PNG, format="auto", width=10).format == "JPEG"
 
 
 def test_a_contained_image_stands_on_nothing(change: Change) -> None:
-    found = change(PNG, width=40, height=40, fit="contain").convert("RGBA")
-    assert pixel(found, (20, 2)) == (255, 255, 255, 0)
+    image = change(PNG, width=40, height=40, fit="contain").convert("RGBA")
+    assert pixel(image, (20, 2)) == (255, 255, 255, 0)
     assert pixel(change(PNG, width=40, height=40, fit="contain", format="jpg"), (20, 2)) >= (
         240,
         240,
@@ -154,16 +154,16 @@ def test_a_contained_image_stands_on_nothing(change: Change) -> None:
 @pytest.mark.parametrize("form", ["png", "jpg", "webp"])
 def test_sixteen_bits_of_grey_come_out_as_eight(change: Change, form: str) -> None:
     grey = Image.new("I;16", (20, 20), 0x8000)
-    found = change(encoded(grey, "PNG"), format=form, width=10).convert("L")
-    assert abs(pixel(found, (5, 5))[0] - 128) <= 2
+    image = change(encoded(grey, "PNG"), format=form, width=10).convert("L")
+    assert abs(pixel(image, (5, 5))[0] - 128) <= 2
 
 
 def test_print_colours_become_screen_colours(change: Change) -> None:
     content = encoded(quarters(mode="CMYK"), "JPEG", quality=95)
     for form in ("jpg", "webp", "png"):
-        found = change(content, "image/jpeg", format=form, width=60)
-        assert found.mode == "RGB"
-        assert corners(found) == CORNERS
+        image = change(content, "image/jpeg", format=form, width=60)
+        assert image.mode == "RGB"
+        assert corners(image) == CORNERS
 
 
 PROFILE = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
@@ -187,8 +187,8 @@ def test_metadata_does_not_come_along(change: Change) -> None:
     exif[0x010E] = "a secret place"
     content = encoded(quarters(), "JPEG", exif=exif, comment=b"a secret word")
     for form in ("jpg", "webp", "png", "tiff"):
-        found = change(content, "image/jpeg", format=form, width=20)
-        assert "secret" not in repr(found.info) + repr(dict(found.getexif()))
+        image = change(content, "image/jpeg", format=form, width=20)
+        assert "secret" not in repr(image.info) + repr(dict(image.getexif()))
     tagged = encoded(quarters(), "TIFF", tiffinfo={700: b"a secret place"})
     assert 700 not in change(tagged, "image/tiff", transforms=[["trim"]]).getexif()
 
@@ -197,10 +197,10 @@ def test_metadata_does_not_come_along(change: Change) -> None:
 def test_of_an_animation_comes_the_first_frame(change: Change, form: str) -> None:
     frames = [Image.new("RGB", (20, 20), colour) for colour in ("blue", "red")]
     content = encoded(frames[0], form, save_all=True, append_images=frames[1:], duration=100)
-    found = change(content, f"image/{form.lower()}", width=10)
-    assert found.format == form
-    assert getattr(found, "n_frames", 1) == 1
-    assert set(corners(found)) == {"blue"}
+    image = change(content, f"image/{form.lower()}", width=10)
+    assert image.format == form
+    assert getattr(image, "n_frames", 1) == 1
+    assert set(corners(image)) == {"blue"}
 
 
 @pytest.mark.parametrize(
@@ -231,16 +231,16 @@ def test_colours_are_changed(change: Change) -> None:
 
 
 def test_an_odd_angle_leaves_transparent_corners(change: Change) -> None:
-    found = change(PNG, transforms=[["rotate", 45]])
-    assert found.size[0] > 80
-    assert pixel(found, (0, 0)) == (255, 255, 255, 0)
+    image = change(PNG, transforms=[["rotate", 45]])
+    assert image.size[0] > 80
+    assert pixel(image, (0, 0)) == (255, 255, 255, 0)
 
 
 def test_edges_of_one_colour_are_trimmed(change: Change) -> None:
     framed = Image.new("RGB", (100, 100), "yellow")
     framed.paste(quarters(), (10, 20))
-    found = change(encoded(framed, "PNG"), transforms=[["trim"]])
-    assert found.size == (80, 40)
+    image = change(encoded(framed, "PNG"), transforms=[["trim"]])
+    assert image.size == (80, 40)
     plain = encoded(Image.new("RGB", (9, 9), "red"), "PNG")
     assert change(plain, transforms=[["trim"]]).size == (9, 9)
 
@@ -280,16 +280,16 @@ def test_what_is_no_sound_image_is_refused(change: Change, content: bytes, reaso
 
 
 @pytest.mark.parametrize(
-    "said",
+    "parameters",
     [
         {"width": 400, "height": 400, "fit": "outside"},
         {"height": 400},
         {"transforms": [["extract", {"left": 70, "top": 0, "width": 11, "height": 5}]]},
     ],
 )
-def test_what_comes_out_is_bounded(change: Change, said: dict[str, Any]) -> None:
+def test_what_comes_out_is_bounded(change: Change, parameters: dict[str, Any]) -> None:
     with pytest.raises(ImageError):
-        change(PNG, **said)
+        change(PNG, **parameters)
 
 
 def test_one_transform_gives_the_same_bytes_again(tmp_path: Path) -> None:

@@ -30,14 +30,14 @@ def files(
     }
     with house(
         settings, tmp_path_factory.mktemp("files"), make_database, template, **changes
-    ) as found:
-        yield found
+    ) as files:
+        yield files
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Source]:
-    with source() as found:
-        yield found
+    with source() as server:
+        yield server
 
 
 def test_a_file_is_imported_with_what_is_said_of_it(files: House, server: Source) -> None:
@@ -45,14 +45,14 @@ def test_a_file_is_imported_with_what_is_said_of_it(files: House, server: Source
     url = server.page("/some/my%20photo.jpg", content, Content_Type="image/png")
     folder = files.admin.post("/folders", {"name": "f"}).data["id"]
     body = {"url": url + "?x=1", "data": {"title": "T", "folder": folder, "storage": "other"}}
-    found = files.admin.post("/files/import?fields=*", body).data
-    assert (found["filename_download"], found["type"], found["width"]) == (
+    file = files.admin.post("/files/import?fields=*", body).data
+    assert (file["filename_download"], file["type"], file["width"]) == (
         "my photo.jpg",
         "image/jpeg",
         40,
     )
-    assert (found["title"], found["folder"], found["filesize"]) == ("T", folder, len(content))
-    assert files.contents()[f"other/{found['filename_disk']}"] == content
+    assert (file["title"], file["folder"], file["filesize"]) == ("T", folder, len(content))
+    assert files.contents()[f"other/{file['filename_disk']}"] == content
     assert files.admin.post("/files/import?fields=title", {"url": url}).data == {
         "title": "My photo"
     }
@@ -113,7 +113,7 @@ def test_a_name_that_is_not_there_is_refused_like_an_inner_address(files: House)
 def test_what_is_said_of_it_is_checked_and_nothing_stays(files: House, server: Source) -> None:
     url = server.page("/a.txt", b"text")
     with files.nothing_stays():
-        for said in (
+        for body in (
             {"filesize": 1},
             {"storage": "no"},
             {"storage": 5},
@@ -121,7 +121,7 @@ def test_what_is_said_of_it_is_checked_and_nothing_stays(files: House, server: S
             "x",
             {"nonsense": 1},
         ):
-            assert files.admin.post("/files/import", {"url": url, "data": said}).status == 400
+            assert files.admin.post("/files/import", {"url": url, "data": body}).status == 400
 
 
 def test_a_source_that_fails_is_503_and_nothing_stays(files: House, server: Source) -> None:

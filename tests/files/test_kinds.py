@@ -14,17 +14,17 @@ from tests.files.images import picture
 
 
 def packed() -> bytes:
-    found = BytesIO()
-    with zipfile.ZipFile(found, "w") as archive:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("a.txt", "x")
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 def tarred() -> bytes:
-    found = BytesIO()
-    with tarfile.open(fileobj=found, mode="w") as archive:
+    buffer = BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("a"))
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"

@@ -41,8 +41,8 @@ LIMITS = FetchLimits(5, 1_000_000)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Source]:
-    with source() as found:
-        yield found
+    with source() as server:
+        yield server
 
 
 def get(
@@ -140,11 +140,16 @@ def test_this_machines_own_addresses_are_told_from_those_of_others() -> None:
 def test_the_lists_of_the_settings_add_and_take_away() -> None:
     inner, public = ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("8.8.8.0/24")
     reach = AddressFilter(allowed=[inner], denied=[public, ipaddress.ip_network("10.9.0.0/16")])
-    told = {
+    allowed = {
         text: reach.allows(ipaddress.ip_address(text))
         for text in ("10.1.1.1", "::ffff:10.1.1.1", "10.9.1.1", "8.8.8.8")
     }
-    assert told == {"10.1.1.1": True, "::ffff:10.1.1.1": True, "10.9.1.1": False, "8.8.8.8": False}
+    assert allowed == {
+        "10.1.1.1": True,
+        "::ffff:10.1.1.1": True,
+        "10.9.1.1": False,
+        "8.8.8.8": False,
+    }
 
 
 def test_what_is_denied_is_not_reached_through_a_network_that_translates() -> None:

@@ -20,11 +20,9 @@ EVERYTHING = [
 
 def test_who_may_create_files_uploads_them_with_the_fields_of_the_permission(files: House) -> None:
     writer = member(files.stage, may("system_files", "title", action="create"), may("system_files"))
-    found = files.send(
-        "POST", "/files", ("title", "T"), ("file", b"x", "x.txt"), client=writer
-    ).data
-    assert (found["title"], found["filename_download"], found["filesize"]) == ("T", "x.txt", 1)
-    assert found["uploaded_by"] not in (None, files.admin.get("/users/me").data["id"])
+    file = files.send("POST", "/files", ("title", "T"), ("file", b"x", "x.txt"), client=writer).data
+    assert (file["title"], file["filename_download"], file["filesize"]) == ("T", "x.txt", 1)
+    assert file["uploaded_by"] not in (None, files.admin.get("/users/me").data["id"])
     assert writer.post("/files", {"filename_download": "a", "data": "eA=="}).status == 403
     with files.nothing_stays():
         for name in ("description", "nonsense", "filename_download"):
@@ -42,13 +40,13 @@ def test_who_may_not_read_files_gets_no_answer_to_an_upload(files: House) -> Non
 
 def test_presets_and_rules_of_permissions_hold_for_uploads(files: House) -> None:
     folder = files.admin.post("/folders", {"name": "theirs"}).data["id"]
-    said = {
+    body = {
         "presets": {"folder": folder, "description": "preset"},
         "permissions": {"folder": {"_eq": folder}},
     }
-    writer = member(files.stage, may("system_files", action="create", **said), may("system_files"))
-    found = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
-    assert (found["folder"], found["description"], found["title"]) == (folder, "preset", "X")
+    writer = member(files.stage, may("system_files", action="create", **body), may("system_files"))
+    file = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
+    assert (file["folder"], file["description"], file["title"]) == (folder, "preset", "X")
     with files.nothing_stays():
         elsewhere = files.send(
             "POST", "/files", ("folder", ""), ("file", b"x", "x.txt"), client=writer
@@ -57,13 +55,13 @@ def test_presets_and_rules_of_permissions_hold_for_uploads(files: House) -> None
 
 
 def test_nothing_that_a_permission_presets_takes_the_place_of_the_content(files: House) -> None:
-    said = {
+    body = {
         "presets": {"filename_disk": "../../x", "storage": "no", "filesize": 5, "type": "text/x"}
     }
-    writer = member(files.stage, may("system_files", action="create", **said), may("system_files"))
-    found = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
-    assert (found["storage"], found["filesize"], found["type"]) == ("local", 1, "text/plain")
-    assert f"local/{found['filename_disk']}" in files.contents()
+    writer = member(files.stage, may("system_files", action="create", **body), may("system_files"))
+    file = files.send("POST", "/files", ("file", b"x", "x.txt"), client=writer).data
+    assert (file["storage"], file["filesize"], file["type"]) == ("local", 1, "text/plain")
+    assert f"local/{file['filename_disk']}" in files.contents()
 
 
 def test_a_hidden_folder_with_something_in_it_is_deleted_like_one_that_is_not_there(
@@ -180,13 +178,13 @@ def test_of_two_who_change_one_version_one_is_let_through(files: House) -> None:
     tag = files.admin.get(f"/files/{key}").headers["etag"]
 
     def one(number: int) -> int:
-        said = {"If-Match": tag}
+        headers = {"If-Match": tag}
         if number % 2:
             raw = form(("file", str(number).encode(), "x.txt"))
             return files.admin.send(
-                "PATCH", f"/files/{key}", raw=raw, **{**said, "Content-Type": FORM}
+                "PATCH", f"/files/{key}", raw=raw, **{**headers, "Content-Type": FORM}
             ).status
-        return files.admin.send("PATCH", f"/files/{key}", {"title": str(number)}, **said).status
+        return files.admin.send("PATCH", f"/files/{key}", {"title": str(number)}, **headers).status
 
     with ThreadPoolExecutor(4) as pool:
         assert sorted(pool.map(one, range(6))) == [200, 412, 412, 412, 412, 412]
@@ -198,9 +196,9 @@ def test_of_two_who_change_one_version_one_is_let_through(files: House) -> None:
 
 def test_an_upload_that_is_sent_twice_under_one_key_makes_one_file(files: House) -> None:
     def send(content: bytes, key: str = "k") -> Any:
-        said = {"Content-Type": FORM, "Idempotency-Key": key}
+        headers = {"Content-Type": FORM, "Idempotency-Key": key}
         return files.admin.send(
-            "POST", "/files", raw=form(("title", "T"), ("file", content, "x.txt")), **said
+            "POST", "/files", raw=form(("title", "T"), ("file", content, "x.txt")), **headers
         )
 
     first = send(b"same")
@@ -216,11 +214,11 @@ def test_a_json_upload_and_a_folder_are_made_once_under_one_key(files: House) ->
         ("/files", {"filename_download": "a", "data": "eA=="}),
         ("/folders", {"name": "f"}),
     ):
-        said = {"Idempotency-Key": path}
-        first = files.admin.send("POST", path, body, **said)
+        headers = {"Idempotency-Key": path}
+        first = files.admin.send("POST", path, body, **headers)
         with files.nothing_stays():
-            assert files.admin.send("POST", path, body, **said).text == first.text
-            assert files.admin.send("POST", path, {**body, "x": 1}, **said).status in (400, 422)
+            assert files.admin.send("POST", path, body, **headers).text == first.text
+            assert files.admin.send("POST", path, {**body, "x": 1}, **headers).status in (400, 422)
 
 
 CALLS = [

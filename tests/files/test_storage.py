@@ -19,7 +19,7 @@ BIG = os.urandom(PART) * 2 + b"end"
 
 
 def bucket(address: str, **changes: str) -> Location:
-    said = {
+    settings = {
         "bucket": "files",
         "endpoint": address,
         "key": "me",
@@ -27,16 +27,16 @@ def bucket(address: str, **changes: str) -> Location:
         "root": "some/root",
         **changes,
     }
-    return Location("s3", "s3", **said)  # type: ignore[arg-type]
+    return Location("s3", "s3", **settings)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=["local", "s3"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "local":
         return Storage(Location("local", "local", str(tmp_path / "up loads")))
-    found = Storage(bucket(request.getfixturevalue("s3_server")))
-    found.delete([one.path for one in found.list()])
-    return found
+    storage = Storage(bucket(request.getfixturevalue("s3_server")))
+    storage.delete([one.path for one in storage.list()])
+    return storage
 
 
 def pieces(content: bytes, size: int = 70_000) -> Iterator[bytes]:
@@ -132,7 +132,9 @@ def test_what_a_killed_upload_left_is_cleaned_once_it_is_old(tmp_path: Path) -> 
 
 
 def test_locations_are_found_by_name_and_the_first_is_the_default(tmp_path: Path) -> None:
-    found = Storages([Location("b", "local", str(tmp_path)), Location("a", "local", str(tmp_path))])
-    assert (list(found), found.default.name, found["a"].name) == (["b", "a"], "b", "a")
+    storages = Storages(
+        [Location("b", "local", str(tmp_path)), Location("a", "local", str(tmp_path))]
+    )
+    assert (list(storages), storages.default.name, storages["a"].name) == (["b", "a"], "b", "a")
     with pytest.raises(Refused, match="no such storage location"):
-        found.requested("c")
+        storages.requested("c")

@@ -23,16 +23,16 @@ AGE = timedelta(hours=1)
 def swept(files: House, *more: Location) -> tuple[list[str], list[str]]:
     locations = [Location(name, "local", str(files.folder / name)) for name in ("local", "other")]
     with standalone_transaction(files.stage.dsn) as transaction:
-        found = sweep(transaction, Storages([*locations, *more]), age=AGE)
-    return sorted(found.removed), sorted(found.without_content)
+        result = sweep(transaction, Storages([*locations, *more]), age=AGE)
+    return sorted(result.removed), sorted(result.without_content)
 
 
 def lay(files: House, path: str, *, old: bool = True) -> str:
-    place = files.folder / path
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.write_bytes(b"x")
+    target = files.folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(b"x")
     if old:
-        os.utime(place, (0, 0))
+        os.utime(target, (0, 0))
     return path
 
 
@@ -105,6 +105,6 @@ def test_a_bucket_is_swept_as_a_folder_is(files: House, s3_server: str) -> None:
     with standalone_transaction(files.stage.dsn) as transaction:
         assert sweep(transaction, Storages([location]), age=AGE).removed == ()
     with standalone_transaction(files.stage.dsn) as transaction:
-        found = sweep(transaction, Storages([location]), age=timedelta(0))
-    assert found.removed == tuple(f"s3/{path}" for path in paths)
+        result = sweep(transaction, Storages([location]), age=timedelta(0))
+    assert result.removed == tuple(f"s3/{path}" for path in paths)
     assert list(storage.list()) == []

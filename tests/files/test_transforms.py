@@ -37,14 +37,14 @@ from cms.transforms.transform import (
 ANY = TransformRules()
 
 
-def parsed(rules: TransformRules = ANY, /, **said: object) -> Transform:
-    return parse_transform(said, rules)
+def parsed(rules: TransformRules = ANY, /, **parameters: object) -> Transform:
+    return parse_transform(parameters, rules)
 
 
-def refused(rules: TransformRules = ANY, /, **said: object) -> dict[str, Any]:
-    with pytest.raises(Refused) as found:
-        parse_transform(said, rules)
-    problem = found.value.problems[0]
+def refused(rules: TransformRules = ANY, /, **parameters: object) -> dict[str, Any]:
+    with pytest.raises(Refused) as refusal:
+        parse_transform(parameters, rules)
+    problem = refusal.value.problems[0]
     assert problem.code == "ILLEGAL_ASSET_TRANSFORMATION"
     return dict(problem.extensions)
 
@@ -62,7 +62,7 @@ def wanted(
 
 
 def test_all_parameters_make_a_resize_and_a_format() -> None:
-    found = parsed(
+    transform = parsed(
         width="300",
         height="200",
         fit="cover",
@@ -72,7 +72,7 @@ def test_all_parameters_make_a_resize_and_a_format() -> None:
         focal_point_x="0.25",
         focal_point_y="1",
     )
-    assert found == Transform((Resize(300, 200, "cover", False, (0.25, 1.0)),), "webp", 70)
+    assert transform == Transform((Resize(300, 200, "cover", False, (0.25, 1.0)),), "webp", 70)
 
 
 def test_no_parameter_and_other_parameters_change_nothing() -> None:
@@ -107,9 +107,9 @@ def test_no_parameter_and_other_parameters_change_nothing() -> None:
     ],
 )
 def test_a_wrong_value_is_refused_by_its_parameters_name(name: str, value: object) -> None:
-    found = refused(ANY, **{name: value})
-    assert found["parameter"] == name
-    assert found["reason"]
+    refusal = refused(ANY, **{name: value})
+    assert refusal["parameter"] == name
+    assert refusal["reason"]
 
 
 @pytest.mark.parametrize(
@@ -162,15 +162,15 @@ def test_a_named_operation_becomes_a_step(operation: list[object], step: ImageSt
     ],
 )
 def test_a_wrong_operation_is_refused_with_its_place(operation: object) -> None:
-    found = refused(transforms=json.dumps([["flop"], operation]))
-    assert "transforms[1]" in found["reason"]
+    refusal = refused(transforms=json.dumps([["flop"], operation]))
+    assert "transforms[1]" in refusal["reason"]
 
 
 def test_operations_are_five_at_most_and_bounded_like_parameters() -> None:
     assert len(parsed(transforms=json.dumps([["flip"]] * 5)).steps) == 5
     assert refused(transforms=json.dumps([["flip"]] * 6))["parameter"] == "transforms"
-    found = refused(transforms='[["flip"], ["resize", {"width": 1, "height": 6001}]]')
-    assert (found["parameter"], found["reason"][-4:]) == ("transforms[1].height", "6000")
+    refusal = refused(transforms='[["flip"], ["resize", {"width": 1, "height": 6001}]]')
+    assert (refusal["parameter"], refusal["reason"][-4:]) == ("transforms[1].height", "6000")
 
 
 def test_the_side_that_is_too_long_is_the_one_that_is_told() -> None:
@@ -231,13 +231,13 @@ def test_the_same_result_has_the_same_key() -> None:
             "withoutEnlargement": "false",
         },
     ]
-    assert len({wanted(parse_transform(said, ANY)).key for said in same}) == 1
+    assert len({wanted(parse_transform(parameters, ANY)).key for parameters in same}) == 1
     assert wanted(parsed(width="300")).key != wanted(parsed(height="300")).key
     assert best(parsed(width="5", fit="inside")) == best(parsed(width="5", focal_point_x="0"))
 
 
 @pytest.mark.parametrize(
-    "said",
+    "parameters",
     [
         {"format": "jpg"},
         {"fit": "inside"},
@@ -246,8 +246,8 @@ def test_the_same_result_has_the_same_key() -> None:
         {"format": "auto"},
     ],
 )
-def test_what_changes_nothing_leaves_the_original(said: dict[str, str]) -> None:
-    assert best(parse_transform(said, ANY)) == NO_TRANSFORM
+def test_what_changes_nothing_leaves_the_original(parameters: dict[str, str]) -> None:
+    assert best(parse_transform(parameters, ANY)) == NO_TRANSFORM
 
 
 def test_the_files_focal_point_is_the_usual_one_of_a_crop() -> None:

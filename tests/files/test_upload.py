@@ -20,17 +20,17 @@ from tests.members import may, member
 
 
 def test_a_form_makes_a_file_with_its_content_in_the_storage(files: House) -> None:
-    found = files.upload(("title", "A title"), ("file", b"hello", "My file.txt", "text/plain"))
-    assert found["title"] == "A title"
-    assert (found["filename_download"], found["type"], found["filesize"]) == (
+    file = files.upload(("title", "A title"), ("file", b"hello", "My file.txt", "text/plain"))
+    assert file["title"] == "A title"
+    assert (file["filename_download"], file["type"], file["filesize"]) == (
         "My file.txt",
         "text/plain",
         5,
     )
-    assert (found["storage"], found["folder"], found["modified_by"]) == ("local", None, None)
-    assert found["uploaded_by"] == files.admin.get("/users/me").data["id"]
-    assert files.contents()[f"local/{found['filename_disk']}"] == b"hello"
-    assert found == files.admin.get(f"/files/{found['id']}").data
+    assert (file["storage"], file["folder"], file["modified_by"]) == ("local", None, None)
+    assert file["uploaded_by"] == files.admin.get("/users/me").data["id"]
+    assert files.contents()[f"local/{file['filename_disk']}"] == b"hello"
+    assert file == files.admin.get(f"/files/{file['id']}").data
 
 
 def test_fields_may_stand_before_or_behind_the_file(files: House) -> None:
@@ -42,8 +42,8 @@ def test_fields_may_stand_before_or_behind_the_file(files: House) -> None:
         ("file", b"x", "x.txt"),
     ]
     for order in (parts, parts[::-1], [parts[3], *parts[:3]], [parts[0], parts[3], *parts[1:3]]):
-        found = files.upload(*order)
-        assert (found["title"], found["folder"], found["tags"]) == ("T", folder, ["a", "b"])
+        file = files.upload(*order)
+        assert (file["title"], file["folder"], file["tags"]) == ("T", folder, ["a", "b"])
 
 
 def test_several_files_give_an_array_each_with_its_own_fields(files: House) -> None:
@@ -53,8 +53,8 @@ def test_several_files_give_an_array_each_with_its_own_fields(files: House) -> N
     behind = files.upload(
         ("file", b"a", "a.txt"), ("title", "1"), ("file", b"b", "b.txt"), ("title", "2")
     )
-    for found in (before, behind):
-        assert [(one["title"], one["filename_download"]) for one in found] == [
+    for file in (before, behind):
+        assert [(one["title"], one["filename_download"]) for one in file] == [
             ("1", "a.txt"),
             ("2", "b.txt"),
         ]
@@ -73,10 +73,10 @@ def test_a_location_may_be_named_before_or_behind_the_file(files: House) -> None
         [("storage", "other"), ("file", b"1", "a.txt")],
         [("file", b"1", "a.txt"), ("storage", "other")],
     ):
-        found = files.upload(*parts)  # type: ignore[arg-type]
-        assert found["storage"] == "other"
-        paths = [path for path in files.contents() if path.endswith(found["filename_disk"])]
-        assert paths == [f"other/{found['filename_disk']}"]
+        uploaded = files.upload(*parts)  # type: ignore[arg-type]
+        assert uploaded["storage"] == "other"
+        paths = [path for path in files.contents() if path.endswith(uploaded["filename_disk"])]
+        assert paths == [f"other/{uploaded['filename_disk']}"]
 
 
 def test_a_location_that_is_not_set_up_is_refused(files: House) -> None:
@@ -109,11 +109,11 @@ def test_files_that_come_without_a_folder_go_to_the_usual_one(files: House) -> N
 
 def test_a_json_body_brings_the_content_in_base64(files: House) -> None:
     data = b64encode(b"\x89PNG\r\n\x1a\n...").decode()
-    for said in (data, f"data:image/png;base64,{data}", f"{data[:4]}\n{data[4:]}"):
-        body = {"filename_download": "p.png", "data": said, "title": "T", "storage": "other"}
-        found = files.admin.post("/files?fields=*", body).data
-        assert (found["type"], found["title"], found["filesize"]) == ("image/png", "T", 11)
-        assert files.contents()[f"other/{found['filename_disk']}"] == b"\x89PNG\r\n\x1a\n..."
+    for encoded in (data, f"data:image/png;base64,{data}", f"{data[:4]}\n{data[4:]}"):
+        body = {"filename_download": "p.png", "data": encoded, "title": "T", "storage": "other"}
+        file = files.admin.post("/files?fields=*", body).data
+        assert (file["type"], file["title"], file["filesize"]) == ("image/png", "T", 11)
+        assert files.contents()[f"other/{file['filename_disk']}"] == b"\x89PNG\r\n\x1a\n..."
 
 
 @pytest.mark.parametrize(
@@ -153,16 +153,16 @@ OWNED = [
 
 
 def test_what_belongs_to_the_service_is_refused_all_at_once(files: House) -> None:
-    said = dict.fromkeys(OWNED, "1")
+    body = dict.fromkeys(OWNED, "1")
     key = files.add()["id"]
     with files.nothing_stays():
         for answer in (
-            files.send("POST", "/files", *said.items(), ("file", b"x", "x")),
-            files.send("PATCH", f"/files/{key}", *said.items(), ("file", b"x", "x")),
-            files.admin.post("/files", {"filename_download": "a", "data": "eA==", **said}),
-            files.admin.patch(f"/files/{key}", said),
-            files.admin.patch("/files", {"keys": [key], "data": said}),
-            files.admin.patch("/files", [{"id": key, **said}]),
+            files.send("POST", "/files", *body.items(), ("file", b"x", "x")),
+            files.send("PATCH", f"/files/{key}", *body.items(), ("file", b"x", "x")),
+            files.admin.post("/files", {"filename_download": "a", "data": "eA==", **body}),
+            files.admin.patch(f"/files/{key}", body),
+            files.admin.patch("/files", {"keys": [key], "data": body}),
+            files.admin.patch("/files", [{"id": key, **body}]),
         ):
             assert answer.status == 400, answer.text
             assert sorted(error["field"] for error in answer.errors) == sorted(OWNED)
@@ -181,11 +181,11 @@ def test_a_file_over_the_limit_is_refused_and_nothing_of_it_stays(files: House) 
 
 def test_a_form_that_tells_its_size_is_refused_unread(files: House) -> None:
     with files.nothing_stays():
-        said = {
+        headers = {
             "Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"',
             "Content-Length": "9000000",
         }
-        answer = files.admin.send("POST", "/files", raw=form(("file", b"x", "x")), **said)
+        answer = files.admin.send("POST", "/files", raw=form(("file", b"x", "x")), **headers)
         assert answer.status == 413
 
 
@@ -226,11 +226,11 @@ def test_a_form_that_breaks_off_leaves_nothing(files: House) -> None:
     whole = form(("file", b"x" * 50_000, "x.txt"))
     with files.nothing_stays():
         for length in (len(whole) // 2, len(whole) - 3):
-            said = {
+            headers = {
                 "Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"',
                 "Content-Length": str(len(whole)),
             }
-            assert files.admin.send("POST", "/files", raw=whole[:length], **said).status == 400
+            assert files.admin.send("POST", "/files", raw=whole[:length], **headers).status == 400
 
 
 @pytest.mark.parametrize(
@@ -251,10 +251,10 @@ def test_a_name_is_made_fit_to_be_shown_and_sent(files: House, name: str, clean:
 
 def test_no_name_breaks_a_header_or_leaves_its_folder(files: House) -> None:
     body = {"filename_download": "a\r\nSet-Cookie: x/../..\\b.txt", "data": "eA=="}
-    found = files.admin.post("/files", body).data
-    assert found["filename_download"] == "b.txt"
+    file = files.admin.post("/files", body).data
+    assert file["filename_download"] == "b.txt"
     assert (
-        files.admin.patch(f"/files/{found['id']}", {"filename_download": "x/\n.."}).data[
+        files.admin.patch(f"/files/{file['id']}", {"filename_download": "x/\n.."}).data[
             "filename_download"
         ]
         == "file"
@@ -267,24 +267,24 @@ def test_an_input_without_a_chosen_file_is_none(files: House) -> None:
 
 
 def test_an_empty_file_is_a_file(files: House) -> None:
-    found = files.add(b"", "empty.txt")
-    assert (found["filesize"], found["type"]) == (0, "text/plain")
+    file = files.add(b"", "empty.txt")
+    assert (file["filesize"], file["type"]) == (0, "text/plain")
 
 
 def test_a_form_replaces_the_content_and_the_old_one_goes(files: House) -> None:
     before = files.add(b"before", "before.txt", title="T")
-    found = files.send(
+    file = files.send(
         "PATCH", f"/files/{before['id']}", ("file", b"%PDF-1.7", "after.pdf"), ("tags", "x")
     ).data
-    assert (found["id"], found["title"], found["tags"]) == (before["id"], "T", ["x"])
-    assert (found["filename_download"], found["type"], found["filesize"]) == (
+    assert (file["id"], file["title"], file["tags"]) == (before["id"], "T", ["x"])
+    assert (file["filename_download"], file["type"], file["filesize"]) == (
         "after.pdf",
         "application/pdf",
         8,
     )
-    assert found["modified_by"] == found["uploaded_by"]
+    assert file["modified_by"] == file["uploaded_by"]
     contents = files.contents()
-    assert contents[f"local/{found['filename_disk']}"] == b"%PDF-1.7"
+    assert contents[f"local/{file['filename_disk']}"] == b"%PDF-1.7"
     assert f"local/{before['filename_disk']}" not in contents
 
 
@@ -376,8 +376,8 @@ def test_nobody_uploads_without_the_right_to(files: House) -> None:
 def test_many_uploads_at_once_are_all_there(files: House) -> None:
     def one(number: int) -> tuple[str, str]:
         content = hashlib.sha256(str(number).encode()).hexdigest().encode() * 500
-        found = files.add(content, f"{number}.txt")
-        return found["filename_disk"], hashlib.sha256(content).hexdigest()
+        file = files.add(content, f"{number}.txt")
+        return file["filename_disk"], hashlib.sha256(content).hexdigest()
 
     with ThreadPoolExecutor(6) as pool:
         made = list(pool.map(one, range(24)))
@@ -411,9 +411,11 @@ def test_a_form_that_is_spoilt_anywhere_is_answered_and_leaves_no_content_withou
         ("file", b"x" * 200, "a.txt", "text/plain"),
         ("description", "d"),
     )
-    said = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"'}
+    headers = {"Content-Type": f'multipart/form-data; boundary="{BOUNDARY}"'}
     for _ in range(40):
-        place = random.randrange(len(whole))
-        spoilt = whole[:place] + random.choice(SPLINTERS) + whole[place + random.randrange(20) :]
-        assert files.admin.send("POST", "/files", raw=spoilt, **said).status in (200, 400), spoilt
+        index = random.randrange(len(whole))
+        spoilt = whole[:index] + random.choice(SPLINTERS) + whole[index + random.randrange(20) :]
+        assert files.admin.send("POST", "/files", raw=spoilt, **headers).status in (200, 400), (
+            spoilt
+        )
     assert len(files.contents()) - files.rows() == strays

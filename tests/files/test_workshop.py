@@ -59,8 +59,8 @@ def do(workshop: ImagePool, source: Path, name: str, transform: Transform = SMAL
     return workshop.render(source, source.with_name(name), transform, name=name)
 
 
-def reason(found: pytest.ExceptionInfo[Refused]) -> str:
-    return str(found.value.problems[0].extensions["reason"])
+def reason(refusal: pytest.ExceptionInfo[Refused]) -> str:
+    return str(refusal.value.problems[0].extensions["reason"])
 
 
 def test_one_child_does_one_job_after_another_and_ends_with_its_workshop(
@@ -80,9 +80,9 @@ def test_what_takes_too_long_is_stopped_and_the_next_one_works(make: Make, sourc
     do(workshop, source, "a")
     slow = Transform((Resize(6000, 6000), *[Blur(100.0)] * 5), "png")
     began = time.monotonic()
-    with pytest.raises(Refused) as found:
+    with pytest.raises(Refused) as refusal:
         do(workshop, source, "b", slow)
-    assert "0.3 seconds" in reason(found)
+    assert "0.3 seconds" in reason(refusal)
     assert time.monotonic() - began < 3
     began = time.monotonic()
     with pytest.raises(Refused):
@@ -96,9 +96,9 @@ def test_what_needs_too_much_memory_is_refused(
 ) -> None:
     monkeypatch.setattr(workshops, "MEMORY", 160 * 2**20)
     workshop = make()
-    with pytest.raises(Refused) as found:
+    with pytest.raises(Refused) as refusal:
         do(workshop, source, "a", Transform((Resize(6000, 6000),), "png"))
-    assert "memory" in reason(found)
+    assert "memory" in reason(refusal)
     assert do(workshop, source, "b") == "webp"
 
 
@@ -143,9 +143,9 @@ def test_a_machine_works_on_so_many_at_a_time(
     def counted(self: ImagePool, job: bytes) -> dict[str, str]:
         working.append(1)
         seen.append(len(working))
-        found = answer(self, job)
+        result = answer(self, job)
         working.pop()
-        return found
+        return result
 
     def ask(number: int) -> str:
         return do(pair[number % 2], source, str(number))
@@ -168,9 +168,9 @@ def test_when_all_places_stay_taken_the_client_is_told_to_come_back(
         first = threads.submit(do, busy, source, "a", slow)
         while not (source.parent / "transforms" / "0").exists() or not children():
             time.sleep(0.01)
-        with pytest.raises(Refused) as found:
+        with pytest.raises(Refused) as refusal:
             do(other, source, "b")
-        assert found.value.problems[0].code == "SERVICE_UNAVAILABLE"
+        assert refusal.value.problems[0].code == "SERVICE_UNAVAILABLE"
         assert first.exception() is not None
 
 

@@ -14,8 +14,8 @@ from tests.queues import Desk, desk_of
 def shared_desk(
     settings: Config, make_database: Callable[..., str], template: str
 ) -> Iterator[Desk]:
-    with desk_of(settings, make_database, template) as found:
-        yield found
+    with desk_of(settings, make_database, template) as desk:
+        yield desk
 
 
 @pytest.fixture

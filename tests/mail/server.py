@@ -33,9 +33,9 @@ class Letter:
         return message
 
     def part(self, kind: str) -> str:
-        found = self.message.get_body((kind,))
-        assert found is not None
-        text: str = found.get_content()
+        part = self.message.get_body((kind,))
+        assert part is not None
+        text: str = part.get_content()
         return text.replace("\r\n", "\n").strip()
 
 

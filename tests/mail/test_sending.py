@@ -91,11 +91,11 @@ def test_a_letter_has_its_headers_and_both_texts(office: Office, inbox: Inbox) -
     letter, message = inbox.only(), inbox.only().message
     assert letter.sender == "cms@example.com"
     assert letter.recipients == ["ann@example.com", "bob@example.com", "eve@example.com"]
-    told = {
+    received = {
         name: message[name]
         for name in ("From", "To", "Cc", "Bcc", "Reply-To", "Subject", "Auto-Submitted")
     }
-    assert told == {
+    assert received == {
         "From": "CMS <cms@example.com>",
         "To": "ann@example.com",
         "Cc": "bob@example.com",
@@ -167,13 +167,13 @@ NO_ADDRESSES = [
 ]
 
 
-@pytest.mark.parametrize("place", ["to", "cc", "bcc", "reply_to"])
-def test_what_is_no_address_is_refused_before_anything_is_done(office: Office, place: str) -> None:
+@pytest.mark.parametrize("field", ["to", "cc", "bcc", "reply_to"])
+def test_what_is_no_address_is_refused_before_anything_is_done(office: Office, field: str) -> None:
     for address in NO_ADDRESSES:
         with pytest.raises(Refused) as refused:
-            office.post(replace(LETTER, **{place: [address]}))  # type: ignore[arg-type]
+            office.post(replace(LETTER, **{field: [address]}))  # type: ignore[arg-type]
         assert refused.value.problems[0].code == "INVALID_PAYLOAD"
-        assert refused.value.problems[0].extensions["field"] == place
+        assert refused.value.problems[0].extensions["field"] == field
     assert office.desk.jobs() == []
 
 
@@ -274,7 +274,7 @@ def test_each_attempt_has_the_same_message_id(office: Office, inbox: Inbox) -> N
     assert inbox.only().message["Message-ID"] == f"<{payload}@example.com>"
 
 
-@pytest.mark.parametrize("place", ["ann@example.com", "data"])
+@pytest.mark.parametrize("address", ["ann@example.com", "data"])
 @pytest.mark.parametrize(
     ("answer", "left"), [("550 5.1.1 nobody here", "failed"), ("451 4.3.2 not now", "todo")]
 )
@@ -282,11 +282,11 @@ def test_a_refusal_for_good_ends_it_and_one_for_now_does_not(
     office: Office,
     inbox: Inbox,
     caplog: pytest.LogCaptureFixture,
-    place: str,
+    address: str,
     answer: str,
     left: str,
 ) -> None:
-    inbox.refuse[place] = answer
+    inbox.refuse[address] = answer
     office.send(LETTER)
     assert office.desk.jobs() == [("mail", left, 1)]
     assert answer[4:] in caplog.text
@@ -395,7 +395,7 @@ def test_a_template_of_the_operator_alone_needs_one_file(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("{{ url", "unexpected end of template"),
         ("{{ ''.__class__.__mro__ }}", "access to attribute '__class__'"),
@@ -408,13 +408,13 @@ def test_a_template_that_is_wrong_is_told_and_waits_to_be_mended(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     text: str,
-    told: str,
+    message: str,
 ) -> None:
     (tmp_path / "templates").mkdir()
     broken = tmp_path / "templates" / "order.txt"
     broken.write_text(text)
     office.send(Mail(["ann@example.com"], "order", subject="Your order"), data_dir=tmp_path)
-    assert told in caplog.text
+    assert message in caplog.text
     broken.write_text("mended")
     office.desk.make_due()
     office.work(data_dir=tmp_path)

@@ -150,28 +150,28 @@ def world_of(
 
 def peopled(world: World, rows: Mapping[str, list[Row]]) -> World:
     """Return a world with these rows instead of its own, in the order of their keys."""
-    found = {
+    typed = {
         name: [_typed(world.shape[name], row) for row in items] for name, items in rows.items()
     }
-    for name, items in found.items():
+    for name, items in typed.items():
         items.sort(key=lambda row, kind=world.shape[name].columns[KEY]: rank(world, kind, row[KEY]))  # type: ignore[misc]
-    return replace(world, rows=found)
+    return replace(world, rows=typed)
 
 
 def _typed(collection: Collection, row: Row) -> Row:
     return {column: _value(collection.columns[column], value) for column, value in row.items()}
 
 
-def _value(kind: str, said: Any) -> Any:
-    return None if said is None else read(kind, said)
+def _value(kind: str, value: Any) -> Any:
+    return None if value is None else read(kind, value)
 
 
 def dialect(connection: psycopg.Connection, more: list[str]) -> tuple[dict[str, int], bool]:
     """Return how the database ranks texts (a property of its collation), and whether search knows accents."""
     texts = [*dict.fromkeys((*TEXTS, *CSVS, *KEYS, "secret", ",", "b", NOWHERE, *more))]
-    found = connection.execute(
+    ranked_texts = connection.execute(
         "SELECT found, dense_rank() OVER (ORDER BY found) FROM unnest(%s::text[]) AS found", [texts]
     )
-    ranks = {text: int(number) for text, number in found.fetchall()}
+    ranks = {text: int(number) for text, number in ranked_texts.fetchall()}
     unaccent = connection.execute("SELECT FROM pg_extension WHERE extname = 'unaccent'").fetchone()
     return ranks, unaccent is None

@@ -9,14 +9,14 @@ from typing import Any
 from tests.model.shape import Collection, Link, Row, World
 from tests.model.values import Typed, rank, read, shown, value_of
 
-Said = dict[str, Any]
+Json = dict[str, Any]
 
 GROUPS = {"_and": all, "_or": any}
 
 
-def holds(world: World, collection: Collection, row: Row, said: Said) -> bool:
+def holds(world: World, collection: Collection, row: Row, rule: Json) -> bool:
     """Whether a row fulfils a filter: several keys at one level mean `_and`."""
-    return all(_entry(world, collection, row, entry) for entry in said.items())
+    return all(_entry(world, collection, row, entry) for entry in rule.items())
 
 
 def _entry(world: World, collection: Collection, row: Row, entry: tuple[str, Any]) -> bool:
@@ -38,18 +38,18 @@ def _entry(world: World, collection: Collection, row: Row, entry: tuple[str, Any
     return _own(world, value_of(world, collection, row, name), inner)
 
 
-def _to_many(world: World, row: Row, link: Link, inner: Said) -> bool:
+def _to_many(world: World, row: Row, link: Link, inner: Json) -> bool:
     """At least one item (`_some`, or when nothing is said), or not one (`_none`)."""
-    said: Said = inner["_some"] if "_some" in inner else inner.get("_none") or inner
-    found = any(
-        holds(world, world.shape[link.target], item, said) for item in world.related(row, link)
+    rule: Json = inner["_some"] if "_some" in inner else inner.get("_none") or inner
+    matches = any(
+        holds(world, world.shape[link.target], item, rule) for item in world.related(row, link)
     )
-    return not found if "_none" in inner else found
+    return not matches if "_none" in inner else matches
 
 
-def _to_one(world: World, key: Typed, items: list[Row], said: tuple[Link, Said]) -> bool:
+def _to_one(world: World, key: Typed, items: list[Row], pair: tuple[Link, Json]) -> bool:
     """Operators speak of the key, everything else of the item; there is at most one."""
-    link, inner = said
+    link, inner = pair
 
     def one(name: str, operand: Any) -> bool:
         if name in GROUPS:
@@ -61,7 +61,7 @@ def _to_one(world: World, key: Typed, items: list[Row], said: tuple[Link, Said])
     return all(one(*entry) for entry in inner.items())
 
 
-def _own(world: World, typed: Typed, inner: Said) -> bool:
+def _own(world: World, typed: Typed, inner: Json) -> bool:
     def one(name: str, operand: Any) -> bool:
         if name in GROUPS:
             return GROUPS[name](_own(world, typed, item) for item in operand)
@@ -112,20 +112,20 @@ _PLAIN = ("eq", "contains", "starts_with", "ends_with")
 
 def _matches(operator: str, value: Any, operand: Any) -> bool:
     """`_nicontains` is `contains`, blind to case and negated."""
-    name = next(found for found in _PLAIN if operator.endswith(found))
+    name = next(matches for matches in _PLAIN if operator.endswith(matches))
     modes = operator.removesuffix(name)
     if "i" in modes:
         value, operand = value.lower(), operand.lower()
     match name:
         case "contains":
-            found: bool = operand in value
+            matches: bool = operand in value
         case "starts_with":
-            found = value.startswith(operand)
+            matches = value.startswith(operand)
         case "ends_with":
-            found = value.endswith(operand)
+            matches = value.endswith(operand)
         case _:
-            found = value == operand
-    return found != ("n" in modes)
+            matches = value == operand
+    return matches != ("n" in modes)
 
 
 # Search

@@ -54,8 +54,8 @@ AGGREGATED = {
 @st.composite
 def all_rows(draw: st.DrawFn, shape: Shape) -> dict[str, list[Row]]:
     """Draw up to eight rows for each collection; every to-one column holds the key of a row or null."""
-    keys = {name: draw(_keys(KEYS_OF[found.columns[KEY]])) for name, found in shape.items()}
-    rows = {name: _row(found, keys) for name, found in shape.items()}
+    keys = {name: draw(_keys(KEYS_OF[target.columns[KEY]])) for name, target in shape.items()}
+    rows = {name: _row(target, keys) for name, target in shape.items()}
     return {name: [{KEY: key, **draw(row)} for key in keys[name]] for name, row in rows.items()}
 
 
@@ -67,7 +67,7 @@ def _keys(known: tuple[Any, ...]) -> st.SearchStrategy[list[Any]]:
 
     def pick(drawn: bytes) -> list[Any]:
         ranked = sorted(zip(drawn[1:], range(len(known)), strict=True))
-        return [known[place] for _, place in ranked][: SIZES[drawn[0] % len(SIZES)]]
+        return [known[number] for _, number in ranked][: SIZES[drawn[0] % len(SIZES)]]
 
     return _drawn(1 + len(known)).map(pick)
 
@@ -142,8 +142,8 @@ def _items(
         ):
             paths.append("*.*")
             continue
-        found, below = draw(_path(shape, collection, (head, aliases.get(head, head)), depth))
-        paths += found
+        steps, below = draw(_path(shape, collection, (head, aliases.get(head, head)), depth))
+        paths += steps
         deep |= {head: below} if below else {}
     if "*" in paths or (STARS_MEET_NAMES and "*.*" in paths):
         lists = [name for name, link in collection.links.items() if link.many and name not in deep]
@@ -169,10 +169,10 @@ def _functions(collection: Collection) -> list[str]:
 
 @st.composite
 def _path(
-    draw: st.DrawFn, shape: Shape, collection: Collection, said: tuple[str, str], depth: int
+    draw: st.DrawFn, shape: Shape, collection: Collection, start: tuple[str, str], depth: int
 ) -> tuple[list[str], Json]:
     """Draw the paths behind one name, and its parameters when it leads to other items."""
-    head, name = said
+    head, name = start
     link = collection.links.get(name)
     if link and link.told_by:
         names = st.sampled_from(["*", *_shown_names(shape[link.target])])
@@ -257,29 +257,32 @@ def _grouping(draw: st.DrawFn, collection: Collection) -> Json:
         for field in aggregate[name]
     ]
     sort = draw(st.lists(st.sampled_from(terms), unique=True, max_size=2)) if groups else []
-    said = {
+    query = {
         "groupBy": groups,
         "aggregate": aggregate,
         "sort": [draw(st.sampled_from(("", "-"))) + t for t in sort],
     }
-    return {**draw(_window()), **{name: value for name, value in said.items() if value}}
+    return {**draw(_window()), **{name: value for name, value in query.items() if value}}
 
 
 @st.composite
 def _aggregates(draw: st.DrawFn, collection: Collection) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    least = draw(st.integers(0, 1))
+    functions: dict[str, list[str]] = {}
+    min_functions = draw(st.integers(0, 1))
     for function in draw(
         st.lists(
-            st.sampled_from(("countAll", *AGGREGATED)), unique=True, min_size=least, max_size=6
+            st.sampled_from(("countAll", *AGGREGATED)),
+            unique=True,
+            min_size=min_functions,
+            max_size=6,
         )
     ):
         fields = _of_kinds(collection, AGGREGATED.get(function, ()))
         stars = ["*"] if function.startswith("count") and function != "countDistinct" else []
         choices = st.sampled_from([*stars, *fields]) if stars or fields else st.nothing()
         if not choices.is_empty:
-            found[function] = draw(st.lists(choices, unique=True, min_size=1, max_size=3))
-    return found
+            functions[function] = draw(st.lists(choices, unique=True, min_size=1, max_size=3))
+    return functions
 
 
 # Filters
@@ -287,16 +290,16 @@ def _aggregates(draw: st.DrawFn, collection: Collection) -> dict[str, list[str]]
 
 @st.composite
 def filters(
-    draw: st.DrawFn, shape: Shape, collection: Collection, depth: int, *, least: int = 0
+    draw: st.DrawFn, shape: Shape, collection: Collection, depth: int, *, min_parts: int = 0
 ) -> Json:
-    """Draw a filter that fits: of one field, of several, or a group of `least` or more, through relations too."""
+    """Draw a filter that fits: of one field, of several, or a group of `min_parts` or more, through relations too."""
     kind = draw(st.sampled_from(("leaf", "leaf", "leaf", "both", "_and", "_or")))
     if kind == "both":
         return {**draw(_leaf(shape, collection, depth)), **draw(_leaf(shape, collection, depth))}
     if kind == "leaf" or depth == 0:
         return draw(_leaf(shape, collection, depth))
-    inner = filters(shape, collection, depth - 1, least=least)
-    return {kind: draw(st.lists(inner, min_size=least, max_size=3))}
+    inner = filters(shape, collection, depth - 1, min_parts=min_parts)
+    return {kind: draw(st.lists(inner, min_size=min_parts, max_size=3))}
 
 
 @st.composite
@@ -320,7 +323,7 @@ def _beyond(draw: st.DrawFn, shape: Shape, collection: Collection, name: str, de
         inner = {
             draw(st.sampled_from(("_and", "_or"))): [
                 inner,
-                draw(filters(shape, target, depth - 1, least=1)),
+                draw(filters(shape, target, depth - 1, min_parts=1)),
             ]
         }
     if link.many:

@@ -44,11 +44,11 @@ def _groups(
 ) -> list[list[Row]]:
     if not names:
         return [rows]
-    found: dict[Any, list[Row]] = {}
+    groups: dict[Any, list[Row]] = {}
     for row in rows:
         values = tuple(rank(world, *value_of(world, collection, row, name)) for name in names)
-        found.setdefault(values, []).append(row)
-    return list(found.values())
+        groups.setdefault(values, []).append(row)
+    return list(groups.values())
 
 
 def _sorted_by(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tests.model.filters import Said, holds
+from tests.model.filters import Json, holds
 from tests.model.rights import Grant, Role, granted
 from tests.model.shape import KEY, Collection, Row, World
 from tests.model.values import read, split
@@ -61,34 +61,34 @@ def _tests(world: World, collection: Collection, record: Record) -> list[Callabl
     return [now, then] if "data" in record else [now]
 
 
-def is_everything(rule: Said) -> bool:
+def is_everything(rule: Json) -> bool:
     """Tell whether a rule is seen to hold for every item, those that are gone as well."""
-    return all(name == "_and" and not said for name, said in rule.items())
+    return all(name == "_and" and not condition for name, condition in rule.items())
 
 
 def _row(collection: Collection, data: Record) -> Row:
-    found = {name: data.get(name) for name in collection.columns}
+    values = {name: data.get(name) for name in collection.columns}
     return {
         name: None if value is None or kind in CHANGED_IN_HISTORY else read(kind, value)
-        for (name, kind), value in zip(collection.columns.items(), found.values(), strict=True)
+        for (name, kind), value in zip(collection.columns.items(), values.values(), strict=True)
     }
 
 
-def _held(world: World, collection: Collection, row: Row, rule: Said) -> bool:
+def _held(world: World, collection: Collection, row: Row, rule: Json) -> bool:
     """Alternatives stand by themselves; what looks at a column that is held in another form does not hold."""
-    return all(_entry(world, collection, row, name, said) for name, said in rule.items())
+    return all(_entry(world, collection, row, name, condition) for name, condition in rule.items())
 
 
-def _entry(world: World, collection: Collection, row: Row, name: str, said: Any) -> bool:
+def _entry(world: World, collection: Collection, row: Row, name: str, operand: Any) -> bool:
     match name:
         case "_and":
-            return all(_held(world, collection, row, item) for item in said)
+            return all(_held(world, collection, row, item) for item in operand)
         case "_or":
-            return any(_held(world, collection, row, item) for item in said)
+            return any(_held(world, collection, row, item) for item in operand)
         case _:
             kinds = {collection.columns[column] for column in _columns(collection, name)}
             return kinds.isdisjoint(CHANGED_IN_HISTORY) and holds(
-                world, collection, row, {name: said}
+                world, collection, row, {name: operand}
             )
 
 

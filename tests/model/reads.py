@@ -36,10 +36,10 @@ def level(
     deep: Params,
 ) -> list[Any]:
     """Return the items of one level; without paths their keys."""
-    found = chosen(world, collection, rows, params)
+    chosen_rows = chosen(world, collection, rows, params)
     if "aggregate" in params or "groupBy" in params:
-        return paged(summed(world, collection, found, params), params)
-    items = paged(ordered(world, collection, found, params.get("sort", [])), params)
+        return paged(summed(world, collection, chosen_rows, params), params)
+    items = paged(ordered(world, collection, chosen_rows, params.get("sort", [])), params)
     if not paths:
         return [row[KEY] for row in items]
     return [
@@ -86,10 +86,10 @@ def _sorted_by(world: World, collection: Collection, row: Row, path: Path) -> An
     *steps, last = path
     for step in steps:
         link = collection.links[step]
-        found = world.related(row, link)
-        if not found:
+        related = world.related(row, link)
+        if not related:
             return rank(world, "", None)
-        collection, row = world.shape[link.target], found[0]
+        collection, row = world.shape[link.target], related[0]
     return rank(world, *value_of(world, collection, row, last))
 
 
@@ -124,7 +124,7 @@ def item(
 
 def asked(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
     """Return what is asked of each field; `*` is every column and every list, `*.*` all that either may lead to."""
-    found: dict[str, list[Path]] = {}
+    paths_below: dict[str, list[Path]] = {}
     for head, *rest in paths:
         lists = (
             name for name, link in collection.links.items() if link.many and (rest or link.listed)
@@ -132,15 +132,15 @@ def asked(collection: Collection, paths: list[Path]) -> dict[str, list[Path]]:
         every = [*collection.columns, *lists]
         for name in every if head == "*" else [head]:
             for meant in (collection.arms(name) if rest else []) or [name]:
-                found.setdefault(meant, []).extend([rest] if rest else [])
-    opened = {name.partition(":")[0] for name in found if ":" in name}
-    return {name: rests for name, rests in found.items() if name not in opened}
+                paths_below.setdefault(meant, []).extend([rest] if rest else [])
+    opened = {name.partition(":")[0] for name in paths_below if ":" in name}
+    return {name: rests for name, rests in paths_below.items() if name not in opened}
 
 
 def _opened(world: World, row: Row, link: Link, *, paths: list[Path], deep: Params) -> Any:
     """Return related items, or their keys where no path leads on; a to-one that is hidden is null."""
     params = {key[1:]: value for key, value in deep.items() if key.startswith("_")}
     deeper = {key: value for key, value in deep.items() if not key.startswith("_")}
-    found = world.related(row, link)
-    items = level(world, world.shape[link.target], found, params=params, paths=paths, deep=deeper)
+    related = world.related(row, link)
+    items = level(world, world.shape[link.target], related, params=params, paths=paths, deep=deeper)
     return items if link.many else items[0] if items else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.model.filters import Said, holds
+from tests.model.filters import Json, holds
 from tests.model.reads import Params, Path, asked
 from tests.model.shape import KEY, Collection, Link, Row, Shape, World
 
@@ -20,7 +20,7 @@ class Grant:
 
     collection: str
     fields: tuple[str, ...]
-    rule: Said
+    rule: Json
     inherited: bool = False
 
     def covers(self, name: str) -> bool:
@@ -40,7 +40,9 @@ def granted(role: Role, name: str) -> list[Grant]:
 def visible_shape(shape: Shape, role: Role) -> Shape:
     """Return the collections, columns and links that are there for a role in at least some rows."""
     return {
-        name: _visible(shape, role, found) for name, found in shape.items() if granted(role, name)
+        name: _visible(shape, role, shape_of)
+        for name, shape_of in shape.items()
+        if granted(role, name)
     }
 
 
@@ -86,17 +88,17 @@ def visible_world(world: World, role: Role) -> World:
     return replace(
         world,
         shape=shape,
-        rows={name: list(_rows(world, role, found)) for name, found in shape.items()},
+        rows={name: list(_rows(world, role, rows_seen)) for name, rows_seen in shape.items()},
     )
 
 
 def _rows(world: World, role: Role, visible: Collection) -> list[Row]:
-    full, grants, found = world.shape[visible.name], granted(role, visible.name), []
+    full, grants, seen = world.shape[visible.name], granted(role, visible.name), []
     for row in world.rows[visible.name]:
         allowing = [grant for grant in grants if holds(world, full, row, grant.rule)]
         if allowing:
-            found.append(_shown(visible, row, allowing))
-    return found
+            seen.append(_shown(visible, row, allowing))
+    return seen
 
 
 def _shown(visible: Collection, row: Row, allowing: list[Grant]) -> Row:

@@ -25,13 +25,13 @@ MISSING = "nowhere"
 @st.composite
 def roles(draw: st.DrawFn, shape: Shape) -> Role:
     """Draw up to three grants for each collection; one at least shows its titles, so that there is what to ask for."""
-    found: list[Grant] = []
+    grants: list[Grant] = []
     for collection in shape.values():
         if draw(st.integers(0, 6)):
-            found += [
+            grants += [
                 draw(_grant(shape, collection, first=not n)) for n in range(draw(st.integers(1, 3)))
             ]
-    return found or [Grant(next(iter(shape)), ("*",), {})]
+    return grants or [Grant(next(iter(shape)), ("*",), {})]
 
 
 @st.composite
@@ -51,15 +51,15 @@ def _grant(draw: st.DrawFn, shape: Shape, collection: Collection, *, first: bool
 # Variables
 
 
-def with_variables(said: Any) -> Any:
+def with_variables(node: Any) -> Any:
     """Write a filter with variables that mean what its literals say."""
-    match said:
+    match node:
         case dict():
-            return {name: _variable(name, value) for name, value in said.items()}
+            return {name: _variable(name, value) for name, value in node.items()}
         case list():
-            return [with_variables(item) for item in said]
+            return [with_variables(item) for item in node]
         case _:
-            return said
+            return node
 
 
 TOMORROW = "$NOW(+1 day)"
@@ -82,29 +82,29 @@ def _variable(name: str, value: Any) -> Any:
     return with_variables(value) if isinstance(value, dict | list) else value
 
 
-def without_variables(said: Any) -> Any:
+def without_variables(node: Any) -> Any:
     """Write a filter, or a whole query, with the literals that its variables mean."""
     literals = {variable: value for value, variable in VARIABLES.items()}
-    return _replaced(said, {**literals, TOMORROW: "9999-12-31T00:00:00Z"})
+    return _replaced(node, {**literals, TOMORROW: "9999-12-31T00:00:00Z"})
 
 
-def without_paths(said: Any) -> Any:
+def without_paths(node: Any) -> Any:
     """Take back the variables that read what a member of these roles may not."""
     return _replaced(
-        said, {variable: value for value, variable in VARIABLES.items() if "." in variable}
+        node, {variable: value for value, variable in VARIABLES.items() if "." in variable}
     )
 
 
-def _replaced(said: Any, literals: Mapping[str, str]) -> Any:
-    match said:
+def _replaced(node: Any, literals: Mapping[str, str]) -> Any:
+    match node:
         case dict():
-            return {name: _replaced(value, literals) for name, value in said.items()}
+            return {name: _replaced(value, literals) for name, value in node.items()}
         case list():
-            return [_replaced(item, literals) for item in said]
+            return [_replaced(item, literals) for item in node]
         case str():
-            return literals.get(said, said)
+            return literals.get(node, node)
         case _:
-            return said
+            return node
 
 
 # Queries that name what is not there
@@ -116,12 +116,14 @@ def poisoned(draw: st.DrawFn, shape: Shape, role: Role, name: str, query: Json) 
     visible = visible_shape(shape, role)
     collection = visible[name]
     grouped = "aggregate" in query or "groupBy" in query
-    place = draw(st.sampled_from(IN_GROUPS if grouped else IN_ITEMS))
-    links = [] if place in HERE_ONLY else [*collection.links]
+    poison = draw(st.sampled_from(IN_GROUPS if grouped else IN_ITEMS))
+    links = [] if poison in HERE_ONLY else [*collection.links]
     steps = draw(st.lists(st.sampled_from(links), max_size=1)) if links else []
     end = visible[collection.links[steps[0]].target] if steps else collection
-    found: Json = place(query, steps, draw(st.sampled_from(_hidden(shape[end.name], end, role))))
-    return found
+    poisoned_query: Json = poison(
+        query, steps, draw(st.sampled_from(_hidden(shape[end.name], end, role)))
+    )
+    return poisoned_query
 
 
 def _hidden(collection: Collection, visible: Collection, role: Role) -> list[str]:
@@ -167,7 +169,7 @@ def _in_sort(query: Json, steps: list[str], name: str) -> Json:
 
 def _in_fields(query: Json, steps: list[str], name: str) -> Json:
     """Aggregates would stand in the place of what is asked of the items."""
-    deep = {step: said for step, said in query.get("deep", {}).items() if step not in steps}
+    deep = {step: params for step, params in query.get("deep", {}).items() if step not in steps}
     return {
         **query,
         "deep": deep,
@@ -202,8 +204,8 @@ def _in_group_sort(query: Json, steps: list[str], name: str) -> Json:
     return {**query, "sort": [f"-count.{name}"]}
 
 
-Place = Callable[[Json, list[str], str], Json]
-EVERYWHERE: tuple[Place, ...] = (_in_filter, _in_or, _in_none)
+Poison = Callable[[Json, list[str], str], Json]
+EVERYWHERE: tuple[Poison, ...] = (_in_filter, _in_or, _in_none)
 IN_ITEMS = (*EVERYWHERE, _in_sort, _in_fields, _in_function, _in_alias, _in_deep)
 IN_GROUPS = (*EVERYWHERE, _in_groups, _in_aggregates, _in_group_sort)
 HERE_ONLY = (_in_alias, _in_groups, _in_aggregates, _in_group_sort)
@@ -218,18 +220,18 @@ Change = tuple[str, int, str | None, Any]
 @st.composite
 def changes(draw: st.DrawFn, shape: Shape, rows: Mapping[str, list[Row]]) -> list[Change]:
     """Draw changes of any rows."""
-    found: list[Change] = []
+    drawn: list[Change] = []
     for name in draw(
         st.lists(st.sampled_from([name for name in rows if rows[name]] or [""]), max_size=12)
     ):
         if not name:
             break
-        place = draw(st.integers(0, len(rows[name]) - 1))
+        row_index = draw(st.integers(0, len(rows[name]) - 1))
         columns = [column for column in shape[name].columns if column != KEY]
         column = draw(st.sampled_from([None, *columns]))
         value = draw(st.sampled_from(_values(shape, shape[name], column, rows))) if column else None
-        found.append((name, place, column, value))
-    return found
+        drawn.append((name, row_index, column, value))
+    return drawn
 
 
 def _values(
@@ -244,19 +246,19 @@ def _values(
 
 
 def unseen(
-    world: World, role: Role, rows: Mapping[str, list[Row]], said: list[Change]
+    world: World, role: Role, rows: Mapping[str, list[Row]], changed_rows: list[Change]
 ) -> dict[str, list[Row]]:
     """Return the rows after those of the changes that a role cannot see."""
     now, before = (
         {name: list(items) for name, items in rows.items()},
         visible_world(world, role).rows,
     )
-    for name, place, column, value in said:
-        if place >= len(now[name]):
+    for name, row_index, column, value in changed_rows:
+        if row_index >= len(now[name]):
             continue
-        row = now[name][place]
+        row = now[name][row_index]
         other = [] if column is None else [{**row, column: value}]
-        then = {**now, name: [*now[name][:place], *other, *now[name][place + 1 :]]}
+        then = {**now, name: [*now[name][:row_index], *other, *now[name][row_index + 1 :]]}
         # Told apart as they are shown: 1.5 and 1.50 are equal, but not the same.
         if repr(visible_world(peopled(world, then), role).rows) == repr(before):
             now = then

@@ -61,9 +61,9 @@ class World:
         return [
             other
             for other in self.rows[link.target]
-            if _same(other[link.far], near, told=bool(link.told_by))
+            if _same(other[link.far], near, as_text=bool(link.told_by))
         ]
 
 
-def _same(far: Any, near: Any, *, told: bool) -> bool:
-    return bool(str(far) == near if told else far == near)
+def _same(far: Any, near: Any, *, as_text: bool) -> bool:
+    return bool(str(far) == near if as_text else far == near)

@@ -104,14 +104,14 @@ def _change(draw: st.DrawFn, collection: Collection, row: Row) -> Row:
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        yield found
+    with staged(settings, make_database, template) as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")
 def connection(stage: Stage) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(stage.dsn, autocommit=True) as found:
-        yield found
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_the_history_shows_what_the_rights_on_its_items_show(
         whole = {path: records(stage.admin, path) for path in ("/activity", "/revisions")}
         for role in case.roles:
             give(connection, [*role, *HISTORY])
-            shown = {path: seen(world, role, found) for path, found in whole.items()}
+            shown = {path: seen(world, role, rows) for path, rows in whole.items()}
             listed = {revision["id"] for revision in shown["/revisions"]}
             shown["/activity"] = [
                 {**act, "revisions": [key for key in act["revisions"] if key in listed]}
@@ -174,13 +174,13 @@ def write(admin: Client, case: Case) -> None:
 
 def stored(connection: psycopg.Connection, shape: Shape) -> Rows:
     """Return the rows as they are now, in the form in which they are drawn."""
-    found: Rows = {}
+    contents: Rows = {}
     for name in shape:
         rows = connection.execute(
             f'SELECT row_to_json(t)::text FROM "{name}" AS t'.encode()
         ).fetchall()
-        found[name] = [json.loads(text, parse_float=Decimal) for (text,) in rows]
-    return found
+        contents[name] = [json.loads(text, parse_float=Decimal) for (text,) in rows]
+    return contents
 
 
 def records(client: Client, path: str) -> list[Record]:

@@ -65,14 +65,14 @@ def cases(draw: st.DrawFn, shape: Shape) -> Case:
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        yield found
+    with staged(settings, make_database, template) as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")
 def connection(stage: Stage) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(stage.dsn, autocommit=True) as found:
-        yield found
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize("number", range(SCHEMAS))
@@ -86,12 +86,12 @@ def test_a_read_answers_what_the_model_answers(
     def compare(case: Case) -> None:
         load(connection, shape, case.rows)
         note(f"CMS_MODEL_SEED={SEED}")
-        found = ask(stage.admin, case)
-        assert found.status == 200, found.text
+        reply = ask(stage.admin, case)
+        assert reply.status == 200, reply.text
         expected = answer(
             world_of(connection, shape, case.rows), shape[case.collection], case.query
         )
-        assert comparable(json.loads(found.text, parse_float=Decimal)) == comparable(expected)
+        assert comparable(json.loads(reply.text, parse_float=Decimal)) == comparable(expected)
 
     compare()
 
@@ -100,9 +100,9 @@ def ask(api: Client, case: Case) -> Answer:
     path = f"/items/{case.collection}"
     if case.form in ("SEARCH", "QUERY"):
         return api.send(case.form, path, {"query": case.query})
-    said = query_string(case.query, brackets=case.form == "brackets")
-    note(f"GET {path}?{said}")
-    return api.send("GET", f"{path}?{said}")
+    query_text = query_string(case.query, brackets=case.form == "brackets")
+    note(f"GET {path}?{query_text}")
+    return api.send("GET", f"{path}?{query_text}")
 
 
 def comparable(value: Any) -> Any:

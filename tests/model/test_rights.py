@@ -76,8 +76,8 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn, shape: Shape) -> Case:
     rows, role = draw(all_rows(shape)), draw(roles(shape))
-    found = [draw(asks(shape, role)) for _ in range(QUERIES_FOR_EACH)]
-    return Case(rows, role, found, draw(changes(shape, rows)))
+    queries = [draw(asks(shape, role)) for _ in range(QUERIES_FOR_EACH)]
+    return Case(rows, role, queries, draw(changes(shape, rows)))
 
 
 @st.composite
@@ -95,14 +95,14 @@ def asks(draw: st.DrawFn, shape: Shape, role: Role) -> Asked:
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        yield found
+    with staged(settings, make_database, template) as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")
 def connection(stage: Stage) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(stage.dsn, autocommit=True) as found:
-        yield found
+    with psycopg.connect(stage.dsn, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +127,11 @@ def test_a_member_gets_what_its_rights_show_and_learns_nothing_of_the_rest(
         give(connection, case.role)
         world = world_of(connection, shape, case.rows)
         visible = visible_world(world, case.role)
-        found = [ask(caller, one) for one in case.asked]
-        for one, got in zip(case.asked, found, strict=True):
+        answers = [ask(caller, one) for one in case.asked]
+        for one, got in zip(case.asked, answers, strict=True):
             check(visible, one, got)
         load(connection, shape, unseen(world, case.role, case.rows, case.changes))
-        for one, got in zip(case.asked, found, strict=True):
+        for one, got in zip(case.asked, answers, strict=True):
             again = ask(caller, one)
             assert (again.status, again.text) == (got.status, got.text), one
 
@@ -173,5 +173,5 @@ def give(connection: psycopg.Connection, role: Role) -> None:
         )
 
 
-def _rule(said: dict[str, Any]) -> str | None:
-    return json.dumps(with_variables(said)) if said else None
+def _rule(rule: dict[str, Any]) -> str | None:
+    return json.dumps(with_variables(rule)) if rule else None

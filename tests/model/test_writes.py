@@ -61,8 +61,8 @@ def roles(draw: st.DrawFn) -> list[Grant]:
     actions = [("things", action) for action in ("read", "create", "update", "delete")]
     places = [*actions, ("parents", "read"), ("parents", "update")]
     return [
-        draw(grants(*place))
-        for place in places
+        draw(grants(*role))
+        for role in places
         for _ in range(draw(st.sampled_from((0, 1, 1, 2, 3))))
     ]
 
@@ -91,22 +91,22 @@ calls = st.one_of(
         lambda items: {"kind": "create", "items": items}, st.lists(values(), min_size=1, max_size=3)
     ),
     st.builds(
-        lambda key, said: {"kind": "change", "keys": [key], "data": said, "single": True},
+        lambda key, values: {"kind": "change", "keys": [key], "data": values, "single": True},
         keys,
         data,
     ),
     st.builds(
-        lambda found, said: {"kind": "change", "keys": found, "data": said, "single": False},
+        lambda chosen, values: {"kind": "change", "keys": chosen, "data": values, "single": False},
         st.lists(keys, unique=True, min_size=1, max_size=3),
         data,
     ),
     st.builds(
-        lambda state, said: {"kind": "change_found", "state": state, "data": said},
+        lambda state, values: {"kind": "change_found", "state": state, "data": values},
         st.sampled_from(STATES),
         data,
     ),
     st.builds(
-        lambda found: {"kind": "delete", "keys": found},
+        lambda chosen: {"kind": "delete", "keys": chosen},
         st.lists(keys, unique=True, min_size=1, max_size=2),
     ),
     st.builds(
@@ -119,25 +119,25 @@ calls = st.one_of(
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
+    with staged(settings, make_database, template) as stage:
         own = [field("size", "integer"), field("state", "string")]
         fields = {
             "parents": own,
             "things": [*own, field("note", "string"), field("parent", "integer")],
         }
-        for name, said in fields.items():
+        for name, columns in fields.items():
             assert (
-                found.admin.post(
-                    "/collections", {"collection": name, "schema": {}, "fields": said}
+                stage.admin.post(
+                    "/collections", {"collection": name, "schema": {}, "fields": columns}
                 ).status
                 == 200
             )
         relation = {"collection": "things", "field": "parent", "related_collection": "parents"}
         assert (
-            found.admin.post("/relations", {**relation, "meta": {"one_field": "things"}}).status
+            stage.admin.post("/relations", {**relation, "meta": {"one_field": "things"}}).status
             == 200
         )
-        yield found
+        yield stage
 
 
 def test_a_write_does_what_the_rights_allow_and_no_more(stage: Stage) -> None:
@@ -192,7 +192,7 @@ def send(caller: Client, call: Mapping[str, Any]) -> Answer:
             )
 
 
-def give(connection: psycopg.Connection, role: str, said: list[Grant]) -> None:
+def give(connection: psycopg.Connection, role: str, grants: list[Grant]) -> None:
     rows = [
         (
             role,
@@ -200,7 +200,7 @@ def give(connection: psycopg.Connection, role: str, said: list[Grant]) -> None:
             grant.action,
             *map(json.dumps, (grant.fields, grant.rule, grant.validation, grant.presets)),
         )
-        for grant in said
+        for grant in grants
     ]
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM system_permissions")
@@ -224,13 +224,13 @@ def load(connection: psycopg.Connection, world: World) -> None:
 
 
 def stored(connection: psycopg.Connection) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    contents: dict[str, list[str]] = {}
     for name in ("parents", "things"):
         rows = connection.execute(f"SELECT to_jsonb(t) FROM {name} AS t".encode()).fetchall()
-        found[name] = sorted(
+        contents[name] = sorted(
             json.dumps({**row, "id": min(row["id"], 1000)}, sort_keys=True) for (row,) in rows
         )
-    return found
+    return contents
 
 
 def comparable(world: World) -> dict[str, list[str]]:

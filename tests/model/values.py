@@ -42,22 +42,22 @@ def value_of(world: World, collection: Collection, row: Row, name: str) -> Typed
     return "integer", _call(function, collection.columns[field], row[field])
 
 
-def read(kind: str, said: Any) -> Any:
+def read(kind: str, value: Any) -> Any:
     """Return an operand as a value of the type."""
     match kind:
         case "integer" | "decimal":
-            return Decimal(str(said))
+            return Decimal(str(value))
         case "boolean":
-            return said if isinstance(said, bool) else str(said) in ("true", "1")
+            return value if isinstance(value, bool) else str(value) in ("true", "1")
         case "date":
-            return date.fromisoformat(said)
+            return date.fromisoformat(value)
         case "timestamp":
-            moment = datetime.fromisoformat(said)
+            moment = datetime.fromisoformat(value)
             return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
         case "uuid":
-            return said.lower()
+            return value.lower()
         case _:
-            return said
+            return value
 
 
 def shown(kind: str, value: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 Row = dict[str, Any]
 World = dict[str, dict[int, Row]]
-Said = dict[str, Any]
+Json = dict[str, Any]
 
 OK = 200
 
@@ -21,9 +21,9 @@ class Grant:
     collection: str
     action: str
     fields: tuple[str, ...]
-    rule: Said = field(default_factory=dict)
-    validation: Said = field(default_factory=dict)
-    presets: Said = field(default_factory=dict)
+    rule: Json = field(default_factory=dict)
+    validation: Json = field(default_factory=dict)
+    presets: Json = field(default_factory=dict)
 
     def covers(self, name: str) -> bool:
         return "*" in self.fields or name in self.fields
@@ -45,7 +45,7 @@ class Model:
         before = deepcopy(self.world)
         try:
             getattr(self, call["kind"])(
-                **{name: said for name, said in call.items() if name not in ("kind", "single")}
+                **{name: part for name, part in call.items() if name not in ("kind", "single")}
             )
         except Refusal as refusal:
             self.world = before
@@ -55,14 +55,14 @@ class Model:
     # What there is
 
     def grants(self, collection: str, action: str) -> list[Grant]:
-        found = [
+        grants = [
             grant for grant in self.role if (grant.collection, grant.action) == (collection, action)
         ]
-        if not found:
+        if not grants:
             raise Refusal(403)
-        return found
+        return grants
 
-    def holds(self, rule: Said, row: Row) -> bool:
+    def holds(self, rule: Json, row: Row) -> bool:
         """Tell whether a row fulfils a rule; a comparison with null holds for nothing."""
         for name, test in rule.items():
             if name == "parent":
@@ -84,16 +84,16 @@ class Model:
     def held(self, collection: str, keys: Sequence[int], action: str) -> list[list[Grant]]:
         """Return the permissions that hold for each row; one that cannot be read is not there."""
         grants, rows = self.grants(collection, action), self.world[collection]
-        found = [
+        held_grants = [
             [grant for grant in grants if key in rows and self.holds(grant.rule, rows[key])]
             for key in keys
         ]
-        lost = [key for key, holding in zip(keys, found, strict=True) if not holding]
+        lost = [key for key, holding in zip(keys, held_grants, strict=True) if not holding]
         if any(key not in rows or not self.seen(collection, rows[key]) for key in lost):
             raise Refusal(404)
         if lost:
             raise Refusal(403)
-        return found
+        return held_grants
 
     def may_name(self, collection: str, action: str, names: Sequence[str]) -> None:
         grants = self.grants(collection, action)
@@ -105,7 +105,7 @@ class Model:
 
     # Calls
 
-    def create(self, items: Sequence[Said]) -> None:
+    def create(self, items: Sequence[Json]) -> None:
         written, failed = [], []
         self.may_name("things", "create", [name for item in items for name in item])
         for item in items:
@@ -136,18 +136,18 @@ class Model:
             if not any(self.holds(grant.rule, row) for grant in passing):
                 raise Refusal(403)
 
-    def change(self, keys: Sequence[int], data: Said) -> None:
+    def change(self, keys: Sequence[int], data: Json) -> None:
         self.may_name("things", "update", list(data))
         held = self.held("things", keys, "update")
         for key, passing in zip(keys, self.permitted("things", data, held), strict=True):
             for grant in reversed(passing):
                 self.world["things"][key] |= {
-                    name: said for name, said in grant.presets.items() if name not in data
+                    name: preset for name, preset in grant.presets.items() if name not in data
                 }
             self.world["things"][key] |= data
         self.fulfil("things", keys, list(data))
 
-    def change_found(self, state: str, data: Said) -> None:
+    def change_found(self, state: str, data: Json) -> None:
         self.may_name("things", "update", list(data))
         self.may_name("things", "read", ["state"])
         rows = self.world["things"].items()
@@ -187,10 +187,10 @@ class Model:
     # Rules of changes
 
     def permitted(
-        self, collection: str, data: Said, held: Sequence[list[Grant]]
+        self, collection: str, data: Json, held: Sequence[list[Grant]]
     ) -> list[list[Grant]]:
         """Return the permissions of each row whose validation passes: they have to speak of all that changes."""
-        found, failed = [], []
+        allowing, failed = [], []
         for holding in held:
             if not _speak_of(holding, data):
                 raise Refusal(403)
@@ -198,9 +198,9 @@ class Model:
             if not passing or not _speak_of(passing, data):
                 wrong = next(grant for grant in holding if grant not in passing)
                 failed += _broken(wrong, {**wrong.presets, **data})
-            found.append(passing)
+            allowing.append(passing)
         self.refuse_invalid(collection, failed)
-        return found
+        return allowing
 
     def fulfil(self, collection: str, keys: Sequence[int], names: Sequence[str]) -> None:
         """Every field that has changed needs a permission that holds for the row as it is now."""
@@ -217,15 +217,15 @@ class Model:
             raise Refusal(422 if all(self.known(collection, name) for name in names) else 403)
 
 
-def _speak_of(grants: Sequence[Grant], names: Sequence[str] | Said) -> bool:
+def _speak_of(grants: Sequence[Grant], names: Sequence[str] | Json) -> bool:
     return all(any(grant.covers(name) for grant in grants) for name in names)
 
 
-def _valid(grant: Grant, values: Said) -> bool:
+def _valid(grant: Grant, values: Json) -> bool:
     return not _broken(grant, values)
 
 
-def _broken(grant: Grant, values: Said) -> list[str]:
+def _broken(grant: Grant, values: Json) -> list[str]:
     return [
         name
         for name, test in grant.validation.items()
@@ -233,7 +233,7 @@ def _broken(grant: Grant, values: Said) -> list[str]:
     ]
 
 
-def _passes(test: Said, value: Any) -> bool:
+def _passes(test: Json, value: Any) -> bool:
     ((operator, operand),) = test.items()
     if operator == "_null":
         return bool((value is None) == operand)

@@ -14,10 +14,10 @@ def footprint(dsn: str) -> Footprint:
             "SELECT relname FROM pg_class"
             " WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition"
         ).fetchall()
-        found: Footprint = {}
+        numbers_by_name: Footprint = {}
         for (name,) in tables:
             query = f'SELECT md5(string_agg(t::text, chr(10) ORDER BY t::text)) FROM "{name}" AS t'
-            found[name] = (connection.execute(query.encode()).fetchone() or [None])[0]
+            numbers_by_name[name] = (connection.execute(query.encode()).fetchone() or [None])[0]
         sequences = "SELECT sequencename, last_value FROM pg_sequences WHERE schemaname = 'public'"
-        found |= dict(connection.execute(sequences.encode()).fetchall())
-    return found
+        numbers_by_name |= dict(connection.execute(sequences.encode()).fetchall())
+    return numbers_by_name

@@ -28,14 +28,14 @@ POWERS = (
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        yield found
+    with staged(settings, make_database, template) as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")
 def links(stage: Stage) -> Table:
     """Items that point to a user, a role and a permission."""
-    found = table(
+    links = table(
         stage.admin, field("user", "uuid"), field("role", "uuid"), field("permission", "integer")
     )
     for name, target in (
@@ -43,9 +43,9 @@ def links(stage: Stage) -> Table:
         ("role", "system_roles"),
         ("permission", "system_permissions"),
     ):
-        relation = {"collection": found.name, "field": name, "related_collection": target}
+        relation = {"collection": links.name, "field": name, "related_collection": target}
         assert stage.admin.post("/relations", relation).status == 200
-    return found
+    return links
 
 
 def mighty(stage: Stage, links: Table) -> tuple[Client, str, str]:
@@ -57,9 +57,9 @@ def mighty(stage: Stage, links: Table) -> tuple[Client, str, str]:
     return caller, caller.get("/users/me").data["id"], role
 
 
-def batch(caller: Client, method: str, collection: str, **said: Any) -> Answer:
+def batch(caller: Client, method: str, collection: str, **operation: Any) -> Answer:
     return caller.post(
-        "/batch", {"operations": [{"method": method, "collection": collection, **said}]}
+        "/batch", {"operations": [{"method": method, "collection": collection, **operation}]}
     )
 
 
@@ -226,18 +226,18 @@ def test_what_an_administrator_logs_in_with_is_out_of_reach_in_any_state(
             "/users", {"email": f"{status}-{role}@example.com", "role": role, "status": status}
         ).data["id"]
         (link,) = links.add({"user": key})
-        for said in (
+        for body in (
             {"email": "mine@example.com"},
             {"password": "mine"},
             {"token": None},
             {"tfa_secret": None},
         ):
             for answer in (
-                caller.patch(f"/users/{key}", said),
-                caller.patch("/users", {"keys": [key], "data": said}),
-                caller.patch("/users", {"query": {"filter": {"id": key}}, "data": said}),
-                caller.patch(f"{links.path}/{link['id']}", {"user": {"id": key, **said}}),
-                caller.patch("/users", [{"id": key, **said}]),
+                caller.patch(f"/users/{key}", body),
+                caller.patch("/users", {"keys": [key], "data": body}),
+                caller.patch("/users", {"query": {"filter": {"id": key}}, "data": body}),
+                caller.patch(f"{links.path}/{link['id']}", {"user": {"id": key, **body}}),
+                caller.patch("/users", [{"id": key, **body}]),
             ):
                 assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
         for answer in (
@@ -312,8 +312,8 @@ def test_comments_of_others_are_theirs(stage: Stage) -> None:
     (row,) = things.add({"title": "x"})
     role = new_role(stage, may(things.name), may("system_activity"))
     one, other = member_of(stage, role), member_of(stage, role)
-    said = {"collection": things.name, "item": row["id"], "comment": "theirs"}
-    key = one.post("/comments", said).data["id"]
+    comment = {"collection": things.name, "item": row["id"], "comment": "theirs"}
+    key = one.post("/comments", comment).data["id"]
     for path in (f"/comments/{key}", f"/activity/comment/{key}"):
         assert other.patch(path, {"comment": "mine"}).status == other.delete(path).status == 403
         assert (

@@ -31,9 +31,9 @@ CHANGES: tuple[Json, ...] = (
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        assert found.admin.patch("/settings", {"auth_password_policy": "^.{8,}$"}).status == 200
-        yield found
+    with staged(settings, make_database, template) as stage:
+        assert stage.admin.patch("/settings", {"auth_password_policy": "^.{8,}$"}).status == 200
+        yield stage
 
 
 @pytest.fixture(scope="module")

@@ -145,8 +145,8 @@ AS_A_VALUE = (
 
 @pytest.fixture(scope="module", params=["admin", "member"])
 def caller(request: pytest.FixtureRequest, shop: Shop) -> Client:
-    found: Client = getattr(shop, request.param)
-    return found
+    caller: Client = getattr(shop, request.param)
+    return caller
 
 
 @pytest.mark.parametrize("operand", [*AS_A_NAME, *AS_A_VALUE])

@@ -28,8 +28,8 @@ def files(
     make_database: Callable[..., str],
     template: str,
 ) -> Iterator[House]:
-    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:
-        yield found
+    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
+        yield files
 
 
 @pytest.fixture(scope="module")
@@ -54,39 +54,39 @@ def stamped(stage: Stage) -> Table:
 
 @pytest.fixture(scope="module")
 def notes(stage: Stage, stamped: Table) -> Table:
-    found = table(stage.admin, field("thing", "integer"))
+    notes = table(stage.admin, field("thing", "integer"))
     meta = {"one_field": "notes"}
     relation = {
-        "collection": found.name,
+        "collection": notes.name,
         "field": "thing",
         "related_collection": stamped.name,
         "meta": meta,
     }
     assert stage.admin.post("/relations", relation).status == 200
-    return found
+    return notes
 
 
 def ways(
-    caller: Client, things: Table, notes: Table, key: int, note: int, said: Json
+    caller: Client, things: Table, notes: Table, key: int, note: int, values: Json
 ) -> list[Answer]:
     """Send what is said of a thing in every way that there is."""
-    named = {"id": key, **said}
+    named = {"id": key, **values}
     operations: list[Json] = [
-        {"method": "create", "collection": things.name, "data": said},
-        {"method": "update", "collection": things.name, "key": key, "data": said},
-        {"method": "update", "collection": things.name, "keys": [key], "data": said},
+        {"method": "create", "collection": things.name, "data": values},
+        {"method": "update", "collection": things.name, "key": key, "data": values},
+        {"method": "update", "collection": things.name, "keys": [key], "data": values},
     ]
     return [
-        caller.post(things.path, said),
-        caller.post(things.path, [{"title": "x"}, said]),
-        caller.patch(f"{things.path}/{key}", said),
+        caller.post(things.path, values),
+        caller.post(things.path, [{"title": "x"}, values]),
+        caller.patch(f"{things.path}/{key}", values),
         caller.patch(things.path, [named]),
-        caller.patch(things.path, {"keys": [key], "data": said}),
-        caller.patch(things.path, {"query": {"filter": {"id": key}}, "data": said}),
-        caller.post(notes.path, {"thing": said}),
-        caller.patch(f"{notes.path}/{note}", {"thing": said}),
+        caller.patch(things.path, {"keys": [key], "data": values}),
+        caller.patch(things.path, {"query": {"filter": {"id": key}}, "data": values}),
+        caller.post(notes.path, {"thing": values}),
+        caller.patch(f"{notes.path}/{note}", {"thing": values}),
         caller.patch(f"{notes.path}/{note}", {"thing": named}),
-        caller.post(notes.path, {"thing": {"notes": [{"thing": 1}], **said}}),
+        caller.post(notes.path, {"thing": {"notes": [{"thing": 1}], **values}}),
         *(caller.post("/batch", {"operations": [operation]}) for operation in operations),
     ]
 
@@ -121,7 +121,7 @@ def test_what_the_service_stamps_is_its_own_whatever_is_sent(
         may(name, action=action) for name in (stamped.name, notes.name) for action in ACTIONS
     ]
     long_ago = "2001-01-01T00:00:00Z"
-    said = {
+    forged = {
         "maker": ANYBODY,
         "maker_role": ANYBODY,
         "made": long_ago,
@@ -132,7 +132,7 @@ def test_what_the_service_stamps_is_its_own_whatever_is_sent(
         stage, *permissions, may("system_users", "id", permissions={"id": "$CURRENT_USER"})
     )
     me = caller.get("/users/me").data["id"]
-    for body in (said, {"title": "y", **said}):
+    for body in (forged, {"title": "y", **forged}):
         for answer in ways(caller, stamped, notes, thing["id"], note["id"], body):
             assert answer.status == 200, answer.text
     rows = stamped.get(limit=-1, **{"filter[id][_gte]": thing["id"]}).data
@@ -205,8 +205,8 @@ def imported(caller: Client, collection: str, *items: Json) -> Iterator[Answer]:
             )
 
 
-@pytest.mark.parametrize("said", USER_FIELDS, ids=lambda said: next(iter(said)))
-def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, said: Json) -> None:
+@pytest.mark.parametrize("body", USER_FIELDS, ids=lambda body: next(iter(body)))
+def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, body: Json) -> None:
     posts = table(stage.admin, field("author", "uuid"))
     relation = {"collection": posts.name, "field": "author", "related_collection": "system_users"}
     assert stage.admin.post("/relations", relation).status == 200
@@ -220,30 +220,30 @@ def test_admin_only_fields_of_users_are_out_of_reach(stage: Stage, said: Json) -
     before = stage.value(whole)
     users = Table(caller, "system_users")
     for answer in (
-        *(caller.post(path, {"email": "x@example.com", **said}) for path in ("/users", users.path)),
-        *(caller.patch(path, said) for path in ("/users/me", f"/users/{me}", f"{users.path}/{me}")),
-        caller.patch("/users", [{"id": me, **said}]),
-        caller.patch("/users", {"keys": [me], "data": said}),
-        caller.patch("/users", {"query": {"filter": {"id": me}}, "data": said}),
-        caller.post(posts.path, {"author": {"email": "x@example.com", **said}}),
-        caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me, **said}}),
+        *(caller.post(path, {"email": "x@example.com", **body}) for path in ("/users", users.path)),
+        *(caller.patch(path, body) for path in ("/users/me", f"/users/{me}", f"{users.path}/{me}")),
+        caller.patch("/users", [{"id": me, **body}]),
+        caller.patch("/users", {"keys": [me], "data": body}),
+        caller.patch("/users", {"query": {"filter": {"id": me}}, "data": body}),
+        caller.post(posts.path, {"author": {"email": "x@example.com", **body}}),
+        caller.patch(f"{posts.path}/{post['id']}", {"author": {"id": me, **body}}),
         *(
             caller.post(
                 "/batch",
                 {"operations": [{"method": "update", "collection": "system_users", **named}]},
             )
             for named in (
-                {"key": me, "data": said},
-                {"keys": [me], "data": said},
-                {"data": [{"id": me, **said}]},
+                {"key": me, "data": body},
+                {"keys": [me], "data": body},
+                {"data": [{"id": me, **body}]},
             )
         ),
-        *imported(caller, "system_users", {"email": "x@example.com", **said}, {"id": me, **said}),
+        *imported(caller, "system_users", {"email": "x@example.com", **body}, {"id": me, **body}),
         *imported(
             caller,
             posts.name,
-            {"author": {"email": "x@example.com", **said}},
-            {"author": {"id": me, **said}},
+            {"author": {"email": "x@example.com", **body}},
+            {"author": {"id": me, **body}},
         ),
     ):
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"]), answer.text
@@ -260,7 +260,7 @@ UNSET: list[Json] = [
 ]
 
 
-@pytest.mark.parametrize("presets", UNSET, ids=lambda said: next(iter(said)))
+@pytest.mark.parametrize("presets", UNSET, ids=lambda body: next(iter(body)))
 def test_no_preset_sets_what_a_user_is_or_logs_in_with(stage: Stage, presets: Json) -> None:
     """Refused with the permission, and by each write where the permission is there all the same."""
     role = new_role(stage, may("system_users"))
@@ -305,8 +305,8 @@ OWNED: list[Json] = [
 ]
 
 
-@pytest.mark.parametrize("said", OWNED, ids=lambda said: next(iter(said)))
-def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, said: Json) -> None:
+@pytest.mark.parametrize("body", OWNED, ids=lambda body: next(iter(body)))
+def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, body: Json) -> None:
     stage = files.stage
     posts = table(stage.admin, field("cover", "uuid"))
     relation = {"collection": posts.name, "field": "cover", "related_collection": "system_files"}
@@ -314,30 +314,30 @@ def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, said: Js
     permissions = [
         may(name, action=action) for name in ("system_files", posts.name) for action in ACTIONS
     ]
-    found = files.add(b"content", "a.txt")
-    (post,) = posts.add({"cover": found["id"]})
-    ((name, value),) = said.items()
+    file = files.add(b"content", "a.txt")
+    (post,) = posts.add({"cover": file["id"]})
+    ((name, value),) = body.items()
     for caller in (stage.admin, member(stage, *permissions)):
         with files.nothing_stays():
             for answer in (
-                caller.post("/files", {"filename_download": "x.png", "data": PNG, **said}),
+                caller.post("/files", {"filename_download": "x.png", "data": PNG, **body}),
                 files.send(
                     "POST", "/files", (name, str(value)), ("file", b"x", "x.txt"), client=caller
                 ),
                 files.send(
                     "PATCH",
-                    f"/files/{found['id']}",
+                    f"/files/{file['id']}",
                     (name, str(value)),
                     ("file", b"x", "x"),
                     client=caller,
                 ),
-                caller.patch(f"/files/{found['id']}", said),
-                caller.patch("/files", [{"id": found["id"], **said}]),
-                caller.patch("/files", {"keys": [found["id"]], "data": said}),
-                caller.post("/items/system_files", said),
-                caller.patch(f"/items/system_files/{found['id']}", said),
-                caller.post(posts.path, {"cover": said}),
-                caller.patch(f"{posts.path}/{post['id']}", {"cover": {"id": found["id"], **said}}),
+                caller.patch(f"/files/{file['id']}", body),
+                caller.patch("/files", [{"id": file["id"], **body}]),
+                caller.patch("/files", {"keys": [file["id"]], "data": body}),
+                caller.post("/items/system_files", body),
+                caller.patch(f"/items/system_files/{file['id']}", body),
+                caller.post(posts.path, {"cover": body}),
+                caller.patch(f"{posts.path}/{post['id']}", {"cover": {"id": file["id"], **body}}),
                 caller.post(
                     "/batch",
                     {
@@ -345,19 +345,19 @@ def test_what_belongs_to_the_storage_is_set_by_no_request(files: House, said: Js
                             {
                                 "method": "update",
                                 "collection": "system_files",
-                                "key": found["id"],
-                                "data": said,
+                                "key": file["id"],
+                                "data": body,
                             }
                         ]
                     },
                 ),
             ):
                 assert answer.status in (400, 403), answer.text
-            assert stage.admin.get(f"/files/{found['id']}").data == found
+            assert stage.admin.get(f"/files/{file['id']}").data == file
 
 
 def test_a_content_is_replaced_by_who_may_change_the_name_of_the_file(files: House) -> None:
-    found = files.add(b"content", "a.txt")
+    file = files.add(b"content", "a.txt")
     caller = member(
         files.stage,
         may("system_files"),
@@ -365,10 +365,10 @@ def test_a_content_is_replaced_by_who_may_change_the_name_of_the_file(files: Hou
     )
     with files.nothing_stays():
         answer = files.send(
-            "PATCH", f"/files/{found['id']}", ("file", b"evil", "b.html"), client=caller
+            "PATCH", f"/files/{file['id']}", ("file", b"evil", "b.html"), client=caller
         )
         assert (answer.status, answer.codes) == (403, ["FORBIDDEN"])
-        assert files.admin.get(f"/files/{found['id']}").data == found
+        assert files.admin.get(f"/files/{file['id']}").data == file
 
 
 def test_system_collections_are_written_by_their_own_calls_only(stage: Stage) -> None:
@@ -411,14 +411,14 @@ def test_nobody_registers_or_is_invited_into_more_than_the_settings_say(stage: S
         ).status
         == 200
     )
-    said = {
+    forged = {
         "role": ANYBODY,
         "status": "active",
         "admin_access": True,
         "id": ANYBODY,
         "token": "x" * 20,
     }
-    body = {"email": "me@example.com", "password": "a long password", **said}
+    body = {"email": "me@example.com", "password": "a long password", **forged}
     assert stage.anonymous.post("/users/register", body).status == 204
     row = "SELECT role::text || status || (token IS NULL) || (id <> '{}') FROM system_users WHERE email = '{}'"
     assert stage.value(row.format(ANYBODY, "me@example.com")) == f"{role}drafttruetrue"

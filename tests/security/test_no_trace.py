@@ -27,13 +27,13 @@ def files(
     make_database: Callable[..., str],
     template: str,
 ) -> Iterator[House]:
-    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as found:
-        yield found
+    with house(settings, tmp_path_factory.mktemp("files"), make_database, template) as files:
+        yield files
 
 
 @pytest.fixture(scope="module")
 def things(files: House) -> Table:
-    found = table(
+    things = table(
         files.admin,
         field("title", "string"),
         field("state", "string"),
@@ -44,31 +44,31 @@ def things(files: House) -> Table:
     )
     meta = {"one_field": "children"}
     relation = {
-        "collection": found.name,
+        "collection": things.name,
         "field": "parent",
-        "related_collection": found.name,
+        "related_collection": things.name,
         "meta": meta,
     }
     assert files.admin.post("/relations", relation).status == 200
-    found.add(
+    things.add(
         {"title": "a", "state": "draft"},
         {"title": "b", "state": "live"},
         {"title": "c", "parent": 1},
     )
-    return found
+    return things
 
 
 @pytest.fixture
 def hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The passwords that are hashed meanwhile."""
-    found: list[str] = []
+    recorded: list[str] = []
 
     def hashed(password: str) -> str:
-        found.append(password)
+        recorded.append(password)
         return "$argon2id$"
 
     monkeypatch.setattr(passwords, "hashed", hashed)
-    return found
+    return recorded
 
 
 def denied(
@@ -226,6 +226,8 @@ def test_a_call_that_fails_after_it_has_written_leaves_numbers_drawn_and_nothing
         assert answer.status == 403, answer.text
     after = footprint(files.stage.dsn)
     assert {
-        place for place in before if before[place] != after[place] and not place.endswith("_seq")
+        counter
+        for counter in before
+        if before[counter] != after[counter] and not counter.endswith("_seq")
     } == set()
     assert files.contents() == contents

@@ -41,14 +41,14 @@ def test_an_invalid_geometry_breaks_no_filter_whether_it_is_hidden_or_not(stage:
     caller = member(
         stage, may("spots", permissions={"town": {"spots": {"_some": {"id": 1}}}}), may("towns")
     )
-    before = found(caller)
+    before = rows_of(caller)
     for number, shape in enumerate((BOW_TIE, OVERLAPPING, BOTH)):
         assert stage.admin.post("/items/spots", {"id": number + 2, "place": shape}).status == 200
-    assert found(caller) == before
-    assert {status for status, _ in found(stage.admin)} == {200}
+    assert rows_of(caller) == before
+    assert {status for status, _ in rows_of(stage.admin)} == {200}
 
 
-def found(caller: Client) -> list[tuple[int, str]]:
+def rows_of(caller: Client) -> list[tuple[int, str]]:
     asked = [
         {"fields": ["id"], "filter": {"place": {name: shape}}}
         for name in OPERATORS

@@ -57,16 +57,16 @@ def test_no_operator_guesses_at_a_secret(shop: Shop, who: str, name: str) -> Non
 
 @pytest.mark.parametrize("name", SECRETS)
 def test_a_secret_is_masked_under_every_name_and_found_by_no_search(shop: Shop, name: str) -> None:
-    said = (
+    queries = (
         f"fields={name}",
         f"fields=a&alias[a]={name}",
         f"fields=title&alias[title]={name}",
         f"fields=author.books.{name}",
     )
     for operand in (
-        *said,
-        *(f"{one}&export=csv" for one in said),
-        *(f"{one}&export=xml" for one in said),
+        *queries,
+        *(f"{one}&export=csv" for one in queries),
+        *(f"{one}&export=xml" for one in queries),
     ):
         answer = shop.member.get(f"/items/books?{operand}")
         assert "**********" in answer.text, operand
@@ -182,18 +182,18 @@ def test_a_path_from_the_caller_reads_what_the_caller_may_read(shop: Shop) -> No
         ],
         "shown": [may("system_users", "first_name")],
     }
-    found: dict[str, Any] = {}
+    answered: dict[str, Any] = {}
     for name, permissions in shows.items():
         caller = member_of(shop.stage, new_role(shop.stage, books, *permissions), first_name="Two")
         answers = [
             caller.get("/items/books", **{f"filter[title][{operator}]": "$CURRENT_USER.first_name"})
             for operator in ("_eq", "_in", "_gte")
         ]
-        found[name] = [
+        answered[name] = [
             [book["id"] for book in answer.data] if answer.status == 200 else answer.status
             for answer in answers
         ]
-    assert found == {
+    assert answered == {
         "hidden field": [403, 403, 403],
         "hidden row": [[], [], []],
         "hidden in this row": [[], [], []],

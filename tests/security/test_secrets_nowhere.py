@@ -93,8 +93,8 @@ class Recording(Client):
 
     trail: Trail
 
-    def send(self, method: str, path: str, *args: object, **said: object) -> Answer:
-        answer = super().send(method, path, *args, **said)  # type: ignore[arg-type]
+    def send(self, method: str, path: str, *args: object, **options: object) -> Answer:
+        answer = super().send(method, path, *args, **options)  # type: ignore[arg-type]
         self.trail.answers.append((path, answer))
         return answer
 
@@ -103,9 +103,9 @@ class Recording(Client):
 
     @classmethod
     def of(cls, app: object, trail: Trail, token: str | None = None) -> Recording:
-        found = cls(app, token)  # type: ignore[arg-type]
-        found.trail = trail
-        return found
+        recording = cls(app, token)  # type: ignore[arg-type]
+        recording.trail = trail
+        return recording
 
 
 @contextmanager
@@ -138,7 +138,7 @@ def logged(config: Config) -> Iterator[io.StringIO]:
 def trail(
     make_database: Callable[..., str], template: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Trail]:
-    folder, dsn, found = tmp_path_factory.mktemp("secrets"), make_database(template), Trail()
+    folder, dsn, trail = tmp_path_factory.mktemp("secrets"), make_database(template), Trail()
     named = make_conninfo(dsn, password=DATABASE_PASSWORD)
     environ = {
         **ENVIRONMENT,
@@ -157,11 +157,11 @@ def trail(
     config = replace(load(environ, folder=folder), database_pool_size=3)
     try:
         with logged(config) as log:
-            drive(config, dsn, found)
-            command(environ, folder, found)
-            found.log = log.getvalue()
-        found.cells = list(cells(dsn))
-        yield found
+            drive(config, dsn, trail)
+            command(environ, folder, trail)
+            trail.log = log.getvalue()
+        trail.cells = list(cells(dsn))
+        yield trail
     finally:
         drop_database(dsn)
 
@@ -192,12 +192,12 @@ def plant(stage: Stage) -> str:
         admin.post("/collections", {"collection": "safes", "schema": {}, "fields": fields}).status
         == 200
     )
-    said = {"code": HASHED, "concealed": CONCEALED, "name": "first"}
+    values = {"code": HASHED, "concealed": CONCEALED, "name": "first"}
     assert (
-        admin.send("POST", "/items/safes", said, **{"Idempotency-Key": IDEMPOTENCY_KEY}).status
+        admin.send("POST", "/items/safes", values, **{"Idempotency-Key": IDEMPOTENCY_KEY}).status
         == 200
     )
-    assert admin.patch("/items/safes/1", {**said, "name": "second"}).status == 200
+    assert admin.patch("/items/safes/1", {**values, "name": "second"}).status == 200
     body = {
         "email": EMAIL,
         "password": USER_PASSWORD,
@@ -215,16 +215,16 @@ def plant(stage: Stage) -> str:
 def log_in(stage: Stage, trail: Trail) -> None:
     """Use every kind of login, and set up a second factor."""
     anonymous = stage.anonymous
-    told = ("/auth/login", "/auth/refresh")
+    paths = ("/auth/login", "/auth/refresh")
     for mode in ("json", "cookie", "session"):
         answer = anonymous.post(
             "/auth/login", {"email": EMAIL, "password": USER_PASSWORD, "mode": mode}
         )
         given = [answer.data.get("access_token"), answer.data.get("refresh_token")]
         given += [cookie.value for cookie in answer.cookies.values()]
-        trail.secrets += [Secret(value, told) for value in given if value]
+        trail.secrets += [Secret(value, paths) for value in given if value]
     opened = anonymous.post("/auth/login", {"email": EMAIL, "password": USER_PASSWORD}).data
-    trail.secrets += [Secret(opened[name], told) for name in ("access_token", "refresh_token")]
+    trail.secrets += [Secret(opened[name], paths) for name in ("access_token", "refresh_token")]
     own = anonymous.bearing(opened["access_token"])
     assert own.get("/users/me").status == 200
     factor = own.post("/users/me/tfa/generate", {"password": USER_PASSWORD}).data
@@ -242,7 +242,7 @@ def log_in(stage: Stage, trail: Trail) -> None:
         == 200
     )
     again = anonymous.post("/auth/refresh", {"refresh_token": opened["refresh_token"]}).data
-    trail.secrets += [Secret(again[name], told) for name in ("access_token", "refresh_token")]
+    trail.secrets += [Secret(again[name], paths) for name in ("access_token", "refresh_token")]
     assert anonymous.post("/auth/logout", {"refresh_token": again["refresh_token"]}).status == 204
 
 
@@ -260,7 +260,7 @@ def fail(stage: Stage, config: Config, trail: Trail, user: str) -> None:
         anonymous.send("GET", "/users/me", Cookie=f"cms_session_token={token}")
         anonymous.send("GET", "/users/me", Authorization=f"Basic {token}")
     for caller in (admin, nobody):
-        for said in (
+        for body in (
             {"email": MISPLACED},
             {"email": EMAIL, "password": NEW_PASSWORD},
             {"email": "x@example.com", "status": MISPLACED},
@@ -274,10 +274,10 @@ def fail(stage: Stage, config: Config, trail: Trail, user: str) -> None:
             {"password": MISPLACED},
             [MISPLACED],
         ):
-            caller.post("/users", said)
-            caller.patch(f"/users/{user}", said)
+            caller.post("/users", body)
+            caller.patch(f"/users/{user}", body)
             caller.post(
-                "/batch", [{"method": "create", "collection": "system_users", "data": said}]
+                "/batch", [{"method": "create", "collection": "system_users", "data": body}]
             )
         caller.post(
             "/users/invite", {"email": MISPLACED, "role": "5f6f9b1a-0000-4000-8000-000000000000"}
@@ -398,9 +398,9 @@ def command(environ: dict[str, str], folder: Path, trail: Trail) -> None:
     away = {**environ, "DATABASE_URL": f"postgresql://u:{DATABASE_PASSWORD}@127.0.0.1:9/db"}
     with pytest.MonkeyPatch.context() as patched:
         patched.chdir(folder)
-        for said in (environ, broken, away):
+        for variables in (environ, broken, away):
             for words in (["config"], ["doctor"], ["migrate"], ["user", "token", "--email", EMAIL]):
-                result = CliRunner().invoke(cms, words, env=said)
+                result = CliRunner().invoke(cms, words, env=variables)
                 trail.printed += result.output + repr(result.exception)
 
 
@@ -417,12 +417,12 @@ def cells(dsn: str) -> Iterator[tuple[str, str]]:
                 "WHERE d.value <> $$$$"
             )
             for name, value in connection.execute(query.encode()).fetchall():
-                told = (
+                text = (
                     bytes.fromhex(value[2:]).decode(errors="replace")
                     if value.startswith("\\x")
                     else value
                 )
-                yield f"{table}.{name}", told
+                yield f"{table}.{name}", text
 
 
 def test_the_service_was_driven_everywhere(trail: Trail) -> None:
@@ -453,10 +453,10 @@ def test_no_secret_is_in_an_answer_but_the_one_that_gives_it(trail: Trail) -> No
 
 def test_no_secret_is_in_a_table_but_where_it_has_to_be(trail: Trail) -> None:
     leaks = [
-        (secret.value, place, value)
+        (secret.value, cell, value)
         for secret in trail.secrets
-        for place, value in trail.cells
-        if secret.value in value and place not in secret.kept_in
+        for cell, value in trail.cells
+        if secret.value in value and cell not in secret.kept_in
     ]
     assert leaks == []
 

@@ -29,14 +29,14 @@ def stage(settings: Config, make_database: Callable[..., str], template: str) ->
         user_invite_url_allow_list=("https://app.example/join",),
         user_register_url_allow_list=("https://app.example/verify",),
     )
-    with staged(changes, make_database, template) as found:
-        yield found
+    with staged(changes, make_database, template) as stage:
+        yield stage
 
 
 @pytest.fixture
 def letters() -> Iterator[Outbox]:
-    with outbox() as found:
-        yield found
+    with outbox() as letters:
+        yield letters
 
 
 @pytest.fixture(scope="module")
@@ -178,14 +178,14 @@ def test_no_write_is_done_by_the_cookie_of_another_sites_page(stage: Stage) -> N
             {"Referer": f"{EVIL}/{OWN_ORIGIN}"},
             {},
         ):
-            for said in forms:
-                answer = stage.anonymous.send(method, path, raw=raw, **own, **origin, **said)
+            for headers in forms:
+                answer = stage.anonymous.send(method, path, raw=raw, **own, **origin, **headers)
                 assert answer.status in (403, 415), (method, path, origin, answer.text)
     after = footprint(stage.dsn)
     assert {name for name in before if before[name] != after[name]} == set()
-    for said in ({"X-HTTP-Method-Override": "DELETE"}, {"X-Method-Override": "DELETE"}):
+    for headers in ({"X-HTTP-Method-Override": "DELETE"}, {"X-Method-Override": "DELETE"}):
         assert (
-            stage.anonymous.send("GET", f"{things.path}/1?_method=DELETE", **own, **said).status
+            stage.anonymous.send("GET", f"{things.path}/1?_method=DELETE", **own, **headers).status
             == 200
         )
     assert (
@@ -212,8 +212,8 @@ def test_no_answer_tells_whether_an_address_has_an_account(
         expected = stage.anonymous.post(path, {"email": unknown, **body})
         assert expected.status in (204, 401)
         for status, email in known.items():
-            found = stage.anonymous.post(path, {"email": email, **body})
-            assert (found.status, found.text, found.headers.keys()) == (
+            answer = stage.anonymous.post(path, {"email": email, **body})
+            assert (answer.status, answer.text, answer.headers.keys()) == (
                 expected.status,
                 expected.text,
                 expected.headers.keys(),
@@ -231,7 +231,7 @@ def test_a_letter_to_nobody_costs_what_a_letter_costs(stage: Stage, role: str) -
             sizes.append(
                 stage.value("SELECT array_agg(length(args::text)) FROM procrastinate_jobs")
             )
-        assert [len(found) for found in sizes] == [1, 1], path
+        assert [len(letter_sizes) for letter_sizes in sizes] == [1, 1], path
         assert abs(sizes[0][0] - sizes[1][0]) <= len(f'"{unknown}"'), path
 
 
@@ -245,8 +245,8 @@ def test_an_address_that_no_mail_reaches_tells_nothing_either(stage: Stage, loca
         ]
         assert answers[0].status == answers[1].status, (path, [answer.text for answer in answers])
     assert stage.admin.post("/users", {"email": unknown}).codes == ["FAILED_VALIDATION"]
-    said = {"email": unknown, "role": stage.admin.get("/users/me").data["role"]}
-    assert stage.admin.post("/users/invite", said).codes == ["INVALID_PAYLOAD"]
+    invitation = {"email": unknown, "role": stage.admin.get("/users/me").data["role"]}
+    assert stage.admin.post("/users/invite", invitation).codes == ["INVALID_PAYLOAD"]
 
 
 def test_a_token_is_good_for_what_it_was_made_for(
@@ -264,7 +264,7 @@ def test_a_token_is_good_for_what_it_was_made_for(
         jwt.encode(claims, "another key, of the length that there has to be", algorithm="HS256"),
         jwt.encode({**claims, "iss": "other"}, secret, algorithm="HS256"),
         jwt.encode(
-            {key: said for key, said in claims.items() if key != "exp"}, secret, algorithm="HS256"
+            {key: claim for key, claim in claims.items() if key != "exp"}, secret, algorithm="HS256"
         ),
         jwt.encode({**claims, "exp": time.time() - 1}, secret, algorithm="HS256"),
         jwt.encode({**claims, "session": str(uuid4())}, secret, algorithm="HS256"),

@@ -36,8 +36,8 @@ class Desk:
 
 @pytest.fixture(scope="module")
 def stage(settings: Config, make_database: Callable[..., str], template: str) -> Iterator[Stage]:
-    with staged(settings, make_database, template) as found:
-        yield found
+    with staged(settings, make_database, template) as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")
@@ -242,10 +242,10 @@ def test_a_collection_that_a_key_of_any_may_lead_to_is_not_told(desk: Desk) -> N
         *(may(things.name, action=action) for action in ("read", "create", "update"))
     )
     (row,) = things.add({"item": "1", "kind": desk.vaults.name})
-    for said in ({"name": "x"}, {"id": 1}, {}):
+    for sub_item in ({"name": "x"}, {"id": 1}, {}):
         for send in (caller.post, lambda path, body: caller.patch(f"{path}/{row['id']}", body)):
             answers = [
-                send(things.path, {"item": said, "kind": kind})
+                send(things.path, {"item": sub_item, "kind": kind})
                 for kind in (desk.vaults.name, "nowhere", "system_users")
             ]
             assert same(*answers), [answer.text for answer in answers]
@@ -342,7 +342,7 @@ def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(desk: D
         "meta": meta,
     }
     assert admin.post("/relations", relation).status == 200
-    (found,) = lists.add({"name": "a", "rows": [{}, {}]})
+    (list_row,) = lists.add({"name": "a", "rows": [{}, {}]})
     kept = {"list": {"_nnull": True}}
     caller = desk.member(
         may(lists.name),
@@ -351,6 +351,6 @@ def test_what_leaves_a_list_has_changed_and_must_fulfil_the_rule_as_well(desk: D
         may(rows.name, action="update", permissions=kept),
     )
     assert caller.patch(f"{rows.path}/1", {"list": None}).status == 403
-    for said in ([], [1], {"delete": [1]}):
-        assert caller.patch(f"{lists.path}/{found['id']}", {"rows": said}).status == 403
-    assert rows.column("list") == [found["id"]] * 2
+    for body in ([], [1], {"delete": [1]}):
+        assert caller.patch(f"{lists.path}/{list_row['id']}", {"rows": body}).status == 403
+    assert rows.column("list") == [list_row["id"]] * 2

@@ -80,10 +80,10 @@ class Writer:
     def _send(self, method: str, path: str, body: object = None, **headers: str) -> Any:
         """Return what stands under `data`, True for an empty answer, None when nothing was heard."""
         sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-        said = {"Content-Type": "application/json", **headers}
+        all_headers = {"Content-Type": "application/json", **headers}
         try:
             answer = self._session.request(
-                method, self._url + path, data=sent, headers=said, timeout=TIMEOUT_SECONDS
+                method, self._url + path, data=sent, headers=all_headers, timeout=TIMEOUT_SECONDS
             )
         except requests.Timeout as fault:
             self.ledger.wrong.append(f"{method} {path}: {fault}")
@@ -317,8 +317,8 @@ def check(dsn: str, writers: list[Writer]) -> None:
             for table in TABLES
         }
         for name, sql in {**questions, **_WHOLE}.items():
-            found = moment.execute(sql.encode()).fetchone()
-            assert found == (0,), f"not so {found} times: {name}"
+            violations = moment.execute(sql.encode()).fetchone()
+            assert violations == (0,), f"not so {violations} times: {name}"
         tags: dict[str, int | None] = dict(
             moment.execute("SELECT name, size FROM tags WHERE name LIKE 'tag %'")
         )
@@ -336,12 +336,12 @@ def check(dsn: str, writers: list[Writer]) -> None:
             for (title,) in moment.execute("SELECT title FROM posts WHERE title LIKE 'whole %'")
         }
     for writer in writers:
-        told = writer.ledger
-        assert told.wrong == [], told.wrong
-        assert {name: tags.get(name, "gone") for name in told.tags} == {
-            name: told.tags[name][1] for name in told.tags
+        ledger = writer.ledger
+        assert ledger.wrong == [], ledger.wrong
+        assert {name: tags.get(name, "gone") for name in ledger.tags} == {
+            name: ledger.tags[name][1] for name in ledger.tags
         }
-        assert not told.gone & tags.keys()
-        assert told.whole <= posts
-        assert told.imported <= imported
-        assert told.invited <= invited
+        assert not ledger.gone & tags.keys()
+        assert ledger.whole <= posts
+        assert ledger.imported <= imported
+        assert ledger.invited <= invited

@@ -30,21 +30,23 @@ class Service:
     folder: Path
     port: int
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.output.read_text()
 
     def await_words(self, words: str) -> None:
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while words not in self.said():
-            assert self.process.poll() is None, f"it ended before it said {words!r}:\n{self.said()}"
-            assert time.monotonic() < deadline, f"it never said {words!r}:\n{self.said()}"
+        while words not in self.log_text():
+            assert self.process.poll() is None, (
+                f"it ended before it said {words!r}:\n{self.log_text()}"
+            )
+            assert time.monotonic() < deadline, f"it never said {words!r}:\n{self.log_text()}"
             time.sleep(0.05)
 
     def await_words_after(self, before: str, words: str) -> None:
         """Wait until it has said these words since it had said what is `before`."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while words not in self.said().removeprefix(before):
-            assert time.monotonic() < deadline, f"it never said {words!r} again:\n{self.said()}"
+        while words not in self.log_text().removeprefix(before):
+            assert time.monotonic() < deadline, f"it never said {words!r} again:\n{self.log_text()}"
             time.sleep(0.05)
 
     def signal_group(self, number: signal.Signals) -> None:

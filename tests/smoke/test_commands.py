@@ -98,11 +98,11 @@ def test_a_password_is_set_without_being_shown(ready: Path, server: EmbeddedServ
     )
     assert (set_it.returncode, set_it.stdout) == (0, "admin@example.com has a new password.\n")
     with psycopg.connect(server.dsn) as connection:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT password FROM system_users WHERE email = 'admin@example.com'"
         ).fetchone()
-    assert found
-    assert found[0].startswith("$argon2id$v=19$m=65536,t=3,p=4$")
+    assert row
+    assert row[0].startswith("$argon2id$v=19$m=65536,t=3,p=4$")
 
 
 def test_a_token_is_printed_and_nothing_else(ready: Path) -> None:
@@ -138,9 +138,9 @@ def test_a_command_that_works_on_data_makes_no_database(words: tuple[str, ...]) 
 
 def test_the_doctor_tells_that_there_is_no_database_yet_and_makes_none() -> None:
     with new_folder() as fresh:
-        told = command(fresh, "doctor")
-        assert told.returncode == 0
-        assert "warning  database: There is no database in " in told.stdout
+        result = command(fresh, "doctor")
+        assert result.returncode == 0
+        assert "warning  database: There is no database in " in result.stdout
         assert list(fresh.iterdir()) == []
 
 
@@ -167,10 +167,10 @@ def unmigrated(server: EmbeddedServer) -> str:
 
 
 def test_the_demo_tells_whatever_is_wrong_with_the_address(ready: Path) -> None:
-    told = command(ready, "demo", "--url", "nonsense://nowhere")
-    assert told.returncode == 1
-    assert told.stdout.startswith("Error: GET nonsense://nowhere/collections/")
-    assert len(told.stdout.splitlines()) == 1
+    result = command(ready, "demo", "--url", "nonsense://nowhere")
+    assert result.returncode == 1
+    assert result.stdout.startswith("Error: GET nonsense://nowhere/collections/")
+    assert len(result.stdout.splitlines()) == 1
 
 
 def test_the_demo_asks_no_proxy(ready: Path) -> None:
@@ -211,9 +211,9 @@ def test_config_prints_what_is_in_effect_and_no_secret(folder: Path) -> None:
 
 
 def test_wrong_settings_are_all_told_by_every_command(folder: Path) -> None:
-    told = command(folder, "config", PORT="x", LOG_STYLE="y")
-    assert told.returncode == 1
-    assert [line.split()[0] for line in told.stdout.removeprefix("Error: ").splitlines()] == [
+    result = command(folder, "config", PORT="x", LOG_STYLE="y")
+    assert result.returncode == 1
+    assert [line.split()[0] for line in result.stdout.removeprefix("Error: ").splitlines()] == [
         "PORT",
         "LOG_STYLE",
     ]
@@ -270,15 +270,17 @@ def test_a_sound_installation_is_told_so(ready: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "told"),
+    ("setting", "value", "warning"),
     [
         ("DATABASE_POOL_SIZE", "1000", "warning  connections: up to 2519 of "),
     ],
 )
-def test_what_could_go_wrong_is_a_warning(setting: str, value: str, told: str, ready: Path) -> None:
+def test_what_could_go_wrong_is_a_warning(
+    setting: str, value: str, warning: str, ready: Path
+) -> None:
     warned = command(ready, "doctor", **{setting: value})
     assert warned.returncode == 0
-    assert told in warned.stdout
+    assert warning in warned.stdout
 
 
 def test_migrations_that_wait_are_told(folder: Path, server: EmbeddedServer) -> None:
@@ -307,8 +309,8 @@ def test_jobs_that_nobody_runs_are_told(folder: Path, server: EmbeddedServer) ->
         connection.execute(
             "INSERT INTO procrastinate_jobs (queue_name, task_name) VALUES ('mail', 'mail')"
         )
-    told = command(folder, "doctor", DATABASE_URL=address)
-    assert "warning  jobs: 1 wait and no worker runs; start `cms worker`" in told.stdout
+    result = command(folder, "doctor", DATABASE_URL=address)
+    assert "warning  jobs: 1 wait and no worker runs; start `cms worker`" in result.stdout
 
 
 def test_an_extension_that_came_after_the_tables_is_told_and_taken(
@@ -329,8 +331,8 @@ def test_an_extension_that_came_after_the_tables_is_told_and_taken(
         )
         connection.execute("CREATE TABLE words (word text); INSERT INTO words VALUES ('É')")
         connection.execute("CREATE INDEX ON words USING gin (system_fold(word) gin_trgm_ops)")
-    told = command(folder, "doctor", DATABASE_URL=address)
-    assert "warning  extension unaccent: younger than the tables" in told.stdout
+    result = command(folder, "doctor", DATABASE_URL=address)
+    assert "warning  extension unaccent: younger than the tables" in result.stdout
     assert "unaccent" in command(folder, "migrate", DATABASE_URL=address).stdout
     assert "up to date" in command(folder, "migrate", DATABASE_URL=address).stdout
     assert (
@@ -339,10 +341,10 @@ def test_an_extension_that_came_after_the_tables_is_told_and_taken(
     )
     with psycopg.connect(address) as connection:
         connection.execute("SET enable_seqscan = off")
-        found = connection.execute(
+        words = connection.execute(
             "SELECT word FROM words WHERE system_fold(word) LIKE system_fold('%E%')"
         ).fetchall()
-        assert found == [("É",)]
+        assert words == [("É",)]
 
 
 def test_a_database_of_another_encoding_is_wrong(folder: Path, server: EmbeddedServer) -> None:

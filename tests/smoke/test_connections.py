@@ -46,10 +46,10 @@ def url(service: Service) -> str:
 
 
 def test_a_bad_request_line_is_one_line_of_the_log(service: Service) -> None:
-    before = service.said()
+    before = service.log_text()
     assert raw(service, b"NO REQUEST\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     service.await_words("127.0.0.1 sent what is no request")
-    logged = service.said().removeprefix(before)
+    logged = service.log_text().removeprefix(before)
     assert "Logging error" not in logged
     assert "Traceback" not in logged
     assert len(logged.splitlines()) == 1
@@ -221,17 +221,17 @@ def test_a_form_in_chunks_keeps_the_connection(service: Service, token: str) -> 
 def test_malformed_chunks_are_400_and_end_the_connection(
     service: Service, token: str, path: str, kind: str, chunks: bytes
 ) -> None:
-    before = service.said()
+    before = service.log_text()
     with socket.create_connection(("127.0.0.1", service.port), TIMEOUT_SECONDS) as connection:
         connection.sendall(
             head("POST", path, token, Content_Type=kind, Transfer_Encoding="chunked") + chunks
         )
         connection.shutdown(socket.SHUT_WR)
-        status, said, body = answered(connection)
-        assert (status, said) == (400, "close")
+        status, connection_header, body = answered(connection)
+        assert (status, connection_header) == (400, "close")
         assert json.loads(body)["errors"][0]["extensions"]["code"] == "INVALID_PAYLOAD"
         assert connection.recv(1) == b""
-    assert "Traceback" not in service.said().removeprefix(before)
+    assert "Traceback" not in service.log_text().removeprefix(before)
 
 
 def test_a_body_shorter_than_announced_is_none(service: Service, token: str) -> None:
@@ -316,7 +316,7 @@ LIST = "/items/long?limit=-1"
 def test_a_client_that_takes_nothing_holds_nothing(hurried: tuple[Service, str], path: str) -> None:
     service, key = hurried
     target = path or uploaded(hurried)
-    before = service.said()
+    before = service.log_text()
     with begun(hurried, target) as connection:
         # The one thread and the one connection to the database serve the next who asks.
         answer = requests.get(
@@ -327,7 +327,7 @@ def test_a_client_that_takes_nothing_holds_nothing(hurried: tuple[Service, str],
         assert answer.status_code == 200
         service.await_words_after(before, "was cut off")
         assert taken(connection) < SIZE
-    logged = service.said().removeprefix(before)
+    logged = service.log_text().removeprefix(before)
     assert f"The answer to GET {target.partition('?')[0]} was cut off" in logged
     assert "Traceback" not in logged
 
@@ -345,27 +345,27 @@ def test_a_client_that_asks_on_and_takes_no_answer_is_cut_off_as_well(
     hurried: tuple[Service, str],
 ) -> None:
     service, key = hurried
-    before = service.said()
+    before = service.log_text()
     with begun(hurried, "/items/long?limit=20") as connection:
         connection.sendall(
             head("GET", "/items/long?limit=20", key) * 200
         )  # short answers, but many
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while "was cut off" not in service.said().removeprefix(before):
+        while "was cut off" not in service.log_text().removeprefix(before):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-    assert "Traceback" not in service.said().removeprefix(before)
+    assert "Traceback" not in service.log_text().removeprefix(before)
 
 
 def test_a_client_that_takes_next_to_nothing_is_cut_off_as_well(
     hurried: tuple[Service, str],
 ) -> None:
     service, _ = hurried
-    before = service.said()
+    before = service.log_text()
     with begun(hurried, EXPORT) as connection:
         deadline = time.monotonic() + TIMEOUT_SECONDS
         with suppress(ConnectionResetError):
-            while "was cut off" not in service.said().removeprefix(before):
+            while "was cut off" not in service.log_text().removeprefix(before):
                 assert time.monotonic() < deadline
                 connection.recv(100)
                 time.sleep(0.05)

@@ -53,8 +53,8 @@ def test_a_killed_database_server_is_started_again_and_no_write_is_lost(folder: 
 
 def await_times(service: Service, words: str, times: int) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    while service.said().count(words) < times:
-        assert time.monotonic() < deadline, service.said()
+    while service.log_text().count(words) < times:
+        assert time.monotonic() < deadline, service.log_text()
         time.sleep(0.05)
 
 
@@ -84,12 +84,12 @@ def test_a_database_server_that_cannot_start_again_ends_the_service_with_the_rea
         data = (folder / "data" / "postgres").rename(folder / "data" / "elsewhere")
         kill(number)
         assert service.ended() == 1
-        last = service.said().splitlines()[-1]
+        last = service.log_text().splitlines()[-1]
         assert last.startswith(
             "Error: The database server ended by itself and cannot be started again. "
         )
         assert "holds no database any more" in last
-        assert "Traceback" not in service.said()
+        assert "Traceback" not in service.log_text()
     assert processes_of(folder) == []
     assert not (folder / "data" / "postgres").exists()
     data.rename(folder / "data" / "postgres")

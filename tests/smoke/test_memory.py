@@ -47,7 +47,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
     with new_folder() as folder, serving(folder) as service:
-        password = PASSWORD.search(service.said())
+        password = PASSWORD.search(service.log_text())
         assert password
         url = f"http://127.0.0.1:{service.port}"
         login = requests.post(

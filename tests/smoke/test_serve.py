@@ -64,17 +64,19 @@ def test_the_first_start_tells_address_and_password_and_the_second_start_no_pass
     with new_folder() as folder:
         with serving(folder) as first:
             assert ping(first) == "pong"
-            assert f"{ANSWERS}http://127.0.0.1:{first.port} " in first.said()
-            assert [email for email, _ in PASSWORD.findall(first.said())] == ["admin@example.com"]
+            assert f"{ANSWERS}http://127.0.0.1:{first.port} " in first.log_text()
+            assert [email for email, _ in PASSWORD.findall(first.log_text())] == [
+                "admin@example.com"
+            ]
         with serving(folder) as second:
             assert ping(second) == "pong"
-            assert not PASSWORD.search(second.said())
+            assert not PASSWORD.search(second.log_text())
 
 
 def test_a_password_that_was_given_is_not_printed() -> None:
     with new_folder() as folder, serving(folder, ADMIN_PASSWORD="given by hand") as service:
-        assert "given by hand" not in service.said()
-        assert not PASSWORD.search(service.said())
+        assert "given by hand" not in service.log_text()
+        assert not PASSWORD.search(service.log_text())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -98,7 +100,7 @@ def test_ctrl_c_in_a_terminal_stops_everything_cleanly(installed: Path, times: i
             service.signal_group(signal.SIGINT)
         assert service.ended() == 0
         assert processes_of(installed) == []
-        assert "Traceback" not in service.said()
+        assert "Traceback" not in service.log_text()
 
 
 def test_a_stop_during_the_start_stops_everything() -> None:
@@ -108,8 +110,8 @@ def test_a_stop_during_the_start_stops_everything() -> None:
             service.signal_group(signal.SIGINT)
             assert service.ended() == 0
             assert gone(folder)
-            assert ANSWERS not in service.said()
-            assert "Traceback" not in service.said()
+            assert ANSWERS not in service.log_text()
+            assert "Traceback" not in service.log_text()
         with serving(folder) as next_one:
             assert ping(next_one) == "pong"
 
@@ -182,8 +184,8 @@ def test_a_port_in_use_is_told_in_a_sentence() -> None:
         port = other.getsockname()[1]
         result = command(folder, "serve", PORT=str(port))
         assert result.returncode == 1
-        told = f"Error: HOST, PORT: cannot listen on http://127.0.0.1:{port}: Address already in use.\n"
-        assert result.stdout == told
+        message = f"Error: HOST, PORT: cannot listen on http://127.0.0.1:{port}: Address already in use.\n"
+        assert result.stdout == message
         assert list(folder.iterdir()) == []
 
 
@@ -204,5 +206,5 @@ def test_a_worker_that_cannot_begin_ends_the_start_with_its_reason(installed: Pa
         path = os.pathsep.join([str(breaking), os.environ.get("PYTHONPATH", "")])
         with starting(installed, PYTHONPATH=path) as service:
             assert service.ended() == 1
-            assert service.said().splitlines()[-1].startswith("Error: import of cms.app halted")
+            assert service.log_text().splitlines()[-1].startswith("Error: import of cms.app halted")
     assert gone(installed)

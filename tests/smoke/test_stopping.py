@@ -154,7 +154,7 @@ def test_a_killed_web_server_ends_the_service_and_requests_under_way_are_answere
         client.sendall(b"\r\n")
         assert client.makefile("rb").read().endswith(b"pong")
         assert service.ended() == 1
-        assert "The web server ended by itself (status -9)." in service.said()
+        assert "The web server ended by itself (status -9)." in service.log_text()
     assert processes_of(installed) == []
 
 

@@ -60,11 +60,11 @@ def shop() -> Iterator[Shop]:
             json={"email": "admin@example.com", "password": PASSWORD},
             timeout=60,
         )
-        found = Shop(service, login.json()["data"]["access_token"])
+        shop = Shop(service, login.json()["data"]["access_token"])
         fields = [{"field": "name", "type": "string"}, {"field": "size", "type": "integer"}]
-        found.call("POST", "/collections", {"collection": "things", "schema": {}, "fields": fields})
-        found.call("POST", "/items/things", [{"name": "a", "size": 1}, {"name": "b"}])
-        yield found
+        shop.call("POST", "/collections", {"collection": "things", "schema": {}, "fields": fields})
+        shop.call("POST", "/items/things", [{"name": "a", "size": 1}, {"name": "b"}])
+        yield shop
 
 
 def test_what_was_exported_is_imported_again(shop: Shop, tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_what_was_exported_is_imported_again(shop: Shop, tmp_path: Path) -> None
 
 
 def test_files_come_and_go_through_pipes(shop: Shop) -> None:
-    told = shop.run("import", "things", "-", "--format", "csv", fed="id,name\n50,piped\n")
-    assert (told.returncode, told.stdout) == (0, "things: 1 created, 0 updated\n")
+    imported = shop.run("import", "things", "-", "--format", "csv", fed="id,name\n50,piped\n")
+    assert (imported.returncode, imported.stdout) == (0, "things: 1 created, 0 updated\n")
     rule = json.dumps({"id": {"_eq": 50}})
     shown = shop.run("export", "things", "--filter", rule, "--fields", "id,name")
     assert (shown.returncode, shown.stdout.splitlines()) == (0, ["id,name", "50,piped"])
@@ -85,10 +85,10 @@ def test_files_come_and_go_through_pipes(shop: Shop) -> None:
 
 
 def test_what_the_service_refuses_is_told_line_by_line(shop: Shop) -> None:
-    told = shop.run("import", "things", shop.file("bad.csv", "name,size\nc,1\nd,x\ne,y\n"))
-    assert told.returncode == 1
-    assert told.stdout == ""
-    assert [line.partition(":")[0] for line in told.stderr.splitlines()] == [
+    imported = shop.run("import", "things", shop.file("bad.csv", "name,size\nc,1\nd,x\ne,y\n"))
+    assert imported.returncode == 1
+    assert imported.stdout == ""
+    assert [line.partition(":")[0] for line in imported.stderr.splitlines()] == [
         "Error",
         "line 3",
         "line 4",

@@ -33,11 +33,11 @@ class Worker:
     process: subprocess.Popen[bytes]
     output: Path
 
-    def said(self) -> str:
+    def log_text(self) -> str:
         return self.output.read_text()
 
     def registered(self, desk: Desk) -> bool:
-        assert self.process.poll() is None, self.said()
+        assert self.process.poll() is None, self.log_text()
         return bool(desk.execute("SELECT id FROM procrastinate_workers"))
 
     def ended(self) -> int:
@@ -45,7 +45,7 @@ class Worker:
 
 
 @dataclass(frozen=True)
-class Place:
+class Home:
     """A database and a mail server, between which workers run."""
 
     desk: Desk
@@ -117,98 +117,98 @@ def shared(
     make_database: Callable[..., str],
     template: str,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Place]:
+) -> Iterator[Home]:
     with desk_of(settings, make_database, template) as desk, mail_server() as inbox:
-        yield Place(desk, inbox, tmp_path_factory.mktemp("worker"))
+        yield Home(desk, inbox, tmp_path_factory.mktemp("worker"))
 
 
 @pytest.fixture
-def place(shared: Place) -> Place:
+def home(shared: Home) -> Home:
     shared.desk.empty()
     shared.inbox.letters.clear()
     shared.inbox.asked = 0
     return shared
 
 
-def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(place: Place) -> None:
-    with place.worker() as worker:
+def test_a_worker_hears_of_a_job_at_once_and_needs_little_memory(home: Home) -> None:
+    with home.worker() as worker:
         posted = time.monotonic()
-        place.post()
-        until(lambda: bool(place.inbox.letters))
+        home.post()
+        until(lambda: bool(home.inbox.letters))
         assert time.monotonic() - posted < POLL_SECONDS / 2
         assert psutil.Process(worker.process.pid).memory_info().rss < MOST_MEMORY
         worker.process.terminate()
         assert worker.ended() == 0
-        assert "Traceback" not in worker.said()
-    assert place.desk.execute("SELECT id FROM procrastinate_workers") == []
+        assert "Traceback" not in worker.log_text()
+    assert home.desk.execute("SELECT id FROM procrastinate_workers") == []
 
 
-def test_behind_a_pooler_it_looks_for_jobs_and_listens_for_none(place: Place) -> None:
-    with place.worker(DATABASE_PREPARE="false"):
-        place.post()
-        until(lambda: bool(place.inbox.letters))
-        assert not listens(place.desk)
+def test_behind_a_pooler_it_looks_for_jobs_and_listens_for_none(home: Home) -> None:
+    with home.worker(DATABASE_PREPARE="false"):
+        home.post()
+        until(lambda: bool(home.inbox.letters))
+        assert not listens(home.desk)
 
 
-def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(place: Place) -> None:
-    with place.worker() as killed:
-        place.post(hold=True)
-        until(lambda: place.inbox.asked == 1)
+def test_a_job_that_was_running_when_its_worker_was_killed_runs_again(home: Home) -> None:
+    with home.worker() as killed:
+        home.post(hold=True)
+        until(lambda: home.inbox.asked == 1)
         killed.process.kill()
         killed.ended()
-    place.inbox.letters.clear()  # the server had all of it but the end of the conversation
-    assert place.desk.jobs() == [("mail", "doing", 0)]
-    place.desk.execute(
+    home.inbox.letters.clear()  # the server had all of it but the end of the conversation
+    assert home.desk.jobs() == [("mail", "doing", 0)]
+    home.desk.execute(
         "UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 minute'"
     )
-    with place.worker() as second:
-        until(lambda: bool(place.inbox.letters))
-        until(lambda: place.desk.jobs() == [])
-        assert "lost its worker and runs again" in second.said()
+    with home.worker() as second:
+        until(lambda: bool(home.inbox.letters))
+        until(lambda: home.desk.jobs() == [])
+        assert "lost its worker and runs again" in second.log_text()
 
 
-def test_a_job_that_runs_when_the_end_is_asked_for_is_done(place: Place) -> None:
-    with place.worker() as worker:
-        place.post(hold=True)
-        until(lambda: place.inbox.asked == 1)
+def test_a_job_that_runs_when_the_end_is_asked_for_is_done(home: Home) -> None:
+    with home.worker() as worker:
+        home.post(hold=True)
+        until(lambda: home.inbox.asked == 1)
         worker.process.terminate()
         time.sleep(0.5)
         assert worker.process.poll() is None
-        place.inbox.held = False
+        home.inbox.held = False
         assert worker.ended() == 0
-    assert len(place.inbox.letters) == 1
-    assert place.desk.jobs() == []
+    assert len(home.inbox.letters) == 1
+    assert home.desk.jobs() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_job_that_takes_too_long_is_given_back(place: Place, number: signal.Signals) -> None:
-    with place.worker() as worker:
-        place.post(hold=True)
-        until(lambda: place.inbox.asked == 1)
+def test_a_job_that_takes_too_long_is_given_back(home: Home, number: signal.Signals) -> None:
+    with home.worker() as worker:
+        home.post(hold=True)
+        until(lambda: home.inbox.asked == 1)
         began = time.monotonic()
         for _ in range(2):  # the second signal hurries
             worker.process.send_signal(number)
             time.sleep(0.1)
         assert worker.ended() == 0
         assert time.monotonic() - began < GRACE_SECONDS
-        assert "was not done in time and runs again" in worker.said()
-    assert place.desk.jobs() == [("mail", "todo", 1)]
+        assert "was not done in time and runs again" in worker.log_text()
+    assert home.desk.jobs() == [("mail", "todo", 1)]
 
 
-def test_a_database_that_goes_away_for_a_moment_stops_nothing(place: Place) -> None:
-    with place.worker() as worker:
-        end_connections(place.desk.dsn)
-        place.post()
-        until(lambda: bool(place.inbox.letters))
+def test_a_database_that_goes_away_for_a_moment_stops_nothing(home: Home) -> None:
+    with home.worker() as worker:
+        end_connections(home.desk.dsn)
+        home.post()
+        until(lambda: bool(home.inbox.letters))
         worker.process.terminate()
         assert worker.ended() == 0
 
 
-def test_a_worker_that_begins_before_the_database_is_migrated_waits_for_it(place: Place) -> None:
-    place.desk.execute("ALTER TABLE procrastinate_workers RENAME TO away")
-    with place.starting() as worker:
-        until(lambda: "the queue cannot be reached" in worker.said())
-        place.desk.execute("ALTER TABLE away RENAME TO procrastinate_workers")
-        place.post()
-        until(lambda: bool(place.inbox.letters))
-        assert "Traceback" not in worker.said()
+def test_a_worker_that_begins_before_the_database_is_migrated_waits_for_it(home: Home) -> None:
+    home.desk.execute("ALTER TABLE procrastinate_workers RENAME TO away")
+    with home.starting() as worker:
+        until(lambda: "the queue cannot be reached" in worker.log_text())
+        home.desk.execute("ALTER TABLE away RENAME TO procrastinate_workers")
+        home.post()
+        until(lambda: bool(home.inbox.letters))
+        assert "Traceback" not in worker.log_text()

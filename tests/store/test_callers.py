@@ -19,15 +19,15 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
             "by": "$CURRENT_USER",
         }
     )
-    found = store.run_read(
+    caller_facts = store.run_read(
         identity,
         lambda scene: caller_values(store, scene, store.database.fetch, caller_paths(rule)),
     )
-    assert found == {
+    assert caller_facts == {
         CallerValue("CURRENT_USER", (FieldName("role"), FieldName("name"))): ("Administrator",),
         CallerValue("CURRENT_ROLE", (FieldName("users"), FieldName("email"))): (user["email"],),
     }
-    under = RuleContext(user=user["id"], role=user["role"], caller_values=found)
+    under = RuleContext(user=user["id"], role=user["role"], caller_values=caller_facts)
     assert (
         failures(rule, {"owner": "Administrator", "mail": user["email"], "by": user["id"]}, under)
         == []
@@ -37,7 +37,7 @@ def test_a_path_leads_through_relations_of_either_kind(api: Client) -> None:
 
 def test_nobody_has_no_values(api: Client) -> None:
     store, path = api.app.store, CallerValue("CURRENT_USER", (FieldName("email"),))
-    found = store.run_read(
+    caller_facts = store.run_read(
         ANONYMOUS, lambda scene: caller_values(store, scene, store.database.fetch, [path])
     )
-    assert found == {path: ()}
+    assert caller_facts == {path: ()}

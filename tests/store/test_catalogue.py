@@ -132,10 +132,10 @@ def test_a_table_of_any_name_appears_and_works(api: Client, behind: Run, name: s
         word: "$1",
         "parent": 1,
     }
-    found = api.search(
+    answer = api.search(
         f"/items/{path}", {"filter": {word: {"_eq": "$1"}}, "sort": [word], "fields": [word, "id"]}
     )
-    assert found.data == [{word: "$1", "id": 1}]
+    assert answer.data == [{word: "$1", "id": 1}]
     assert (
         api.patch(f"/collections/{path}", {"schema": {"comment": name}}).data["schema"]["comment"]
         == name
@@ -348,7 +348,7 @@ def test_a_fault_that_a_new_look_does_not_mend_is_told_as_the_database_tells_it(
         return refresh(snapshots, stale)
 
     monkeypatch.setattr(Snapshots, "refresh", counted)
-    for method, path, said in (
+    for method, path, expected in (
         ("POST", "/items/a", 'relation "nowhere" does not exist'),
         ("GET", "/items/seen", "function missing() does not exist"),
     ):
@@ -356,7 +356,7 @@ def test_a_fault_that_a_new_look_does_not_mend_is_told_as_the_database_tells_it(
         loads.clear()
         answer = api.send(method, path, {} if method == "POST" else None)
         assert (answer.status, answer.codes) == (503, ["SERVICE_UNAVAILABLE"])
-        assert answer.errors[0]["reason"] == f"It refuses the statement: {said}"
+        assert answer.errors[0]["reason"] == f"It refuses the statement: {expected}"
         assert len(loads) == 1
 
 

@@ -38,13 +38,15 @@ def test_a_direct_transaction_that_breaks_off_leaves_nothing(empty_dsn: str) -> 
 def test_a_session_does_not_hang_on_the_settings_of_its_server(
     settings: Config, empty_dsn: str
 ) -> None:
-    told = make_conninfo(empty_dsn, options="-c jit=on -c timezone=Asia/Tokyo -c datestyle=German")
-    made = pool_arguments(replace(settings, database_url=told))
+    address = make_conninfo(
+        empty_dsn, options="-c jit=on -c timezone=Asia/Tokyo -c datestyle=German"
+    )
+    made = pool_arguments(replace(settings, database_url=address))
     with psycopg.connect(made["conninfo"], options=made["kwargs"]["options"]) as connection:
-        found = connection.execute(
+        row = connection.execute(
             "SELECT current_setting('jit'), now()::text ~ '^[0-9]{4}-.*[+]00$'"
         ).fetchone()
-    assert found == ("off", True)
+    assert row == ("off", True)
 
 
 def test_a_server_that_comes_back_is_connected_to_at_once(

@@ -50,8 +50,8 @@ def rows(dsn: str, query: str) -> list[tuple[Any, ...]]:
 
 
 def tables(dsn: str, schema: str = "public") -> set[str]:
-    found = rows(dsn, f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")
-    return {name for (name,) in found}
+    names = rows(dsn, f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")
+    return {name for (name,) in names}
 
 
 def test_a_fresh_database_gets_every_migration_and_remembers_them(empty_dsn: str) -> None:
@@ -243,9 +243,9 @@ def test_a_database_that_is_not_there_is_told_as_such(empty_dsn: str) -> None:
 
 
 def test_an_address_that_is_not_well_formed_does_not_show_its_password() -> None:
-    with pytest.raises(MigrationError, match="not well-formed") as told:
+    with pytest.raises(MigrationError, match="not well-formed") as refusal:
         migrate("postgresql:/cms:s3cret@host/cms")
-    assert "s3cret" not in str(told.value)
+    assert "s3cret" not in str(refusal.value)
 
 
 # The queue

@@ -77,6 +77,6 @@ def test_the_schema_file_says_what_the_migrations_make(empty_dsn: str) -> None:
         for step in missing_migrations(()):
             connection.execute(step.text.encode())
         by_schema_file = catalogues(connection)
-    for name, found in by_migrations.items():
-        assert found, name
-        assert found == by_schema_file[name], name
+    for name, tables in by_migrations.items():
+        assert tables, name
+        assert tables == by_schema_file[name], name

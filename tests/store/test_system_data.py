@@ -82,23 +82,25 @@ def test_every_alias_is_the_other_side_of_a_foreign_key_and_hides_no_column(
     ends = {
         (alias.many_collection, alias.many_field, one) for (one, _), alias in SYSTEM_ALIASES.items()
     }
-    assert ends <= keys | {(*place, target) for place, target in REFERENCES_WITHOUT_KEY.items()}
+    assert ends <= keys | {(*column, target) for column, target in REFERENCES_WITHOUT_KEY.items()}
     assert not SYSTEM_ALIASES.keys() & places_of(migrated)
 
 
 def test_every_column_that_holds_a_secret_is_hashed_or_concealed(migrated: Connection) -> None:
     secrets = {
-        place
-        for place in places_of(migrated)
-        if place[0] in SYSTEM_COLLECTIONS
-        and place[1] in {"password", "token", "tfa_secret", "auth_data"}
+        column
+        for column in places_of(migrated)
+        if column[0] in SYSTEM_COLLECTIONS
+        and column[1] in {"password", "token", "tfa_secret", "auth_data"}
     }
-    assert secrets == {place for place, special in SYSTEM_SPECIALS.items() if "conceal" in special}
+    assert secrets == {
+        column for column, special in SYSTEM_SPECIALS.items() if "conceal" in special
+    }
 
 
 def test_every_column_that_the_service_fills_in_is_marked(migrated: Connection) -> None:
     filled = {
-        place for place in places_of(migrated) if place[1] in {"date_created", "user_created"}
+        column for column in places_of(migrated) if column[1] in {"date_created", "user_created"}
     }
     assert filled <= SYSTEM_SPECIALS.keys()
 

@@ -202,7 +202,7 @@ def write_activity(connection: Connection, when: datetime) -> None:
 
 def places(connection: Connection) -> list[str]:
     query = 'SELECT tableoid::regclass::text FROM system_activity ORDER BY "timestamp"'
-    return [place for (place,) in rows(connection, query)]
+    return [column for (column,) in rows(connection, query)]
 
 
 def test_what_happens_now_lands_in_the_partition_of_its_month(migrated: Connection) -> None:
@@ -282,9 +282,9 @@ def test_a_new_partition_has_the_indexes_and_the_key_of_the_whole(migrated: Conn
 
 
 def test_an_address_belongs_to_one_user_whatever_its_case(peopled: Connection) -> None:
-    with pytest.raises(psycopg.errors.UniqueViolation) as told:
+    with pytest.raises(psycopg.errors.UniqueViolation) as refusal:
         peopled.execute("INSERT INTO system_users (email) VALUES ('ADA@EXAMPLE.COM')")
-    assert told.value.diag.constraint_name == "system_users_email_key"
+    assert refusal.value.diag.constraint_name == "system_users_email_key"
 
 
 def test_several_users_may_have_no_address(peopled: Connection) -> None:
@@ -315,9 +315,9 @@ REFUSED = {
 
 
 def refused_by(connection: Connection, statement: str) -> str | None:
-    with pytest.raises(psycopg.IntegrityError) as told:
+    with pytest.raises(psycopg.IntegrityError) as refusal:
         connection.execute(statement.encode())
-    return told.value.diag.constraint_name
+    return refusal.value.diag.constraint_name
 
 
 def test_a_value_that_makes_no_sense_is_refused_by_a_constraint_with_a_name(

@@ -23,8 +23,8 @@ TABLES = ("system_activity", "system_revisions")
 
 @pytest.fixture
 def connection(dsn: str) -> Iterator[Connection]:
-    with psycopg.connect(dsn, autocommit=True) as found:
-        yield found
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
 
 
 def months_ago(number: int) -> datetime:
@@ -62,7 +62,7 @@ def moments(connection: Connection) -> list[datetime]:
         "SELECT timestamp FROM system_activity WHERE collection = 'x'"
         " UNION ALL SELECT created FROM system_revisions WHERE collection = 'x'"
     )
-    return sorted(found for (found,) in rows)
+    return sorted(moment for (moment,) in rows)
 
 
 @pytest.mark.parametrize("retention", ["2mo", "62d", "9w"])
@@ -118,7 +118,7 @@ def test_several_at_once_do_it_once(connection: Connection, dsn: str) -> None:
         done = list(
             threads.map(lambda _: run_maintenance(dsn, retention="6mo", access_life=LIFE), range(4))
         )
-    assert sorted(len(found.dropped) for found in done) == [0, 0, 0, 6]
+    assert sorted(len(run.dropped) for run in done) == [0, 0, 0, 6]
 
 
 def test_the_command_tells_what_it_did(

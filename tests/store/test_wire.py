@@ -22,9 +22,9 @@ ASK = "SELECT $1::text, $2::integer[], $3::bytea, $4::boolean, NULL"
 
 @pytest.fixture
 def database(settings: Config, make_database: Callable[..., str]) -> Iterator[Database]:
-    found = Database(replace(settings, database_url=make_database(), database_pool_size=1))
-    yield found
-    found.close()
+    database = Database(replace(settings, database_url=make_database(), database_pool_size=1))
+    yield database
+    database.close()
 
 
 def prepared(database: Database) -> list[str]:
@@ -179,11 +179,11 @@ def test_something_else_is_done_while_the_database_works(
         def look() -> None:
             with psycopg.connect(dsn, autocommit=True) as other:
                 for _ in range(1_000):
-                    (found,) = other.execute(
+                    (statement,) = other.execute(
                         "SELECT query FROM pg_stat_activity WHERE pid = %s", (pid,)
                     ).fetchone() or ("",)
-                    if "pg_sleep" in found:
-                        seen.append(found)
+                    if "pg_sleep" in statement:
+                        seen.append(statement)
                         return
 
         ask = "SELECT length($1::text), pg_sleep(1) IS NULL"

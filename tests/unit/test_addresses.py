@@ -8,7 +8,7 @@ from cms.access.addresses import address, network
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("text", "expected"),
     [
         ("192.0.2.1", "192.0.2.1"),
         (" 192.0.2.1 ", "192.0.2.1"),
@@ -21,13 +21,13 @@ from cms.access.addresses import address, network
         ("localhost", None),
     ],
 )
-def test_an_address_has_one_form(said: str, found: str | None) -> None:
-    assert address(said) == found
+def test_an_address_has_one_form(text: str, expected: str | None) -> None:
+    assert address(text) == expected
 
 
 @pytest.mark.parametrize(
-    "said", ["", "192.0.2.0/33", "10.0.0.0-10.0.0.9", "*", 7, None, ["192.0.2.1"]]
+    "text", ["", "192.0.2.0/33", "10.0.0.0-10.0.0.9", "*", 7, None, ["192.0.2.1"]]
 )
-def test_what_is_no_network_is_told(said: object) -> None:
+def test_what_is_no_network_is_told(text: object) -> None:
     with pytest.raises(ValueError):
-        network(said)
+        network(text)

@@ -9,8 +9,8 @@ import pytest
 from cms.items.transfer.prefetch import Prefetch
 
 
-def numbers(made: list[int], *, most: int) -> Iterator[int]:
-    for number in range(most):
+def numbers(made: list[int], *, count: int) -> Iterator[int]:
+    for number in range(count):
         made.append(number)
         yield number
     raise ValueError("the file ends in the middle")
@@ -18,7 +18,7 @@ def numbers(made: list[int], *, most: int) -> Iterator[int]:
 
 def test_one_element_is_made_ahead_however_often_it_is_asked_for() -> None:
     made: list[int] = []
-    ahead = Prefetch(numbers(made, most=3))
+    ahead = Prefetch(numbers(made, count=3))
     assert next(ahead) == 0
     for _ in range(3):
         ahead.advance()
@@ -27,7 +27,7 @@ def test_one_element_is_made_ahead_however_often_it_is_asked_for() -> None:
 
 
 def test_a_fault_is_raised_when_its_turn_comes() -> None:
-    ahead = Prefetch(numbers([], most=1))
+    ahead = Prefetch(numbers([], count=1))
     assert next(ahead) == 0
     ahead.advance()
     for _ in range(2):

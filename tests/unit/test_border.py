@@ -9,6 +9,6 @@ from cms.errors import Refused
 
 
 def test_a_server_that_goes_in_the_middle_of_its_answer_is_not_available() -> None:
-    found = map_error(psycopg.DatabaseError("server closed the connection unexpectedly"))
-    assert isinstance(found, Refused)
-    assert (found.status, found.problems[0].code) == (503, "SERVICE_UNAVAILABLE")
+    problem = map_error(psycopg.DatabaseError("server closed the connection unexpectedly"))
+    assert isinstance(problem, Refused)
+    assert (problem.status, problem.problems[0].code) == (503, "SERVICE_UNAVAILABLE")

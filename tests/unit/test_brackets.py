@@ -85,7 +85,7 @@ def test_what_is_refused(query_string: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"),
+    ("value", "expected"),
     [
         ({"0": "a", "1": "b"}, ["a", "b"]),
         ({"10": "c", "9": "b", "2": "a"}, ["a", "b", "c"]),
@@ -95,5 +95,5 @@ def test_what_is_refused(query_string: str) -> None:
         ("a", "a"),
     ],
 )
-def test_lists_by_number(value: object, found: object) -> None:
-    assert as_list(value) == found
+def test_lists_by_number(value: object, expected: object) -> None:
+    assert as_list(value) == expected

@@ -69,12 +69,12 @@ examples = settings(max_examples=200, deadline=None)
 
 
 def collection() -> Collection:
-    def stored(name: str, base: str, most: int | None) -> Stored:
-        return Stored(name, base, base, None, most, None, None, True, False, False, None)
+    def stored(name: str, base: str, max_length: int | None) -> Stored:
+        return Stored(name, base, base, None, max_length, None, None, True, False, False, None)
 
     fields = {
-        name: Field("things", name, kind, (), stored(name, base, most))
-        for name, (kind, base, most) in TYPES.items()
+        name: Field("things", name, kind, (), stored(name, base, max_length))
+        for name, (kind, base, max_length) in TYPES.items()
     }
     return Collection(
         "things", Kind.TABLE, {**fields, "many": Field("things", "many", "alias", (), None)}, None
@@ -114,10 +114,10 @@ def test_sound_items_that_are_alike_are_read_column_by_column(
 @given(st.lists(rows(ODD), max_size=2) | st.lists(rows(USUAL), max_size=1))
 def test_other_items_are_read_one_by_one(several: list[list[dict[str, object]]]) -> None:
     items = [item for some in several for item in some]
-    found = reader().read_columns(items)
+    columns = reader().read_columns(items)
     entries = [reader().read(item) for item in items]
-    if found is not None:
-        assert found == [entry.values for entry in entries]
+    if columns is not None:
+        assert columns == [entry.values for entry in entries]
         assert not any(entry.nested or entry.problems for entry in entries)
 
 
@@ -127,7 +127,7 @@ def test_items_that_are_read_one_by_one_are_not_read_by_columns_before(
     def refuse(values: Sequence[object]) -> Sequence[str | None]:
         raise AssertionError("read in vain")
 
-    monkeypatch.setattr(payload, "column_converter", lambda found, one: refuse)
+    monkeypatch.setattr(payload, "column_converter", lambda column_type, one: refuse)
     assert reader().read_columns([{"title": "a", "many": []}] * 2) is None
     assert reader().read_columns([{"title": "a", "password": "b"}] * 2) is None
 
@@ -176,9 +176,9 @@ def test_cells_of_one_column_are_read_as_one_by_one(
 def _compare(table: Sequence[Sequence[str]], ways: list[SourceColumn]) -> None:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([["head"] * len(ways), *table])
-    found = list(read_csv(io.BytesIO(text.getvalue().encode()), 1_000, lambda names: ways))
-    assert len(found) == len(table)
-    for row, cells in zip(found, table, strict=True):
+    read_rows = list(read_csv(io.BytesIO(text.getvalue().encode()), 1_000, lambda names: ways))
+    assert len(read_rows) == len(table)
+    for row, cells in zip(read_rows, table, strict=True):
         alone = _parse_row(ways, (row.line, row.size, list(cells)))
         assert row == alone
         assert repr(row) == repr(alone)  # 1 and True are equal
@@ -201,11 +201,11 @@ def test_what_is_kept_as_a_digest_is_never_read_as_it_is(
     things = Collection(
         "things", Kind.TABLE, {"key": Field("things", "key", kind, special, stored)}, None
     )
-    found = ItemParser(things, lambda name: False).read_columns(
+    columns = ItemParser(things, lambda name: False).read_columns(
         [{"key": "secret"}, {"key": "other"}]
     )
-    assert found is None or all(
-        "secret" not in str(row) and "other" not in str(row) for row in found
+    assert columns is None or all(
+        "secret" not in str(row) and "other" not in str(row) for row in columns
     )
 
 

@@ -151,7 +151,7 @@ def test_a_wrong_value_is_told_by_name_with_what_it_takes(
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"EMAIL_TRANSPORT": "smtp"}, "EMAIL_TRANSPORT=smtp needs EMAIL_SMTP_HOST"),
         ({"EMAIL_SMTP_USER": "cms"}, "EMAIL_SMTP_USER and EMAIL_SMTP_PASSWORD go together"),
@@ -160,10 +160,10 @@ def test_a_wrong_value_is_told_by_name_with_what_it_takes(
     ],
 )
 def test_settings_of_mail_that_contradict_each_other_are_told(
-    settings: dict[str, str], told: str, tmp_path: Path
+    settings: dict[str, str], message: str, tmp_path: Path
 ) -> None:
     (problem,) = problems_of(settings, tmp_path)
-    assert told in problem
+    assert message in problem
     assert "s3cret" not in problem
 
 
@@ -191,10 +191,10 @@ def test_a_wrong_secret_is_not_repeated(tmp_path: Path) -> None:
 def test_cookies_for_all_sites_need_tls(tmp_path: Path) -> None:
     (problem,) = problems_of({"SESSION_COOKIE_SAME_SITE": "none"}, tmp_path)
     assert problem.startswith("SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true")
-    found = load(
+    config = load(
         {"SESSION_COOKIE_SAME_SITE": "none", "PUBLIC_URL": "https://example.com"}, folder=tmp_path
     )
-    assert found.session_cookie_secure
+    assert config.session_cookie_secure
 
 
 def test_a_replica_needs_a_database_of_ones_own(tmp_path: Path) -> None:
@@ -334,14 +334,14 @@ def test_a_location_is_what_its_own_settings_say(tmp_path: Path) -> None:
     assert load({}, folder=tmp_path).locations == (
         Location("local", "local", str(tmp_path / "data" / "uploads")),
     )
-    said = {
+    settings = {
         "STORAGE_LOCATIONS": "disk,s3",
         "STORAGE_DISK_ROOT": "files",
         "STORAGE_S3_DRIVER": "s3",
         "STORAGE_S3_BUCKET": "b",
         "STORAGE_S3_ROOT": "/some/root/",
     }
-    disk, s3 = load(said, folder=tmp_path).locations
+    disk, s3 = load(settings, folder=tmp_path).locations
     assert (disk.name, disk.root) == ("disk", str(tmp_path / "files"))
     assert (s3.name, s3.bucket, s3.root, s3.secret) == ("s3", "b", "some/root", None)
 

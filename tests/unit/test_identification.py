@@ -27,8 +27,8 @@ SECRET = "only-for-tests-" * 3
 def identity(identification: Authentication, token: str) -> Identity:
     request = Request(testing.create_environ(headers={"Authorization": f"Bearer {token}"}))
     identification.process_request(request, falcon.Response())
-    found: Identity = request.context.identity
-    return found
+    identity: Identity = request.context.identity
+    return identity
 
 
 def token_of(user: str, *, secret: str = SECRET, session: str | None = None) -> str:

@@ -34,7 +34,7 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("$NOW", Now()),
         ("$NOW(-1 hour)", Now(-1, "hour")),
@@ -47,8 +47,8 @@ def test_literals_are_numbered_in_the_order_in_which_they_come() -> None:
         (5, 5),
     ],
 )
-def test_variables(text: object, found: object) -> None:
-    assert parse_variable(text) == found
+def test_variables(text: object, expected: object) -> None:
+    assert parse_variable(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_a_time_that_is_none_is_refused(text: str) -> None:
 
 
 def moment(now: Now) -> datetime:
-    (found,) = bind_values([Placeholder(now, lambda value: value, "x")], Bindings())
-    assert isinstance(found, datetime)
-    return found
+    (bound,) = bind_values([Placeholder(now, lambda value: value, "x")], Bindings())
+    assert isinstance(bound, datetime)
+    return bound
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_moments_are_moved(now: Now, moved: timedelta) -> None:
 
 @given(st.integers(-3000, 3000))
 def test_months_keep_to_the_calendar(months: int) -> None:
-    today, found = datetime.now(UTC), moment(Now(months, "month"))
-    assert (found.year * 12 + found.month) - (today.year * 12 + today.month) == months
-    assert found.day <= today.day
+    today, then = datetime.now(UTC), moment(Now(months, "month"))
+    assert (then.year * 12 + then.month) - (today.year * 12 + today.month) == months
+    assert then.day <= today.day
 
 
 @given(
@@ -110,6 +110,6 @@ def test_any_json_is_a_query_or_refused_and_its_tree_can_be_a_key(
     params: dict[str, object],
 ) -> None:
     with suppress(Refused):
-        said = parse(params, PageSizes())
-        hash(said.query)
-        assert repr(said.query) == repr(parse(params, PageSizes()).query)
+        parsed = parse(params, PageSizes())
+        hash(parsed.query)
+        assert repr(parsed.query) == repr(parse(params, PageSizes()).query)

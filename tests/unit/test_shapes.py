@@ -51,14 +51,14 @@ PARTS = st.lists(
 PAIRS = st.tuples(
     st.sampled_from(("filter", "deep", "alias", "search", "fields", "limit", "x")), PARTS
 )
-SAID = st.tuples(PAIRS, st.sampled_from(("=", "")), st.sampled_from((*VALUES, "%00", "\0")))
+ENTRIES = st.tuples(PAIRS, st.sampled_from(("=", "")), st.sampled_from((*VALUES, "%00", "\0")))
 TAKEN = st.builds(
     lambda path, operator, value: f"filter{path}[{operator}]={value}",
     st.sampled_from(("[title]", "[_or][0][title]", "[author][_some][name]", "%5Btitle%5D")),
     st.sampled_from(("_eq", "_contains", "_gte")),
     st.sampled_from(VALUES),
 )
-ANY = st.builds(lambda said: f"{said[0][0]}{''.join(said[0][1])}{said[1]}{said[2]}", SAID)
+ANY = st.builds(lambda parts: f"{parts[0][0]}{''.join(parts[0][1])}{parts[1]}{parts[2]}", ENTRIES)
 QUERY_STRINGS = st.lists(TAKEN | ANY, max_size=4).map("&".join)
 
 
@@ -72,10 +72,10 @@ def parsed(query_string: str) -> ParsedQuery | None:
 def fill_gaps(query_string: str) -> ParsedQuery | None:
     shape = shape_of(query_string)
     try:
-        said = parse(shape.params(), PageSizes())
+        parsed = parse(shape.params(), PageSizes())
     except Refused:
         return None
-    return ParsedQuery(said.query, shape.fill_gaps(said.literals))
+    return ParsedQuery(parsed.query, shape.fill_gaps(parsed.literals))
 
 
 @given(QUERY_STRINGS)

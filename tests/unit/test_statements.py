@@ -41,10 +41,10 @@ def test_each_statement_has_its_name_and_its_text_without_the_description(tmp_pa
 
 
 def test_statements_of_several_files_are_found(tmp_path: Path) -> None:
-    found = read(
+    statements = read(
         tmp_path, one="-- name: one\n-- It.\nSELECT 1", two="-- name: two\n-- It.\nSELECT 2"
     )
-    assert found == {"one": "SELECT 1", "two": "SELECT 2"}
+    assert statements == {"one": "SELECT 1", "two": "SELECT 2"}
 
 
 def test_a_folder_without_files_has_no_statements(tmp_path: Path) -> None:

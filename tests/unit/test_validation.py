@@ -53,11 +53,14 @@ CHANGE = RuleContext(ARTICLES, CATALOGUE, is_creation=False)
 FREE = RuleContext()
 
 
-def told(rule: Json, values: Json, given: RuleContext = NEW) -> list[tuple[str, str]]:
+def failed(rule: Json, values: Json, given: RuleContext = NEW) -> list[tuple[str, str]]:
     """Return the path and the type of each failure."""
-    found = failures(parse_rule(rule), values, given)
-    assert all(problem.code == "FAILED_VALIDATION" for problem in found)
-    return [(".".join(problem.extensions["path"]), problem.extensions["type"]) for problem in found]  # type: ignore[arg-type,misc]
+    problems = failures(parse_rule(rule), values, given)
+    assert all(problem.code == "FAILED_VALIDATION" for problem in problems)
+    return [
+        (".".join(problem.extensions["path"]), problem.extensions["type"])  # type: ignore[arg-type,misc]
+        for problem in problems
+    ]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +88,7 @@ def test_a_failure_tells_the_test_its_operand_and_its_place(test: Json, operand:
 
 def test_every_failed_test_is_told() -> None:
     rule = {"title": {"_contains": "b", "_starts_with": "a"}, "price": {"_gt": 5}}
-    assert told(rule, {"title": "x", "price": 5}) == [
+    assert failed(rule, {"title": "x", "price": 5}) == [
         ("title", "contains"),
         ("title", "starts_with"),
         ("price", "gt"),
@@ -94,10 +97,10 @@ def test_every_failed_test_is_told() -> None:
 
 def test_of_alternatives_all_are_told_when_none_holds() -> None:
     rule = {"_or": [{"title": {"_eq": "a"}}, {"price": {"_lt": 1}}]}
-    assert told(rule, {"title": "b", "price": 3}) == [("title", "eq"), ("price", "lt")]
-    assert told(rule, {"title": "b", "price": 0}) == []
-    assert told({"_or": []}, {}) == [("", "or")]
-    assert told({"_and": []}, {}) == []
+    assert failed(rule, {"title": "b", "price": 3}) == [("title", "eq"), ("price", "lt")]
+    assert failed(rule, {"title": "b", "price": 0}) == []
+    assert failed({"_or": []}, {}) == [("", "or")]
+    assert failed({"_and": []}, {}) == []
 
 
 def test_the_fields_own_message_is_what_is_said() -> None:
@@ -109,60 +112,62 @@ def test_the_fields_own_message_is_what_is_said() -> None:
 
 def test_a_field_that_is_not_there_is_null_in_a_new_item_and_untouched_in_a_change() -> None:
     for rule in ({"title": {"_nnull": True}}, {"title": {"_eq": "a"}}):
-        assert told(rule, {}, NEW)
-        assert told(rule, {}, CHANGE) == []
-        assert told(rule, {"title": None}, CHANGE)
-    assert told({"title": {"_submitted": True}}, {}, CHANGE) == [("title", "submitted")]
-    assert told({"title": {"_submitted": True}}, {"title": None}, CHANGE) == []
-    assert told({"title": {"_submitted": False}}, {}, NEW) == []
+        assert failed(rule, {}, NEW)
+        assert failed(rule, {}, CHANGE) == []
+        assert failed(rule, {"title": None}, CHANGE)
+    assert failed({"title": {"_submitted": True}}, {}, CHANGE) == [("title", "submitted")]
+    assert failed({"title": {"_submitted": True}}, {"title": None}, CHANGE) == []
+    assert failed({"title": {"_submitted": False}}, {}, NEW) == []
 
 
 def test_numbers_and_dates_are_compared_as_such() -> None:
-    assert told({"price": {"_lt": "10"}}, {"price": "9"}) == []
-    assert told({"price": {"_gt": 1.5}}, {"price": "1.50"}) == [("price", "gt")]
-    assert told({"day": {"_lt": "$NOW"}}, {"day": "2020-01-01"}) == []
-    assert told({"day": {"_gt": "$NOW(-1 day)"}}, {"day": "2020-01-01"}) == [("day", "gt")]
-    assert told({"year(day)": {"_eq": 2020}}, {"day": "2020-01-01"}) == []
+    assert failed({"price": {"_lt": "10"}}, {"price": "9"}) == []
+    assert failed({"price": {"_gt": 1.5}}, {"price": "1.50"}) == [("price", "gt")]
+    assert failed({"day": {"_lt": "$NOW"}}, {"day": "2020-01-01"}) == []
+    assert failed({"day": {"_gt": "$NOW(-1 day)"}}, {"day": "2020-01-01"}) == [("day", "gt")]
+    assert failed({"year(day)": {"_eq": 2020}}, {"day": "2020-01-01"}) == []
 
 
 def test_the_inside_of_a_json_value_is_told_by_its_path() -> None:
     rule = {"data": {"size": {"width": {"_gt": 5}}, "tags": {"_contains": "a"}}}
-    assert told(rule, {"data": {"size": {"width": 6}, "tags": ["a"]}}) == []
-    assert told(rule, {"data": {"size": {"width": 5}}}, CHANGE) == [
+    assert failed(rule, {"data": {"size": {"width": 6}, "tags": ["a"]}}) == []
+    assert failed(rule, {"data": {"size": {"width": 5}}}, CHANGE) == [
         ("data.size.width", "gt"),
         ("data.tags", "contains"),
     ]
-    assert told({"data": {"_some": {"n": {"_eq": 1}}}}, {"data": [{"n": 2}, {"n": 1}]}) == []
-    assert told({"data": {"n": {"_eq": 1}}}, {"data": [{"n": 2}]}) == [("data", "some")]
-    assert told({"data": {"_none": {"n": {"_eq": 1}}}}, {"data": [{"n": 1}]}) == [("data", "none")]
+    assert failed({"data": {"_some": {"n": {"_eq": 1}}}}, {"data": [{"n": 2}, {"n": 1}]}) == []
+    assert failed({"data": {"n": {"_eq": 1}}}, {"data": [{"n": 2}]}) == [("data", "some")]
+    assert failed({"data": {"_none": {"n": {"_eq": 1}}}}, {"data": [{"n": 1}]}) == [
+        ("data", "none")
+    ]
 
 
 def test_related_objects_of_a_payload_are_read_by_their_own_fields() -> None:
-    assert told({"author": {"name": {"_eq": "A"}}}, {"author": {"name": "B"}}) == [
+    assert failed({"author": {"name": {"_eq": "A"}}}, {"author": {"name": "B"}}) == [
         ("author.name", "eq")
     ]
-    assert told({"author": {"name": {"_eq": "A"}}}, {"author": 7}, CHANGE) == []
-    assert told({"author": {"_nnull": True}}, {"author": {"name": "B"}}) == []
+    assert failed({"author": {"name": {"_eq": "A"}}}, {"author": 7}, CHANGE) == []
+    assert failed({"author": {"_nnull": True}}, {"author": {"name": "B"}}) == []
     own = RuleContext(AUTHORS, CATALOGUE)
     assert (
-        told(
+        failed(
             {"articles": {"title": {"_eq": "a"}}},
             {"articles": [{"title": "b"}, {"title": "a"}]},
             own,
         )
         == []
     )
-    assert told(
+    assert failed(
         {"articles": {"_nempty": True}, "count(articles)": {"_lt": 2}}, {"articles": [1, 2]}, own
     ) == [("articles", "lt")]
 
 
 def test_without_fields_values_are_compared_by_what_they_are() -> None:
-    assert told({"a": {"_gt": 9}}, {"a": "10"}, FREE) == []
-    assert told({"a": {"_gt": "9"}}, {"a": "10"}, FREE) == [("a", "gt")]
-    assert told({"a": {"b": {"_eq": True}}}, {"a": {"b": True}}, FREE) == []
-    assert told({"a": {"_eq": 5}}, {"a": "x"}, FREE) == [("a", "eq")]
-    assert told({"at": {"_lt": "$NOW"}}, {"at": "2020-01-01T00:00:00Z"}, FREE) == []
+    assert failed({"a": {"_gt": 9}}, {"a": "10"}, FREE) == []
+    assert failed({"a": {"_gt": "9"}}, {"a": "10"}, FREE) == [("a", "gt")]
+    assert failed({"a": {"b": {"_eq": True}}}, {"a": {"b": True}}, FREE) == []
+    assert failed({"a": {"_eq": 5}}, {"a": "x"}, FREE) == [("a", "eq")]
+    assert failed({"at": {"_lt": "$NOW"}}, {"at": "2020-01-01T00:00:00Z"}, FREE) == []
 
 
 def test_variables_stand_for_the_caller() -> None:
@@ -240,5 +245,5 @@ def test_the_last_condition_that_holds_decides(
     values: Json, state: tuple[bool, bool, bool]
 ) -> None:
     meta = {"conditions": CONDITIONS, "required": False}
-    found = field_state(meta, parse_conditions(meta), values, NEW)
-    assert (found.required, found.readonly, found.hidden) == state
+    state_of = field_state(meta, parse_conditions(meta), values, NEW)
+    assert (state_of.required, state_of.readonly, state_of.hidden) == state

@@ -55,7 +55,7 @@ def app(environ: Environ, start: Start) -> Iterable[bytes]:
             return answered(start, b"unread")
         case "/fault":
             raise RuntimeError("as it was asked to")
-    return answered(start, orjson.dumps(told(environ)))
+    return answered(start, orjson.dumps(description(environ)))
 
 
 def answered(start: Start, body: bytes) -> list[bytes]:
@@ -63,7 +63,7 @@ def answered(start: Start, body: bytes) -> list[bytes]:
     return [body]
 
 
-def told(environ: Environ) -> dict[str, object]:
+def description(environ: Environ) -> dict[str, object]:
     """Return what the server told of a request, and its body as a digest."""
     digest, size = hashlib.sha256(), 0
     fault = None

@@ -58,14 +58,14 @@ def test_a_request_is_answered_and_never_leaves_a_desynchronised_connection(
 
 def test_the_targets_of_both_workers_read_the_same(server: Running) -> None:
     with server.connect() as wire:
-        told = wire.get("/a%2Fb%20c?d=%2F").json()
-        assert (told["PATH_INFO"], told["RAW_URI"], told["QUERY_STRING"]) == (
+        environ = wire.get("/a%2Fb%20c?d=%2F").json()
+        assert (environ["PATH_INFO"], environ["RAW_URI"], environ["QUERY_STRING"]) == (
             "/a/b c",
             "/a%2Fb%20c?d=%2F",
             "d=%2F",
         )
-        told = wire.get("http://other/e%2F?f").json()
-        assert (told["PATH_INFO"], told["QUERY_STRING"]) == ("/e/", "f")
+        environ = wire.get("http://other/e%2F?f").json()
+        assert (environ["PATH_INFO"], environ["QUERY_STRING"]) == ("/e/", "f")
 
 
 def test_headers_reach_the_application_under_their_names_and_no_other(server: Running) -> None:
@@ -76,9 +76,9 @@ def test_headers_reach_the_application_under_their_names_and_no_other(server: Ru
             "Accept": "a",
             "accept": "b",
         }
-        told = wire.get("/", **headers).json()["headers"]
-    assert told["HTTP_X_FORWARDED_FOR"] == "192.0.2.1"
-    assert told["HTTP_ACCEPT"] == "a,b"
+        environ = wire.get("/", **headers).json()["headers"]
+    assert environ["HTTP_X_FORWARDED_FOR"] == "192.0.2.1"
+    assert environ["HTTP_ACCEPT"] == "a,b"
 
 
 def test_no_answer_names_the_version_of_the_server(server: Running) -> None:
@@ -113,9 +113,9 @@ def test_the_environment_of_the_process_is_not_in_that_of_a_request(server: Runn
 
 def test_an_address_may_be_typed_as_people_read_it() -> None:
     with running("event") as server, server.connect() as wire:
-        told = wire.get("/é?ü=ö").json()
-    assert told["PATH_INFO"].encode("latin-1").decode() == "/é"
-    assert told["QUERY_STRING"] == "%C3%BC=%C3%B6"
+        environ = wire.get("/é?ü=ö").json()
+    assert environ["PATH_INFO"].encode("latin-1").decode() == "/é"
+    assert environ["QUERY_STRING"] == "%C3%BC=%C3%B6"
 
 
 def test_the_address_of_a_client_is_that_of_its_connection(server: Running) -> None:
@@ -136,8 +136,8 @@ def test_the_scheme_is_not_what_clients_say_who_are_no_proxy(server: Running) ->
 def test_a_prefix_of_the_process_is_taken_off_the_path(server: Running) -> None:
     with running(server.kind, environ={"SCRIPT_NAME": "/cms"}, answers="/cms/") as below:
         with below.connect() as wire:
-            told = wire.get("/cms/a%2Fb").json()
-            assert (told["SCRIPT_NAME"], told["PATH_INFO"]) == ("/cms", "/a/b")
+            environ = wire.get("/cms/a%2Fb").json()
+            assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/cms", "/a/b")
         with below.connect() as wire:
             assert wire.get("/other").status == 400
 

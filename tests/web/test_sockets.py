@@ -44,7 +44,7 @@ def test_a_unix_socket_serves_a_proxy(tmp_path: Path, kind: str) -> None:
         connection.settimeout(10)
         connection.connect(str(path))
         with Wire(connection) as wire:
-            told = wire.get("/a%2Fb", **{"X-Forwarded-Proto": "https"}).json()
-            assert (told["RAW_URI"], told["wsgi.url_scheme"]) == ("/a%2Fb", "https")
+            environ = wire.get("/a%2Fb", **{"X-Forwarded-Proto": "https"}).json()
+            assert (environ["RAW_URI"], environ["wsgi.url_scheme"]) == ("/a%2Fb", "https")
             assert wire.get("/stream?size=5000000").body == b"x" * 5_000_000
         assert server.process.poll() is None

@@ -150,9 +150,9 @@ def started(dsn: str) -> str:
 
 
 def postmaster(data: Path) -> int:
-    found = read_postmaster(data / "postgres")
-    assert found
-    return found.pid
+    postmaster = read_postmaster(data / "postgres")
+    assert postmaster
+    return postmaster.pid
 
 
 def running(data: Path) -> bool:
@@ -170,20 +170,20 @@ def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
 
-def told(pid: int, what: str) -> str:
+def process_info(pid: int, what: str) -> str:
     """Return what `ps` says of a process."""
     return run_as(own_account(), ["ps", "-o", f"{what}=", "-p", str(pid)]).stdout.strip()
 
 
 def gone(pid: int) -> bool:
     """Tell whether the process has ended; a dead one that its parent has not buried yet counts as gone."""
-    state = told(pid, "stat")
+    state = process_info(pid, "stat")
     return not state or state.startswith("Z")
 
 
 def watchdog_of(data: Path) -> int:
     """Return the process number of the server's parent."""
-    return int(told(postmaster(data), "ppid"))
+    return int(process_info(postmaster(data), "ppid"))
 
 
 def server_log(data: Path) -> str:

