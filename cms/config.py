@@ -94,6 +94,7 @@ class Config:
     log_style: str
     web_concurrency: int
     web_threads: int
+    web_cpu_affinity: str
     web_timeout: timedelta
     web_worker: str
     worker_concurrency: int

@@ -13,6 +13,7 @@ from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from cms.errors import Problem, Refused, invalid_payload
+from cms.processors import all_processors
 from cms.regex import compile_regex
 
 _HASHER = PasswordHasher(
@@ -48,7 +49,8 @@ def hashed(password: str) -> str:
                 f"A call takes at most {MAX_HASHES_PER_CALL} values that are hashed"
             )
         left[0] -= 1
-    return _HASHER.hash(password)
+    with all_processors():
+        return _HASHER.hash(password)
 
 
 def matches(stored: str | None, password: str) -> bool:
@@ -58,7 +60,8 @@ def matches(stored: str | None, password: str) -> bool:
     exist.
     """
     try:
-        return _HASHER.verify(stored or _dummy_hash(), password) and stored is not None
+        with all_processors():
+            return _HASHER.verify(stored or _dummy_hash(), password) and stored is not None
     except (VerificationError, InvalidHashError):
         return False
 

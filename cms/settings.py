@@ -484,6 +484,12 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     Setting("WEB_THREADS", _integer(1, 256), "requests that one worker works on at a time", "4"),
     Setting(
+        "WEB_CPU_AFFINITY",
+        _choice("auto", "off"),
+        "whether a worker of the kind `event` keeps to one processor at a time (see deployment)",
+        "auto",
+    ),
+    Setting(
         "WEB_TIMEOUT",
         SEND_TIME,
         "how long a worker may work on one request before it is replaced",

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from cms.config import Config
 from cms.errors import unavailable
+from cms.processors import all_processors
 from cms.transforms.steps import illegal_transform
 from cms.transforms.transform import ImageLimits, Transform
 
@@ -141,14 +142,15 @@ class ImagePool:
             name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ
         }
         environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        return subprocess.Popen(
-            [sys.executable, "-m", "cms.files.image_worker", str(MEMORY)],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the service, which ends its children
-        )
+        with all_processors():
+            return subprocess.Popen(
+                [sys.executable, "-m", "cms.files.image_worker", str(MEMORY)],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the service, which ends its children
+            )
 
 
 class _RecentFailures:

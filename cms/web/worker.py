@@ -20,7 +20,8 @@ from typing import Any
 import uvloop
 from gunicorn import sock
 
-from cms.config import load
+from cms.config import Config, load
+from cms.web.affinity import Affinity
 from cms.web.head import Environ
 from cms.web.limits import SWEEP_SECONDS, ClientLimits
 from cms.web.server import Proxies, WebServer
@@ -32,9 +33,17 @@ class EventWorker(StoppableWorker):
 
     def run(self) -> None:
         _allow_descriptors()
+        config = load(os.environ, folder=Path.cwd())
+        self._affinity: Affinity | None = None
+        if config.web_cpu_affinity == "auto":
+            # The first number differs from service to service, the second from worker to worker.
+            self._affinity = Affinity(self.ppid + self.age)
         loop = uvloop.new_event_loop()
         server = WebServer(
-            self._call_application, loop, threads=self.cfg.threads, limits=self._read_limits()
+            self._call_application,
+            loop,
+            threads=self.cfg.threads,
+            limits=self._limits(config),
         )
         server.proxies = Proxies.from_settings(
             self.cfg.forwarded_allow_ips, self.cfg.secure_scheme_headers
@@ -71,6 +80,8 @@ class EventWorker(StoppableWorker):
             if not server.has_hung_thread():
                 self.notify()
             server.sweep()
+            if self._affinity:
+                self._affinity.review()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_requested.wait(), SWEEP_SECONDS)
         await server.drain(self.cfg.graceful_timeout)
@@ -79,8 +90,7 @@ class EventWorker(StoppableWorker):
         self.alive = False
         self._stop_requested.set()
 
-    def _read_limits(self) -> ClientLimits:
-        config = load(os.environ, folder=Path.cwd())
+    def _limits(self, config: Config) -> ClientLimits:
         return ClientLimits(
             request_seconds=config.request_timeout.total_seconds(),
             idle_seconds=self.cfg.keepalive,

@@ -1,0 +1,129 @@
+"""Which processors the threads of a process run on; each test in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cms.web.affinity import idler_processor
+
+AVAILABLE = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+
+several_processors = pytest.mark.skipif(
+    len(AVAILABLE) < 2, reason="there is one processor only, or none can be chosen"
+)
+
+KEPT_ON_ONE = """
+import os, sys, threading
+from cms import passwords, processors
+
+def shown():
+    return sorted(os.sched_getaffinity(0))
+
+def in_a_thread(work):
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(work()))
+    thread.start()
+    thread.join()
+    return answers[0]
+
+available = shown()
+processors.keep_on(available[-1])
+"""
+
+
+def run(script: str) -> None:
+    """Run a script in a process whose threads are kept on one of several processors."""
+    subprocess.run([sys.executable, "-c", KEPT_ON_ONE + script], check=True, timeout=60)
+
+
+@several_processors
+def test_threads_that_run_and_threads_to_come_stay_on_one_processor() -> None:
+    run("""
+assert shown() == [available[-1]]
+assert in_a_thread(shown) == [available[-1]]
+assert processors.available_processors() == tuple(available)
+""")
+
+
+@several_processors
+def test_threads_that_already_wait_are_kept_there_as_well() -> None:
+    run("""
+gate, answers = threading.Event(), []
+thread = threading.Thread(target=lambda: (gate.wait(), answers.append(shown())))
+thread.start()
+processors.keep_on(available[0])
+gate.set()
+thread.join()
+assert answers == [[available[0]]]
+""")
+
+
+@several_processors
+def test_a_part_of_the_work_may_use_all_processors() -> None:
+    run("""
+import subprocess
+show = "import os; print(len(os.sched_getaffinity(0)))"
+with processors.all_processors():
+    assert shown() == available
+    assert in_a_thread(shown) == available
+    assert int(subprocess.check_output([sys.executable, "-c", show])) == len(available)
+assert shown() == [available[-1]]
+assert int(subprocess.check_output([sys.executable, "-c", show])) == 1
+""")
+
+
+@several_processors
+def test_passwords_are_hashed_on_all_processors() -> None:
+    run("""
+class Hasher:
+    def hash(self, password):
+        return shown()
+
+    def verify(self, stored, password):
+        return shown() == available
+
+passwords._HASHER = Hasher()
+assert passwords.hashed("secret") == available
+assert passwords.matches("stored", "secret")
+assert shown() == [available[-1]]
+""")
+
+
+@several_processors
+def test_images_are_transformed_on_all_processors() -> None:
+    run("""
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from cms.config import load
+from cms.files.image_pool import ImagePool
+
+with TemporaryDirectory() as folder:
+    pool = ImagePool(load({"DATA_DIR": folder}, folder=Path(folder)))
+    child = pool._child()
+    try:
+        assert sorted(os.sched_getaffinity(child.pid)) == available
+    finally:
+        child.kill()
+        child.wait()
+""")
+
+
+@pytest.mark.parametrize(
+    ("shares", "better"),
+    [
+        ({0: 0.9, 1: 0.1}, 1),
+        ({0: 0.9, 1: 0.5, 2: 0.2}, 2),
+        ({0: 0.3, 1: 0.1}, None),  # little is gained
+        ({0: 0.0, 1: 0.9}, None),
+        ({1: 0.0}, None),  # nothing is known of this worker's own
+        ({}, None),
+    ],
+)
+def test_a_worker_moves_where_others_work_much_less(
+    shares: dict[int, float], better: int | None
+) -> None:
+    assert idler_processor(0, shares) == better

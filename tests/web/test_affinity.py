@@ -1,0 +1,78 @@
+"""A worker keeps its threads on one processor."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+import pytest
+
+from tests.web.servers import Running, running
+from tests.web.test_processes import until
+
+pytestmark = pytest.mark.slow
+
+AVAILABLE = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+
+
+def processors_of(worker: psutil.Process) -> list[set[int]]:
+    """Return, for each thread of a worker, the processors that it may use."""
+    return [os.sched_getaffinity(thread.id) for thread in worker.threads()]
+
+
+def is_on_one_processor(worker: psutil.Process) -> bool:
+    processors = processors_of(worker)
+    return len(processors) > 1 and all(len(choice) == 1 for choice in processors)
+
+
+def answer_once(server: Running) -> None:
+    with server.connect() as wire:
+        assert wire.get("/").status == 200
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity"), reason="Linux alone lets a program choose"
+)
+def test_all_threads_of_a_worker_are_on_one_processor() -> None:
+    with running("event", workers=1) as server:
+        answer_once(server)
+        (worker,) = server.workers()
+        until(lambda: is_on_one_processor(worker))
+        assert set.union(*processors_of(worker)) <= AVAILABLE
+
+
+@pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
+def test_two_workers_are_on_two_processors() -> None:
+    with running("event", workers=2) as server:
+        until(lambda: len(server.workers()) == 2)
+        first, second = server.workers()
+        until(lambda: is_on_one_processor(first) and is_on_one_processor(second))
+        assert processors_of(first)[0] != processors_of(second)[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"), [("event", "off"), ("gthread", "auto")], ids=["off", "gthread"]
+)
+def test_other_workers_use_all_processors(kind: str, setting: str) -> None:
+    with running(kind, workers=1, environ={"WEB_CPU_AFFINITY": setting}) as server:
+        answer_once(server)
+        (worker,) = server.workers()
+        assert all(choice == AVAILABLE for choice in processors_of(worker))
+
+
+@pytest.mark.skipif(len(AVAILABLE) < 2, reason="there is one processor only")
+def test_a_worker_leaves_a_processor_that_another_program_occupies() -> None:
+    with running("event", workers=1) as server:
+        (worker,) = server.workers()
+        until(lambda: is_on_one_processor(worker))
+        (processor,) = processors_of(worker)[0]
+        pid = os.fork()
+        if pid == 0:
+            os.sched_setaffinity(0, {processor})
+            while True:
+                pass
+        try:
+            until(lambda: processors_of(worker)[0] != {processor})
+        finally:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
