@@ -1,7 +1,9 @@
 """The media type of a content, by its first bytes (after the WHATWG standard for MIME sniffing).
 
-The type that a client declares and the name of the file only decide among types that such bytes may
-have.
+The name of the file and the type that its sender declares are only claims: they decide among the
+types that such bytes may have. No library does this, because libraries tell binary files apart;
+what matters here is what a browser would run. Those that were tried take SVG behind a comment or
+under a prefix, XHTML, and HTML in UTF-16 for something harmless.
 """
 
 from __future__ import annotations
@@ -9,9 +11,10 @@ from __future__ import annotations
 import codecs
 import mimetypes
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cms.files.names import split
+from cms.files.signatures import BRANDS, CONTAINED_TYPES, RIFF_TYPES, SIGNATURES
 
 HEAD_BYTES = 4096
 """The number of first bytes by which the type is recognised."""
@@ -21,99 +24,23 @@ MARKUP = frozenset(
     {"text/html", "application/xhtml+xml", "image/svg+xml", "application/xml", "text/xml"}
 )
 
-_SIGNATURES: tuple[tuple[bytes, str], ...] = (
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"II*\0", "image/tiff"),
-    (b"MM\0*", "image/tiff"),
-    (b"8BPS\0", "image/vnd.adobe.photoshop"),
-    (b"\0\0\0\x0cjP  \r\n", "image/jp2"),
-    (b"\xff\x0a", "image/jxl"),
-    (b"\0\0\0\x0cJXL ", "image/jxl"),
-    (b"\0\0\x01\0", "image/vnd.microsoft.icon"),
-    (b"%PDF-", "application/pdf"),
-    (b"%!PS-", "application/postscript"),
-    (b"{\\rtf", "application/rtf"),
-    (b"PK\x03\x04", "application/zip"),
-    (b"PK\x05\x06", "application/zip"),
-    (b"\x1f\x8b\x08", "application/gzip"),
-    (b"\xfd7zXZ\0", "application/x-xz"),
-    (b"\x28\xb5\x2f\xfd", "application/zstd"),
-    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
-    (b"Rar!\x1a\x07", "application/vnd.rar"),
-    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
-    (b"SQLite format 3\0", "application/vnd.sqlite3"),
-    (b"\0asm", "application/wasm"),
-    (b"\x7fELF", "application/x-executable"),
-    (b"MZ\x90\0", "application/vnd.microsoft.portable-executable"),
-    (b"ID3\x02", "audio/mpeg"),
-    (b"ID3\x03", "audio/mpeg"),
-    (b"ID3\x04", "audio/mpeg"),
-    (b"\xff\xfb", "audio/mpeg"),
-    (b"\xff\xf3", "audio/mpeg"),
-    (b"\xff\xf2", "audio/mpeg"),
-    (b"fLaC", "audio/flac"),
-    (b"OggS\0", "application/ogg"),
-    (b"MThd\0\0\0\x06", "audio/midi"),
-    (b"\x1a\x45\xdf\xa3", "video/webm"),
-    (b"FLV\x01", "video/x-flv"),
-    (b"\0\0\x01\xba", "video/mpeg"),
-    (b"\0\0\x01\xb3", "video/mpeg"),
-    (b"wOFF", "font/woff"),
-    (b"wOF2", "font/woff2"),
-    (b"OTTO", "font/otf"),
-    (b"true\0", "font/ttf"),
-    (b"\0\x01\0\0\0", "font/ttf"),
-    (b"ttcf", "font/collection"),
-)
-_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav", b"AVI ": "video/x-msvideo"}
-_BRANDS = (
-    (b"avif", "image/avif"),
-    (b"avis", "image/avif"),
-    (b"heic", "image/heic"),
-    (b"heix", "image/heic"),
-    (b"mif1", "image/heif"),
-    (b"qt  ", "video/quicktime"),
-    (b"M4A ", "audio/mp4"),
-    (b"3gp", "video/3gpp"),
-)
-_CONTAINED_TYPES: dict[str, tuple[str, ...]] = {
-    "application/zip": (
-        "application/vnd.openxmlformats-officedocument.",
-        "application/vnd.oasis.opendocument.",
-        "application/vnd.ms-",
-        "application/vnd.android.package-archive",
-        "application/vnd.apple.",
-        "application/vnd.google-earth.kmz",
-        "application/epub+zip",
-        "application/java-archive",
-        "application/x-zip",
-        "model/",
-    ),
-    "application/x-ole-storage": (
-        "application/msword",
-        "application/vnd.ms-",
-        "application/vnd.visio",
-    ),
-    "application/ogg": ("audio/ogg", "video/ogg", "audio/opus"),
-    "video/webm": ("audio/webm", "video/x-matroska", "audio/x-matroska"),
-    "video/mp4": ("audio/mp4", "audio/x-m4a", "video/x-m4v"),
-    "image/tiff": ("image/x-",),
-    "application/postscript": ("image/x-eps", "application/eps", "application/illustrator"),
-    "application/pdf": ("application/illustrator",),
-}
-"""The types that have another one for a container, by the starts of their names."""
-
+# ASCII, so that no letter of another script counts as one of a tag.
 _HTML = re.compile(
-    rb"<(!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|img|form|meta|link|object"
-    rb"|embed|base)[\s>/]",
-    re.IGNORECASE,
+    r"<(!doctype html|html|head|script|iframe|h1|div|font|table|a|style|title|b|body|br|p|img|form"
+    r"|meta|link|object|embed|base)[\s>/]",
+    re.IGNORECASE | re.ASCII,
 )
+_SVG = re.compile(r"<!doctype\s+svg|<([\w-]+:)?svg[\s>/]", re.IGNORECASE)
+_SVG_INSIDE = re.compile(r"<([\w-]+:)?svg[\s>]")
+_CONTROL_BYTES = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
 _TEXT_TYPES = re.compile(
-    r"text/[\w.+-]+|application/([\w.-]+\+)?(json|xml|yaml)|application/(javascript|ecmascript|x-[\w.-]*script|sql|toml"
-    r"|x-yaml|x-sh|x-tex|x-subrip|graphql|ld\+json|geo\+json|x-ndjson|x-pem-file|pgp-[\w]+|rtf)|model/[\w.+-]+"
+    r"text/[\w.+-]+"
+    r"|application/([\w.-]+\+)?(json|xml|yaml)"
+    r"|application/(javascript|ecmascript|x-[\w.-]*script|sql|toml|x-yaml|x-sh|x-tex|x-subrip"
+    r"|graphql|ld\+json|geo\+json|x-ndjson|x-pem-file|pgp-[\w]+|rtf)"
+    r"|model/[\w.+-]+"
 )
 _WELL_FORMED = re.compile(r"[a-z0-9][a-z0-9.+-]{0,126}/[a-z0-9][a-z0-9.+-]{0,126}")
 _EXTRA_EXTENSIONS = {
@@ -140,80 +67,129 @@ _EXTRA_EXTENSIONS = {
 # Without what the machine's own files add, which differ.
 _EXTENSIONS = mimetypes.MimeTypes().types_map[True]
 _SNIFFABLE = ("image/", "audio/", "video/", "font/", "text/")
+_WITH_SIGNATURE = {media_type for _, media_type in SIGNATURES} | MARKUP
 
 
 def media_type_of(head: bytes, *, name: str, declared: str | None = None) -> str:
     """Return the media type of a content by its first bytes (`HEAD_BYTES` of them), its name and
     the declared type.
     """
-    guesses = [
-        guess for guess in (_by_name(name), _clean_type(declared)) if guess not in (None, UNKNOWN)
-    ]
-    binary_type = _binary(head)
+    claimed_types = _claimed_types(name, declared)
+    binary_type = _binary_type(head)
     if binary_type is not None:
-        contained = _CONTAINED_TYPES.get(binary_type, ())
-        return next((guess for guess in guesses if guess.startswith(contained)), binary_type)
+        return _contained_type(binary_type, claimed_types)
     text = _text(head)
     if text is None:
-        return next((guess for guess in guesses if _may_lack_signature(guess)), UNKNOWN)
-    markup_type = _markup(text)
-    if markup_type is not None:
-        return markup_type
-    return next(
-        (guess for guess in guesses if _TEXT_TYPES.fullmatch(guess) or guess in MARKUP),
-        "text/plain",
-    )
+        return _unrecognised_type(claimed_types)
+    return _markup_type(text) or _text_type(claimed_types)
 
 
-def charset_of(head: bytes, kind: str) -> str | None:
+def charset_of(head: bytes, media_type: str) -> str | None:
     """Return the charset of a text whose first bytes are these; None where they do not tell it."""
-    if not kind.startswith("text/"):
+    if not media_type.startswith("text/"):
         return None
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if head.startswith(_UTF_16_MARKS):
         return "utf-16"
+    # A character may be cut off at the end of the head, but not at the end of the content.
+    is_whole = len(head) < HEAD_BYTES
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(head, final=len(head) < HEAD_BYTES)
+        codecs.getincrementaldecoder("utf-8")().decode(head, final=is_whole)
     except UnicodeDecodeError:
         return None
     return "utf-8"
 
 
-def is_allowed(kind: str, allowed: Iterable[str]) -> bool:
+def is_allowed(media_type: str, allowed: Iterable[str]) -> bool:
     """Tell whether a list of types, `image/*` and `*/*` among them, has this one."""
-    family = kind.partition("/")[0] + "/*"
-    return any(pattern in (kind, family, "*/*") for pattern in allowed)
+    family = media_type.partition("/")[0] + "/*"
+    return any(pattern in (media_type, family, "*/*") for pattern in allowed)
 
 
-def _by_name(name: str) -> str | None:
+def without_parameters(content_type: str | None) -> str:
+    """Return the media type of a Content-Type header in lower case; none gives an empty text."""
+    return (content_type or "").partition(";")[0].strip().lower()
+
+
+# What the sender claims
+
+
+def _claimed_types(name: str, declared: str | None) -> list[str]:
+    """Return the type by the name's extension and the declared type, as far as they say one."""
     extension = split(name)[1].lower()
-    return _EXTRA_EXTENSIONS.get(extension) or _EXTENSIONS.get(extension)
+    by_name = _EXTRA_EXTENSIONS.get(extension) or _EXTENSIONS.get(extension)
+    by_sender = without_parameters(declared)
+    claimed_types = []
+    if by_name is not None:
+        claimed_types.append(by_name)
+    if _WELL_FORMED.fullmatch(by_sender):
+        claimed_types.append(by_sender)
+    return [media_type for media_type in claimed_types if media_type != UNKNOWN]
 
 
-def _clean_type(declared: str | None) -> str | None:
-    media_type = (declared or "").partition(";")[0].strip().lower()
-    return media_type if _WELL_FORMED.fullmatch(media_type) else None
+def _contained_type(container: str, claimed_types: Sequence[str]) -> str:
+    """Return the claimed type that has such a container: a document is a ZIP file, for instance."""
+    prefixes = CONTAINED_TYPES.get(container, ())
+    for media_type in claimed_types:
+        if media_type.startswith(prefixes):
+            return media_type
+    return container
 
 
-def _binary(head: bytes) -> str | None:
+def _unrecognised_type(claimed_types: Sequence[str]) -> str:
+    """Return the claimed type of bytes without a known signature."""
+    for media_type in claimed_types:
+        if _may_lack_signature(media_type):
+            return media_type
+    return UNKNOWN
+
+
+def _may_lack_signature(media_type: str) -> bool:
+    """Tell whether contents of a type may lack a signature: types with a known one never do."""
+    return (
+        not media_type.startswith(_SNIFFABLE)
+        and media_type not in _WITH_SIGNATURE
+        and not _TEXT_TYPES.fullmatch(media_type)
+    )
+
+
+def _text_type(claimed_types: Sequence[str]) -> str:
+    for media_type in claimed_types:
+        if _TEXT_TYPES.fullmatch(media_type) or media_type in MARKUP:
+            return media_type
+    return "text/plain"
+
+
+# What the bytes are
+
+
+def _binary_type(head: bytes) -> str | None:
     if head[4:8] == b"ftyp":
-        brands = head[8 : min(int.from_bytes(head[:4], "big"), 64)]
-        return next(
-            (kind for brand, kind in _BRANDS if brands.startswith(brand)), _compatible_brand(brands)
-        )
+        return _iso_media_type(head)
     if head[:4] == b"RIFF":
-        return _RIFF.get(head[8:12], UNKNOWN)
+        return RIFF_TYPES.get(head[8:12], UNKNOWN)
     if head[:4] == b"FORM" and head[8:11] == b"AIF":
         return "audio/aiff"
+    # A text may begin with these letters too, so what follows them is looked at as well.
     if head[:3] == b"BZh" and head[4:10] == b"1AY&SY":
         return "application/x-bzip2"
+    # An archive begins with the name of its first file, which may be anything.
     if head[257:262] == b"ustar":
         return "application/x-tar"
     if head[:2] == b"BM" and head[6:10] == b"\0\0\0\0":
         return "image/bmp"
-    return next((kind for start, kind in _SIGNATURES if head.startswith(start)), None)
+    for start, media_type in SIGNATURES:
+        if head.startswith(start):
+            return media_type
+    return None
 
 
-def _compatible_brand(brands: bytes) -> str:
+def _iso_media_type(head: bytes) -> str:
+    """Return the type of an ISO base media file by its brands: its own, then compatible ones."""
+    end = min(int.from_bytes(head[:4], "big"), 64)
+    brands = head[8:end]
+    for brand, media_type in BRANDS:
+        if brands.startswith(brand):
+            return media_type
     # A still image may name another brand first, and its own only among the compatible ones.
     if b"avif" in brands:
         return "image/avif"
@@ -221,39 +197,34 @@ def _compatible_brand(brands: bytes) -> str:
 
 
 def _text(head: bytes) -> str | None:
-    """Return the bytes as text where they are text, the last sign of which may be cut."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    """Return the bytes as text where they are text; its last character may be cut."""
+    if head.startswith(_UTF_16_MARKS):
         return head.decode("utf-16", "replace")
-    if re.search(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]", head):
+    if _CONTROL_BYTES.search(head):
         return None
     return head.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
 
 
-def _markup(text: str) -> str | None:
-    start = _behind_comments(text.lstrip())
-    if start.startswith("<?xml"):
-        start = _behind_comments(start.partition("?>")[2].lstrip())
-        xml = True
-    else:
-        xml = False
-    if re.match(r"<!doctype\s+svg|<([\w-]+:)?svg[\s>/]", start, re.IGNORECASE):
+def _markup_type(text: str) -> str | None:
+    """Return the type of a text that a browser would take for markup."""
+    begins_with_comment = text.lstrip().startswith("<!--")
+    start = _without_leading_comments(text)
+    is_xml = start.startswith("<?xml")
+    if is_xml:
+        start = _without_leading_comments(start.partition("?>")[2])
+    if _SVG.match(start):
         return "image/svg+xml"
-    if _HTML.match(start.encode("utf-8", "replace")[:HEAD_BYTES]):
-        return "application/xhtml+xml" if xml else "text/html"
-    if xml:
-        return "image/svg+xml" if re.search(r"<([\w-]+:)?svg[\s>]", start) else "application/xml"
-    return "text/html" if text.lstrip().startswith("<!--") else None
+    if _HTML.match(start):
+        return "application/xhtml+xml" if is_xml else "text/html"
+    if is_xml:
+        # Behind instructions or a document type of its own, an image is still one.
+        return "image/svg+xml" if _SVG_INSIDE.search(start) else "application/xml"
+    # HTML may begin with a comment, and what follows it may lie beyond the head.
+    return "text/html" if begins_with_comment else None
 
 
-def _behind_comments(text: str) -> str:
+def _without_leading_comments(text: str) -> str:
+    text = text.lstrip()
     while text.startswith("<!--"):
         text = text.partition("-->")[2].lstrip()
     return text
-
-
-def _may_lack_signature(guess: str) -> bool:
-    """Tell whether contents of a type may lack a signature: types with a known one never do."""
-    known = {kind for _, kind in _SIGNATURES} | MARKUP
-    return (
-        not guess.startswith(_SNIFFABLE) and guess not in known and not _TEXT_TYPES.fullmatch(guess)
-    )
