@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import falcon
+from falcon.media import Handlers
 
 from cms.auth.links import MailLinks
 from cms.auth.sessions import Issuer
@@ -34,6 +35,7 @@ from cms.http import (
 from cms.http.cookies import Cookies
 from cms.http.cors import cors_middleware
 from cms.http.logs import start_logging
+from cms.http.media import JsonHandler
 from cms.http.middleware import Authentication, RequestTracing, SystemCollectionGuard
 from cms.http.origins import Origins
 from cms.http.paths import Router
@@ -88,12 +90,15 @@ def create_app(config: Config) -> App:
     links = MailLinks.from_config(config, issuer.secret)
     library = Library.from_config(store, config)
     asset_source = Assets(store, library.contents.storages, config)
-    max_bytes = config.max_payload_size
     app = App(
         store,
         _middleware(config, store, issuer),
         send_seconds=config.send_timeout.total_seconds(),
         close_hooks=[asset_source.close],
+    )
+    # The only one: a body that is read in another way would have no limit.
+    app.req_options.media_handlers = Handlers(
+        {falcon.MEDIA_JSON: JsonHandler(max_bytes=config.max_payload_size)}
     )
     app.add_error_handler(Exception, errors.on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
@@ -101,13 +106,13 @@ def create_app(config: Config) -> App:
     app.add_error_handler(Stale, errors.on_stale)
     _add_server(app)
     _add_logins(app, config, issuer, links)
-    _add_people(app, links, issuer.secret, max_bytes)
-    _add_structure(app, max_bytes)
-    _add_items(app, max_bytes)
+    _add_people(app, links, issuer.secret)
+    _add_structure(app)
+    _add_items(app, config)
     _add_files(app, library)
     app.add_route(
         "/utils/import/{collection}",
-        imports.ImportResource(store, max_bytes, config.files_max_upload_size),
+        imports.ImportResource(store, config.max_payload_size, config.files_max_upload_size),
     )
     app.add_route("/assets/{key}", assets.AssetResource(asset_source, config))
     app.add_route("/assets/{key}/{name}", assets.AssetResource(asset_source, config))
@@ -139,88 +144,73 @@ def _add_server(app: App) -> None:
 
 def _add_logins(app: App, config: Config, issuer: Issuer, links: MailLinks) -> None:
     store = app.store
-    max_bytes = config.max_payload_size
     cookies = Cookies.from_config(config)
     token_source = auth.RefreshTokenSource(cookies, Origins.from_config(config))
     app.add_route("/auth", auth.ProvidersResource())
-    app.add_route("/auth/login", auth.LoginResource(store, issuer, cookies, max_bytes))
-    app.add_route("/auth/refresh", auth.RefreshResource(store, issuer, token_source, max_bytes))
-    app.add_route("/auth/logout", auth.LogoutResource(store, token_source, max_bytes))
-    app.add_route(
-        "/auth/password/request", accounts.ResetRequestResource(store, links.reset, max_bytes)
-    )
-    app.add_route(
-        "/auth/password/reset", accounts.PasswordResetResource(store, links.reset, max_bytes)
-    )
+    app.add_route("/auth/login", auth.LoginResource(store, issuer, cookies))
+    app.add_route("/auth/refresh", auth.RefreshResource(store, issuer, token_source))
+    app.add_route("/auth/logout", auth.LogoutResource(store, token_source))
+    app.add_route("/auth/password/request", accounts.ResetRequestResource(store, links.reset))
+    app.add_route("/auth/password/reset", accounts.PasswordResetResource(store, links.reset))
 
 
-def _add_people(app: App, links: MailLinks, secret: str, max_bytes: int) -> None:
+def _add_people(app: App, links: MailLinks, secret: str) -> None:
     store = app.store
-    app.add_route("/users", items.ItemsResource(store, max_bytes, collection="system_users"))
-    app.add_route("/users/{key}", items.ItemResource(store, max_bytes, collection="system_users"))
-    app.add_route("/users/me", auth.MeResource(store, max_bytes))
-    app.add_route("/users/invite", accounts.InviteResource(store, links.invite, max_bytes))
-    app.add_route(
-        "/users/invite/accept", accounts.AcceptInviteResource(store, links.invite, max_bytes)
-    )
-    app.add_route("/users/register", accounts.RegisterResource(store, links.register, max_bytes))
+    app.add_route("/users", items.ItemsResource(store, collection="system_users"))
+    app.add_route("/users/{key}", items.ItemResource(store, collection="system_users"))
+    app.add_route("/users/me", auth.MeResource(store))
+    app.add_route("/users/invite", accounts.InviteResource(store, links.invite))
+    app.add_route("/users/invite/accept", accounts.AcceptInviteResource(store, links.invite))
+    app.add_route("/users/register", accounts.RegisterResource(store, links.register))
     app.add_route(
         "/users/register/verify-email", accounts.VerifyEmailResource(store, links.register)
     )
-    app.add_route("/users/me/tfa/generate", factors.GenerateResource(store, max_bytes))
-    app.add_route("/users/me/tfa/enable", factors.EnableResource(store, max_bytes))
-    app.add_route("/users/me/tfa/disable", factors.DisableResource(store, max_bytes))
-    app.add_route(
-        "/users/me/tfa/recovery-codes", factors.RecoveryCodesResource(store, secret, max_bytes)
-    )
-    app.add_route("/roles", items.ItemsResource(store, max_bytes, collection="system_roles"))
-    app.add_route("/roles/{key}", items.ItemResource(store, max_bytes, collection="system_roles"))
-    app.add_route(
-        "/permissions", items.ItemsResource(store, max_bytes, collection="system_permissions")
-    )
-    app.add_route(
-        "/permissions/{key}", items.ItemResource(store, max_bytes, collection="system_permissions")
-    )
+    app.add_route("/users/me/tfa/generate", factors.GenerateResource(store))
+    app.add_route("/users/me/tfa/enable", factors.EnableResource(store))
+    app.add_route("/users/me/tfa/disable", factors.DisableResource(store))
+    app.add_route("/users/me/tfa/recovery-codes", factors.RecoveryCodesResource(store, secret))
+    app.add_route("/roles", items.ItemsResource(store, collection="system_roles"))
+    app.add_route("/roles/{key}", items.ItemResource(store, collection="system_roles"))
+    app.add_route("/permissions", items.ItemsResource(store, collection="system_permissions"))
+    app.add_route("/permissions/{key}", items.ItemResource(store, collection="system_permissions"))
     app.add_route("/permissions/explain", rights.ExplainResource(store))
     app.add_route("/permissions/me", rights.MyPermissionsResource(store))
     app.add_route(
         "/permissions/me/{collection}/{key}", rights.MyPermissionsResource(store), suffix="item"
     )
-    app.add_route("/settings", items.SettingsResource(store, max_bytes))
+    app.add_route("/settings", items.SettingsResource(store))
 
 
-def _add_structure(app: App, max_bytes: int) -> None:
+def _add_structure(app: App) -> None:
     store = app.store
-    app.add_route("/collections", structure.CollectionsResource(store, max_bytes))
-    app.add_route("/collections/{collection}", structure.CollectionResource(store, max_bytes))
-    app.add_route("/fields", structure.AllFieldsResource(store, max_bytes))
-    app.add_route("/fields/{collection}", structure.FieldsResource(store, max_bytes))
-    app.add_route("/fields/{collection}/{field}", structure.FieldResource(store, max_bytes))
-    app.add_route("/relations", structure.RelationsResource(store, max_bytes))
-    app.add_route(
-        "/relations/{collection}", structure.CollectionRelationsResource(store, max_bytes)
-    )
-    app.add_route("/relations/{collection}/{field}", structure.RelationResource(store, max_bytes))
+    app.add_route("/collections", structure.CollectionsResource(store))
+    app.add_route("/collections/{collection}", structure.CollectionResource(store))
+    app.add_route("/fields", structure.AllFieldsResource(store))
+    app.add_route("/fields/{collection}", structure.FieldsResource(store))
+    app.add_route("/fields/{collection}/{field}", structure.FieldResource(store))
+    app.add_route("/relations", structure.RelationsResource(store))
+    app.add_route("/relations/{collection}", structure.CollectionRelationsResource(store))
+    app.add_route("/relations/{collection}/{field}", structure.RelationResource(store))
 
 
-def _add_items(app: App, max_bytes: int) -> None:
+def _add_items(app: App, config: Config) -> None:
     store = app.store
-    app.add_route("/items/{collection}", items.ItemsResource(store, max_bytes))
-    app.add_route("/items/{collection}/{key}", items.ItemResource(store, max_bytes))
+    app.add_route("/items/{collection}", items.ItemsResource(store))
+    app.add_route("/items/{collection}/{key}", items.ItemResource(store))
     app.add_route("/items/{collection}/{key}/revisions", history.ItemRevisionsResource(store))
     app.add_route(
         "/items/{collection}/{key}/revisions/{revision}", history.ItemRevisionResource(store)
     )
-    app.add_route("/batch", items.BatchResource(store, max_bytes))
-    app.add_route("/activity", history.SystemItemsResource(store, max_bytes, "system_activity"))
+    app.add_route("/batch", items.BatchResource(store, config.max_payload_size))
+    app.add_route("/activity", history.SystemItemsResource(store, "system_activity"))
     app.add_route("/activity/{key}", history.SystemItemResource(store, "system_activity"))
-    app.add_route("/activity/comment", history.NewCommentResource(store, max_bytes))
-    app.add_route("/activity/comment/{key}", history.CommentResource(store, max_bytes))
-    app.add_route("/comments", history.CommentsResource(store, max_bytes))
-    app.add_route("/comments/{key}", history.ReadableCommentResource(store, max_bytes))
-    app.add_route("/revisions", history.SystemItemsResource(store, max_bytes, "system_revisions"))
+    app.add_route("/activity/comment", history.NewCommentResource(store))
+    app.add_route("/activity/comment/{key}", history.CommentResource(store))
+    app.add_route("/comments", history.CommentsResource(store))
+    app.add_route("/comments/{key}", history.ReadableCommentResource(store))
+    app.add_route("/revisions", history.SystemItemsResource(store, "system_revisions"))
     app.add_route("/revisions/{key}", history.SystemItemResource(store, "system_revisions"))
-    app.add_route("/utils/sort/{collection}", items.SortResource(store, max_bytes))
+    app.add_route("/utils/sort/{collection}", items.SortResource(store))
     app.add_route("/utils/revert/{revision}", history.RevertResource(store))
 
 

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from cms.database.statements import statement
 from cms.files.image_pool import ImagePool
-from cms.files.storage import Storage
-from cms.files.stored_content import CHUNK_BYTES, StoredContent, file_path, find_content
+from cms.files.storage import CHUNK_BYTES, Storage
+from cms.files.stored_content import StoredContent, file_path, find_content
 from cms.store.store import Store
 from cms.transforms.transform import FALLBACK_FORMAT, ResolvedTransform
 

@@ -53,14 +53,14 @@ CREATE_ONLY = frozenset({"id", "storage"})
 class Library:
     """The collaborators and limits of the calls on files.
 
-    `max_bytes` is the limit of a JSON body, and of a form without its files.
+    `max_field_bytes` is the limit of all fields of a form together.
     """
 
     store: Store
     contents: Contents
     address_filter: AddressFilter
     import_seconds: float
-    max_bytes: int
+    max_field_bytes: int
 
     @classmethod
     def from_config(cls, store: Store, config: Config) -> Library:
@@ -69,7 +69,7 @@ class Library:
             Contents(config),
             AddressFilter.from_config(config),
             import_seconds=config.import_timeout.total_seconds(),
-            max_bytes=config.max_payload_size,
+            max_field_bytes=config.max_payload_size,
         )
 
 
@@ -80,7 +80,7 @@ def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -
     """
     records.require_permission(library.store, request.identity, FILES, "create")
     with library.contents.provisional() as stored:
-        uploads = receive(library.contents, parts, stored, max_bytes=library.max_bytes)
+        uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
         return create_rows(library, _with_content_digest(request, uploads), uploads)
 
 
@@ -145,7 +145,7 @@ def replace(
     """
     records.require_permission(library.store, request.identity, FILES, "update")
     with library.contents.provisional() as stored:
-        uploads = receive(library.contents, parts, stored, max_bytes=library.max_bytes)
+        uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
         if len(uploads) > 1:
             raise invalid_payload("The form holds more than one file", field="file")
         content = uploads[0].content

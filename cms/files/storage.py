@@ -30,6 +30,8 @@ from cms.locations import Location
 # S3 takes no smaller parts of an upload.
 PART = 5 * 2**20
 CHUNK_BYTES = 2**18
+"""The bytes of a content that are read, and held in memory, at a time."""
+
 MAX_CONCURRENT_PARTS = 2
 
 _CLIENT: Mapping[str, Any] = {

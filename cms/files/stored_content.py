@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cms.errors import unavailable
-from cms.files.storage import Storage
-
-CHUNK_BYTES = 2**18
-"""The bytes that are read, and held in memory, at a time."""
+from cms.files.storage import CHUNK_BYTES, Storage
 
 
 @dataclass(frozen=True, slots=True)

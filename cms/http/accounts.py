@@ -26,10 +26,9 @@ from cms.store.store import Store
 class _MailLinkResource:
     """Base of the resources that send or follow a link in a mail."""
 
-    def __init__(self, store: Store, link: MailLink, max_bytes: int) -> None:
+    def __init__(self, store: Store, link: MailLink) -> None:
         self._store = store
         self._link = link
-        self._max_bytes = max_bytes
 
 
 class ResetRequestResource(_MailLinkResource):
@@ -38,7 +37,7 @@ class ResetRequestResource(_MailLinkResource):
 
         Only the owner of the address learns whether there is an account.
         """
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         url = optional_text(payload, self._link.url_field)
         password_reset.request_reset(
             self._store, self._link, email=required_text(payload, "email"), url=url
@@ -48,9 +47,7 @@ class ResetRequestResource(_MailLinkResource):
 
 class PasswordResetResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        new_password = _new_password(
-            read_json_object(request, max_bytes=self._max_bytes), status="active"
-        )
+        new_password = _new_password(read_json_object(request), status="active")
         password_reset.set_password(
             self._store, self._link, new_password, client=request.context.client
         )
@@ -60,9 +57,7 @@ class PasswordResetResource(_MailLinkResource):
 class AcceptInviteResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Accept an invitation by choosing a password."""
-        new_password = _new_password(
-            read_json_object(request, max_bytes=self._max_bytes), status="invited"
-        )
+        new_password = _new_password(read_json_object(request), status="invited")
         password_reset.set_password(
             self._store,
             self._link,
@@ -75,7 +70,7 @@ class AcceptInviteResource(_MailLinkResource):
 
 class InviteResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         # Before the body is looked at: a caller with a bad token learns nothing about it.
         identity = request.context.identity
         url = optional_text(payload, self._link.url_field)
@@ -88,7 +83,7 @@ class InviteResource(_MailLinkResource):
 
 class RegisterResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         check_texts(
             payload, "email", "password", optional=("first_name", "last_name", self._link.url_field)
         )

@@ -35,14 +35,13 @@ class ProvidersResource:
 
 
 class LoginResource:
-    def __init__(self, store: Store, issuer: Issuer, cookies: Cookies, max_bytes: int) -> None:
+    def __init__(self, store: Store, issuer: Issuer, cookies: Cookies) -> None:
         self._store = store
         self._issuer = issuer
         self._cookies = cookies
-        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         check_texts(payload, "email", "password", optional=("otp",))
         credentials = Credentials(
             required_text(payload, "email"),
@@ -82,16 +81,13 @@ class RefreshTokenSource:
 
 
 class RefreshResource:
-    def __init__(
-        self, store: Store, issuer: Issuer, token_source: RefreshTokenSource, max_bytes: int
-    ) -> None:
+    def __init__(self, store: Store, issuer: Issuer, token_source: RefreshTokenSource) -> None:
         self._store = store
         self._issuer = issuer
         self._token_source = token_source
-        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        token = self._token_source.token(request, _optional_object(request, self._max_bytes))
+        token = self._token_source.token(request, _optional_object(request))
         issued = sessions.refresh(
             self._store, self._issuer, token=token, client=request.context.client
         )
@@ -100,14 +96,13 @@ class RefreshResource:
 
 
 class LogoutResource:
-    def __init__(self, store: Store, token_source: RefreshTokenSource, max_bytes: int) -> None:
+    def __init__(self, store: Store, token_source: RefreshTokenSource) -> None:
         self._store = store
         self._token_source = token_source
-        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """End one session, or with `all=true` every session of its user, and clear the cookies."""
-        token = self._token_source.token(request, _optional_object(request, self._max_bytes))
+        token = self._token_source.token(request, _optional_object(request))
         # Before the session ends: even with a token that is no longer valid the cookies go.
         self._token_source.cookies.clear(request, response)
         everywhere = _boolean(request.get_param("all"))
@@ -120,9 +115,8 @@ class LogoutResource:
 class MeResource:
     """The current user."""
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._max_bytes = max_bytes
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         send_with_etag(
@@ -131,7 +125,7 @@ class MeResource:
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
         """Change the caller's own user, as its permissions or app access allow."""
-        payload = read_json(request, max_bytes=self._max_bytes)
+        payload = read_json(request)
         written = update_me(
             self._store,
             request.context.identity,
@@ -165,8 +159,8 @@ def _session_body(issued: IssuedTokens) -> Mapping[str, object]:
     return body
 
 
-def _optional_object(request: falcon.Request, max_bytes: int) -> Mapping[str, object]:
-    payload = read_json(request, max_bytes=max_bytes)
+def _optional_object(request: falcon.Request) -> Mapping[str, object]:
+    payload = read_json(request)
     if payload is not None and not isinstance(payload, dict):
         raise invalid_payload("The body must be an object")
     return payload or {}

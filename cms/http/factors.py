@@ -18,22 +18,21 @@ class _SecondFactorResource:
     A user whose role demands a second factor reaches these before having one.
     """
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._max_bytes = max_bytes
 
 
 class GenerateResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer a secret for an authenticator app; it is stored once a code proves its use."""
-        password = required_text(read_json_object(request, max_bytes=self._max_bytes), "password")
+        password = required_text(read_json_object(request), "password")
         enrolment = second_factor.generate(self._store, _enrolling(request), password=password)
         send(response, {"secret": enrolment.secret, "otpauth_url": enrolment.otpauth_url})
 
 
 class EnableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         check_texts(payload, "secret", "otp")
         second_factor.enable(
             self._store,
@@ -47,7 +46,7 @@ class EnableResource(_SecondFactorResource):
 
 class DisableResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        code = required_text(read_json_object(request, max_bytes=self._max_bytes), "otp")
+        code = required_text(read_json_object(request), "otp")
         second_factor.disable(
             self._store, _enrolling(request), code=code, idempotency=idempotency_key_of(request)
         )
@@ -55,13 +54,13 @@ class DisableResource(_SecondFactorResource):
 
 
 class RecoveryCodesResource(_SecondFactorResource):
-    def __init__(self, store: Store, secret: str, max_bytes: int) -> None:
-        super().__init__(store, max_bytes)
+    def __init__(self, store: Store, secret: str) -> None:
+        super().__init__(store)
         self._secret = secret
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer ten new recovery codes, each good for one login; older ones become invalid."""
-        password = required_text(read_json_object(request, max_bytes=self._max_bytes), "password")
+        password = required_text(read_json_object(request), "password")
         codes = second_factor.recovery_codes(
             self._store,
             _enrolling(request),

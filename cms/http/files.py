@@ -22,7 +22,7 @@ class LibraryItemsResource:
         self._library = library
         self._collection = collection
         self._calls = calls
-        self._items = ItemsResource(library.store, library.max_bytes)
+        self._items = ItemsResource(library.store)
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         self._items.on_get(request, response, self._collection)
@@ -31,13 +31,13 @@ class LibraryItemsResource:
         self._items.on_query(request, response, self._collection)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json(request, max_bytes=self._library.max_bytes)
+        payload = read_json(request)
         send_written(
             response, self._calls.change_many(self._library, write_request_of(request), payload)
         )
 
     def on_delete(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json(request, max_bytes=self._library.max_bytes)
+        payload = read_json(request)
         self._calls.delete_many(self._library, write_request_of(request), payload)
         response.status = falcon.HTTP_204
 
@@ -49,13 +49,13 @@ class LibraryItemResource:
         self._library = library
         self._collection = collection
         self._calls = calls
-        self._item = ItemResource(library.store, library.max_bytes)
+        self._item = ItemResource(library.store)
 
     def on_get(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
         self._item.on_get(request, response, self._collection, key=key)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        payload = read_json(request, max_bytes=self._library.max_bytes)
+        payload = read_json(request)
         send_written(
             response, self._calls.change_one(self._library, write_request_of(request), key, payload)
         )
@@ -80,7 +80,7 @@ class FilesResource(LibraryItemsResource):
                 form_parts(request, max_bytes=library.contents.max_bytes),
             )
         else:
-            payload = read_json_object(request, max_bytes=library.max_bytes)
+            payload = read_json_object(request)
             created = files.upload_json(library, write_request_of(request), payload)
         send_written(response, created)
 
@@ -107,7 +107,7 @@ class ImportResource:
         self._library = library
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request, max_bytes=self._library.max_bytes)
+        payload = read_json_object(request)
         send_written(response, import_url(self._library, write_request_of(request), payload))
 
 
@@ -118,7 +118,7 @@ class FoldersResource(LibraryItemsResource):
         super().__init__(library, FOLDERS, folders)
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json(request, max_bytes=self._library.max_bytes)
+        payload = read_json(request)
         send_written(response, folders.create(self._library, write_request_of(request), payload))
 
 

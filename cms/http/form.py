@@ -16,16 +16,17 @@ from falcon.util import BufferedReader
 from cms.errors import Refused, invalid_payload
 from cms.files.contents import too_large
 from cms.files.form import FormPart
+from cms.files.media_types import without_parameters
+from cms.files.storage import CHUNK_BYTES
 
 MAX_FORM_PARTS = 1000
-CHUNK_BYTES = 2**18
 MAX_OVERHEAD_BYTES = 2**20
 """What a form may hold beside its files: fields, names and boundaries."""
 
 
 def is_form(request: falcon.Request) -> bool:
     """Tell whether the body is a multipart form."""
-    return (request.content_type or "").lower().startswith("multipart/form-data")
+    return without_parameters(request.content_type) == falcon.MEDIA_MULTIPART
 
 
 def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]:

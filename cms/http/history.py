@@ -20,11 +20,8 @@ ONLY_COMMENTS: FixedFilters = (("action", "_eq", "comment"),)
 class SystemItemsResource:
     """A system collection that is read as a list; `only` restricts it to some of its rows."""
 
-    def __init__(
-        self, store: Store, max_bytes: int, collection: str, *, only: FixedFilters = ()
-    ) -> None:
+    def __init__(self, store: Store, collection: str, *, only: FixedFilters = ()) -> None:
         self._store = store
-        self._max_bytes = max_bytes
         self._collection = collection
         self._only = only
 
@@ -33,9 +30,7 @@ class SystemItemsResource:
         send_list(self._store, request, response, read_request)
 
     def on_query(self, request: falcon.Request, response: falcon.Response) -> None:
-        read_request = ReadRequest(
-            self._collection, params=params_of(request, self._max_bytes), only=self._only
-        )
+        read_request = ReadRequest(self._collection, params=params_of(request), only=self._only)
         send_search(self._store, request, response, read_request)
 
 
@@ -104,12 +99,11 @@ class RevertResource:
 
 
 class NewCommentResource:
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         written = comments.comment(
             self._store,
             request.context.identity,
@@ -123,12 +117,11 @@ class NewCommentResource:
 class CommentResource:
     """A comment that its author changes or deletes."""
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._max_bytes = max_bytes
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, key: str) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         written = comments.change_comment(
             self._store,
             request.context.identity,
@@ -148,8 +141,8 @@ class CommentResource:
 class CommentsResource(SystemItemsResource, NewCommentResource):
     """Comments under the newer path."""
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
-        super().__init__(store, max_bytes, "system_activity", only=ONLY_COMMENTS)
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, "system_activity", only=ONLY_COMMENTS)
 
 
 class ReadableCommentResource(CommentResource):

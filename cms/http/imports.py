@@ -14,12 +14,12 @@ import falcon
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files.contents import too_large
 from cms.files.form import FormPart
+from cms.files.media_types import without_parameters
+from cms.files.storage import CHUNK_BYTES
 from cms.http.form import form_parts, is_form
 from cms.http.media import idempotency_key_of
 from cms.items.transfer.imports import Upload, import_file, require_import
 from cms.store.store import Store
-
-_CHUNK_BYTES = 1 << 18
 
 _FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
     {".csv": "csv", ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"}
@@ -92,12 +92,12 @@ def _body_chunks(request: falcon.Request, max_bytes: int) -> Iterator[bytes]:
     """Yield the chunks of the body; raises `Refused` where it breaks off or is too long."""
     if (request.content_length or 0) > max_bytes:
         raise too_large(max_bytes)
-    yield from iter(lambda: request.stream.read(_CHUNK_BYTES), b"")
+    yield from iter(lambda: request.stream.read(CHUNK_BYTES), b"")
 
 
 def _file_format(suffix: str, content_type: str | None) -> str:
     """Return the format by suffix, else by type: programs often only guess the type."""
-    media_type = (content_type or "").partition(";")[0].strip().lower()
+    media_type = without_parameters(content_type)
     file_format = _FORMAT_BY_SUFFIX.get(suffix) or _FORMAT_BY_MEDIA_TYPE.get(media_type)
     if file_format is None:
         message = f"An import is one of {', '.join(_FORMAT_BY_MEDIA_TYPE)}, or a form with a file that is."

@@ -23,9 +23,8 @@ from cms.store.store import Store
 class _StoreResource:
     """Base of the resources of items; `collection` is for paths that do not name one."""
 
-    def __init__(self, store: Store, max_bytes: int, collection: str = "") -> None:
+    def __init__(self, store: Store, collection: str = "") -> None:
         self._store = store
-        self._max_bytes = max_bytes
         self._collection = collection
 
 
@@ -46,15 +45,13 @@ class ItemsResource(_StoreResource):
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
     ) -> None:
         """Read by SEARCH (or QUERY), with the parameters under `query` in the body."""
-        read_request = ReadRequest(
-            collection or self._collection, params=params_of(request, self._max_bytes)
-        )
+        read_request = ReadRequest(collection or self._collection, params=params_of(request))
         send_search(self._store, request, response, read_request)
 
     def on_post(
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
     ) -> None:
-        payload = read_json(request, max_bytes=self._max_bytes)
+        payload = read_json(request)
         if not isinstance(payload, dict | list):
             raise invalid_payload("The body must be an item or an array of items")
         target = writes.WriteTarget(collection or self._collection, request.query_string)
@@ -73,7 +70,7 @@ class ItemsResource(_StoreResource):
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
     ) -> None:
-        payload = read_json(request, max_bytes=self._max_bytes)
+        payload = read_json(request)
         target = writes.WriteTarget(collection or self._collection, request.query_string)
         if_match = request.get_header("If-Match")
         written = writes.update_many(
@@ -84,7 +81,7 @@ class ItemsResource(_StoreResource):
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str = ""
     ) -> None:
-        payload = read_json(request, max_bytes=self._max_bytes)
+        payload = read_json(request)
         writes.delete_many(
             self._store, request.context.identity, collection or self._collection, payload
         )
@@ -94,8 +91,8 @@ class ItemsResource(_StoreResource):
 class SettingsResource(_StoreResource):
     """The one record of the settings; everybody may read its public part."""
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
-        super().__init__(store, max_bytes, "system_settings")
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, "system_settings")
 
     on_get = ItemsResource.on_get
     on_query = ItemsResource.on_query
@@ -131,9 +128,9 @@ def send_search(
         response.data = read_list(store, request.context.identity, read_request).body
 
 
-def params_of(request: falcon.Request, max_bytes: int) -> dict[str, object]:
+def params_of(request: falcon.Request) -> dict[str, object]:
     """Return the parameters of a SEARCH body; raises `Refused` INVALID_PAYLOAD."""
-    payload = read_json(request, max_bytes=max_bytes)
+    payload = read_json(request)
     params = payload.get("query", {}) if isinstance(payload, dict) else None
     if not isinstance(params, dict):
         raise invalid_payload('The body must be an object with the parameters under "query"')
@@ -172,7 +169,7 @@ class ItemResource(_StoreResource):
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str = "", *, key: str
     ) -> None:
-        payload = read_json(request, max_bytes=self._max_bytes)
+        payload = read_json(request)
         target = writes.WriteTarget(collection or self._collection, request.query_string)
         written = writes.update_one(
             self._store,
@@ -201,13 +198,12 @@ class ItemResource(_StoreResource):
 class SortResource:
     """Manual sorting."""
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         """Move `item` to the position of `to`."""
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         move_item(
             self._store,
             request.context.identity,
@@ -226,7 +222,7 @@ class BatchResource:
         self._max_bytes = max_bytes
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json(request, max_bytes=self._max_bytes)
+        payload = read_json(request)
         idempotency = idempotency_key_of(request)
         response.data = run_batch(
             self._store,

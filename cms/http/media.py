@@ -8,10 +8,13 @@ from functools import partial
 from hashlib import sha256
 
 import falcon
+from falcon.media import BaseHandler
+from falcon.typing import ReadableIO
 
 from cms import jsontext
 from cms.digits import TooManyDigits, too_many_digits
 from cms.errors import Problem, Refused, collect_problems, invalid_payload, invalid_query
+from cms.files.media_types import without_parameters
 from cms.memory import note_memory_use
 from cms.store.idempotency import Idempotency
 
@@ -20,28 +23,81 @@ _MEMORY_PER_BODY_BYTE = 4
 """A body's values take at least this many times the memory of its text."""
 
 
-def read_json(request: falcon.Request, *, max_bytes: int) -> object:
-    """Return the value of a JSON body, None without a body; raises `Refused`.
+class JsonHandler(BaseHandler):
+    """Falcon's media handler for JSON: the only code that reads a JSON body, with its one limit."""
 
-    The codes are UNSUPPORTED_MEDIA_TYPE, CONTENT_TOO_LARGE and INVALID_PAYLOAD.
-    """
-    raw = _read_body(request, max_bytes)
-    # Only a request with such a key is compared with later ones.
-    if request.get_header("Idempotency-Key") is not None:
-        request.context.digest = sha256(raw).digest()
-    if raw and not _is_json(request.content_type):
-        raise Refused(
-            Problem(
-                "UNSUPPORTED_MEDIA_TYPE",
-                "Send JSON with the header Content-Type: application/json.",
+    def __init__(self, *, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+
+    def deserialize(
+        self, stream: ReadableIO, content_type: str | None, content_length: int | None
+    ) -> object:
+        """Return the value of a body, None for an empty one; raises `Refused`.
+
+        The codes are UNSUPPORTED_MEDIA_TYPE, CONTENT_TOO_LARGE and INVALID_PAYLOAD.
+        """
+        raw = self._read(stream, content_length)
+        if not raw:
+            return None
+        if not _is_json(content_type):
+            raise Refused(
+                Problem(
+                    "UNSUPPORTED_MEDIA_TYPE",
+                    "Send JSON with the header Content-Type: application/json.",
+                )
             )
-        )
-    try:
-        return jsontext.loads(raw) if raw else None
-    except TooManyDigits as error:
-        raise Refused(_digits_problem(error)) from None
-    except ValueError as error:
-        raise invalid_payload(f"The body is not usable JSON: {error}") from None
+        try:
+            return jsontext.loads(raw)
+        except TooManyDigits as error:
+            raise Refused(_digits_problem(error)) from None
+        except ValueError as error:
+            raise invalid_payload(f"The body is not usable JSON: {error}") from None
+
+    def _read(self, stream: ReadableIO, content_length: int | None) -> bytes:
+        if (content_length or 0) > self._max_bytes:
+            raise self._too_large()
+        raw = bytearray()
+        # One byte more than allowed tells a body that is too large from one that just fits.
+        while chunk := stream.read(self._max_bytes + 1 - len(raw)):
+            raw += chunk
+            if len(raw) > self._max_bytes:
+                raise self._too_large()
+        note_memory_use(_MEMORY_PER_BODY_BYTE * len(raw))
+        return bytes(raw)
+
+    def _too_large(self) -> Refused:
+        message = f"The body is larger than {self._max_bytes} bytes."
+        return Refused(Problem("CONTENT_TOO_LARGE", message, {"limit": self._max_bytes}))
+
+
+class _HashedBody:
+    """The body of a request, hashed while it is read."""
+
+    def __init__(self, body: ReadableIO) -> None:
+        self._body = body
+        self._hash = sha256()
+
+    def read(self, size: int | None = None, /) -> bytes:
+        chunk = self._body.read(size)
+        self._hash.update(chunk)
+        return chunk
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+
+def read_json(request: falcon.Request) -> object:
+    """Return the value of a JSON body, None without a body; raises as `JsonHandler` does."""
+    # Not by `request.get_media`: that takes a chunked body for an empty one, and refuses other
+    # media types before it looks at the size.
+    handler = request.options.media_handlers[falcon.MEDIA_JSON]
+    # Only a request with such a key is compared with later ones.
+    if request.get_header("Idempotency-Key") is None:
+        return handler.deserialize(request.stream, request.content_type, request.content_length)
+    body = _HashedBody(request.stream)
+    payload = handler.deserialize(body, request.content_type, request.content_length)
+    request.context.digest = body.digest()
+    return payload
 
 
 def _digits_problem(error: TooManyDigits) -> Problem:
@@ -58,9 +114,9 @@ def _digits_problem(error: TooManyDigits) -> Problem:
     return too_many_digits(error, **extensions)
 
 
-def read_json_object(request: falcon.Request, *, max_bytes: int) -> Mapping[str, object]:
+def read_json_object(request: falcon.Request) -> Mapping[str, object]:
     """Return the body as an object; raises `Refused` INVALID_PAYLOAD for anything else."""
-    payload = read_json(request, max_bytes=max_bytes)
+    payload = read_json(request)
     if not isinstance(payload, dict):
         raise invalid_payload("The body must be an object")
     return payload
@@ -125,29 +181,8 @@ def send_written(response: falcon.Response, body: bytes | None) -> None:
         response.data = body
 
 
-def _read_body(request: falcon.Request, max_bytes: int) -> bytes:
-    if (request.content_length or 0) > max_bytes:
-        raise _body_too_large(max_bytes)
-    raw = bytearray()
-    # One byte more than allowed tells a body that is too large from one that just fits.
-    while chunk := request.stream.read(max_bytes + 1 - len(raw)):
-        raw += chunk
-        if len(raw) > max_bytes:
-            raise _body_too_large(max_bytes)
-    note_memory_use(_MEMORY_PER_BODY_BYTE * len(raw))
-    return bytes(raw)
-
-
-def _body_too_large(max_bytes: int) -> Refused:
-    return Refused(
-        Problem(
-            "CONTENT_TOO_LARGE", f"The body is larger than {max_bytes} bytes.", {"limit": max_bytes}
-        )
-    )
-
-
 def _is_json(content_type: str | None) -> bool:
-    media_type = (content_type or "").partition(";")[0].strip().lower()
+    media_type = without_parameters(content_type)
     return media_type == falcon.MEDIA_JSON or (
         media_type.startswith("application/") and media_type.endswith("+json")
     )

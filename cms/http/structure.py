@@ -14,11 +14,10 @@ from cms.structure import fields as columns
 
 
 class StructureResource:
-    """Base of the resources of structure; a body may have `max_bytes` bytes."""
+    """Base of the resources of structure."""
 
-    def __init__(self, store: Store, max_bytes: int) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._max_bytes = max_bytes
 
 
 class CollectionsResource(StructureResource):
@@ -26,7 +25,7 @@ class CollectionsResource(StructureResource):
         send(response, collections.list_collections(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         send(
             response,
             collections.create_collection(
@@ -38,7 +37,7 @@ class CollectionsResource(StructureResource):
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        changes = _records_by_name(read_json(request, max_bytes=self._max_bytes), "collection")
+        changes = _records_by_name(read_json(request), "collection")
         send(
             response, collections.update_collections(self._store, request.context.identity, changes)
         )
@@ -51,7 +50,7 @@ class CollectionResource(StructureResource):
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        changes = [(collection, read_json_object(request, max_bytes=self._max_bytes))]
+        changes = [(collection, read_json_object(request))]
         send(
             response,
             collections.update_collections(self._store, request.context.identity, changes)[0],
@@ -74,7 +73,7 @@ class FieldsResource(StructureResource):
         send(response, columns.list_fields(self._store, request.context.identity, collection))
 
     def on_post(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         record = columns.create_field(
             self._store,
             request.context.identity,
@@ -85,7 +84,7 @@ class FieldsResource(StructureResource):
         send(response, record)
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        payload = read_json(request, max_bytes=self._max_bytes)
+        payload = read_json(request)
         changes = []
         for name, record in _records_by_name(payload, "field"):
             settings = {key: value for key, value in record.items() if key != "field"}
@@ -105,7 +104,7 @@ class FieldResource(StructureResource):
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        changes = [(field, read_json_object(request, max_bytes=self._max_bytes))]
+        changes = [(field, read_json_object(request))]
         send(
             response,
             columns.update_fields(self._store, request.context.identity, collection, changes)[0],
@@ -123,7 +122,7 @@ class RelationsResource(StructureResource):
         send(response, relations.list_relations(self._store, request.context.identity))
 
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         send(
             response,
             relations.create_relation(
@@ -152,7 +151,7 @@ class RelationResource(StructureResource):
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        payload = read_json_object(request, max_bytes=self._max_bytes)
+        payload = read_json_object(request)
         record = relations.update_relation(
             self._store, request.context.identity, (collection, field), payload
         )
