@@ -34,22 +34,22 @@ def maintain(config: Config) -> None:
             dsn, retention=config.activity_retention, access_life=config.access_token_ttl
         )
         sweep_result = _sweep(dsn, config)
-    for name in report.dropped:
+    for name in report.dropped_partitions:
         say(f"Dropped {name}.")
     for path in sweep_result.removed:
         say(f"Removed {path}, which belonged to no file.")
     for key in sweep_result.without_content:
         say(f"The file {key} has lost its content.")
     counts = {
-        "partitions made": report.made,
-        "old rows of history without a partition deleted": report.deleted,
-        "expired sessions deleted": report.sessions,
-        "expired idempotent answers deleted": report.answers,
+        "partitions made": report.created_partitions,
+        "old rows of history without a partition deleted": report.deleted_rows,
+        "expired sessions deleted": report.deleted_sessions,
+        "expired idempotent answers deleted": report.deleted_answers,
     }
     for description, count in counts.items():
         if count:
             say(f"{count} {description}.")
-    if report == MaintenanceReport(made=0, sessions=0, answers=0) and sweep_result == SweepResult():
+    if report == MaintenanceReport(0, 0, 0) and sweep_result == SweepResult():
         say("There is nothing to do.")
 
 

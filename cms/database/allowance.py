@@ -1,4 +1,4 @@
-"""What all operations of a batch share: the time of one statement, the bytes of one answer."""
+"""The time and the bytes that all operations of a batch share: those of one statement and answer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from datetime import timedelta
 from cms.errors import answer_too_large, unavailable
 
 _TIMEOUT_STEPS = 20
-"""How often, at most, PostgreSQL gets a new timeout: each takes a round trip."""
+"""The largest number of new timeouts that PostgreSQL gets: each takes a round trip."""
 
 
 class Allowance:
-    """Time and bytes that operations use up; the time begins when this is made."""
+    """Time and bytes that operations use up; the time begins with the instance."""
 
     def __init__(self, duration: timedelta, max_bytes: int) -> None:
         self._duration = duration.total_seconds()
@@ -22,7 +22,7 @@ class Allowance:
         self.bytes_left = max_bytes
 
     def next_timeout(self) -> int | None:
-        """Return the milliseconds that a statement may take; None where that has hardly changed.
+        """Return the milliseconds that a statement may take, None if they have hardly changed.
 
         Raises `Refused` SERVICE_UNAVAILABLE when the time is over.
         """
@@ -32,6 +32,7 @@ class Allowance:
         if self._last_timeout - seconds_left < self._duration / _TIMEOUT_STEPS:
             return None
         self._last_timeout = seconds_left
+        # One more: to PostgreSQL a timeout of 0 means none at all.
         return int(seconds_left * 1000) + 1
 
     def take(self, size: int) -> None:

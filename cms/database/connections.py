@@ -6,30 +6,31 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.abc import Buffer
-from psycopg.adapt import Loader
-from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import Format
 from psycopg_pool import ConnectionPool
 
-from cms import jsontext
 from cms.config import Config, ConfigError
 from cms.database.allowance import Allowance
 from cms.database.error_mapping import mapped_errors
+from cms.database.sessions import (
+    CONNECT_SECONDS,
+    configure,
+    session_options,
+    with_address_options,
+)
 from cms.database.statements import statement
-from cms.database.wire import Chunking, Connection, Epoch, Wire
+from cms.database.wire import Chunking, Connection, Epoch
 from cms.database.wire import Row as Row
 from cms.errors import unavailable
 from cms.fragment import Fragment
 
 _BORROW_SECONDS = 5.0
-_CONNECT_SECONDS = 5
+"""How long a request waits for a connection of a pool before it is answered 503."""
+
 _RECONNECT_SECONDS = 0.25
 """How long a pool tries to connect before it asks whether somebody still waits for it."""
 
@@ -39,12 +40,12 @@ Fetch = Callable[[str, Sequence[object]], list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transaction on one connection; ends with `Database.transaction`."""
+    """One transaction on one connection, which `Database.transaction` commits or rolls back."""
 
     connection: Connection
     prepare: bool
     after_commit: list[Callable[[Database], None]] = field(default_factory=list)
-    """Called once it has committed."""
+    """Called after the commit."""
     allowance: Allowance | None = None
     """The time and bytes that a batch in it may use."""
 
@@ -55,7 +56,7 @@ class Transaction:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what is done inside if it raises; the rest of the transaction stays."""
+        """Undo what the block does if it raises; the rest of the transaction stays."""
         with mapped_errors(), self.connection.transaction():
             yield
 
@@ -63,6 +64,7 @@ class Transaction:
         """Run a statement of DDL, which takes no parameters: libpq quotes the values instead."""
         quoted = [sql.quote(value, self.connection) for value in fragment.values]
         text = ""
+        # A fragment has one part more than values: each value stands between two parts.
         for part, value in zip(fragment.parts, [*quoted, ""], strict=True):
             text += part + value
         with mapped_errors(with_values=False):
@@ -91,6 +93,7 @@ class Transaction:
             return self.connection.wire.read(text, values, prepare=self.prepare, chunking=chunking)
 
     def _limit_time(self) -> None:
+        """Lower the statement timeout to what is left of the batch's time."""
         timeout = self.allowance.next_timeout() if self.allowance else None
         if timeout:
             self.connection.wire.run(statement("limit_time"), (timeout,), prepare=self.prepare)
@@ -110,12 +113,18 @@ class _Pools:
 
 
 def max_streams(size: int) -> int:
-    """Return how many streams a process with pools of this size may have open at once."""
+    """Return how many streams a process with pools of this size may have open at the same time.
+
+    Each holds a connection of the server for as long as its client takes to read it.
+    """
     return (size + 1) // 2
 
 
 class Database:
-    """The pools of one process. Nothing connects before the first use, which is after the fork."""
+    """The pools of one process, opened at their first use.
+
+    The first use comes after the fork: processes must not share a connection.
+    """
 
     def __init__(self, config: Config) -> None:
         if config.database_url is None:
@@ -136,14 +145,12 @@ class Database:
         self, text: str, values: Sequence[object] = (), *, chunking: Chunking | None = None
     ) -> list[Row]:
         """Run one reading statement on the read-only pool: one round trip, no BEGIN."""
-        if chunking is None:
-            return self._fetch(self._open().read, text, values)
         return self._fetch(self._open().read, text, values, chunking)
 
     def fetch_unprepared(
         self, text: str, values: Sequence[object], *, chunking: Chunking | None = None
     ) -> list[Row]:
-        """Run one reading statement, planned for these very values where a general plan is poor."""
+        """Run one reading statement, planned for these values: a plan for any values is a poor one."""
         with mapped_errors(), _borrow(self._open().read) as connection:
             return connection.wire.read(text, values, prepare=False, chunking=chunking)
 
@@ -152,7 +159,7 @@ class Database:
         return self._fetch(self._open().write, text, values)
 
     def run_primary(self, fragment: Fragment) -> list[Row]:
-        """Run one statement on the primary without preparing it."""
+        """Run one statement on the primary without preparing it, because it will hardly come again."""
         text, values = fragment.numbered()
         with mapped_errors(), _borrow(self._open().write) as connection:
             return connection.wire.run(text, values, prepare=False)
@@ -167,7 +174,7 @@ class Database:
             mapped_errors(),
             self._stream_slot(),
             _borrow(self._open().stream) as connection,
-            connection.transaction(),
+            connection.transaction(),  # a cursor of the server lives in a transaction
             psycopg.RawServerCursor(connection, "stream") as cursor,
         ):
             cursor.execute(text, values, binary=True)
@@ -176,6 +183,7 @@ class Database:
 
     @contextmanager
     def _stream_slot(self) -> Iterator[None]:
+        # Without waiting: a client may take hours to read its export.
         if not self._streams.acquire(blocking=False):
             reason = "It has no connection left for another export; try again when one has ended"
             raise unavailable("database", reason)
@@ -201,10 +209,11 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """Commit what is done inside, or nothing if it raises; then call `after_commit`."""
+        """Commit what the block does, or nothing if it raises; then call `after_commit`."""
         with mapped_errors(), _borrow(self._open().write) as connection, connection.transaction():
             transaction = Transaction(connection, self._prepare)
             yield transaction
+        # The connection is back in its pool: such a step may need one itself.
         for step in transaction.after_commit:
             step(self)
 
@@ -217,11 +226,11 @@ class Database:
                 self._write_dsn,
                 autocommit=True,
                 cursor_factory=psycopg.RawCursor,
-                connect_timeout=_CONNECT_SECONDS,
-                options=_session_options(self._write_dsn, "-c statement_timeout=0"),
+                connect_timeout=CONNECT_SECONDS,
+                options=with_address_options(self._write_dsn, "-c statement_timeout=0"),
             ) as connection,
         ):
-            _configure(connection, epoch=self._epoch)
+            configure(connection, epoch=self._epoch)
             yield Transaction(connection, prepare=False)
 
     def discard_prepared(self) -> None:
@@ -238,6 +247,7 @@ class Database:
                 pool.close()
 
     def _open(self) -> _Pools:
+        # Looked at without the lock first, which every statement would have to take otherwise.
         if self._pools is None:
             with self._lock:
                 if self._pools is None:
@@ -253,48 +263,41 @@ class Database:
         )
 
     def _pool(self, dsn: str, *, size: int, read_only: bool = False) -> ConnectionPool[Connection]:
+        options = session_options(self._timeout, read_only=read_only)
         return ConnectionPool(
             dsn,
             connection_class=Connection,
-            min_size=0,
+            min_size=0,  # an idle service gives its connections back
             max_size=size,
             timeout=_BORROW_SECONDS,
             kwargs={
                 "autocommit": True,
                 "cursor_factory": psycopg.RawCursor,
-                "connect_timeout": _CONNECT_SECONDS,
-                "options": _session_options(
-                    dsn, session_options(self._timeout, read_only=read_only)
-                ),
+                "connect_timeout": CONNECT_SECONDS,
+                "options": with_address_options(dsn, options),
             },
-            configure=partial(_configure, epoch=self._epoch),
+            configure=partial(configure, epoch=self._epoch),
             reconnect_timeout=_RECONNECT_SECONDS,
             reconnect_failed=_retry_for_waiting,
             open=True,
         )
 
 
-def _configure(connection: Connection, *, epoch: Epoch) -> None:
-    # After a DROP or a ROLLBACK psycopg deallocates all statements, ours included, if it prepares
-    # any itself.
-    connection.prepare_threshold = None
-    for kind in ("json", "jsonb"):
-        connection.adapters.register_loader(kind, _RawJsonLoader)
-    connection.wire = Wire(connection, epoch)
-
-
 def _retry_for_waiting(pool: ConnectionPool[Any]) -> None:
-    """Have a pool that could not connect try again at once for those who wait.
+    """Have a pool that could not connect try again at once while requests wait for it.
 
-    By itself it would try after one, two, four, eight seconds: it would go on waiting for as long
-    again when the server is back. Where nobody waits, the next request makes it connect.
+    By itself the pool would try after one, two, four, eight seconds, and so serve nobody for as
+    long again after the server is back. Where nobody waits, the next request makes it connect.
     """
     if pool.get_stats()["requests_waiting"]:
         pool.check()
 
 
 class _borrow:
-    """Lend a connection that works: those that a restart of the server has ended are replaced."""
+    """Lends a connection that works: those that a restart of the server has ended are replaced.
+
+    A class, because a generator with `contextmanager` takes longer, and every statement borrows.
+    """
 
     __slots__ = ("_connection", "_pool")
 
@@ -317,66 +320,15 @@ class _borrow:
         self._pool.putconn(self._connection)
 
 
-class _RawJsonLoader(Loader):
-    """Loads JSON as text that goes into an answer as it is; jsonb has a version byte before it."""
-
-    format = Format.BINARY
-
-    def load(self, data: Buffer) -> object:
-        raw = bytes(data)
-        return jsontext.raw_json(raw[1:] if raw[:1] == b"\x01" else raw)
-
-
-def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
-    """Return libpq's `options` for a session whose answers do not depend on server settings."""
-    settings = {
-        "timezone": "UTC",
-        "datestyle": "ISO",
-        "intervalstyle": "iso_8601",
-        "bytea_output": "hex",
-        "extra_float_digits": "1",
-        # Compiling takes longer than the statements, which have many conditions and few rows.
-        "jit": "off",
-        "statement_timeout": str(int(statement_timeout.total_seconds() * 1000)),
-        "default_transaction_read_only": "on" if read_only else "off",
-    }
-    return " ".join(f"-c {name}={value}" for name, value in settings.items())
-
-
-def _session_options(dsn: str, ours: str) -> str:
-    """Return the options of the address and ours after them: libpq would take ours only."""
-    try:
-        own = conninfo_to_dict(dsn).get("options")
-    except psycopg.ProgrammingError:
-        # Without the driver's text, which quotes the address and with it the password.
-        raise unavailable("database", "Its address is not well-formed") from None
-    return f"{own} {ours}" if own else ours
-
-
-def pool_arguments(config: Config) -> dict[str, Any]:
-    """Return the arguments of a pool that a library opens, with sessions like ours that write."""
-    dsn = config.database_url or ""
-    return {
-        "conninfo": dsn,
-        "kwargs": {
-            "connect_timeout": _CONNECT_SECONDS,
-            "options": _session_options(
-                dsn, session_options(config.db_statement_timeout, read_only=False)
-            ),
-            "prepare_threshold": 5 if config.database_prepare else None,
-        },
-    }
-
-
 @contextmanager
 def standalone_transaction(dsn: str) -> Iterator[Transaction]:
     """Open one connection for one transaction, for the command line, which has no pools."""
     with (
         mapped_errors(),
         Connection.connect(
-            dsn, autocommit=True, cursor_factory=psycopg.RawCursor, connect_timeout=_CONNECT_SECONDS
+            dsn, autocommit=True, cursor_factory=psycopg.RawCursor, connect_timeout=CONNECT_SECONDS
         ) as connection,
         connection.transaction(),  # statements that go straight to libpq begin none by themselves
     ):
-        _configure(connection, epoch=Epoch())
+        configure(connection, epoch=Epoch())
         yield Transaction(connection, prepare=False)

@@ -18,13 +18,15 @@ class ServerInfo:
     encoding: str
     connections: int
     installed: frozenset[str]
+    """The extensions of this database."""
     available: frozenset[str]
+    """The extensions that the server could install."""
     is_accent_sensitive: bool
-    """Whether the searches of the service tell accents apart."""
+    """Whether the service's searches distinguish letters with accents from those without."""
 
 
 def examine_server(dsn: str) -> ServerInfo:
-    """Return what a server says of itself; raises `Refused` if it cannot be reached."""
+    """Return the properties of a server; raises `Refused` if it cannot be reached."""
     try:
         with psycopg.connect(dsn, connect_timeout=5, client_encoding="utf8") as connection:
             row = connection.execute(statement("examine_server").encode()).fetchone()

@@ -1,4 +1,4 @@
-"""The one place where PostgreSQL's errors become the service's (docs/errors.md)."""
+"""PostgreSQL's errors as errors of the service (docs/errors.md); no other module maps them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import NamedTuple
 
 import psycopg
 from psycopg import errors as pg
@@ -19,18 +20,19 @@ class Stale(Exception):
 
 
 class Deadlock(Stale):
-    """Two transactions waited for each other, and PostgreSQL ended this one: try it again."""
+    """Two transactions waited for each other, and PostgreSQL ended this one: it can be repeated."""
 
 
 class UnexpectedError(Exception):
-    """PostgreSQL refused because of a fault of the service: the answer holds no detail."""
+    """PostgreSQL refused a statement for a reason that nobody foresaw: the answer has no detail."""
 
 
 class Conflict(Refused):
     """A value that the database refuses.
 
-    `value` is that of a violated key; `server_text` is PostgreSQL's own message, which may quote a
-    value. Both may be of another row: they only serve to find the row that was sent with it.
+    `value` is the value of a violated key; `server_text` is PostgreSQL's own message, which may
+    quote a value. Either may belong to another row, so no answer shows them: they serve to find
+    the row of the request that has the value.
     """
 
     def __init__(
@@ -42,45 +44,63 @@ class Conflict(Refused):
 
 
 class UndefinedName(Stale):
-    """PostgreSQL does not find a name of a statement; to load the structure again may help."""
+    """PostgreSQL does not know a name in a statement; to load the structure again may help."""
 
 
-_CODES_BY_ERROR: Mapping[type[psycopg.Error], tuple[str, str]] = MappingProxyType(
+class _Outcome(NamedTuple):
+    """What an error becomes: a code of `STATUS`, and a sentence without its full stop."""
+
+    code: str
+    sentence: str
+
+
+_OUTCOMES: Mapping[type[psycopg.Error], _Outcome] = MappingProxyType(
     {
-        pg.UniqueViolation: ("RECORD_NOT_UNIQUE", "A value that must be unique is already there"),
-        pg.ExclusionViolation: (
-            "RECORD_NOT_UNIQUE",
-            "A value is in conflict with one that is already there",
+        pg.UniqueViolation: _Outcome(
+            "RECORD_NOT_UNIQUE", "A value that must be unique is already there"
         ),
-        pg.ForeignKeyViolation: (
-            "INVALID_FOREIGN_KEY",
-            "A key points to an item that is not there, or is still in use",
+        pg.ExclusionViolation: _Outcome(
+            "RECORD_NOT_UNIQUE", "A value is in conflict with one that is already there"
         ),
-        pg.RestrictViolation: ("INVALID_FOREIGN_KEY", "The item is still in use"),
-        pg.NotNullViolation: ("NOT_NULL_VIOLATION", "A value is required"),
-        pg.StringDataRightTruncation: ("VALUE_TOO_LONG", "A value is too long for its field"),
-        pg.NumericValueOutOfRange: ("VALUE_OUT_OF_RANGE", "A value is out of its field's range"),
-        pg.DatetimeFieldOverflow: (
-            "VALUE_OUT_OF_RANGE",
-            "A date or time is out of its field's range",
+        pg.ForeignKeyViolation: _Outcome(
+            "INVALID_FOREIGN_KEY", "A key points to an item that is not there, or is still in use"
         ),
-        pg.IntervalFieldOverflow: ("VALUE_OUT_OF_RANGE", "An interval is out of range"),
-        pg.CheckViolation: ("INVALID_PAYLOAD", "A value breaks a rule of the table"),
-        pg.SequenceGeneratorLimitExceeded: ("VALUE_OUT_OF_RANGE", "The table's keys are used up"),
+        pg.RestrictViolation: _Outcome("INVALID_FOREIGN_KEY", "The item is still in use"),
+        pg.NotNullViolation: _Outcome("NOT_NULL_VIOLATION", "A value is required"),
+        pg.StringDataRightTruncation: _Outcome(
+            "VALUE_TOO_LONG", "A value is too long for its field"
+        ),
+        pg.NumericValueOutOfRange: _Outcome(
+            "VALUE_OUT_OF_RANGE", "A value is out of its field's range"
+        ),
+        pg.DatetimeFieldOverflow: _Outcome(
+            "VALUE_OUT_OF_RANGE", "A date or time is out of its field's range"
+        ),
+        pg.IntervalFieldOverflow: _Outcome("VALUE_OUT_OF_RANGE", "An interval is out of range"),
+        pg.CheckViolation: _Outcome("INVALID_PAYLOAD", "A value breaks a rule of the table"),
+        pg.SequenceGeneratorLimitExceeded: _Outcome(
+            "VALUE_OUT_OF_RANGE", "The table's keys are used up"
+        ),
     }
 )
 
-_SENTENCES = dict(reversed(list(_CODES_BY_ERROR.values())))
+# Reversed, so that each code has the first of its sentences, which is the general one.
+_SENTENCES = dict(reversed(list(_OUTCOMES.values())))
 
 RULE_VIOLATED = "CM403"
 """The SQLSTATE that `system_require` raises."""
 
 _NAME = r'"(?:[^"]|"")+"|[^"(),: ]+'
+"""A name as PostgreSQL quotes it in the detail of an error."""
+
+_KEY = re.compile(rf"\(({_NAME})\)=\(")
+"""A key of one column: `(title)=(…)`."""
+
 _KEYS = re.compile(rf"\(((?:{_NAME})(?:, (?:{_NAME}))+)\)=\(")
-"""A key of several columns."""
-_KEY = re.compile(r'\((?:"((?:[^"]|"")+)"|([^"(),: ]+))\)=\(')
-_FOLDED_KEY = re.compile(r'\(lower\(\(?(?:"((?:[^"]|"")+)"|([^"(),: ]+))\)?(?:::[a-z ]+)?\)\)=\(')
-"""A key that ignores case, as that of e-mail addresses does."""
+"""A key of several columns: `(site, title)=(…)`."""
+
+_FOLDED_KEY = re.compile(rf"\(lower\(\(?({_NAME})\)?(?:::[a-z ]+)?\)\)=\(")
+"""A key that ignores case, like that of e-mail addresses: `(lower((email)::text))=(…)`."""
 
 _CONNECTION_ERRORS = (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout)
 
@@ -92,7 +112,7 @@ _UNDEFINED_ERRORS = (
     pg.DatatypeMismatch,
     pg.WrongObjectType,
 )
-
+"""Errors of a statement whose names or types are no longer those of the database."""
 
 _AMBIGUOUS_ERRORS = (
     pg.SyntaxError,  # of a tsvector or jsonpath, too
@@ -101,13 +121,16 @@ _AMBIGUOUS_ERRORS = (
     pg.UndefinedObject,
     pg.InvalidSchemaName,
 )
+"""Errors of a statement, or of a value for one of PostgreSQL's own types: see `_is_bad_value`."""
 
 
 class mapped_errors:
-    """Turn what psycopg raises inside into `Refused`, or into `Stale` if the structure has changed.
+    """Turns errors of psycopg into `Refused`, or into `Stale` if the structure has changed.
 
     DDL runs `with_values=False`: its errors are never about a value that a client has sent. Only
     errors of a connection keep their cause: others may quote a row, which no log may show.
+
+    A class, because a generator with `contextmanager` takes longer, and every statement runs in it.
     """
 
     __slots__ = ("_with_values",)
@@ -127,13 +150,17 @@ class mapped_errors:
 
 
 def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
-    """Return the error to raise instead; an unforeseen one becomes a 500."""
-    for kind, (code, sentence) in _CODES_BY_ERROR.items():
-        if isinstance(error, kind):
+    """Return the error to raise instead; an unforeseen one becomes a 500.
+
+    The order counts: an error of a value may be of the same class as one of the structure.
+    """
+    for error_type, (code, sentence) in _OUTCOMES.items():
+        if isinstance(error, error_type):
             problem = Problem(code, f"{sentence}.", _location(error))
             return Conflict(problem, _key_value(error), server_text=_all_messages(error))
     if isinstance(error, pg.DeadlockDetected | pg.SerializationFailure):
         return Deadlock(_primary_message(error))
+    # Before the errors of names: the name may be a client's value, and then stays unknown.
     if with_values and _is_bad_value(error):
         return _bad_value(error)
     if isinstance(error, _UNDEFINED_ERRORS):
@@ -147,19 +174,23 @@ def map_error(error: psycopg.Error, *, with_values: bool = True) -> Exception:
         return forbidden()
     if _is_raised_by_trigger(error):
         return _refused_by_database(error)
-    for kinds, make_refusal in _OTHER_ERRORS:
-        if isinstance(error, kinds):
+    for error_types, make_refusal in _OTHER_ERRORS:
+        if isinstance(error, error_types):
             return make_refusal(error)
     return UnexpectedError(f"{type(error).__name__}: {_primary_message(error)}")
 
 
 def database_problem(code: str, extensions: Mapping[str, object]) -> Problem:
-    """Return the problem that an error of PostgreSQL with this code becomes."""
+    """Return a problem like that of an error of PostgreSQL, for checks by the service itself."""
     return Problem(code, f"{_SENTENCES[code]}.", extensions)
 
 
 def _is_bad_value(error: psycopg.Error) -> bool:
-    """Tell whether a type refuses a value: errors of a statement have a position or a context."""
+    """Tell whether a type refuses a value.
+
+    The input function of the type then raises the error, which has neither a position in the
+    statement nor a context.
+    """
     diagnostic = error.diag
     is_of_statement = (
         diagnostic.statement_position or diagnostic.internal_position or diagnostic.context
@@ -168,15 +199,17 @@ def _is_bad_value(error: psycopg.Error) -> bool:
 
 
 def _is_raised_by_trigger(error: psycopg.Error) -> bool:
-    """Tell whether a trigger refused with a code of its own, which psycopg has no class for."""
+    """Tell whether a trigger refused with a code of its own."""
     code = error.sqlstate or ""
+    # psycopg has no class for codes that PostgreSQL itself never raises.
     is_unknown = type(error) is psycopg.DatabaseError
+    # 44 is the class of WITH CHECK OPTION; 45 is for whoever writes triggers.
     return code[:2] in ("44", "45") or is_unknown or isinstance(error, psycopg.IntegrityError)
 
 
 @contextmanager
 def reporting_nulls(collection: str, field: str) -> Iterator[None]:
-    """Refuse nulls that DDL meets in rows as CONTAINS_NULL_VALUES: no client has sent them."""
+    """Turn NOT_NULL_VIOLATION of DDL into CONTAINS_NULL_VALUES: stored rows have the nulls."""
     try:
         yield
     except Refused as refused:
@@ -188,7 +221,7 @@ def reporting_nulls(collection: str, field: str) -> Iterator[None]:
 
 
 def _primary_message(error: psycopg.Error) -> str:
-    """Return the first line of PostgreSQL's message: others may quote the statement or a row."""
+    """Return PostgreSQL's message alone: detail and context may quote a row or the statement."""
     return error.diag.message_primary or type(error).__name__
 
 
@@ -199,43 +232,44 @@ def _all_messages(error: psycopg.Error) -> str:
 
 def _is_changed_plan(error: psycopg.Error) -> bool:
     """Tell whether a prepared statement failed because a column changed its type."""
+    # The code alone does not tell: whatever PostgreSQL does not support has it.
     return isinstance(error, pg.FeatureNotSupported) and "cached plan" in str(error)
 
 
 def _location(error: psycopg.Error) -> Mapping[str, object]:
     """Return the table and columns, never a value: the detail may quote another row."""
-    known = {
+    location = {
         "collection": error.diag.table_name,
         "field": error.diag.column_name or _key_column(error),
         "fields": _key_columns(error),
         "constraint": error.diag.constraint_name,
     }
-    return {key: value for key, value in known.items() if value}
+    return {key: value for key, value in location.items() if value}
 
 
 def _key_column(error: psycopg.Error) -> str | None:
-    """Return the column of a violated key of one column: "Key (title)=(…)" in any language.
-
-    For a row that others still point to, PostgreSQL quotes the row's own key, which is no column of
-    the table that the error names.
-    """
-    detail = error.diag.message_detail or ""
-    if isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail:
-        return None
-    if not error.diag.constraint_name:
-        return None
+    """Return the column of a violated key of one column: "Key (title)=(…)" in any language."""
+    detail = _key_detail(error)
     match = _KEY.search(detail) or _FOLDED_KEY.search(detail)
-    return (match[1] or match[2]).replace('""', '"') if match else None
+    return _unquote(match[1]) if match else None
 
 
 def _key_columns(error: psycopg.Error) -> list[str]:
-    """Return the columns of a violated key of several; none if other rows point to the key."""
-    detail = error.diag.message_detail or ""
-    is_referenced = isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail
-    if is_referenced or not error.diag.constraint_name:
-        return []
-    match = _KEYS.search(detail)
+    """Return the columns of a violated key of several columns, none for any other error."""
+    match = _KEYS.search(_key_detail(error))
     return [_unquote(name) for name in re.findall(_NAME, match[1])] if match else []
+
+
+def _key_detail(error: psycopg.Error) -> str:
+    """Return the detail of an error if it quotes a key of the table that the error names.
+
+    For a row that others still point to, PostgreSQL quotes the row's own key, whose columns belong
+    to another table.
+    """
+    detail = error.diag.message_detail or ""
+    if isinstance(error, pg.ForeignKeyViolation) and "is not present" not in detail:
+        return ""
+    return detail if error.diag.constraint_name else ""
 
 
 def _unquote(name: str) -> str:
@@ -245,7 +279,7 @@ def _unquote(name: str) -> str:
 def _key_value(error: psycopg.Error) -> str | None:
     """Return the value of a violated key of one column.
 
-    The detail of an exclusion constraint quotes the value of another row as well: it has none.
+    For an exclusion constraint it is None: the detail quotes the value of another row as well.
     """
     detail = error.diag.message_detail or ""
     if _key_column(error) is None or isinstance(error, pg.ExclusionViolation):
@@ -256,6 +290,7 @@ def _key_value(error: psycopg.Error) -> str | None:
 def _bad_value(error: psycopg.Error) -> Refused:
     refused = invalid_payload("A value does not fit its field's type", **_location(error))
     (problem,) = refused.problems
+    # PostgreSQL names no column here: the conflict finds the value in the request by the message.
     return Conflict(problem, server_text=_all_messages(error))
 
 
@@ -283,15 +318,18 @@ def _unreachable(error: psycopg.Error) -> Refused:
     return unavailable("database", "It does not answer")
 
 
-ErrorTypes = tuple[type[psycopg.Error], ...]
+class _Refusal(NamedTuple):
+    error_types: tuple[type[psycopg.Error], ...]
+    make_refusal: Callable[[psycopg.Error], Refused]
 
-_OTHER_ERRORS: tuple[tuple[ErrorTypes, Callable[[psycopg.Error], Refused]], ...] = (
-    ((pg.QueryCanceled,), _too_slow),
-    (
+
+_OTHER_ERRORS = (
+    _Refusal((pg.QueryCanceled,), _too_slow),
+    _Refusal(
         (pg.ProgramLimitExceeded, pg.StatementTooComplex, pg.TooManyColumns, pg.TooManyArguments),
         _too_large,
     ),
-    (
+    _Refusal(
         (
             pg.DuplicateTable,
             pg.DuplicateColumn,
@@ -307,9 +345,9 @@ _OTHER_ERRORS: tuple[tuple[ErrorTypes, Callable[[psycopg.Error], Refused]], ...]
         ),
         _refused_by_database,
     ),
-    ((pg.InsufficientPrivilege,), _not_permitted),
-    ((pg.ReadOnlySqlTransaction,), _read_only),
-    (
+    _Refusal((pg.InsufficientPrivilege,), _not_permitted),
+    _Refusal((pg.ReadOnlySqlTransaction,), _read_only),
+    _Refusal(
         (
             pg.InvalidTextRepresentation,
             pg.InvalidDatetimeFormat,
@@ -321,5 +359,6 @@ _OTHER_ERRORS: tuple[tuple[ErrorTypes, Callable[[psycopg.Error], Refused]], ...]
         ),
         _bad_value,
     ),
-    (_CONNECTION_ERRORS, _unreachable),
+    _Refusal(_CONNECTION_ERRORS, _unreachable),
 )
+"""Tried in this order: `OperationalError`, in the last entry, is the base of many above it."""

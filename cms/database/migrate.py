@@ -18,6 +18,8 @@ from cms.database.queue_schema import QueueMigration, missing_migrations
 from cms.database.statements import sql_folder, statement
 
 OLDEST_SERVER = 14
+"""The oldest major version of PostgreSQL that has all that the migrations use."""
+
 FILE_NAME = re.compile(r"(\d{4})_[a-z0-9_]+")
 
 log = logging.getLogger(__name__)
@@ -50,13 +52,14 @@ class Migration:
 def migrate(dsn: str, *, folder: Path | None = None) -> list[str]:
     """Apply the missing migrations, each in a transaction of its own, and return their names.
 
-    Any number of processes may call it at once: one applies a file, the others find it applied.
-    A `folder` is used in place of this version's own files, and without the queue's.
-    Raises MigrationError; migrations that were applied before the error stay.
+    Several processes may call this at the same time: one applies a file, the others see that it
+    is applied. With a `folder` its files are applied instead of this version's own, and nothing of
+    the queue. Raises MigrationError; migrations that were applied before the error stay.
     """
     migrations = read_migrations(folder or sql_folder() / "migrations")
     applied = []
     with _connect(dsn) as connection:
+        # The next one is looked up each time: another process may have applied it meanwhile.
         while (name := _apply_next(connection, migrations)) is not None:
             applied.append(name)
         while folder is None and (name := _apply_next_of_queue(connection)) is not None:
@@ -80,6 +83,7 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
     """Return the migrations of a folder, numbered 1, 2, 3 … without a gap."""
     migrations = tuple(_read(path) for path in sorted(folder.glob("*.sql")))
     if not migrations:
+        # To go on would take a database of any version for one that is up to date.
         reason = f"There are no migrations in {folder}: the installation is not complete."
         raise MigrationError(reason)
     for number, migration in enumerate(migrations, start=1):
@@ -94,6 +98,7 @@ def _read(path: Path) -> Migration:
     text = path.read_text(encoding="utf-8")
     if match is None:
         raise MigrationError(f"{path.name} is not named like a migration: 0001_words.sql.")
+    # Whoever reads a failed migration reads first what it was for.
     if not text.startswith("-- "):
         raise MigrationError(
             f"The first line of {path.name} must be a comment that says why it is there."
@@ -151,12 +156,14 @@ def _apply_next(connection: Connection, migrations: Sequence[Migration]) -> str 
             _apply(connection, missing[0])
         except psycopg.Error as error:
             raise MigrationError(f"Migration {missing[0].name} failed: {error}") from error
+    # After the commit: before it the migration may still come to nothing.
     log.info("applied migration %s", missing[0].name)
     return missing[0].name
 
 
 def _apply(connection: Connection, migration: Migration) -> None:
-    connection.execute("SET LOCAL statement_timeout = 0")
+    # A migration of large tables takes longer than any statement of a request may.
+    _execute(connection, "lift_time_limit")
     if not _has_table(connection):
         _execute(connection, "create_migrations_table")
     connection.execute(migration.text.encode())
@@ -170,7 +177,7 @@ def _apply_next_of_queue(connection: Connection) -> str | None:
         missing = _missing_of_queue(connection)
         if not missing:
             return None
-        connection.execute("SET LOCAL statement_timeout = 0")
+        _execute(connection, "lift_time_limit")
         _execute(connection, "create_queue_table")
         try:
             connection.execute(missing[0].text.encode())
@@ -185,23 +192,23 @@ def _enable_unaccent(connection: Connection) -> bool:
     """Let searches ignore accents when the extension for it was installed after the tables."""
     with connection.transaction():
         _execute(connection, "lock_migrations")
-        if _execute(connection, "find_kept_accents").fetchone() != (True,):
+        if _execute(connection, "needs_unaccent").fetchone() != (True,):
             return False
-        connection.execute("SET LOCAL statement_timeout = 0")
-        _execute(connection, "take_accents")
+        _execute(connection, "lift_time_limit")
+        _execute(connection, "ignore_accents")
     log.info("searches leave accents out from now on")
     return True
 
 
 def _missing_of_queue(connection: Connection) -> Sequence[QueueMigration]:
-    recorded, has_queue = _execute(connection, "find_queue_tables").fetchone() or (False, False)
-    if has_queue and not recorded:
+    is_recorded, has_queue = _execute(connection, "find_queue_tables").fetchone() or (False, False)
+    if has_queue and not is_recorded:
         raise MigrationError(
             "This schema holds the queue (procrastinate) of another program. Give the service "
             "a schema of its own: docs/deployment.md tells how."
         )
     applied = []
-    if recorded:
+    if is_recorded:
         applied = [name for (name,) in _execute(connection, "list_queue_migrations")]
     try:
         return missing_migrations(applied)
@@ -220,6 +227,7 @@ def _has_table(connection: Connection) -> bool:
 
 
 def _execute(connection: Connection, name: str, *values: object) -> psycopg.Cursor[tuple[Any, ...]]:
+    """Run a statement of sql/queries by its name."""
     return connection.execute(statement(name).encode(), values or None)
 
 
@@ -227,6 +235,7 @@ def _missing(
     migrations: Sequence[Migration], applied: Sequence[AppliedMigration]
 ) -> Sequence[Migration]:
     """Return the migrations after the applied ones, which must be the first ones, unchanged."""
+    # An older version must not write to tables that it does not know.
     if applied and applied[-1].number > len(migrations):
         raise MigrationError(
             f"The database was migrated by a newer version ({applied[-1].name}); this version "

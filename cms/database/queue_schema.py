@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class QueueMigration:
-    """SQL to run in one transaction, and the names of the migrations that are applied with it."""
+    """SQL to run in one transaction, and the names of the migrations that it applies."""
 
     name: str
     text: str
@@ -29,6 +29,7 @@ def missing_migrations(applied: Collection[str]) -> tuple[QueueMigration, ...]:
         # The schema of a version holds all of its migrations.
         name = f"procrastinate {version('procrastinate')}"
         return (QueueMigration(name, _text(_folder() / "schema.sql"), tuple(files)),)
+    # An older package must not work on tables that it does not know.
     if newer := sorted(set(applied) - files.keys()):
         raise ValueError(
             f"The queue was migrated by a newer version of procrastinate ({newer[-1]}). "

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
+# A name, and below it at least one line that says what the statement is for.
 HEADER = re.compile(r"^-- name: ([a-z][a-z0-9_]*)\n((?:--.*\n)+)", re.MULTILINE)
 LIKELY_HEADER = re.compile(r"^\s*--\s*name\s*:.*", re.MULTILINE | re.IGNORECASE)
 
@@ -33,7 +34,7 @@ def _statements() -> Mapping[str, str]:
 
 
 def read_statements(folder: Path) -> Mapping[str, str]:
-    """Return the statements of a folder's *.sql files by name; ValueError names a faulty file."""
+    """Return the statements of a folder's *.sql files by name; raises ValueError for a bad file."""
     statements: dict[str, str] = {}
     for path in sorted(folder.glob("*.sql")):
         for name, text in _split(path.read_text(encoding="utf-8"), path.name):
@@ -44,6 +45,7 @@ def read_statements(folder: Path) -> Mapping[str, str]:
 
 
 def _split(source: str, file: str) -> Iterator[tuple[str, str]]:
+    # The pattern has two groups, so the pieces are name, description, text, name, and so on.
     before, *pieces = HEADER.split(source)
     for piece in (before, *pieces[1::3], *pieces[2::3]):
         _refuse_stray(piece, file)
@@ -56,7 +58,7 @@ def _split(source: str, file: str) -> Iterator[tuple[str, str]]:
 
 
 def _refuse_stray(text: str, file: str) -> None:
-    """Refuse a header with a slip in it, which would become a comment of the statement above."""
+    """Refuse a misspelt header, which would become a comment of the statement above it."""
     if stray := LIKELY_HEADER.search(text):
         raise ValueError(
             f"{file}: {stray[0].strip()!r} is no '-- name: word' above a line of description"

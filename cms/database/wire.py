@@ -1,7 +1,8 @@
-"""Statements sent straight to libpq, prepared once for a connection; parameters text, rows binary.
+"""Statements sent straight to libpq, prepared once for each connection.
 
-psycopg does the same behind `Connection.execute`, but analyses every parameter and every statement
-anew: for the short statements of this service that takes longer than PostgreSQL itself.
+Parameters go as text, rows come in binary. psycopg does the same behind `Connection.execute`, but
+analyses every parameter and every statement anew: for the short statements of this service that
+takes longer than PostgreSQL itself.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from cms.memory import note_memory_use
 from cms.query.sql.arrays import array
 
 MAX_PREPARED_STATEMENTS = 500
+"""For each connection."""
 
-_INVALID_PLAN_CODES = (b"0A000", b"26000")
-"""FEATURE NOT SUPPORTED, where a column has another type than in the plan, and INVALID SQL
-STATEMENT NAME, where the server no longer knows the prepared statement.
-"""
+_INVALID_PLAN_CODES = (
+    b"0A000",  # FEATURE NOT SUPPORTED: a column has another type than in the plan
+    b"26000",  # INVALID SQL STATEMENT NAME: the server no longer knows the prepared statement
+)
 
 LARGE_ROW_BYTES = 4 * 2**20
 """Bytes of a row for which libpq keeps so much memory that the connection is better closed."""
@@ -42,10 +44,10 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Chunking:
-    """How rows are fetched that may be too large: some at a time, until they reach `max_bytes`.
+    """How rows are fetched that may be too large: so many at a time, until they have `max_bytes`.
 
-    `limit` is the size that the refusal names: the whole limit of an answer, of which others of a
-    batch may have taken a part.
+    `limit` is the size that the refusal names. It is the limit of the whole answer, of which other
+    operations of a batch may have used a part.
     """
 
     rows: int
@@ -60,7 +62,10 @@ class Connection(psycopg.Connection[Row]):
 
 
 class Epoch:
-    """A number that moves with the structure: older prepared statements are hardly used again."""
+    """A number that grows with each change of the structure.
+
+    Statements that were prepared before a change are hardly used again after it.
+    """
 
     def __init__(self) -> None:
         self.number = 0
@@ -72,9 +77,9 @@ class Epoch:
 class Wire:
     """Runs statements on one connection, which one thread at a time uses.
 
-    It deallocates its prepared statements at its first use in a new epoch, because a plan takes up
-    to a megabyte of the server's memory, and beyond `MAX_PREPARED_STATEMENTS` those used longest
-    ago.
+    A plan takes up to a megabyte of the server's memory. So the wire deallocates all prepared
+    statements at its first use in a new epoch, and beyond `MAX_PREPARED_STATEMENTS` those that were
+    used longest ago.
     """
 
     def __init__(self, connection: Connection, epoch: Epoch) -> None:
@@ -86,11 +91,13 @@ class Wire:
         self._prepared_count = 0
         self._epoch = epoch
         self._prepared_in: int | None = epoch.number
+        """The epoch of the prepared statements; None when all must be prepared anew."""
         self.is_oversized = False
         """Whether a row of `LARGE_ROW_BYTES` came through this connection."""
 
     def is_closed_by_server(self) -> bool:
-        """Tell, without a round trip, whether the server hung up: nothing else comes while idle."""
+        """Tell, without a round trip, whether the server has closed the connection."""
+        # A server sends nothing to an idle connection: what can be read is the end.
         return bool(self._poll.poll(0))
 
     def run(
@@ -108,6 +115,8 @@ class Wire:
         parameters: list[Any] = [_text(value) for value in values]
         pgconn = self._connection.pgconn
         name = self._name(text) if prepare else None
+        # Only a call with something to do meanwhile is sent without waiting: libpq's own waiting
+        # takes fewer calls than ours.
         if while_waiting:
             if name:
                 pgconn.send_query_prepared(name, parameters, None, Format.BINARY)
@@ -151,6 +160,7 @@ class Wire:
             pgconn.send_query_prepared(self._name(text), parameters, None, Format.BINARY)
         else:
             pgconn.send_query_params(text.encode(), parameters, None, None, Format.BINARY)
+        # libpq takes the mode between the sending of a statement and its first result only.
         _set_chunk_rows(pgconn, chunking.rows)
         self._wait_while(select.POLLIN | select.POLLOUT, pgconn.flush)
         results = self._results()
@@ -173,7 +183,8 @@ class Wire:
             if result.status not in _ROWS:
                 raise self._failure(result)
             portion = []
-            # A single row is measured before its values are made, several as the JSON they become.
+            # A single row may be so large that it is measured before its values are in memory.
+            # Several rows together are measured as the JSON that they become.
             if chunking.rows == 1:
                 size += self._row_bytes(result)
             if size <= chunking.max_bytes:
@@ -182,6 +193,7 @@ class Wire:
             if chunking.rows > 1:
                 size += len(jsontext.dumps(portion))
             if size > chunking.max_bytes:
+                # The rows so far are given up here, and nobody else knows how large they were.
                 note_memory_use(size)
                 raise answer_too_large(chunking.limit)
             rows += portion
@@ -219,6 +231,7 @@ class Wire:
         poll = select.poll()
         poll.register(pgconn.socket, events)
         while is_waiting():
+            # Room to write is libpq's to use; anything else is for reading, errors included.
             if any(event & ~select.POLLOUT for _, event in poll.poll()):
                 pgconn.consume_input()
 
@@ -248,6 +261,7 @@ class Wire:
             return  # a failed transaction takes no statement
         self._prepared_in = self._epoch.number
         self._names.clear()
+        # The count goes on, so that a name never stands for two statements.
         self._connection.pgconn.exec_(b"DEALLOCATE ALL")
 
     def _deallocate_oldest(self) -> None:
@@ -263,10 +277,9 @@ class Wire:
         return self._error(result)
 
     def _error(self, result: PGresult) -> psycopg.Error:
-        if (
-            self._connection.pgconn.status != ConnStatus.OK
-            and result.error_field(DiagnosticField.SQLSTATE) is None
-        ):
+        has_code = result.error_field(DiagnosticField.SQLSTATE) is not None
+        if self._connection.pgconn.status != ConnStatus.OK and not has_code:
+            # The server did not send this error: libpq reports that the connection is gone.
             return psycopg.OperationalError("the connection is lost")
         return psycopg.errors.error_from_result(result, encoding="utf-8")
 
@@ -279,13 +292,13 @@ def _set_chunk_rows(pgconn: PGconn, rows: int) -> None:
 
 
 def _text(value: object) -> bytes | None:
-    """Return a parameter as text; every statement casts its parameters."""
+    """Return a parameter as PostgreSQL's input functions read it; every statement casts its own."""
     match value:
         case None:
             return None
         case str():
             return value.encode()
-        case bool():
+        case bool():  # before int, of which it is a kind
             return b"true" if value else b"false"
         case int():
             return b"%d" % value

@@ -14,7 +14,7 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 
 from cms import jsontext
 from cms.config import Config
-from cms.database.connections import pool_arguments
+from cms.database.sessions import pool_arguments
 from cms.jobs.tasks import Job, JobError, Task
 
 log = logging.getLogger(__name__)

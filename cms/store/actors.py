@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from cms import jsontext
 from cms.access.addresses import networks_of, require_address
 from cms.access.app_access import PUBLIC_SETTINGS_GRANT, app_grants
@@ -15,14 +17,33 @@ from cms.store.identity import ANONYMOUS, Identity
 from cms.store.snapshot import Snapshot
 
 
+class _ActorRow(NamedTuple):
+    """The row of the statement `find_actor`, which it returns for every caller.
+
+    `user` is None for a caller who is nobody. `permissions` and `networks` are JSON.
+    """
+
+    structure: int
+    access: int
+    user: str | None
+    role: str | None
+    is_admin: bool
+    has_app_access: bool
+    roles: list[str]
+    permissions: str
+    networks: str
+    lacks_tfa: bool
+
+
 def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
-    """Return the caller, looked up once for a snapshot; raises `Refused` when it may not act."""
+    """Return the caller, looked up once for each snapshot; raises `Refused` when it may not act."""
 
     def find() -> Actor:
         rows = fetch(statement("find_actor"), identity.values)
         check_version(snapshot, Version(*rows[0][:2]))
         return actor_of(snapshot, identity, rows)
 
+    # A logout moves no counter, so the session of a cookie is looked up with every request.
     if identity.cookie and not fetch(
         statement("find_open_session"), (identity.session, identity.cookie)
     ):
@@ -31,9 +52,10 @@ def find_actor(snapshot: Snapshot, identity: Identity, fetch: Fetch) -> Actor:
 
 
 def admit(actor: Actor, identity: Identity) -> Actor:
-    """Return the actor if it may act from where it is.
+    """Return the actor if it may act from the client's address.
 
-    Raises `Refused`: INVALID_IP for an address that its roles do not allow, FORBIDDEN for a user
+    The address is checked with every request: a snapshot has one actor for all addresses. Raises
+    `Refused`: INVALID_IP for an address that the actor's roles do not allow, FORBIDDEN for a user
     who still has to set up a second factor.
     """
     require_address(actor.networks, identity.client.ip)
@@ -44,29 +66,32 @@ def admit(actor: Actor, identity: Identity) -> Actor:
 
 def actor_of(snapshot: Snapshot, identity: Identity, rows: list[Row]) -> Actor:
     """Return the actor of rows of `find_actor`; raises `Refused` INVALID_TOKEN for no such user."""
-    _, _, user, role, is_admin, has_app_access, roles, permissions, networks, lacks_tfa = rows[0]
-    if user is None and identity != ANONYMOUS:
+    row = _ActorRow(*rows[0])
+    # Without credentials a caller is nobody, and has the rights of the Public role.
+    if row.user is None and identity != ANONYMOUS:
         raise _invalid_token()
-
-    def make_policy() -> Policy:
-        records = jsontext.loads_stored(permissions)
-        grants = [grant_of(record) for record in records] if isinstance(records, list) else []
-        granted = [*grants, PUBLIC_SETTINGS_GRANT]
-        if has_app_access:
-            granted = [*grants, *app_grants(grants), PUBLIC_SETTINGS_GRANT]
-        return policy_of(name, granted, has_app_access=has_app_access)
-
-    # All callers with the same roles share a policy, and with it the statements that it allows.
-    name = ",".join(roles) or "public"
-    policy = ADMIN if is_admin else snapshot.policies.setdefault_with(name, make_policy)
+    policy = ADMIN
+    if not row.is_admin:
+        # All callers with the same roles share a policy, and with it the statements that it allows.
+        name = ",".join(row.roles) or "public"
+        policy = snapshot.policies.setdefault_with(name, lambda: _policy(name, row))
     return Actor(
         policy,
-        user,
-        role,
-        networks=networks_of(jsontext.loads_stored(networks)),
-        lacks_tfa=bool(lacks_tfa),
+        row.user,
+        row.role,
+        networks=networks_of(jsontext.loads_stored(row.networks)),
+        lacks_tfa=row.lacks_tfa,
         session=identity.session,
     )
+
+
+def _policy(name: str, row: _ActorRow) -> Policy:
+    records = jsontext.loads_stored(row.permissions)
+    grants = [grant_of(record) for record in records] if isinstance(records, list) else []
+    granted = [*grants, PUBLIC_SETTINGS_GRANT]
+    if row.has_app_access:
+        granted = [*grants, *app_grants(grants), PUBLIC_SETTINGS_GRANT]
+    return policy_of(name, granted, has_app_access=row.has_app_access)
 
 
 def _invalid_token() -> Refused:

@@ -1,4 +1,4 @@
-"""What each request carries to the functions that do its work."""
+"""The context that each request passes to the functions that do its work."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from cms.store.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The catalogue with its caches, the caller, and what fetches rows for the plan of the request.
+    """The catalogue with its caches, the caller, and the function that fetches rows for the plan.
 
-    `fetch` asks the replica for reads and the primary for plans of writes. A plan that is made
-    within a transaction asks that one: it must not wait for a second connection while it holds
-    its own.
+    `fetch` asks the replica for reads and the primary for plans of writes. For a plan that is made
+    within a transaction it asks on the connection of the transaction: to wait for a second
+    connection while holding the first could last for ever.
     """
 
     snapshot: Snapshot

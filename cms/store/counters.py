@@ -1,6 +1,6 @@
 """The counters of `system_version`: read, compared with those of a plan, and locked.
 
-docs/code-map.md ("Freshness") tells what they are for.
+docs/code-map.md ("Freshness") explains what they are for.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ def current_version(fetch: Callable[[str, Sequence[object]], list[Row]]) -> Vers
 
 
 def check_version(snapshot: Snapshot, seen: Version) -> None:
-    """Raise `Stale` when an answer was made under other counters than the snapshot's."""
+    """Raise `Stale` when the counters of an answer are not those of the snapshot."""
     if seen != snapshot.version:
         raise Stale(f"{seen} instead of {snapshot.version}")
 
 
 def lock_version(transaction: Transaction, snapshot: Snapshot, lock_statement: str) -> Snapshot:
-    """Lock the counters until the transaction ends, and return the snapshot of what they are.
+    """Lock the counters until the transaction ends, and return a snapshot of their version.
 
-    That is the snapshot at hand, unless it is old again: then one is loaded in the transaction.
     `lock_statement` names the statement that locks: "hold_version" shares the counters,
     "take_version" lets nobody else lock them.
     """
     version = Version(*transaction.execute(statement(lock_statement))[0])
+    # They may have moved while this transaction waited for the lock; now they cannot any more, and
+    # a snapshot that is loaded under it stays true.
     return snapshot if snapshot.version == version else load_snapshot(transaction)

@@ -16,20 +16,20 @@ from cms.store.snapshot import Snapshots
 log = logging.getLogger("cms.store")
 
 CHECK_SECONDS = 60.0
-"""How often a process compares, at most."""
+"""Seconds between two comparisons of a process, or more where no request comes."""
 
 RETRY_SECONDS = 1.0
-"""How long it waits with the next comparison if the counter could not be moved."""
+"""Seconds until the next comparison if the counter could not be moved."""
 
 Fetch = Callable[[str], list[Row]]
 
 
 class ForeignChangeMonitor:
-    """Compares the structure with that of the snapshot, at the first request after a while.
+    """Compares the structure with that of the snapshot, at the first request after a minute.
 
-    Where they differ though the counter is the same, the counter moves, and every process loads
-    the structure again. Changes by the service move the counter themselves, and their fingerprint
-    is that of the next snapshot.
+    Where they differ though the counter is the same, it moves the counter, and so has every process
+    load the structure again. Changes by the service move the counter themselves, and the next
+    snapshot has their fingerprint.
     """
 
     def __init__(self, database: Database, sources: Sequence[tuple[Snapshots, Fetch]]) -> None:
@@ -39,7 +39,8 @@ class ForeignChangeMonitor:
         self._next_check = monotonic() + CHECK_SECONDS
 
     def check(self) -> None:
-        """Compare if it is time to; one thread does, the others go on."""
+        """Compare if it is time to; one thread does so, the others go on."""
+        # The time first: nearly every request ends here.
         if monotonic() < self._next_check or not self._lock.acquire(blocking=False):
             return
         try:
@@ -56,6 +57,7 @@ class ForeignChangeMonitor:
             snapshot = snapshots.loaded
             if snapshot is None:  # nobody has used this source yet
                 continue
+            # One source is enough: a replica has the structure of its primary.
             ((structure, fingerprint),) = fetch(statement("find_mark"))
             if structure == snapshot.version.structure and fingerprint != snapshot.fingerprint:
                 self._advance_counter(structure)
@@ -64,8 +66,8 @@ class ForeignChangeMonitor:
     def _advance_counter(self, structure: int) -> None:
         """Move the counter unless another process has, or a change of structure is under way."""
         with self._database.transaction() as transaction:
-            moved = transaction.execute(statement("move_structure_from"), (str(structure),))
-        if moved:
+            rows = transaction.execute(statement("move_structure_from"), (str(structure),))
+        if rows:
             log.info("another program has changed the structure; every process loads it again")
         else:
             self._next_check = monotonic() + RETRY_SECONDS

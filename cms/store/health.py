@@ -32,7 +32,8 @@ def health(store: Store) -> dict[str, object]:
 
 
 def public_health(state: Mapping[str, Any]) -> dict[str, object]:
-    """Return the part of `health` that anybody may see: any other request tells the reason too."""
+    """Return the part of `health` that anybody may see."""
+    # The reason is no secret: the error of any other request holds it as well.
     public = {"status": state["status"]}
     reason = state["database"].get("reason")
     if reason:
@@ -41,10 +42,10 @@ def public_health(state: Mapping[str, Any]) -> dict[str, object]:
 
 
 def refusal_of_stale(stale: Stale) -> Refused:
-    """Return SERVICE_UNAVAILABLE for an error of the database that stayed when tried again."""
+    """Return SERVICE_UNAVAILABLE for an error of the database that remained after all attempts."""
     if isinstance(stale, Deadlock):
         return unavailable("database", "It is busy with other changes")
-    # Whatever language the server speaks, it names the table that is missing.
+    # The messages of a server may be in any language, but they all name the missing table.
     if "system_" in str(stale):
         return unavailable("database", NOT_MIGRATED)
     return unavailable("database", "Its structure does not come to rest")

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Idempotency:
-    """What tells a call from others: digests of its Idempotency-Key and of its request."""
+    """The identity of a call: the digests of its Idempotency-Key and of its request."""
 
     key: str
     request: str
@@ -42,16 +42,17 @@ def run_idempotently(
     if stored_answer is not None:
         return cast(T, stored_answer.answer)
     answer = work()
+    # A body is stored as the bytes that were sent; a record becomes JSON here and a body later.
     is_record = not isinstance(answer, bytes | None)
     raw = jsontext.dumps(answer) if is_record else answer
     values = (caller, idempotency.key, idempotency.request, raw, is_record)
-    transaction.execute(statement("keep_idempotent_answer"), values)
+    transaction.execute(statement("store_idempotent_answer"), values)
     return answer
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """The answer of a call that was done before, which may be None."""
+    """The answer of a call that was done before: a wrapper, because the answer may be None."""
 
     answer: object
 

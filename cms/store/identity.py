@@ -1,4 +1,4 @@
-"""Who calls, by the request alone: an identity, and where the request comes from."""
+"""Who calls, as far as the request alone shows it, and where the request comes from."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class ClientInfo:
 class Identity:
     """Who a request says it is: a user in a session, or the digest of a static token.
 
-    The signature of a token is checked already. `cookie` is the digest of a session cookie; the
+    The signature of a token has been checked. `cookie` is the digest of a session cookie, whose
     session is looked up for every request, so that the cookie ends with the logout. `may_enrol`
-    marks the few requests that a user may make who still has to set up a second factor.
-    Identities that differ in `client` and `may_enrol` only are equal: they name the same caller.
+    marks the few requests that are open to a user who still has to set up a second factor.
+    Identities that differ only in `client` and `may_enrol` are equal: they name the same caller.
     """
 
     user: str | None = None
@@ -37,7 +37,10 @@ class Identity:
 
     @property
     def name(self) -> str:
-        """The name of the caller; callers without credentials have their address as name."""
+        """The name under which answers of idempotent calls are stored.
+
+        Callers without credentials have their address as name.
+        """
         return self.user or self.token or self.cookie or f"public at {self.client.ip}"
 
     @property

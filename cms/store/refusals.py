@@ -1,4 +1,4 @@
-"""A refusal completed with what else the database refuses, where it has an inquiry."""
+"""Refusals with an inquiry, completed with all other values that the database refuses."""
 
 from __future__ import annotations
 
@@ -12,52 +12,63 @@ RunQuestion = Callable[[Fragment], list[Row]]
 """Runs a statement by itself, so that one that fails undoes nothing else."""
 
 _COMPLETABLE_STATUSES = {STATUS["INVALID_PAYLOAD"], STATUS["FAILED_VALIDATION"]}
+"""Statuses of refused values: other refusals come before any value is looked at."""
+
 _IDENTIFYING_KEYS = ("operation", "field", "constraint")
+"""Extensions that tell one failed check from another."""
+
 _POSITION_KEYS = ("operation", "index", "path", "field", "fields")
+"""Extensions that name one value of the request."""
 
 
 def with_inquiry(refused: Refused, run_question: RunQuestion) -> Refused:
-    """Return a refusal with the problems that its inquiry finds."""
+    """Return a refusal with the problems that its inquiry finds, in the order of the items."""
     if (
         refused.inquiry is None
         or len(refused.problems) >= MAX_PROBLEMS
         or not _is_about_values(refused)
     ):
         return refused
-    later = refused.inquiry(run_question)
-    kept = [
+    discovered = refused.inquiry(run_question)
+    # The inquiry finds the first problem again, and then with the position of its value.
+    known = [
         problem
         for problem in refused.problems
-        if not any(_is_more_specific(other, problem) for other in later)
+        if not any(_is_more_specific(other, problem) for other in discovered)
     ]
-    added = [problem for problem in later if not any(_is_known(problem, known) for known in kept)]
-    # Many items may have been changed by one body, whose problem comes once for each of them.
-    distinct = list({repr(problem): problem for problem in added}.values())
-    problems = sorted([*kept, *distinct], key=_index)
-    return Refused(problems[:MAX_PROBLEMS], total=refused.total + len(distinct))
+    # By their text, because extensions are no keys of a dict. One body may have changed many items,
+    # and then its problem comes back for each of them.
+    added: dict[str, Problem] = {}
+    for problem in discovered:
+        if not any(_is_same_value(problem, other) for other in known):
+            added[repr(problem)] = problem
+    problems = sorted([*known, *added.values()], key=_index)
+    return Refused(problems[:MAX_PROBLEMS], total=refused.total + len(added))
 
 
 def _is_about_values(refused: Refused) -> bool:
     return all(STATUS[problem.code] in _COMPLETABLE_STATUSES for problem in refused.problems)
 
 
-def _is_known(other: Problem, known: Problem) -> bool:
-    """Tell whether the known problem is of the same value, or of the same check of several."""
-    if any(known.extensions.get(name) != other.extensions.get(name) for name in _POSITION_KEYS):
+def _is_same_value(problem: Problem, known: Problem) -> bool:
+    """Tell whether two problems are of one value, or of one check of several values."""
+    if any(known.extensions.get(key) != problem.extensions.get(key) for key in _POSITION_KEYS):
         return False
-    return "field" in known.extensions or (known.code, known.message) == (other.code, other.message)
+    return "field" in known.extensions or _is_same_fault(problem, known)
 
 
-def _is_more_specific(other: Problem, known: Problem) -> bool:
-    """Tell whether a problem names the value of a known one that does not name it."""
-    if "path" in known.extensions:
-        return False
-    if (known.code, known.message) != (other.code, other.message):
+def _is_more_specific(problem: Problem, known: Problem) -> bool:
+    """Tell whether a problem has the position of a value that a known one leaves out."""
+    if "path" in known.extensions or not _is_same_fault(problem, known):
         return False
     return all(
-        known.extensions.get(name) in (None, other.extensions.get(name))
-        for name in _IDENTIFYING_KEYS
+        known.extensions.get(key) in (None, problem.extensions.get(key))
+        for key in _IDENTIFYING_KEYS
     )
+
+
+def _is_same_fault(problem: Problem, other: Problem) -> bool:
+    return (problem.code, problem.message) == (other.code, other.message)
 
 
 def _index(problem: Problem) -> int:

@@ -1,4 +1,4 @@
-"""What a process remembers of the database, and how it learns that this is out of date."""
+"""Snapshots: what a process keeps in memory of the database, loaded again when it is out of date."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("cms.store")
 MAX_STATEMENTS = 2_000
 MAX_ACTORS = 5_000
 MAX_STATEMENT_CHARACTERS = 8_000_000
-"""Characters of all cached statements; one of many relations is as long as hundreds of others."""
+"""Characters of all cached statements: one with many relations is as long as hundreds of others."""
 
 _CATALOGUE_LISTS = (
     "tables",
@@ -40,19 +40,20 @@ _CATALOGUE_LISTS = (
     "extensions",
     "dropped",
 )
+"""The lists that the statement `load_catalogue` returns as JSON, in the order of its columns."""
 
 PreparedRead = tuple[Statement, tuple[object, ...]]
-"""A finished statement, and the literals of the request that it was made for."""
+"""A finished statement, and the literals of the request that it was compiled for."""
 
 
 def _statement_weight(statement: Statement) -> int:
     """Return the share of the cache that a statement takes.
 
-    Short ones count as long enough that at most `MAX_STATEMENTS` stay; one that is longer than the
-    cache counts as all of it.
+    The weight of a short one is so high that at most `MAX_STATEMENTS` stay. One that is longer than
+    the cache weighs as much as all of it, or the cache would not take it.
     """
-    least_weight = MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS
-    return min(max(len(statement.text), least_weight), MAX_STATEMENT_CHARACTERS)
+    lowest_weight = MAX_STATEMENT_CHARACTERS // MAX_STATEMENTS
+    return min(max(len(statement.text), lowest_weight), MAX_STATEMENT_CHARACTERS)
 
 
 def _statement_cache() -> LRUCache[Hashable, Statement]:
@@ -67,7 +68,10 @@ def _read_cache() -> LRUCache[Hashable, PreparedRead]:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The catalogue at one version, with the actors, policies and statements made under it."""
+    """The catalogue at one version of the counters, with caches of all that depends on it.
+
+    A new version is a new snapshot with empty caches, so that nothing in them is ever out of date.
+    """
 
     version: Version
     catalogue: Catalogue
@@ -80,15 +84,15 @@ class Snapshot:
     estimates: LRUCache[Hashable, Estimate] = field(
         default_factory=lambda: LRUCache(MAX_STATEMENTS)
     )
-    """PostgreSQL's estimates of reads that could nest many rows."""
+    """PostgreSQL's estimates for reads that could nest many rows."""
     derived: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(MAX_STATEMENTS))
-    """What writes derive from the fields of a collection, once: rules, duties, readers of items."""
+    """What writes derive from the fields of a collection: rules, automatic fields, parsers."""
 
 
 class Snapshots:
-    """The current snapshot of one process, loaded at first use and whenever the counters moved.
+    """The current snapshot of one process, loaded at its first use and when the counters have moved.
 
-    `on_structure_change` is called when the structure of the new one differs.
+    `on_structure_change` is called when a new snapshot has another structure than the one before.
     """
 
     def __init__(
@@ -108,13 +112,18 @@ class Snapshots:
         return self._current
 
     def current(self) -> Snapshot:
-        """Return the snapshot in memory; answers under it are compared with its version."""
+        """Return the snapshot in memory, which may be out of date.
+
+        Every answer comes with the counters, which are compared with the snapshot's version.
+        """
+        # Without the lock: to read one attribute is atomic, and every request comes here.
         return self._current or self.refresh(None)
 
     def refresh(self, stale: Snapshot | None) -> Snapshot:
-        """Return a newer snapshot than the stale one; threads that ask together load it once."""
+        """Return a newer snapshot than the stale one."""
         with self._lock:
             before = self._current
+            # Another thread has loaded a newer one while this one waited for the lock.
             if before is not None and before is not stale:
                 return before
             current = self._with_new_rights(before) or self._load()
@@ -128,20 +137,22 @@ class Snapshots:
         return _snapshot(self._fetch(statement("load_catalogue"))[0])
 
     def _with_new_rights(self, before: Snapshot | None) -> Snapshot | None:
-        """Return a snapshot of the same structure where only rights have changed, else None.
+        """Return a snapshot with the same catalogue if only rights have changed, else None.
 
-        To load the structure takes much longer.
+        To load the catalogue takes much longer.
         """
         if before is None:
             return None
         now = Version(*self._fetch(statement("find_version"))[0])
+        # With equal counters the snapshot was found stale for another reason, so it is loaded anew:
+        # PostgreSQL did not know a name or a type of a statement.
         if now == before.version or now.structure != before.version.structure:
             return None
         return Snapshot(now, before.catalogue, before.fingerprint)
 
 
 def _warn_about_reserved_tables(current: Snapshot, before: Snapshot | None) -> None:
-    """Log, once for each, the tables that are no collections because of their names."""
+    """Log each table that is new and is no collection because of its name."""
     for table in current.catalogue.reserved_tables:
         if before is None or table not in before.catalogue.reserved_tables:
             log.warning(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 from cms import passwords
 from cms.access.policy import Actor, Policy
@@ -33,10 +33,10 @@ from cms.store.refusals import with_inquiry
 from cms.store.snapshot import Snapshot, Snapshots, load_snapshot
 
 ATTEMPTS = 5
-"""How often work is tried before it is refused because structure or rights keep changing."""
+"""Attempts at work before it is refused because structure or rights keep changing."""
 
 UNLOCKED_ATTEMPTS = 2
-"""How many of the attempts at a write leave the counters to others."""
+"""Attempts at a write that do not lock the counters; later ones do."""
 
 T = TypeVar("T")
 
@@ -57,8 +57,8 @@ class WritePlan(Generic[T]):
 class Attempt:
     """One attempt at work, and the snapshot that it uses.
 
-    `holds_version` says that it locks the counters, so that structure and rights cannot change;
-    `deadlocked`, that an attempt before it ended in a deadlock.
+    An attempt that `holds_version` locks the counters, so that structure and rights cannot change.
+    `deadlocked` says that an earlier attempt ended in a deadlock.
     """
 
     snapshot: Snapshot
@@ -76,12 +76,11 @@ class Store:
         self.max_nested_rows = config.max_nested_rows
         self.max_answer_size = config.max_answer_size
         self.statement_timeout = config.db_statement_timeout
-        # Each connection may hold a prepared plan that is out of date, which costs an attempt.
+        # Each connection of a pool may hold a prepared plan that is out of date, and costs an attempt.
         self._attempts = ATTEMPTS + config.database_pool_size
         on_structure_change = self.database.discard_prepared
         self.snapshots = Snapshots(self.database.fetch, on_structure_change=on_structure_change)
-        # A replica may lag: what is written is checked against the primary's own structure and
-        # rights.
+        # A replica may lag behind, so writes are checked against the primary's structure and rights.
         self._primary = self.snapshots
         if config.database_read_url:
             self._primary = Snapshots(
@@ -94,7 +93,10 @@ class Store:
         self._monitor = ForeignChangeMonitor(self.database, sources)
 
     def run_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
-        """Do a read, again if structure or rights changed meanwhile; in the end under a lock."""
+        """Do a read, and repeat it if structure or rights have changed meanwhile.
+
+        After `ATTEMPTS` it is done under a lock on the counters, which ends such changes.
+        """
         return self._read(identity, work, self.snapshots, self.database.fetch)
 
     def _read(
@@ -110,9 +112,10 @@ class Store:
                 return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
             with self.database.transaction() as transaction:
                 snapshot = lock_version(transaction, snapshot, "hold_version")
+                # The work still reads by `fetch`: the transaction is there for its lock alone.
                 return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
 
-        # A lock on the primary says nothing of a replica.
+        # A lock on the primary does not keep a replica from changing.
         unlocked_attempts = ATTEMPTS if snapshots is self._primary else None
         return self._retry(snapshots, fetch, read, unlocked_attempts=unlocked_attempts)
 
@@ -126,17 +129,19 @@ class Store:
     ) -> T:
         """Plan a write outside any transaction, then do it in one.
 
-        All of it is done again if structure or rights changed meanwhile. The first attempts hold up
-        no change of structure or rights; later ones lock the counters, so that many such changes do
-        not starve the write. After a deadlock, attempts take turns with all others that had one.
+        Planning and writing are repeated if structure or rights have changed meanwhile. The first
+        attempts do not delay changes of structure or rights. Later ones lock the counters, so that
+        a write is done however many such changes come. After a deadlock, attempts take turns with
+        all others that had one.
 
         With `idempotency` a call that was answered before gets the same answer and writes nothing.
-        A write that `changes_rights` locks the counters for itself before it writes: two writes
-        that shared the lock could not move the counters, and would wait for each other.
+        A write that `changes_rights` takes an exclusive lock on the counters before it writes: two
+        writes that shared the lock could not move the counters, and would wait for each other.
         """
         unlocked_attempts = 0 if changes_rights else UNLOCKED_ATTEMPTS
 
         def write(attempt: Attempt) -> T:
+            # The bound on hashed values is that of one attempt: a repeated one hashes them again.
             with passwords.limited_hashing():
                 if attempt.holds_version or idempotency or attempt.deadlocked:
                     lock_statement = "take_version" if changes_rights else "hold_version"
@@ -161,12 +166,11 @@ class Store:
         *,
         unlocked_attempts: int | None = None,
     ) -> T:
-        """Do the work, again as long as it is refused under old structure or rights.
+        """Do the work, and repeat it as long as it is refused under old structure or rights.
 
         A refusal, by the service or by PostgreSQL, is raised only if the counters are still those
-        of the plan. They never go back: if they are the same after the work was undone, they were
-        the same all along. From the attempt `unlocked_attempts` on, the work locks the counters
-        itself.
+        of the plan. They only grow: if they are the same after the work was undone, they have been
+        the same all the time. After `unlocked_attempts` the work locks the counters itself.
         """
         self._monitor.check()
         last_error: _StaleError | None = None
@@ -177,11 +181,14 @@ class Store:
             try:
                 return work(Attempt(snapshot, holds_version=holds_version, deadlocked=deadlocked))
             except Deadlock:
+                # A deadlock says nothing of the snapshot, which stays.
                 deadlocked = True
                 continue
             except Stale as stale:
                 last_error = _refuse_repeated(stale, snapshot, last_error)
             except (Refused, UnexpectedError) as refusal:
+                # The counters are asked last: under a lock they are known, and a database that does
+                # not answer must not be asked.
                 is_final = (
                     holds_version
                     or _is_unavailable(refusal)
@@ -202,6 +209,7 @@ class Store:
         if write.in_one_statement:
             return write.in_one_statement()
         with self.database.transaction() as transaction:
+            # The plan was made before the transaction began.
             check_version(snapshot, current_version(transaction.execute))
             return write.within(transaction)
 
@@ -215,6 +223,7 @@ class Store:
         lock_statement: str,
     ) -> T:
         with self.database.transaction() as transaction:
+            # Locks are taken in this order by every write, so that they cause no deadlock.
             lock_key(transaction, identity.name, idempotency)
             if attempt.deadlocked:
                 transaction.execute(statement("wait_for_others"))
@@ -238,16 +247,12 @@ class Store:
     ) -> T:
         """Change the structure in one transaction, as an administrator.
 
-        The counter moves first: that locks its row, so that changes of structure take turns over
-        all machines and are validated against what exists. With the commit every process learns of
-        the change. After a deadlock with writes of items the change is done again.
+        The counter moves first: that locks its row, so that changes of structure take turns on all
+        machines, and each is validated against the result of the one before. With the commit every
+        process learns of the change. After a deadlock with writes of items the change is repeated.
         """
-        self._read(
-            identity,
-            lambda context: require_admin(context.actor),
-            self._primary,
-            self.database.fetch_primary,
-        )
+        # Before the lock: callers without the right must not hold up those who have it.
+        self._read_primary(identity, lambda context: require_admin(context.actor))
         for _ in range(ATTEMPTS):
             try:
                 with self.database.transaction() as transaction:
@@ -263,23 +268,25 @@ class Store:
             except Deadlock:
                 continue
             except Stale as conflict:
+                # Under the lock the structure is current: the change itself names what is not there.
                 raise invalid_payload(f"The database refuses it: {conflict}") from None
         raise unavailable("database", "It is busy with the items of this collection")
 
     def run_unversioned_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
-        """Do a read whose statements do not select the counters; then compare these."""
+        """Do a read whose statements do not select the counters, and compare these after it."""
         return self.run_read(identity, _then_check_version(work))
 
     def run_primary_read(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
-        """Do a read that goes before a write, on the primary: a replica may lag behind."""
-        return self._read(
-            identity, _then_check_version(work), self._primary, self.database.fetch_primary
-        )
+        """Do a read that a write depends on, on the primary: a replica may lag behind."""
+        return self._read_primary(identity, _then_check_version(work))
+
+    def _read_primary(self, identity: Identity, work: Callable[[RequestContext], T]) -> T:
+        return self._read(identity, work, self._primary, self.database.fetch_primary)
 
     def stored_answer(
         self, identity: Identity, idempotency: Idempotency | None
     ) -> StoredAnswer | None:
-        """Return the stored answer of a call, for calls that must not even be prepared twice."""
+        """Return the stored answer of a call, for calls that cost much before they write."""
         if idempotency is None:
             return None
 
@@ -293,6 +300,7 @@ class Store:
         self, identity: Identity, *, idempotency: Idempotency | None = None
     ) -> None:
         """Have every process load the structure again, for changes by other programs."""
+        # A change that changes nothing still moves the counter.
         self.run_structure_change(
             identity, lambda transaction, context: None, idempotency=idempotency
         )
@@ -349,13 +357,16 @@ def _lock_structure(transaction: Transaction, identity: Identity) -> RequestCont
     rows = transaction.execute(statement("find_actor"), identity.values)
     snapshot = load_snapshot(transaction)
     actor = admit(actor_of(snapshot, identity, rows), identity)
-    context = RequestContext(snapshot, actor, transaction.execute)
-    require_admin(context.actor)
-    return context
+    # Once more, now that rights cannot change any more.
+    require_admin(actor)
+    return RequestContext(snapshot, actor, transaction.execute)
 
 
-_StaleError = tuple[Version, str]
-"""The version of the structure that a statement was refused under, and PostgreSQL's message."""
+class _StaleError(NamedTuple):
+    """The counters under which a statement was refused, and PostgreSQL's message."""
+
+    version: Version
+    message: str
 
 
 def _is_unavailable(refusal: Exception) -> bool:
@@ -372,7 +383,8 @@ def _refuse_repeated(
     """
     if not isinstance(stale, UndefinedName):
         return None
-    error = snapshot.version, str(stale)
+    error = _StaleError(snapshot.version, str(stale))
+    # The same name is missing under the same structure, so that no further attempt would help.
     if error == last_error:
         raise unavailable("database", f"It refuses the statement: {stale}") from stale
     return error

@@ -133,7 +133,7 @@ def _change_in_revisions(
     transaction: Transaction, collection: str, field: str, name: str | None
 ) -> None:
     # A history may be so long that this takes more time than a request has.
-    transaction.execute("SET LOCAL statement_timeout = 0")
+    transaction.execute(statement("lift_time_limit"))
     transaction.execute(statement("change_field_in_revisions"), (collection, field, name))
 
 

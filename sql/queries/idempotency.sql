@@ -1,17 +1,17 @@
 -- name: lock_idempotency_key
--- Calls with the same key of the same caller take turns.
+-- Calls of one caller with the same key take turns: the second one finds the answer of the first.
 SELECT pg_advisory_xact_lock(hashtextextended($1::text || ' ' || $2::text, 2));
 
 -- name: find_idempotent_answer
--- What a call was answered within the last day.
+-- The answer that a call got within the last day. Older ones do not count, though they may still be there.
 SELECT request, answer, is_record
 FROM system_idempotency
 WHERE caller = $1::text
   AND key = $2::text
   AND created > now() - interval '24 hours';
 
--- name: keep_idempotent_answer
--- The answer of a call; one that has expired makes room.
+-- name: store_idempotent_answer
+-- Stores the answer of a call. Only one that has expired can be there, because calls with the same key take turns.
 INSERT INTO system_idempotency (caller, key, request, answer, is_record)
 VALUES ($1::text, $2::text, $3::text, $4::bytea, $5::boolean)
 ON CONFLICT (caller, key) DO UPDATE
@@ -21,7 +21,7 @@ SET request = EXCLUDED.request,
     created = EXCLUDED.created;
 
 -- name: end_expired_answers
--- What nobody can ask for again; returns how many.
+-- Deletes the answers that no call gets any more; returns how many.
 WITH ended AS (
     DELETE FROM system_idempotency
     WHERE created <= now() - interval '24 hours'

@@ -1,13 +1,13 @@
 -- name: lock_migrations
--- Lets one process at a time migrate, until its transaction ends; a lock of the session would be left behind by a pooler.
+-- Lets one process at a time migrate, until its transaction ends. Not a lock of the session: a pooler would keep it.
 SELECT pg_advisory_xact_lock(hashtextextended('system_migrations', 0));
 
 -- name: find_migrations_table
--- Tells whether the schema that new tables land in records migrations; others on the search path do not count.
+-- Whether the schema of new tables has the record of migrations; other schemas on the search path do not count.
 SELECT to_regclass(format('%I.system_migrations', current_schema())) IS NOT NULL;
 
 -- name: create_migrations_table
--- The record of migrations is there before the first of them.
+-- The record of migrations, created before the first migration is applied.
 CREATE TABLE system_migrations (
     number integer NOT NULL,
     name text NOT NULL,
@@ -19,24 +19,24 @@ COMMENT ON TABLE system_migrations IS 'The migrations that made this schema, in 
 COMMENT ON COLUMN system_migrations.sha256 IS 'Of the file as it was applied';
 
 -- name: list_migrations
--- What was applied, in order.
+-- The applied migrations, in order.
 SELECT number, name, sha256
-  FROM system_migrations
- ORDER BY number;
+FROM system_migrations
+ORDER BY number;
 
 -- name: record_migration
--- Number, name and hash of what was just applied.
+-- Records the migration that was just applied.
 INSERT INTO system_migrations (number, name, sha256)
 VALUES ($1, $2, $3);
 
 -- name: find_queue_tables
--- Tells whether the current schema records what was applied of the queue's package, and whether it has a queue.
+-- Whether the current schema has the record of the queue's migrations, and whether it has a queue at all.
 SELECT
     to_regclass(format('%I.system_queue', current_schema())) IS NOT NULL,
     to_regclass(format('%I.procrastinate_jobs', current_schema())) IS NOT NULL;
 
 -- name: create_queue_table
--- The record of what was applied of the queue's package is there before the first of it.
+-- The record of the queue's migrations, created before the first of them is applied.
 CREATE TABLE IF NOT EXISTS system_queue (
     name text NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now(),
@@ -45,23 +45,23 @@ CREATE TABLE IF NOT EXISTS system_queue (
 COMMENT ON TABLE system_queue IS 'The migrations of the package procrastinate that its tables hold, from its schema or one by one';
 
 -- name: list_queue_migrations
--- What the queue's tables hold.
+-- The migrations of the queue that were applied.
 SELECT name
-  FROM system_queue;
+FROM system_queue;
 
 -- name: record_queue_migrations
--- What was just applied.
+-- Records migrations of the queue that were just applied.
 INSERT INTO system_queue (name)
 SELECT unnest($1::text[]);
 
--- name: find_kept_accents
--- Tells whether searches still tell accents apart although the extension that takes them away is there by now.
+-- name: needs_unaccent
+-- Whether searches still distinguish accents although the extension that removes them is installed by now.
 SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'unaccent')
    AND pg_get_functiondef(to_regprocedure('system_fold(text)')::oid) NOT LIKE '%unaccent%';
 
--- name: take_accents
--- Lets searches compare texts without accents from now on, as migration 0002 does where it finds the extension, and
--- makes the indexes of searches anew, which hold what was compared before.
+-- name: ignore_accents
+-- Replaces the function by which searches compare texts, as migration 0002 does where the extension is installed, and
+-- rebuilds the indexes of searches, which hold results of the function that it replaces.
 DO $$
 DECLARE
     home text := (

@@ -1,5 +1,5 @@
 -- name: find_project
--- What anybody may know of the project, and the version of the database server.
+-- The public settings of the project, and the version of the database server.
 SELECT
     project_name,
     project_descriptor,
@@ -9,14 +9,19 @@ SELECT
 FROM system_settings;
 
 -- name: make_partitions
--- Activity and revisions of the coming months have their place before they come.
+-- Creates the partitions of activity and revisions for the next $1 months; returns how many it created.
 SELECT system_make_partitions($1::integer);
 
 -- name: prune_history
--- Activity and revisions of months that ended before so long ago are no longer kept.
+-- Drops the months of activity and revisions that ended longer than $1 ago; returns their names, and how many rows
+-- without a month were deleted.
 SELECT dropped, deleted
 FROM system_prune_history($1::interval);
 
+-- name: lift_time_limit
+-- The statements of the rest of this transaction may take as long as they need.
+SET LOCAL statement_timeout = 0;
+
 -- name: limit_time
--- The statements of the rest of this transaction may take so many milliseconds each.
+-- The statements of the rest of this transaction may take $1 milliseconds each.
 SELECT set_config('statement_timeout', $1::text, TRUE);

@@ -78,9 +78,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     statements: list[str] = []
     fetch = Database._fetch
 
-    def noted(database: Database, pool: Any, text: str, values: Sequence[object]) -> list[Row]:
+    def noted(
+        database: Database, pool: Any, text: str, values: Sequence[object], *chunking: Any
+    ) -> list[Row]:
         statements.append(text)
-        return fetch(database, pool, text, values)
+        return fetch(database, pool, text, values, *chunking)
 
     monkeypatch.setattr(Database, "_fetch", noted)
     return statements

@@ -73,10 +73,10 @@ def test_months_that_are_wholly_older_are_dropped(
     write(connection, months_ago(50))
     write(connection, months_ago(1))
     done = run_maintenance(dsn, retention=retention, access_life=LIFE)
-    assert done.dropped == tuple(
+    assert done.dropped_partitions == tuple(
         f"{table}_{suffix}" for table in TABLES for suffix in sorted(suffixes[2:])
     )
-    assert done.deleted == 2
+    assert done.deleted_rows == 2
     assert moments(connection)[0] >= months_ago(3)
     assert len(moments(connection)) == 6
     assert run_maintenance(dsn, retention=retention, access_life=LIFE) == MaintenanceReport(0, 0, 0)
@@ -92,8 +92,8 @@ def test_without_a_retention_everything_is_kept(connection: Connection, dsn: str
 
 def test_the_coming_months_are_made(connection: Connection, dsn: str) -> None:
     connection.execute(f"DROP TABLE system_activity_{months_ago(-2):%Y_%m}".encode())
-    assert run_maintenance(dsn, retention=None, access_life=LIFE).made == 1
-    assert run_maintenance(dsn, retention=None, access_life=LIFE).made == 0
+    assert run_maintenance(dsn, retention=None, access_life=LIFE).created_partitions == 1
+    assert run_maintenance(dsn, retention=None, access_life=LIFE).created_partitions == 0
 
 
 def test_what_has_expired_is_deleted(connection: Connection, dsn: str) -> None:
@@ -106,7 +106,7 @@ def test_what_has_expired_is_deleted(connection: Connection, dsn: str) -> None:
         " VALUES ('a', 'old', 'x', now() - interval '25 hours'), ('a', 'new', 'x', now() - interval '23 hours')"
     )
     assert run_maintenance(dsn, retention=None, access_life=LIFE) == MaintenanceReport(
-        0, sessions=2, answers=1
+        0, deleted_sessions=2, deleted_answers=1
     )
     assert connection.execute("SELECT key FROM system_idempotency").fetchall() == [("new",)]
 
@@ -118,7 +118,7 @@ def test_several_at_once_do_it_once(connection: Connection, dsn: str) -> None:
         done = list(
             threads.map(lambda _: run_maintenance(dsn, retention="6mo", access_life=LIFE), range(4))
         )
-    assert sorted(len(run.dropped) for run in done) == [0, 0, 0, 6]
+    assert sorted(len(run.dropped_partitions) for run in done) == [0, 0, 0, 6]
 
 
 def test_the_command_tells_what_it_did(

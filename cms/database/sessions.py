@@ -1,0 +1,84 @@
+"""How each session with PostgreSQL is set up: its options, and how its connection reads JSON."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Format
+
+from cms import jsontext
+from cms.config import Config
+from cms.database.wire import Connection, Epoch, Wire
+from cms.errors import unavailable
+
+CONNECT_SECONDS = 5
+
+_JSONB_VERSION = b"\x01"
+"""The byte that PostgreSQL sends before the text of jsonb."""
+
+
+class _RawJsonLoader(Loader):
+    """Loads JSON as text that goes into an answer as it is."""
+
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> object:
+        # The loader serves json as well, whose text begins at once and never with this byte.
+        return jsontext.raw_json(bytes(data).removeprefix(_JSONB_VERSION))
+
+
+def configure(connection: Connection, *, epoch: Epoch) -> None:
+    """Give a new connection its `Wire` and the loaders of JSON."""
+    # After a DROP or a ROLLBACK psycopg deallocates all statements, ours included, if it prepares
+    # any itself.
+    connection.prepare_threshold = None
+    for type_name in ("json", "jsonb"):
+        connection.adapters.register_loader(type_name, _RawJsonLoader)
+    connection.wire = Wire(connection, epoch)
+
+
+def session_options(statement_timeout: timedelta, *, read_only: bool) -> str:
+    """Return libpq's `options` for a session whose answers do not depend on server settings."""
+    settings = {
+        "timezone": "UTC",
+        "datestyle": "ISO",
+        "intervalstyle": "iso_8601",
+        "bytea_output": "hex",
+        "extra_float_digits": "1",
+        # Compiling takes longer than the statements, which have many conditions and few rows.
+        "jit": "off",
+        "statement_timeout": str(int(statement_timeout.total_seconds() * 1000)),
+        "default_transaction_read_only": "on" if read_only else "off",
+    }
+    return " ".join(f"-c {name}={value}" for name, value in settings.items())
+
+
+def with_address_options(dsn: str, options: str) -> str:
+    """Return the options of an address followed by these: libpq would take these alone."""
+    try:
+        address_options = conninfo_to_dict(dsn).get("options")
+    except psycopg.ProgrammingError:
+        # Without the driver's text, which quotes the address and with it the password.
+        raise unavailable("database", "Its address is not well-formed") from None
+    # Of two values for one setting the last one counts, so the service's own come last.
+    return f"{address_options} {options}" if address_options else options
+
+
+def pool_arguments(config: Config) -> dict[str, Any]:
+    """Return the arguments of a pool that a library opens, with sessions like those for writes."""
+    dsn = config.database_url or ""
+    options = session_options(config.db_statement_timeout, read_only=False)
+    return {
+        "conninfo": dsn,
+        "kwargs": {
+            "connect_timeout": CONNECT_SECONDS,
+            "options": with_address_options(dsn, options),
+            # The library runs its statements through psycopg, which prepares them itself.
+            "prepare_threshold": 5 if config.database_prepare else None,
+        },
+    }
