@@ -28,6 +28,7 @@ def first_admin(dsn: str, *, email: str, password: str | None) -> str | None:
         if transaction.execute(statement("find_admin"), (None, True)):
             return None
         chosen = password or passwords.random_password()
+        # The role may be left from an administrator who was deleted or suspended.
         role, is_new = transaction.execute(statement("ensure_admin_role"), (ADMINISTRATOR,))[0]
         if is_new:
             _recorder(transaction, "system_roles").created([role])

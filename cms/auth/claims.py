@@ -27,6 +27,7 @@ def user_claims(transaction: Transaction, identity: Identity) -> UserClaims:
     A required second factor that is not yet set up does not matter here: setting it up takes a
     login. Raises `Refused` INVALID_TOKEN for a user who may not act, and INVALID_IP.
     """
+    # The statement is that of every request; a login needs only some of its columns.
     _, _, user, role, admin, app, _, _, networks, _ = transaction.execute(
         statement("find_actor"), identity.values
     )[0]

@@ -69,6 +69,7 @@ def enable(transaction: Transaction, user: str, *, secret: str, code: str) -> No
     step = time_step_of(secret, code.replace(" ", ""))
     if step is None:
         raise invalid_otp()
+    # The step is used up with it: the code that proves the secret is not good for a login as well.
     if not transaction.execute(statement("enable_factor"), (user, secret, step)):
         raise invalid_payload("There is a second factor already")
 
@@ -80,6 +81,7 @@ def disable(transaction: Transaction, user: str) -> None:
 
 def recovery_codes_of(seed: bytes, *, secret: str) -> list[str]:
     """Return the recovery codes of a seed; only the seed together with SECRET gives them."""
+    # From SECRET and a purpose, so that the key of recovery codes is good for nothing else.
     key = hmac.digest(secret.encode(), b"recovery codes", "sha256")
     return [
         _recovery_code(hmac.digest(key, seed + bytes([number]), "sha256"))
@@ -108,10 +110,12 @@ def _recovery_code(random: bytes) -> str:
 
 
 def _normalised(code: str) -> str:
+    # People type recovery codes from paper.
     return re.sub(r"[\s-]", "", code).upper()
 
 
 def _is_base32(secret: str) -> bool:
+    # Not every text of these characters is: a last group may have an impossible length.
     try:
         return len(pyotp.TOTP(secret).byte_secret()) >= 10
     except ValueError:

@@ -50,6 +50,7 @@ def invite(
     address = link.address(invitation.url)
 
     def work(transaction: Transaction, context: RequestContext) -> None:
+        # First of all: who may not invite learns nothing of the addresses.
         require_admin(context.actor)
         emails = _checked_emails(invitation.emails)
         users = recorder(
@@ -62,6 +63,7 @@ def invite(
         invited_before = transaction.execute(statement("find_invited"), (emails,))
         before = users.before([user for (user,) in invited_before])
         rows = transaction.execute(statement("invite_users"), (emails, invitation.role))
+        # The rest was invited before, and has a new role now.
         users.created([user for user, _, _ in rows if user not in before])
         users.changed(before)
         # The statement leaves out addresses of accounts: what it did not return is taken.

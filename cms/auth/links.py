@@ -7,6 +7,7 @@ from datetime import timedelta
 from urllib.parse import parse_qs, urlencode
 
 from cms.auth import tokens
+from cms.auth.tokens import LinkToken
 from cms.config import Config
 from cms.errors import invalid_payload
 
@@ -47,6 +48,7 @@ class MailLink:
         base, _, query = url.partition("?")
         if base.rstrip("/") not in self.allowed_urls:
             return False
+        # With two tokens in the address it would depend on the page which one it takes.
         return "token" not in parse_qs(query, keep_blank_values=True)
 
     def to(self, address: str, *, user: str, fingerprint: str) -> str:
@@ -57,8 +59,8 @@ class MailLink:
         separator = "&" if "?" in address else "?"
         return f"{address}{separator}{urlencode({'token': token})}"
 
-    def read(self, token: str) -> tuple[str, str]:
-        """Return the user and the fingerprint of a link's token; raises `Refused` INVALID_TOKEN."""
+    def read(self, token: str) -> LinkToken:
+        """Return the contents of a link's token; raises `Refused` INVALID_TOKEN."""
         return tokens.read_link_token(self.purpose, token, secret=self.secret)
 
 

@@ -65,6 +65,7 @@ def login(
     if account.status != "active":
         raise invalid_credentials()
     check_factor(store, account, credentials.otp, client=client)
+    # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
     rehashed = passwords.rehashed(account.password or "", credentials.password)
 
     def work(transaction: Transaction) -> IssuedTokens:
@@ -121,6 +122,7 @@ def _check_password(
     is_right = passwords.matches(account.password if account else None, password)
     user = account.id if account and not account.is_throttled else None
     if not is_right or user is None:
+        # A random id is no user's: the statement takes its time and counts nothing.
         count_failure(store, user or str(uuid.uuid4()), client)
         raise invalid_credentials()
 
@@ -131,6 +133,7 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
     An id that is no user's counts nothing. The activity records the suspension without a user, with
     the client that it came from.
     """
+    # A statement of its own, so that most failures take no lock beyond the user's row.
     rows = store.database.fetch_primary(statement("count_failure"), (user,))
     if not rows or not rows[0][0]:
         return

@@ -31,7 +31,12 @@ def request_reset(store: Store, link: MailLink, *, email: str, url: str | None) 
 
     def work(transaction: Transaction) -> None:
         rows = transaction.execute(statement("find_active_account"), (email,))
-        user, to, password = rows[0] if rows else (str(uuid.uuid4()), None, None)
+        if rows:
+            user, to, password = rows[0]
+        else:
+            user = str(uuid.uuid4())
+            to = None
+            password = None
         url = link.to(address, user=user, fingerprint=fingerprint_of(to, password))
         data = {"url": url, "email": to or email}
         account_mail.send(transaction, AccountMail(to, RESET, data))
@@ -74,8 +79,10 @@ def set_password(
         if not rows:
             raise invalid_token()
         _, email, status, old_hash, _ = rows[0]
+        # Setting the password changes the fingerprint: that is what makes the link good only once.
         if fingerprint != fingerprint_of(email, old_hash):
             raise used_link()
+        # An invitation is no way to a new password once the user has accepted it, nor the reverse.
         if status != new_password.status:
             raise invalid_token()
         catalogue = store.snapshots.current().catalogue

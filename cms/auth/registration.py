@@ -62,17 +62,11 @@ def register(
     Raises `Refused` FORBIDDEN when registration is closed, or closed to that address, and whatever
     `check_password` raises.
     """
-    settings = RegistrationSettings(
-        *store.database.fetch_primary(statement("find_registration"))[0]
-    )
-    if not settings.is_open:
-        raise forbidden()
+    settings = _registration_settings(store)
     address = link.address(form.verification_url)
-    check_email(form.email)
-    if not _is_address_allowed(settings.emails, form.email):
-        raise forbidden()
-    passwords.check_password(form.password, policy=settings.policy)
+    _check_form(form, settings)
     earlier_hash = _earlier_hash(store, form)
+    # Before the transaction: hashing is slow on purpose, and locks must not wait for it.
     new_hash = passwords.hashed(form.password)
     values = (form.email, new_hash, form.first_name, form.last_name, settings.role, settings.verify)
 
@@ -82,7 +76,12 @@ def register(
             [user for (user,) in registered]
         )
         rows = transaction.execute(statement("register_user"), (*values, earlier_hash))
-        user, to, password = rows[0] if rows else (str(uuid.uuid4()), None, new_hash)
+        if rows:
+            user, to, password = rows[0]
+        else:  # the address belongs to an account
+            user = str(uuid.uuid4())
+            to = None
+            password = new_hash
         users = _recorder(store, transaction, user, client)
         users.created([row[0] for row in rows if row[0] not in before])
         users.changed(before)
@@ -92,6 +91,24 @@ def register(
             account_mail.send(transaction, AccountMail(to, REGISTRATION, data))
 
     in_transaction(store, made_idempotent(client, idempotency, work))
+
+
+def _registration_settings(store: Store) -> RegistrationSettings:
+    """Return the settings of registration; raises `Refused` FORBIDDEN while it is closed."""
+    settings = RegistrationSettings(
+        *store.database.fetch_primary(statement("find_registration"))[0]
+    )
+    if not settings.is_open:
+        raise forbidden()
+    return settings
+
+
+def _check_form(form: RegistrationForm, settings: RegistrationSettings) -> None:
+    """Raise `Refused` for an address or a password that the settings do not allow."""
+    check_email(form.email)
+    if not _is_address_allowed(settings.emails, form.email):
+        raise forbidden()
+    passwords.check_password(form.password, policy=settings.policy)
 
 
 def _earlier_hash(store: Store, form: RegistrationForm) -> str | None:
@@ -115,6 +132,7 @@ def verify(store: Store, link: MailLink, *, token: str, client: ClientInfo) -> N
         _, email, status, password, is_unverified = rows[0]
         if not is_unverified or fingerprint != fingerprint_of(email, password):
             raise used_link()
+        # An administrator may have suspended or archived the registration meanwhile.
         if status != "draft":
             raise invalid_token()
         users = _recorder(store, transaction, user, client)

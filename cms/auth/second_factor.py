@@ -115,6 +115,7 @@ def recovery_codes(
     def work(transaction: Transaction) -> bytes:
         if account_of(transaction.execute, user).tfa_secret is None:
             raise _no_factor()
+        # The seed is what is stored as the answer; the codes are made of it each time.
         seed = token_bytes(_SEED_BYTES)
         factors.store_recovery_codes(
             transaction, user, factors.recovery_codes_of(seed, secret=secret)
@@ -127,6 +128,7 @@ def recovery_codes(
 
 
 def _confirmed_account(store: Store, identity: Identity, password: str) -> Account:
+    # The primary: on a replica a password that has just been changed would still be right.
     account = account_of(store.database.fetch_primary, store.run_primary_read(identity, _user_of))
     confirm_password(store, account, password, client=identity.client)
     return account

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cms import passwords
 from cms.auth import tokens
@@ -77,6 +77,14 @@ class IssuedTokens:
     access_token: str | None = None
 
 
+class LiveSession(NamedTuple):
+    """A session that may go on, by its id, with its mode and its user."""
+
+    id: str
+    mode: Mode
+    user: str
+
+
 def open_session(
     transaction: Transaction, issuer: Issuer, user: str, *, mode: Mode, client: ClientInfo
 ) -> IssuedTokens:
@@ -88,6 +96,7 @@ def open_session(
     session = str(uuid.uuid4())
     token = tokens.session_token(session, secret=issuer.secret)
     expires = datetime.now(UTC) + issuer.life_of(mode)
+    # Here, so that the sessions of a user who logs in often do not pile up until the maintenance.
     transaction.execute(statement("end_expired_sessions_of"), (user, issuer.access_life))
     transaction.execute(
         statement("open_session"),
@@ -116,17 +125,17 @@ def refresh(store: Store, issuer: Issuer, *, token: str, client: ClientInfo) -> 
     """
 
     def work(transaction: Transaction) -> IssuedTokens | None:
-        session, mode, user = _find_session(transaction, issuer, token)
-        if user is None:
+        session = _find_session(transaction, issuer, token)
+        if session is None:
             return None
         new_token = token
-        if mode is not Mode.SESSION:
-            new_token = tokens.session_token(session, secret=issuer.secret)
-        expires = datetime.now(UTC) + issuer.life_of(mode)
+        if session.mode is not Mode.SESSION:
+            new_token = tokens.session_token(session.id, secret=issuer.secret)
+        expires = datetime.now(UTC) + issuer.life_of(session.mode)
         digest = passwords.digest(new_token)
-        transaction.execute(statement("renew_session"), (session, digest, expires))
-        identity = Identity(user=user, session=session, client=client)
-        return _issue_tokens(transaction, issuer, identity, mode=mode, token=new_token)
+        transaction.execute(statement("renew_session"), (session.id, digest, expires))
+        identity = Identity(user=session.user, session=session.id, client=client)
+        return _issue_tokens(transaction, issuer, identity, mode=session.mode, token=new_token)
 
     issued = in_transaction(store, work)
     if issued is None:
@@ -193,25 +202,21 @@ def made_idempotent(
     return idempotent_work
 
 
-def _find_session(
-    transaction: Transaction, issuer: Issuer, token: str
-) -> tuple[str, Mode, str | None]:
-    """Return the session of a token, its mode and its user; no user when the session must not go
-    on.
-    """
+def _find_session(transaction: Transaction, issuer: Issuer, token: str) -> LiveSession | None:
+    """Return the session of a token; None when there is none, or it must not go on."""
     session = tokens.session_of(token)
     if not session:
-        return "", Mode.JSON, None
+        return None
     rows = transaction.execute(statement("lock_session"), (session,))
     if not rows:
-        return "", Mode.JSON, None
+        return None
     digest, mode, is_alive, user = rows[0]
     if digest == passwords.digest(token):
-        return session, Mode(mode), user if is_alive else None
+        return LiveSession(session, Mode(mode), user) if is_alive else None
     # Only an older token of this service ends the session: a made-up one must not log users out.
     if tokens.is_signed_here(token, secret=issuer.secret):
         transaction.execute(statement("end_stolen_session"), (session,))
-    return session, Mode(mode), None
+    return None
 
 
 def _issue_tokens(

@@ -8,7 +8,7 @@ import secrets
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import jwt
 
@@ -18,6 +18,13 @@ ISSUER = "cms"
 _ALGORITHM = "HS256"
 _REQUIRED_CLAIMS = ["id", "session", "iss", "iat", "exp"]
 _REQUIRED_LINK_CLAIMS = ["id", "mark", "iss", "iat", "exp"]
+
+
+class LinkToken(NamedTuple):
+    """What a link's token says: its user, and the fingerprint of the account when it was made."""
+
+    user: str
+    fingerprint: str
 
 
 def access_token(claims: Mapping[str, object], *, secret: str, life: timedelta) -> str:
@@ -34,7 +41,7 @@ def claims_of(token: str, *, secret: str) -> Mapping[str, Any]:
         claims = jwt.decode(
             token,
             secret,
-            algorithms=[_ALGORITHM],
+            algorithms=[_ALGORITHM],  # never the one that the token itself names
             issuer=ISSUER,
             options={"require": _REQUIRED_CLAIMS},
         )
@@ -69,8 +76,8 @@ def link_token(purpose: str, *, user: str, fingerprint: str, secret: str, life: 
     return _sign({"id": user, "mark": fingerprint}, _purpose_key(secret, purpose), life)
 
 
-def read_link_token(purpose: str, token: str, *, secret: str) -> tuple[str, str]:
-    """Return the user and the fingerprint of a link's token; raises `Refused` INVALID_TOKEN."""
+def read_link_token(purpose: str, token: str, *, secret: str) -> LinkToken:
+    """Return the contents of a link's token; raises `Refused` INVALID_TOKEN."""
     try:
         claims = jwt.decode(
             token,
@@ -79,7 +86,7 @@ def read_link_token(purpose: str, token: str, *, secret: str) -> tuple[str, str]
             issuer=ISSUER,
             options={"require": _REQUIRED_LINK_CLAIMS},
         )
-        return str(uuid.UUID(claims["id"])), str(claims["mark"])
+        return LinkToken(str(uuid.UUID(claims["id"])), str(claims["mark"]))
     except jwt.ExpiredSignatureError:
         raise Refused(
             Problem("INVALID_TOKEN", "The link has expired.", {"reason": "expired"})

@@ -24,7 +24,7 @@ class CommandGroup(click.Group):
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
-            raise
+            raise  # click itself prints these
         except Exception as error:
             if not is_expected(error):
                 raise
@@ -56,7 +56,8 @@ def serve() -> None:
 def worker(line: int | None) -> None:
     """Run background jobs; Ctrl-C stops it.
 
-    `cms serve` runs one by itself. Installations that start gunicorn themselves run one or more beside it.
+    `cms serve` runs one by itself. Installations that start gunicorn themselves run one or more
+    beside it.
     """
     from cms.cli.worker import run_worker
 
@@ -84,12 +85,12 @@ def bootstrap() -> None:
 
 @cms.command()
 def maintain() -> None:
-    """Do the upkeep that a database needs once a day.
+    """Do the maintenance that a database needs once a day.
 
     It makes the partitions of activity and revisions for the months ahead, drops those older than
     ACTIVITY_RETENTION, and deletes expired sessions and idempotent answers. `cms serve` does it
-    when it starts. Contents of files that belong to none are removed, and files without a content
-    are told.
+    when it starts. It also removes stored contents that belong to no file, and names files that
+    have lost their content.
     """
     from cms.cli.setup import maintain
 
@@ -190,10 +191,10 @@ TOKEN = click.option(
 def import_(
     collection: str, file: BinaryIO, file_format: str | None, url: str | None, token: str | None
 ) -> None:
-    """Import a file into a collection of the running service, all of it or nothing; - is standard
-    input.
+    """Import a file into a collection of the running service, all of it or nothing.
 
-    Rows whose key is there change that item, all others are new ones.
+    The file - is standard input. A row whose key exists already changes that item; every other row
+    makes a new one.
     """
     import os
 
@@ -201,7 +202,7 @@ def import_(
     from cms.cli.transfer import file_format_of, import_file
 
     chosen_format = file_format_of(file.name, file_format)
-    size = os.fstat(file.fileno()).st_size or None
+    size = os.fstat(file.fileno()).st_size or None  # a pipe has the size 0
     with service(current_config(), url=url, token=token) as running:
         import_file(running, collection, file, size=size, file_format=chosen_format)
 
@@ -228,7 +229,10 @@ def export(
     fields: str | None,
     **address: str | None,
 ) -> None:
-    """Export the items of a collection of the running service; to standard output, or into a file."""
+    """Export the items of a collection of the running service.
+
+    They are written to standard output, or into a file.
+    """
     from cms.cli.service import service
     from cms.cli.transfer import export_file
 

@@ -50,6 +50,7 @@ class AutoRestart:
         started = time.monotonic()
         while self._failure is None:
             self._server.await_end()
+            # The server also ends when the context ends.
             if self._has_ended.is_set():
                 return
             announce("The database server ended by itself; it is started again.")
@@ -69,4 +70,5 @@ class AutoRestart:
                 announce("The database server answers again.")
                 return
         self._failure = failure
+        # The main thread waits for signals: an exception in this thread would not wake it.
         os.kill(os.getpid(), signal.SIGTERM)

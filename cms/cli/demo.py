@@ -26,6 +26,7 @@ def load_demo(config: Config, *, url: str | None, token: str | None, replace: bo
             raise click.ClickException(
                 f"There are collections of these names: {', '.join(existing)}. --replace deletes them first."
             )
+        # Backwards: a collection cannot be deleted while relations of others lead to it.
         for name in reversed(existing):
             running.send("DELETE", f"/collections/{name}")
         _create_collections(running)
@@ -94,6 +95,7 @@ def _load_rows(running: Service, data: Data) -> None:
             task = progress.add_task(name, total=len(rows))
             for start in range(0, len(rows), BATCH_ROWS):
                 batch = rows[start : start + BATCH_ROWS]
+                # Only keys are asked for: else each answer would be as large as its request.
                 key = _COLLECTIONS[name][0]["field"]
                 running.send("POST", f"/items/{name}?fields={key}", batch)
                 progress.advance(task, len(batch))

@@ -42,6 +42,8 @@ AFTER_INSTALL = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
+    """A line of the report; `level` is OK, WARNING or WRONG."""
+
     level: str
     text: str
 
@@ -123,6 +125,7 @@ def _database(dsn: str, config: Config) -> Iterator[Finding]:
     yield _encoding(server)
     migrations = _migrations(dsn)
     yield migrations
+    # The statements of this version need its tables.
     if migrations.level == OK:
         yield _queue_finding(dsn)
         yield from _structure(dsn)
@@ -208,6 +211,7 @@ def _connections(server: ServerInfo, config: Config) -> Finding:
     pools = 1 if config.database_read_url else 2
     streams = 0 if config.database_read_url else max_streams(config.database_pool_size)
     web_connections = config.web_concurrency * (config.database_pool_size * pools + streams)
+    # One more than jobs, as `cms worker` sets its pool.
     worker_connections = (config.worker_concurrency + 1) * pools + QUEUE_CONNECTIONS
     needed = web_connections + worker_connections + SPARE_CONNECTIONS
     text = f"connections: up to {needed} of {server.connections}"

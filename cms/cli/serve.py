@@ -126,7 +126,10 @@ def _run(config: Config, *, dsn: str, listener: socket.socket, stop: StopSignals
 
 
 def _await_first_message(config: Config, line: socket.socket, stop: StopSignals) -> str:
-    """Return the web server's first message; print the address once a worker is ready."""
+    """Return the web server's first message; print the address once a worker is ready.
+
+    The message is empty if the web server ended without one.
+    """
     received = b""
     while b"\n" not in received:
         if stop.wait(line):
@@ -148,7 +151,7 @@ def _end_group(leader: int, stop: StopSignals) -> None:
         while time.monotonic() < deadline and stop.count < HURRY_COUNT:
             with suppress(ChildProcessError):
                 os.waitpid(-leader, os.WNOHANG)  # in a container this process adopts orphans
-            os.killpg(leader, 0)
+            os.killpg(leader, 0)  # raises as soon as the group is empty
             time.sleep(0.05)
         os.killpg(leader, signal.SIGKILL)
 
@@ -187,6 +190,7 @@ def _listen_errors(config: Config) -> Iterator[None]:
 
 
 def _bind(config: Config) -> socket.socket:
+    # HOST may be a name, or an address of IPv4 or IPv6.
     family, kind, protocol, _, address = socket.getaddrinfo(
         config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]

@@ -72,6 +72,7 @@ class Service:
                 **options,  # type: ignore[arg-type]
             )
         except requests.ConnectionError as error:
+            # The library has one error for a connection that was never made and one that ended.
             if error.args and isinstance(error.args[0], ProtocolError):
                 raise click.ClickException(f"The connection to {self._url} broke off.") from None
             raise click.ClickException(
@@ -91,14 +92,15 @@ class Service:
 def service(config: Config, *, url: str | None, token: str | None) -> Iterator[Service]:
     """Yield the service at `url`, else at PUBLIC_URL, with a token, else an administrator's."""
     with requests.Session() as session:
-        # # Ignore proxies and .netrc of this account: proxies are for other hosts, and .netrc would
-        # replace the token.
+        # Proxies and .netrc of this account are ignored: proxies are for other hosts, and .netrc
+        # would replace the token.
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token or _administrator_token(config)}"
         yield Service(session, url or config.public_url, has_own_token=not token)
 
 
 def _administrator_token(config: Config) -> str:
+    # Whoever has the settings has the database: the token gives nothing that they lack.
     with existing_database(config) as dsn:
         return admin_token(dsn, secret=secret_of(config), life=timedelta(minutes=10))
 

@@ -31,6 +31,7 @@ def database(config: Config) -> Iterator[str]:
     if config.database_url:
         yield config.database_url
         return
+    # Only here: who has a database does not need the modules of the embedded one.
     from cms.embedded import start
 
     with start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded:
@@ -111,6 +112,7 @@ def announce(sentence: str) -> None:
 
 def is_expected(error: Exception) -> bool:
     """Tell whether an error is of the installation or the input, not of the program."""
+    # Only here: `cms --help` must not wait for psycopg.
     from cms.config import ConfigError
     from cms.database.error_mapping import Stale
     from cms.database.migrate import MigrationError

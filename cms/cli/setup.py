@@ -58,6 +58,7 @@ def _sweep(dsn: str, config: Config) -> SweepResult:
         with standalone_transaction(dsn) as transaction:
             return sweep(transaction, storage.open(config))
     except Refused as refused:
+        # A storage location that does not answer must not fail the rest of the maintenance.
         say(f"The contents of files were not looked at: {refused}")
         return SweepResult()
 

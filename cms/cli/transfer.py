@@ -71,6 +71,7 @@ def _with_progress(chunks: Iterable[bytes], progress: Progress, task: TaskID) ->
     for chunk in chunks:
         progress.advance(task, len(chunk))
         yield chunk
+    # After an upload the service still works; without a total the bar moves to and fro.
     progress.update(task, description="waiting for the service", total=None)
 
 

@@ -20,7 +20,7 @@ def run_worker(config: Config, *, line: int | None = None) -> None:
     """
     require_database(config)
     with watched_database(config) as dsn:
-        # # Each job runs in a thread and may need a connection; one more returns stalled jobs.
+        # Each job runs in a thread and may need a connection; one more returns stalled jobs.
         worker_config = replace(
             config, database_url=dsn, database_pool_size=config.worker_concurrency + 1
         )

@@ -86,6 +86,7 @@ def start_module(arguments: Sequence[str], *descriptors: int, dsn: str) -> subpr
     fewer folders than `cms` itself was found in.
     """
     return subprocess.Popen(
+        # -P: or Python would look for modules in the current folder first.
         [sys.executable, "-P", "-m", *arguments, *map(str, descriptors)],
         env=os.environ
         | {"DATABASE_URL": dsn, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

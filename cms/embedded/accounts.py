@@ -13,6 +13,7 @@ from cms.embedded.error import EmbeddedError
 
 ACCOUNTS_FOR_ROOT = ("postgres", "nobody")
 
+# With these, programs and their libraries are found, and temporary files.
 INHERITED_VARIABLES = ("PATH", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
@@ -40,6 +41,7 @@ def server_account(cluster: Path) -> SystemAccount:
     """
     if not cluster.exists():
         return account_for_new_data()
+    # PostgreSQL serves no data that belongs to another account than its own.
     owner = cluster.stat()
     account = SystemAccount(_name_of(owner.st_uid), owner.st_uid, owner.st_gid)
     if account.uid == 0:
@@ -77,9 +79,10 @@ def run_as(
         capture_output=True,
         encoding="utf-8",
         errors="replace",
+        # Only root may set these, even to what they are.
         user=None if account.is_own else account.uid,
         group=None if account.is_own else account.gid,
-        extra_groups=None if account.is_own else [],
+        extra_groups=None if account.is_own else [],  # without this, root's groups would stay
     )
 
 

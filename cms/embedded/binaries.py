@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from cms.embedded.accounts import SystemAccount, own_account, run_as
 from cms.embedded.error import EmbeddedError
@@ -31,6 +32,16 @@ class Binaries:
     major: int
 
 
+class Installation(NamedTuple):
+    """An installed PostgreSQL: its root, and the folders below it that its programs need.
+
+    The programs find these by relative paths.
+    """
+
+    root: Path
+    parts: list[Path]
+
+
 def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Binaries:
     """Return the programs in the folder of POSTGRES_BIN, else the first found that fit.
 
@@ -40,6 +51,7 @@ def find_binaries(postgres_bin: Path | None, *, data_version: int | None) -> Bin
     """
     if postgres_bin is not None:
         return _check_postgres_bin(postgres_bin, data_version)
+    # All of them, so that the error can say which versions there are.
     candidates = []
     for folder in _folders():
         binaries = inspect_binaries(folder)
@@ -127,6 +139,7 @@ def _wheel() -> Path | None:
 
 
 def _version_in_path(folder: Path) -> float:
+    # Before version 10, folders had names like 9.6.
     number = re.fullmatch(r"\d+(\.\d+)?", folder.parent.name)
     return float(number[0]) if number else 0
 
@@ -141,26 +154,24 @@ def _runs_as(account: SystemAccount, folder: Path) -> bool:
 
 def _copy(folder: Path, copies: Path) -> Path:
     """Copy the programs with what they need, once; returns their folder in the copy."""
-    root, parts = _installation(folder)
+    installation = _installation(folder)
     program = (folder / "postgres").stat()
     # Programs that an update replaced get a copy of another name.
     digest = hashlib.sha256(os.fsencode(f"{folder} {program.st_size} {program.st_mtime_ns}"))
     target = copies / f"programs-{digest.hexdigest()[:12]}"
     if not target.exists():
         make_own_folder(copies)
+        # Under a name of its own until it is complete: a start that is cut off leaves no half copy.
         unfinished = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=copies))
-        for part in parts:
-            _copy_tree(root / part, unfinished / part)
+        for part in installation.parts:
+            _copy_tree(installation.root / part, unfinished / part)
         _open_to_all(unfinished)
         _move_into_place(unfinished, target)
-    return target / folder.relative_to(root)
+    return target / folder.relative_to(installation.root)
 
 
-def _installation(folder: Path) -> tuple[Path, list[Path]]:
-    """Return the root of an installation and its parts that exist.
-
-    The programs find these by relative paths.
-    """
+def _installation(folder: Path) -> Installation:
+    """Return the installation to which a folder of programs belongs, with the parts that exist."""
     if folder == _wheel():
         root = folder.parents[2]
         package = Path(WHEEL_PACKAGE)
@@ -170,10 +181,11 @@ def _installation(folder: Path) -> tuple[Path, list[Path]]:
     else:
         root = folder.parent
         parts = [Path(folder.name), Path("lib"), Path("share")]
-    return root, [part for part in parts if (root / part).is_dir()]
+    return Installation(root, [part for part in parts if (root / part).is_dir()])
 
 
 def _copy_tree(source: Path, target: Path) -> None:
+    # What only builders and readers of PostgreSQL need is left out: it is most of the files.
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("*.a", "pgxs", "doc", "man"))
 
 

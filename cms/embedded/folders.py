@@ -49,12 +49,10 @@ def choose_folder(data: Path, announce: Callable[[str], None]) -> DataFolder:
     """
     home = data.resolve()
     home.mkdir(parents=True, exist_ok=True)
-    if os.geteuid():
-        return DataFolder(home, server_account(home / "postgres"))
-    if has_cluster(home):
+    if os.geteuid() or has_cluster(home):
         return DataFolder(home, server_account(home / "postgres"))
     account = account_for_new_data()
-    fallback = fallback_folder(home, account) / short_name(home)
+    fallback = _fallback_home(home, account)
     if not has_cluster(fallback) and can_enter(account, home):
         return DataFolder(home, account)
     make_own_folder(fallback.parent)
@@ -71,11 +69,12 @@ def has_data(data: Path) -> bool:
     """Tell whether a server for `data` would find data or begin anew; makes nothing."""
     home = data.resolve()
     try:
-        if has_cluster(home) or os.geteuid():
-            return has_cluster(home)
+        if has_cluster(home):
+            return True
     except PermissionError:
         return True  # there is data of another account, and a start tells what to do
-    return has_cluster(fallback_folder(home, account_for_new_data()) / short_name(home))
+    # Only what root starts may have its data elsewhere.
+    return os.geteuid() == 0 and has_cluster(_fallback_home(home, account_for_new_data()))
 
 
 def existing_folder(data: Path) -> DataFolder | None:
@@ -85,16 +84,20 @@ def existing_folder(data: Path) -> DataFolder | None:
         return DataFolder(home, server_account(home / "postgres"))
     if os.geteuid():
         return None
-    fallback = fallback_folder(home, account_for_new_data()) / short_name(home)
-    return (
-        DataFolder(fallback, server_account(fallback / "postgres"))
-        if has_cluster(fallback)
-        else None
-    )
+    fallback = _fallback_home(home, account_for_new_data())
+    if not has_cluster(fallback):
+        return None
+    return DataFolder(fallback, server_account(fallback / "postgres"))
 
 
 def has_cluster(home: Path) -> bool:
+    # The file that `initdb` writes, not the folder alone, which anybody may have made.
     return (home / "postgres" / "PG_VERSION").exists()
+
+
+def _fallback_home(home: Path, account: SystemAccount) -> Path:
+    """Return the folder for the data of `home` when the server's account cannot enter `home`."""
+    return fallback_folder(home, account) / short_name(home)
 
 
 def fallback_folder(home: Path, account: SystemAccount) -> Path:
@@ -124,6 +127,7 @@ def make_own_folder(path: Path) -> None:
     try:
         path.mkdir()
     except FileExistsError:
+        # A link could be turned elsewhere by its owner, whoever owns the folder it leads to.
         if path.is_symlink() or path.stat().st_uid != os.geteuid():
             raise EmbeddedError(
                 f"{path} does not belong to {own_account().name}. "

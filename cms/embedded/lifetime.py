@@ -72,6 +72,7 @@ class EmbeddedServer:
         if lock is None or self._pid != os.getpid():  # a forked child leaves it to its parent
             return
         try:
+            # While this is held nobody joins, so the last user is still the last when it stops.
             with locks.locked(self._data_folder.locks / "start"):
                 if locks.is_last_user(lock):
                     server.stop(self._data_folder)
@@ -98,6 +99,7 @@ class EmbeddedServer:
             raise EmbeddedError(
                 f"The database server of {self.cluster} cannot be started. {error}"
             ) from error
+        # Connections are made with the address of the first start.
         if postmaster.conninfo(DATABASE) != self.dsn:
             raise EmbeddedError(
                 f"The database server of {self.cluster} has another address than before."
@@ -140,6 +142,8 @@ def start(
         data_folder = choose_folder(data, announce)
         data_folder.locks.mkdir(mode=0o700, exist_ok=True)
         with locks.locked(data_folder.locks / "start"):
+            # First of all: from now on the watchdog does not stop the server. If it is doing so
+            # just now, this waits until it is done.
             lock = locks.acquire_shared(data_folder.locks / "users")
             try:
                 return _join(data_folder, lock, launch=Launcher(binaries, announce, settings))

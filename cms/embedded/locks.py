@@ -41,7 +41,7 @@ def acquire_shared(path: Path) -> int:
 def is_held(path: Path) -> bool:
     """Tell whether somebody holds the lock alone; askers do not disturb each other."""
     if not path.exists():
-        return False
+        return False  # opening the file would make it, and whoever asks makes nothing
     lock = open_lock(path)
     try:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

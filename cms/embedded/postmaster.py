@@ -32,6 +32,7 @@ def read_postmaster(cluster: Path) -> Postmaster | None:
         lines = (cluster / "postmaster.pid").read_text(errors="surrogateescape").splitlines()
     except FileNotFoundError:
         return None
+    # The server adds lines as it starts. Of a single-user server the number is negative.
     if len(lines) < 6 or not lines[0].isdigit():
         return None
     pid, folder, _started, port, sockets, *_rest = lines

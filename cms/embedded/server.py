@@ -61,7 +61,7 @@ def await_server(
                 )
             launch()
             is_launched = True
-            began = time.monotonic()
+            began = time.monotonic()  # the time for making new data does not count
         try:
             return _connect_to(data_folder)
         except psycopg.OperationalError as error:
@@ -79,6 +79,7 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
     """Start the server under a watchdog; returns as soon as it is a process."""
     _clear_leftovers(data_folder.cluster)
     sockets = _socket_folder(data_folder)
+    # A server that was killed leaves its files here as well.
     if sockets != data_folder.cluster:
         for name in SOCKET_FILES:
             (sockets / name).unlink(missing_ok=True)
@@ -91,6 +92,7 @@ def launch(data_folder: DataFolder, binaries: Binaries, *, settings: Mapping[str
             data_folder.cluster,
         ]
         command += _setting_options({**_socket_settings(sockets), **settings})
+        # This ends when the watchdog has closed its output: it does so when the server is started.
         watchdog = subprocess.run(
             [str(word) for word in command],
             pass_fds=[lock],
@@ -142,6 +144,7 @@ def _watchdog_command(data_folder: DataFolder, lock: int, *, sockets: Path) -> l
     account = data_folder.account
     ids = "-" if account.is_own else f"{account.uid}:{account.gid}"
     scratch = "-" if sockets == data_folder.cluster else sockets
+    # Without site packages: the watchdog needs none, and starts sooner and smaller.
     script: list[str | Path] = [sys.executable, "-I", "-S", WATCHDOG]
     return [*script, str(lock), data_folder.locks / "users", early_log, ids, scratch]
 
@@ -220,7 +223,7 @@ def _temporary_folder(data_folder: DataFolder) -> Path:
     is_short = len(os.fsencode(folder)) < MAX_SOCKET_PATH - len("/cms-12345678/.s.PGSQL.5432")
     if is_short and "," not in str(folder) and can_enter(data_folder.account, folder):
         return folder
-    return Path("/tmp")
+    return Path("/tmp")  # short, and open to every account
 
 
 def _log_end(data_folder: DataFolder) -> str:

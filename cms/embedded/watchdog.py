@@ -34,6 +34,7 @@ def main(arguments: list[str]) -> None:
     remove in the end or `-`, then the command.
     """
     lock, shared, early_log, ids, scratch, *command = arguments
+    # The parent ends at once, so that the starter has no child that it would have to await.
     if os.fork():
         return
     adopt_orphans()
@@ -99,6 +100,7 @@ def end_orphans() -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     with suppress(ChildProcessError):
         while True:
+            # To PostgreSQL's processes SIGQUIT means: end now, without cleaning up.
             number = signal.SIGQUIT if time.monotonic() < deadline else signal.SIGKILL
             for orphan in child_processes():
                 with suppress(ProcessLookupError):
@@ -112,6 +114,7 @@ def child_processes() -> Iterator[int]:
     """Yield the numbers of the processes whose parent is this one, from /proc."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
+            # Behind the program's name, which is in parentheses and may contain anything.
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
             if int(fields[1]) == os.getpid():
                 yield int(stat.parent.name)

@@ -30,8 +30,7 @@ class QueueState:
 def requeue_stalled(database: Database) -> None:
     """Put jobs whose worker is gone back in the queue."""
     with database.transaction() as transaction:
-        # All workers look for stalled jobs; whoever finds another one looking leaves it to that
-        # one.
+        # Every worker looks for stalled jobs, but only one at a time.
         if not transaction.execute(statement("take_turns_with_stalled_jobs"))[0][0]:
             return
         rows = transaction.execute(

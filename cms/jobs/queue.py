@@ -57,8 +57,10 @@ def _register(app: App, task: Task) -> None:
     ) -> None:
         assert context.job.id is not None
         values = payload.payload if payload else {}
+        # The library counts the attempts before this one.
         _run(task, Job(context.job.id, values, context.job.attempts + 1))
 
+    # A queue of the same name, so that workers can fetch just the tasks that they know.
     registered = app.task(
         name=task.name, queue=task.name, pass_context=True, retry=_RetryStrategy(task)
     )(run)
@@ -95,6 +97,8 @@ def _log_failure(task: Task, job: Job, fault: Exception) -> None:
 
 
 class _RetryStrategy(BaseRetryStrategy):
+    """Tells the library what `Task.pause` has decided."""
+
     def __init__(self, task: Task) -> None:
         self._task = task
 

@@ -101,6 +101,7 @@ class Worker:
         stop_at_once = asyncio.create_task(self._stop_at_once.wait())
         await asyncio.wait({jobs, stop_at_once}, return_when=asyncio.FIRST_COMPLETED)
         await _cancel(maintenance)
+        # A thread cannot be ended from outside: what still runs then is given to others.
         if not jobs.done():
             await self._requeue_running()
             return False

@@ -24,6 +24,7 @@ def sender(text: str, *, default_name: str) -> Address:
     match = _NAME_AND_ADDRESS.fullmatch(text)
     if match is None:
         return parse_address(text, name=default_name)
+    # `Address` quotes a name again where that is necessary.
     name = match[1].strip().strip('"')
     return parse_address(match[2], name=name or default_name)
 

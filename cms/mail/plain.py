@@ -17,10 +17,13 @@ def plain(html: str) -> str:
     reader.feed(html)
     reader.close()
     lines = (" ".join(line.split()) for line in "".join(reader.pieces).splitlines())
+    # Every block begins and ends a line, so that nested ones leave many empty lines.
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
 
 class _TextExtractor(HTMLParser):
+    """Collects the visible text of a document in `pieces`."""
+
     def __init__(self) -> None:
         super().__init__()
         self.pieces: list[str] = []
@@ -47,4 +50,5 @@ class _TextExtractor(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if not self._hidden_depth:
+            # Line breaks of the source are spaces to a reader; only blocks break lines.
             self.pieces.append(re.sub(r"\s+", " ", data))

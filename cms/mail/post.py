@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from cms.database.connections import Transaction
 from cms.errors import invalid_payload
@@ -41,13 +41,26 @@ class Mail:
     bcc: Sequence[str] = ()
     reply_to: Sequence[str] = ()
 
+    @property
+    def recipients(self) -> list[str]:
+        """All addresses that get the mail; none for a decoy (`post_decoy`)."""
+        return [*self.to, *self.cc, *self.bcc]
+
+
+class QueuedMail(NamedTuple):
+    """A mail as its job holds it; `id` is the same at every attempt."""
+
+    id: str
+    mail: Mail
+
 
 def post(transaction: Transaction, mail: Mail) -> None:
     """Have a mail sent once the transaction has committed.
 
     Raises `Refused` INVALID_PAYLOAD for a mail that cannot be sent.
     """
-    if not [*mail.to, *mail.cc, *mail.bcc]:
+    # Refused now: when a worker finds out, nobody is there to be told.
+    if not mail.recipients:
         raise invalid_payload("A mail needs a recipient", field="to")
     for name in ("to", "cc", "bcc", "reply_to"):
         for address in getattr(mail, name):
@@ -83,10 +96,11 @@ def to_payload(mail: Mail) -> dict[str, object]:
     }
 
 
-def from_payload(payload: Mapping[str, Any]) -> tuple[str, Mail]:
-    """Return the id and the mail of a job's payload."""
+def from_payload(payload: Mapping[str, Any]) -> QueuedMail:
+    """Return the mail of a job's payload."""
     fields = dict(payload)
-    return str(fields.pop("id")), Mail(**fields)
+    mail_id = str(fields.pop("id"))
+    return QueuedMail(mail_id, Mail(**fields))
 
 
 def _check_address(address: object, field: str) -> None:

@@ -46,7 +46,7 @@ def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Rend
     if html is None and text is None:
         raise PermanentError(f"There is no mail template named {mail.template}")
     if mail.template == GENERIC and mail.kind == "text":
-        html = None
+        html = None  # whoever posts plain text wants nothing else
     if text is None:
         text = plain(html or "")
     return RenderedMail(mail.subject or subject or "", text, html)
@@ -66,6 +66,7 @@ def _render_template(
     environment: ImmutableSandboxedEnvironment, name: str, variables: Mapping[str, object]
 ) -> str | None:
     """Return a filled template, or None when neither the operator nor the service has one."""
+    # Looked up first: `TemplateNotFound` may also come from an include in a template that exists.
     if name not in environment.list_templates():
         return None
     return environment.get_template(name).render(variables)

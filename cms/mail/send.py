@@ -25,7 +25,7 @@ def send(job: Job, config: Config, database: Database) -> None:
     """Send the mail of a job; raises `JobError`, or `PermanentError` if no retry can help."""
     mail_id, mail = from_payload(job.payload)
     # A decoy (`post_decoy`) has no recipient.
-    if not [*mail.to, *mail.cc, *mail.bcc]:
+    if not mail.recipients:
         return
     name, _, color, *_ = database.fetch(statement("find_project"))[0]
     project = {"project_name": name, "project_color": color}
@@ -36,9 +36,7 @@ def send(job: Job, config: Config, database: Database) -> None:
     try:
         author = sender(config.email_from, default_name=name)
         message = compose(mail, texts, author=author, mail_id=mail_id)
-        recipients = [
-            address_spec(parse_address(address)) for address in (*mail.to, *mail.cc, *mail.bcc)
-        ]
+        recipients = [address_spec(parse_address(address)) for address in mail.recipients]
     except ValueError as fault:
         raise PermanentError(f"The mail has an address that cannot be used: {fault}") from None
     deliver(message, config, sender=address_spec(author), recipients=recipients)
@@ -47,7 +45,7 @@ def send(job: Job, config: Config, database: Database) -> None:
 def _write_to_log(mail: Mail, texts: RenderedMail) -> None:
     """Log a mail on one line, with spaces around its links, so that a developer can open them."""
     lines = [one_line(texts.subject), *filter(None, map(str.strip, texts.text.splitlines()))]
-    log.info("mail to %s: %s", ", ".join([*mail.to, *mail.cc, *mail.bcc]), " | ".join(lines))
+    log.info("mail to %s: %s", ", ".join(mail.recipients), " | ".join(lines))
 
 
 def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -> EmailMessage:
@@ -57,6 +55,7 @@ def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -
     """
     message = EmailMessage(SMTP)
     message["From"] = author
+    # No header for `bcc`: these recipients are named to the mail server alone.
     for header, addresses in (("To", mail.to), ("Cc", mail.cc), ("Reply-To", mail.reply_to)):
         if addresses:
             message[header] = _parse_all(addresses)
@@ -64,6 +63,7 @@ def compose(mail: Mail, texts: RenderedMail, *, author: Address, mail_id: str) -
     message["Date"] = datetime.now(UTC)
     # The same at each attempt, so that mail programs recognise a duplicate.
     message["Message-ID"] = f"<{mail_id}@{author.domain}>"
+    # RFC 3834: automatic replies such as notes of absence are not sent to this.
     message["Auto-Submitted"] = "auto-generated"
     # Quoted-printable passes servers that take 7 bits only.
     message.set_content(texts.text, cte="quoted-printable")

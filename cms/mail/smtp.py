@@ -33,7 +33,7 @@ def deliver(
             server.login(config.email_smtp_user, config.email_smtp_password)
         refusals = server.send_message(message, sender, list(recipients))
     if refusals:
-        log.error("the mail server took a letter, but not for %s", _reasons(refusals))
+        log.error("the mail server took a mail, but not for %s", _reasons(refusals))
 
 
 @contextmanager
@@ -46,6 +46,7 @@ def _smtp_connection(config: Config) -> Iterator[smtplib.SMTP]:
             yield server
         return
     with smtplib.SMTP(host, port, timeout=TIMEOUT_SECONDS) as server:
+        # No silent way back: a server, or somebody in between, that offers no TLS is an error.
         if not config.email_smtp_ignore_tls:
             server.starttls(context=context)
         yield server
@@ -56,6 +57,7 @@ def _mapped_errors() -> Iterator[None]:
     """Turn errors of the delivery into `JobError` and `PermanentError`, whose texts hold no
     password.
     """
+    # The order matters: most of these classes are subclasses of one below them.
     try:
         yield
     except smtplib.SMTPRecipientsRefused as fault:
@@ -63,6 +65,7 @@ def _mapped_errors() -> Iterator[None]:
         code = min(code for code, _ in fault.recipients.values())
         raise _refusal(code, _reasons(fault.recipients)) from None
     except smtplib.SMTPAuthenticationError as fault:
+        # Not permanent: an operator can correct the settings before the next attempt.
         raise JobError(
             f"The mail server takes neither EMAIL_SMTP_USER nor its password ({fault.smtp_code})"
         ) from None
@@ -81,7 +84,7 @@ def _mapped_errors() -> Iterator[None]:
 def _unsupported(fault: smtplib.SMTPNotSupportedError) -> JobError:
     if "STARTTLS" in str(fault):
         return JobError("The mail server offers no TLS; EMAIL_SMTP_IGNORE_TLS=true sends without")
-    return PermanentError(f"The mail server cannot take the letter: {fault}")
+    return PermanentError(f"The mail server cannot take the mail: {fault}")
 
 
 def _refusal(code: int, reason: str) -> JobError:

@@ -10,12 +10,9 @@ from cms.errors import STATUS
 RETRY_AFTER_SECONDS = 1
 
 
-def refusal(code: str, message: str, *, status: int | None = None) -> bytes:
-    """Return a complete answer that ends the connection.
-
-    `code` is one of `STATUS`; `status` replaces the status that belongs to it.
-    """
-    number = STATUS[code] if status is None else status
+def refusal(code: str, message: str) -> bytes:
+    """Return a complete answer that ends the connection; `code` is one of `STATUS`."""
+    number = STATUS[code]
     body = jsontext.dumps({"errors": [{"message": message, "extensions": {"code": code}}]})
     retry_after = ""
     if number == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -29,6 +26,9 @@ def refusal(code: str, message: str, *, status: int | None = None) -> bytes:
         "Connection: close\r\n\r\n"
     )
     return head.encode() + body
+
+
+# Made once: a server that refuses because it has too much to do should not do more for it.
 
 
 MALFORMED = refusal("INVALID_QUERY", "The request is not well-formed HTTP.")

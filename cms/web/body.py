@@ -44,6 +44,7 @@ class StreamedBody:
         with self._arrived:
             self._buffer += chunk
             self._arrived.notify()
+            # A thread that waits may need a line or a size that is longer than the limit.
             return self.is_awaited or len(self._buffer) < MAX_UNREAD
 
     def complete(self) -> None:
@@ -109,6 +110,7 @@ class StreamedBody:
         with self._arrived:
             if not (self._complete or self._failure or is_enough()):
                 self._await(is_enough)
+            # Bytes that arrived before the failure are still good.
             if self._failure and not is_enough():
                 raise BodyError(self._failure)
             size = length()

@@ -72,12 +72,14 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.server.connections.pop(self, None)
         self.is_lost = True
-        self._room.set()
+        self._room.set()  # a thread that waits for room learns that there is no client
         self._request_reader.close()
         for exchange in self._pending:
             exchange.release_body()
             if exchange.body:
                 exchange.body.fail("the client is gone")
+        # A thread that is answering may be writing to the socket: it is closed when that thread
+        # has finished. Its descriptor could otherwise belong to another connection by then.
         if not self._is_busy:
             self._close_socket()
 
@@ -123,11 +125,13 @@ class Connection(asyncio.Protocol):
             if not self._is_busy:
                 self._close_socket()
         elif self._is_busy or self._is_full:
-            return
+            return  # one at a time: answers leave in the order of their requests
         elif self._pending:
             self._is_busy = True
+            # What a thread sends must not overtake what the loop still has to write.
             self._writes_directly = self._socket is not None and not self._is_writing()
-            exchange = self._current_exchange = self._pending.popleft()
+            exchange = self._pending.popleft()
+            self._current_exchange = exchange
             exchange.queued_at = time.monotonic()
             self.server.threads.submit(exchange.run)
         elif self.is_closing or self._is_half_closed:
@@ -181,6 +185,7 @@ class Connection(asyncio.Protocol):
                 self._room.wait()
             self._waiting_since = 0.0
         elif self.server.threads.queued:
+            # A client that takes everything at once would keep the thread to itself.
             self.server.threads.yield_slot()
         if self.is_lost:
             raise ClientGone

@@ -21,7 +21,7 @@ log = logging.getLogger("cms.web")
 Headers = Sequence[tuple[str, str]]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 
-_BODILESS = ("1", "204", "304")
+_BODILESS = ("1", "204", "304")  # how statuses begin whose answers have no body
 
 
 class ClientGone(OSError):
@@ -76,7 +76,7 @@ class Exchange:
     def run(self) -> None:
         """Answer the request; errors end the connection, and none is raised."""
         connection = self._connection
-        self.release_body()
+        self.release_body()  # the limit is for bodies that wait
         try:
             # The client may have gone while the request waited for this thread.
             if connection.is_lost:
@@ -106,6 +106,7 @@ class Exchange:
 
     def _answer(self) -> None:
         """Call the application and send its answer."""
+        # A list, as PEP 3333 lets an application replace its answer until the head is sent.
         started: list[tuple[str, Headers]] = []
 
         def start_response(
@@ -126,6 +127,7 @@ class Exchange:
                 close()
 
     def _send(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
+        # The client was too slow for the application, which has seen an incomplete body.
         if self._connection.refusal:
             self._refuse(self._connection.refusal)
         elif isinstance(content, list | tuple):
@@ -137,6 +139,7 @@ class Exchange:
         head = self._head_of(status, headers, size=len(content))
         has_no_body = status.startswith(_BODILESS) or self._environ["REQUEST_METHOD"] == "HEAD"
         self._head = head
+        # In one piece: a short answer is one call of the system and one packet.
         self._connection.write(head if has_no_body else head + content)
 
     def _send_stream(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
@@ -144,6 +147,7 @@ class Exchange:
         sent = 0
         chunked = False
         for chunk in content:
+            # Not before the first chunk: an error that comes earlier can still be answered.
             if self._head is None:
                 self._head = self._head_of(*started[0], size=None)
                 chunked = self._length is None and not self._is_http_1_0
@@ -160,6 +164,7 @@ class Exchange:
 
     def _end_stream(self, sent: int, *, chunked: bool) -> None:
         if self._length is not None and sent != self._length:
+            # The client would take the next answer for the rest of this one, or the reverse.
             raise ValueError(f"the application announced {self._length} bytes and sent {sent}")
         if chunked:
             self._connection.write(b"0\r\n\r\n")
@@ -198,6 +203,7 @@ class Exchange:
             if size is not None:
                 lines.append(f"Content-Length: {size}")
             elif self._is_http_1_0:
+                # HTTP/1.0 has no chunks: the body ends where the connection does.
                 self._keep_alive = False
             else:
                 lines.append("Transfer-Encoding: chunked")

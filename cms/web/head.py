@@ -51,6 +51,7 @@ class RequestHead:
         elif key in _SINGLE:
             raise ValueError(f"{key} is there twice")
         else:
+            # Lists are joined by a comma (RFC 9110, section 5.3), but cookies contain commas.
             separator = "; " if key == "HTTP_COOKIE" else ","
             self.environ[key] = f"{earlier_value}{separator}{text}"
 
@@ -81,6 +82,7 @@ class RequestHead:
         return int(str(self.environ.get("CONTENT_LENGTH") or 0))
 
 
+# Clients send the same few names in every request.
 @lru_cache(maxsize=1024)
 def _environ_key(name: bytes) -> str | None:
     if b"_" in name:

@@ -17,6 +17,7 @@ MAX_UNREAD = 262_144
 MAX_UNSENT = 262_144
 """The thread must wait while so much of its streamed answer has not been taken by the client."""
 MAX_PIPELINED = 32
+"""Requests of one connection that may wait for an answer; the next is not parsed yet."""
 MAX_BYTES_AHEAD = 262_144
 """The client must wait while so much has arrived behind a request that is not answered yet."""
 MAX_FRAMING_BYTES = 65_536
@@ -25,12 +26,13 @@ MAX_FRAMING_BYTES = 65_536
 PARSE_SECONDS = 0.005
 """After parsing one connection for so long, the event loop turns to the others."""
 MAX_LINGERING_BYTES = 1_048_576
+"""Bytes that are read and thrown away after the last answer, before the connection is reset."""
 LINGER_SECONDS = 2.0
+"""How long a client may take to read the last answer and to close."""
 SWEEP_SECONDS = 0.5
+"""How often time limits are looked at; they may be exceeded by so much."""
 DRAIN_SECONDS = 0.5
 """How long a server that stops waits for the next request of a connection."""
-
-
 PACE_BYTES = 262_144
 """The bytes that a client must send or take within `pace_seconds`, unless it finishes earlier."""
 

@@ -26,7 +26,7 @@ Application = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 
 log = logging.getLogger("cms")
 
-_MAX_LOOKED_AT = 100
+_MAX_LOOKED_AT = 100  # connections of a full server, for each newcomer
 _RELIEF_SECONDS = 0.05
 _SHUTDOWN_SECONDS = 86_400.0  # no limit for TLS: the sweep ends clients that are too slow
 
@@ -187,9 +187,11 @@ class WebServer:
             self._reserved -= size
 
     def _relieve_memory(self) -> None:
+        # The oldest first: clients that send slowly on purpose are among these.
         incoming = [connection for connection in self.connections if connection.body_since]
         for connection in sorted(incoming, key=lambda connection: connection.body_since):
             connection.end_body()
+            # Somewhat below the limit, or the next piece of a body would start this again.
             if self._reserved < MAX_BUFFERED_IN_ALL * 7 // 8:
                 return
 
@@ -210,6 +212,7 @@ class WebServer:
             return
         waiting = [connection for connection in self.connections if connection.waiting_since]
         waiting.sort(key=lambda connection: connection.waiting_since)
+        # Some more than the surplus, or the next client that is waited for would start this again.
         for connection in waiting[: surplus + self.limits.max_streams // 8]:
             connection.end_waiting(answers.OVERLOADED)
         self.loop.call_later(_RELIEF_SECONDS, self._end_waiting)
@@ -282,5 +285,6 @@ def _backlog_of(listener: socket.socket) -> int:
     """Return how many connections wait to be accepted; 0 where the system does not tell."""
     if listener.family == socket.AF_UNIX or not hasattr(socket, "TCP_INFO"):
         return 0
+    # For a listening socket, Linux puts this number into the field `tcpi_unacked`.
     information = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
-    return int.from_bytes(information[24:28], sys.byteorder)  # tcpi_unacked
+    return int.from_bytes(information[24:28], sys.byteorder)

@@ -35,6 +35,7 @@ class StoppableWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
     def handle_exit(self, number: int, frame: FrameType | None) -> None:
         """Begin to stop; a worker that still loads the application stops at once."""
         super().handle_exit(number, frame)
+        # gunicorn only notes the request, and looks at its note when the worker serves.
         if not self.booted:
             sys.exit(0)
 

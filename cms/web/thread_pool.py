@@ -76,6 +76,7 @@ class ThreadPool:
 
     def is_hung(self, now: float, *, seconds: float) -> bool:
         """Tell whether a thread has worked on one item for longer than `seconds`."""
+        # A copy: threads change the dictionary meanwhile.
         return any(now - since > seconds for since in list(self._working_since.values()))
 
     def _release_slot(self, *, clients: int) -> None:
@@ -103,6 +104,7 @@ class ThreadPool:
     def _run_work_items(self) -> None:
         identifier = threading.get_ident()
         while not self._is_surplus():
+            # The work first: a thread that waited for work with a slot would keep it from others.
             work_item = self._work_items.get()
             self._slots.get()
             self._working_since[identifier] = time.monotonic()
@@ -114,6 +116,7 @@ class ThreadPool:
 
     def _is_surplus(self) -> bool:
         """Tell a thread to end when there are twice as many as can work."""
+        # Without the lock at first: every request comes by here.
         if self._threads - self._waiting <= 2 * self._size:
             return False
         with self._lock:

@@ -298,7 +298,7 @@ def test_a_letter_that_some_recipients_do_not_get_is_not_sent_again_to_the_other
     inbox.refuse["bob@example.com"] = "550 5.1.1 nobody here"
     office.send(replace(LETTER, cc=["bob@example.com"]))
     assert inbox.only().recipients == ["ann@example.com"]
-    assert "took a letter, but not for bob@example.com (550 5.1.1 nobody here)" in caplog.text
+    assert "took a mail, but not for bob@example.com (550 5.1.1 nobody here)" in caplog.text
     assert office.desk.jobs() == []
 
 
