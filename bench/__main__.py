@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -21,12 +22,16 @@ from bench import (
     uploading,
     workers,
 )
-from bench.cases import READS, RULED_READS, WRITES
+from bench.assets import AssetResult
+from bench.bulk import Bulk
+from bench.cases import READS, RULED_READS, WRITES, Case
 from bench.chart import chart
 from bench.report import Report, as_data, table
-from bench.rounds import Length, Tokens, compare
+from bench.rounds import Length, Result, Tokens, compare
+from bench.searching import Search
 from bench.stage import (
     BenchEnvironment,
+    Servers,
     environment,
     login,
     prepared,
@@ -41,6 +46,54 @@ FULL = Length(19, 0.5)
 QUICK_SIZES = (10_000, 100_000)
 
 
+class Measured(NamedTuple):
+    """The report of a run, and a token by which its service is asked again after a new start."""
+
+    report: Report
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRun:
+    """One run: its servers, the callers, and how long and how much is measured."""
+
+    stage: BenchEnvironment
+    servers: Servers
+    tokens: Tokens
+    length: Length
+    quick: bool
+
+    def cases(self) -> list[Result]:
+        results = []
+        for case in READS + RULED_READS + WRITES:
+            _announce(case.name)
+            results.append(compare(case, *self.servers, tokens=self.tokens, length=self.length))
+        return results
+
+    def created(self) -> Bulk:
+        _announce(f"create {bulk.ROWS:,} in one POST")
+        load = bulk.post_load(
+            self.stage.folder, token=self.tokens.admin, times=3 if self.quick else 7
+        )
+        return bulk.measure(self.servers.service, self.stage.dsn, self.stage.folder, load)
+
+    def imported(self) -> Bulk:
+        rows = importing.QUICK_ROWS if self.quick else importing.ROWS
+        _announce(f"Import of {rows:,} rows")
+        load = importing.imported(self.stage.folder, token=self.tokens.admin, rows=rows)
+        return bulk.measure(self.servers.service, self.stage.dsn, self.stage.folder, load)
+
+    def search(self) -> Search:
+        _announce("Search")
+        rows = 100_000 if self.quick else searching.ROWS
+        return searching.measure(
+            self.servers.service, self.stage.dsn, token=self.tokens.admin, rows=rows
+        )
+
+    def assets(self) -> AssetResult:
+        return assets.measure(self.stage, *self.servers, tokens=self.tokens, length=self.length)
+
+
 def main() -> None:
     arguments = _parse_arguments()
     length = QUICK if arguments.quick else FULL
@@ -52,6 +105,7 @@ def main() -> None:
     with temporary_folder() as folder:
         with prepared(folder) as stage:
             report, token = _measure(stage, length, sizes, quick=arguments.quick)
+        # The database has stopped: this start is that of a service with data.
         first_seconds = first.measure(folder, environment(folder), token=token)
     report = replace(report, first_seconds=first_seconds)
     _save_report(report)
@@ -60,59 +114,53 @@ def main() -> None:
 
 def _measure(
     stage: BenchEnvironment, length: Length, sizes: tuple[int, ...], *, quick: bool
-) -> tuple[Report, str]:
-    with service_and_floor(stage) as (service, floor):
+) -> Measured:
+    with service_and_floor(stage) as servers:
+        service = servers.service
         token = login(service)
         _announce("Making the data")
         data.make(sender(service, token), stage.dsn)
         tokens = Tokens(token, data.make_member(stage.dsn))
-        results = []
-        for case in READS + RULED_READS + WRITES:
-            _announce(case.name)
-            results.append(compare(case, service, floor, tokens=tokens, length=length))
+        run = BenchRun(stage, servers, tokens, length, quick)
+        results = run.cases()
+        # Now: the calls with many rows make workers grow.
         memory = bulk.memory(service.workers())
-        _announce(f"create {bulk.ROWS:,} in one POST")
-        post_load = bulk.post_load(stage.folder, token=token, times=3 if quick else 7)
-        created = bulk.measure(service, stage.dsn, stage.folder, post_load)
+        created = run.created()
         _announce("Growth by depth and by size")
-        growth_by_depth = growth.by_depth(service, token=token, length=length)
-        growth_by_size = growth.by_size(
-            service, stage.dsn, tokens=tokens, sizes=sizes, length=length
-        )
-        _announce("Search")
-        search = searching.measure(
-            service, stage.dsn, token=token, rows=100_000 if quick else searching.ROWS
-        )
-        rows = importing.QUICK_ROWS if quick else importing.ROWS
-        _announce(f"Import of {rows:,} rows")
-        import_load = importing.imported(stage.folder, token=token, rows=rows)
-        imported = bulk.measure(service, stage.dsn, stage.folder, import_load)
+        depths = growth.by_depth(service, token=token, length=length)
+        grown = growth.by_size(service, stage.dsn, tokens=tokens, sizes=sizes, length=length)
+        search = run.search()
+        imported = run.imported()
         _announce("Assets and uploads")
-        asset_result = assets.measure(stage, service, floor, tokens=tokens, length=length)
+        asset_result = run.assets()
         uploaded = uploading.measure(service, stage.folder, token=token, times=3 if quick else 5)
         _announce("Slow clients and overload")
-        crowd_results = crowds.slow(service, tokens), crowds.overloaded(service, tokens)
+        slow = crowds.slow(service, tokens)
+        overloaded = crowds.overloaded(service, tokens)
         _announce("Both worker classes")
-        cases = [case for case in (*READS, *WRITES) if case.rows == 1 and case.name != "1,000 rows"]
-        worker_comparisons = workers.measure(
-            stage, [*cases, asset_result.case], tokens=tokens, length=length
-        )
-    results.append(asset_result.stored)
+        worker_cases = [*_worker_cases(), asset_result.case]
+        compared = workers.measure(stage, worker_cases, tokens=tokens, length=length)
     report = Report(
-        results,
-        created,
-        imported,
-        memory,
-        growth_by_size,
-        growth_by_depth,
-        search,
-        asset_result.first,
-        uploaded,
-        worker_comparisons,
-        *crowd_results,
-        quick,
+        results=[*results, asset_result.stored],
+        bulk=created,
+        imported=imported,
+        memory=memory,
+        sizes=grown,
+        depths=depths,
+        search=search,
+        transforms=asset_result.first,
+        uploading=uploaded,
+        workers=compared,
+        crowds=slow,
+        overloads=overloaded,
+        quick=quick,
     )
-    return report, token
+    return Measured(report, token)
+
+
+def _worker_cases() -> list[Case]:
+    """Return the cases whose time is not mostly that of the database and of JSON."""
+    return [case for case in (*READS, *WRITES) if case.rows == 1 and case.name != "1,000 rows"]
 
 
 def _parse_arguments() -> Namespace:

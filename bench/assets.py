@@ -37,6 +37,7 @@ def measure(
     file = _store_photograph(stage)
     target = f"/assets/{file}?{QUERY}"
     derivative = exchange(service.address, request("GET", target, token=tokens.admin))
+    # The floor answers the same bytes, from a file of its own.
     (stage.folder / "uploads" / "made.webp").write_bytes(derivative)
     case = Case(
         "asset derivative",
@@ -65,6 +66,7 @@ def _store_photograph(stage: BenchEnvironment) -> str:
 
 
 def _picture() -> Image.Image:
+    # Coarse and fine detail together compress about as well as a photograph does.
     coarse_noise = Image.effect_noise((SIZE[0] // 8, SIZE[1] // 8), 60).resize(
         SIZE, Image.Resampling.BICUBIC
     )

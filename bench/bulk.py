@@ -208,6 +208,7 @@ def _timed_call(service: Running, message: bytes) -> float:
 
 
 def _timed_copy(connection: Connection, files: Files) -> float:
+    # In one transaction, as the call writes rows and history.
     began = time.perf_counter()
     with connection.transaction(), connection.cursor() as cursor:
         for statement, path in files.items():

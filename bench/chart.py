@@ -47,7 +47,9 @@ def _bar(result: Result, y: int) -> Iterator[str]:
     yield _box(LEFT, y, RATIO_WIDTH, BAR, color=TRACK_COLOUR)
     yield _box(LEFT, y, min(RATIO_WIDTH * result.ratio, WIDTH - LEFT), BAR, color=color)
     yield _box(mark - 1, y - 3, 2, BAR + 6, color=TEXT_COLOUR)
-    yield _text(LEFT + 6, y + 15, label, color="#ffffff" if result.ratio > 0.45 else TEXT_COLOUR)
+    # White on the bar, unless the label reaches beyond it.
+    label_color = "#ffffff" if result.ratio > 0.45 else TEXT_COLOUR
+    yield _text(LEFT + 6, y + 15, label, color=label_color)
 
 
 def _text(x: float, y: float, text: str, *, color: str = TEXT_COLOUR) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bench.load import CONNECTIONS, Round, run
 from bench.rounds import Tokens
@@ -39,8 +40,23 @@ class Overload:
     """
 
     connections: int
-    found: Round
+    under_load: Round
     after: float
+
+
+class StalledClients(NamedTuple):
+    """So many clients that send the same bytes and then stop."""
+
+    name: str
+    number: int
+    sent: bytes
+
+
+class TailTimes(NamedTuple):
+    """The p99 of a ping and of a page, in milliseconds."""
+
+    ping: float
+    items: float
 
 
 def slow(service: Running, tokens: Tokens) -> list[Crowd]:
@@ -50,14 +66,12 @@ def slow(service: Running, tokens: Tokens) -> list[Crowd]:
     body = request("POST", "/items/entries", token=tokens.admin, payload={"title": "x" * 10_000})
     export = request("GET", "/items/articles?export=csv&limit=-1", token=tokens.admin)
     baseline = _p99s(service, tokens)
-    crowds = [
-        ("500 with half a head", 500, head[: len(head) // 2]),
-        ("200 with half a body", 200, body[:-100]),
-    ]
-    return [
-        _measure_beside(service, tokens, baseline, crowd)
-        for crowd in [*crowds, ("200 that read no export", 200, export)]
-    ]
+    crowds = (
+        StalledClients("500 with half a head", 500, head[: len(head) // 2]),
+        StalledClients("200 with half a body", 200, body[:-100]),
+        StalledClients("200 that read no export", 200, export),
+    )
+    return [_measure_beside(service, tokens, baseline, crowd) for crowd in crowds]
 
 
 def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
@@ -79,19 +93,17 @@ def overloaded(service: Running, tokens: Tokens) -> list[Overload]:
 
 
 def _measure_beside(
-    service: Running, tokens: Tokens, baseline: tuple[float, float], crowd: tuple[str, int, bytes]
+    service: Running, tokens: Tokens, baseline: TailTimes, crowd: StalledClients
 ) -> Crowd:
-    name, number, partial_request = crowd
-    with _stalled_clients(service, number, partial_request):
-        ping, items = _p99s(service, tokens)
-    return Crowd(name, ping / baseline[0], items / baseline[1])
+    with _stalled(service, crowd):
+        beside = _p99s(service, tokens)
+    return Crowd(crowd.name, beside.ping / baseline.ping, beside.items / baseline.items)
 
 
-def _p99s(service: Running, tokens: Tokens) -> tuple[float, float]:
-    """Return the p99 of a ping and of a page, in milliseconds."""
-    messages = [request("GET", path, token=tokens.admin) for path in (PING, ITEMS)]
-    ping, items = (_p99(service, message) for message in messages)
-    return ping, items
+def _p99s(service: Running, tokens: Tokens) -> TailTimes:
+    ping = _p99(service, request("GET", PING, token=tokens.admin))
+    items = _p99(service, request("GET", ITEMS, token=tokens.admin))
+    return TailTimes(ping, items)
 
 
 def _p99(service: Running, message: bytes) -> float:
@@ -99,13 +111,13 @@ def _p99(service: Running, message: bytes) -> float:
 
 
 @contextmanager
-def _stalled_clients(service: Running, number: int, sent: bytes) -> Iterator[None]:
-    """Open so many connections, send the same bytes on each, and leave them so."""
+def _stalled(service: Running, crowd: StalledClients) -> Iterator[None]:
+    """Open the connections of a crowd, send its bytes on each, and leave them so."""
     clients: list[socket.socket] = []
     try:
-        for _ in range(number):
+        for _ in range(crowd.number):
             clients.append(connect(service.address))
-            clients[-1].sendall(sent)
+            clients[-1].sendall(crowd.sent)
         time.sleep(1.0)  # until the server has read all of it
         yield
     finally:

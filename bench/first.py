@@ -19,6 +19,7 @@ TIMEOUT_SECONDS = 60.0
 def measure(folder: Path, environ: Mapping[str, str], *, token: str) -> float:
     """Return the seconds from the start of the command until an item has been answered."""
     port = _free_port()
+    # Without an address of a database, so that the start of the embedded one is in the time.
     settings = {name: value for name, value in environ.items() if name != "DATABASE_URL"}
     inherited = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     message = request("GET", "/items/articles/1", token=token)

@@ -57,6 +57,7 @@ def by_size(
     item_rounds: list[list[Round]] = [[] for _ in sizes]
     page_rounds: list[list[Round]] = [[] for _ in sizes]
     seconds = length.seconds / 2
+    # In turns, so that other load of the machine is not taken for growth.
     for _ in range(length.rounds + 1):
         for index in range(len(sizes)):
             item_round = run(service.address, item_requests[index], seconds=seconds, connections=1)
@@ -102,6 +103,7 @@ def items_in(value: Any) -> int:
 def _item(name: str, rows: int, token: str) -> Callable[[], bytes]:
     random = Random(1)
     target = f"/items/{name}/{{}}?fields=id,title,status,views"
+    # One of the keys in steps of four, which the member's rule allows.
     return lambda: request("GET", target.format(random.randrange(rows // 4) * 4 + 1), token=token)
 
 

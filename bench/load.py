@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import quantiles
+from typing import NamedTuple, NoReturn
 
 from bench.wire import Address, RequestFailed, connect, head_of
 
@@ -31,6 +32,14 @@ class Round:
     p50: float
     p99: float
     refused: float = 0.0
+
+
+class LoadTimes(NamedTuple):
+    """The seconds of each answer, the seconds in all, and how many requests were refused."""
+
+    answers: list[float]
+    total: float
+    refused: int
 
 
 class LoadClient:
@@ -114,16 +123,14 @@ def run(
                 clients.append(LoadClient(address, next_request, may_refuse=may_refuse))
                 # At once: a server ends connections that send nothing.
                 clients[-1].send_next(selector)
-            return summary(*_drive(selector, len(clients), seconds))
+            return summary(_drive(selector, len(clients), seconds))
         finally:
             for client in clients:
                 client.socket.close()
 
 
-def _drive(
-    selector: selectors.BaseSelector, busy: int, seconds: float
-) -> tuple[list[float], float, int]:
-    """Return the time of each answer, the time in all, and how many requests were refused."""
+def _drive(selector: selectors.BaseSelector, busy: int, seconds: float) -> LoadTimes:
+    """Send requests for so many seconds, and then wait for the answers that are under way."""
     times: list[float] = []
     refused = 0
     began = time.perf_counter()
@@ -143,15 +150,23 @@ def _drive(
             else:
                 selector.unregister(client.socket)  # the server may end it now
                 busy -= 1
-    return times, time.perf_counter() - began, refused
+    return LoadTimes(times, time.perf_counter() - began, refused)
 
 
-def _time_out() -> list[tuple[selectors.SelectorKey, int]]:
+def _time_out() -> NoReturn:
     raise RequestFailed("no answer came within a minute")
 
 
-def summary(times: list[float], seconds: float, refused: int) -> Round:
-    percentiles = quantiles(times, n=100, method="inclusive") if len(times) > 1 else times * 99
+def summary(times: LoadTimes) -> Round:
+    """Return the rates and percentiles of a round."""
+    answers = times.answers
+    # `quantiles` takes two values or more.
+    percentiles = answers * 99
+    if len(answers) > 1:
+        percentiles = quantiles(answers, n=100, method="inclusive")
     return Round(
-        len(times) / seconds, percentiles[49] * 1000, percentiles[98] * 1000, refused / seconds
+        len(answers) / times.total,
+        percentiles[49] * 1000,
+        percentiles[98] * 1000,
+        times.refused / times.total,
     )

@@ -52,8 +52,10 @@ def compare(
     """Measure a case on both sides in turns."""
     token = tokens.member if case.member else tokens.admin
     servers = {"service": service, "floor": floor}
+    # Answers to writes hold keys, of which each side has its own.
     if not case.writes:
         _check_same(case, servers, token)
+    # Unmeasured, so that connections are open, plans are prepared and pages are in memory.
     for kind, running in servers.items():
         run(running.address, case.requests(kind, token, seed=0), seconds=length.seconds / 2)
     pairs = [_pair(case, servers, token, length, number=number) for number in range(length.rounds)]

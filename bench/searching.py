@@ -12,7 +12,8 @@ from bench.serving import Running
 from bench.wire import exchange, request
 
 ROWS = 1_000_000
-_WORDS = 5
+WORDS = ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")
+"""Parts of the MD5 sums of 1 to 5, each in one row of the table."""
 
 _TABLE = """
 CREATE TABLE searched AS
@@ -36,6 +37,7 @@ def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Sear
     """Measure searches for words that occur in one row each."""
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(_TABLE.format(rows=rows).encode())
+    # So that the service notices a table that it did not make.
     exchange(service.address, request("POST", "/utils/cache/clear", token=token))
     scan = _search_milliseconds(service, token)
     body = {"meta": {"searchable": True}}
@@ -44,11 +46,9 @@ def measure(service: Running, dsn: str, *, token: str, rows: int = ROWS) -> Sear
 
 
 def _search_milliseconds(service: Running, token: str) -> float:
-    """Return the median of a few searches; the words are parts of MD5 sums in the rows."""
+    """Return the median of a search for each of the words."""
     milliseconds = []
-    for word in ("c4ca4238a0b9", "c81e728d9d4c", "eccbc87e4b5c", "a87ff679a2f3", "e4da3b7fbbce")[
-        :_WORDS
-    ]:
+    for word in WORDS:
         message = request("GET", f"/items/searched?search={word}&fields=id", token=token)
         began = time.perf_counter()
         answer = exchange(service.address, message)

@@ -70,6 +70,7 @@ def serving(
             stderr=output,
         )
     try:
+        # The listening socket is open already, so that this waits for the first worker.
         exchange(address, request("GET", PROBE))
         yield Running(address, process)
     finally:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bench.serving import Running, serving
 from bench.wire import call, request
@@ -29,6 +29,13 @@ class BenchEnvironment:
     folder: Path
     dsn: str
     environ: Mapping[str, str]
+
+
+class Servers(NamedTuple):
+    """The service and its floor, side by side."""
+
+    service: Running
+    floor: Running
 
 
 @contextmanager
@@ -66,13 +73,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def service_and_floor(stage: BenchEnvironment) -> Iterator[tuple[Running, Running]]:
+def service_and_floor(stage: BenchEnvironment) -> Iterator[Servers]:
     """Run the service and its floor side by side."""
     with (
         serving("service", stage.folder, stage.environ) as service,
         serving("floor", stage.folder, stage.environ) as floor,
     ):
-        yield service, floor
+        yield Servers(service, floor)
 
 
 def login(service: Running) -> str:

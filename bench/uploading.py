@@ -61,7 +61,7 @@ def _megabytes_per_second(work: Callable[[], None]) -> float:
 def _copy(source: Path, target: Path) -> None:
     with target.open("wb") as file:
         subprocess.run(["cat", str(source)], stdout=file, check=True)
-        os.fsync(file.fileno())
+        os.fsync(file.fileno())  # the service does so before it answers
 
 
 def _upload(service: Running, source: Path, token: str) -> None:
@@ -78,7 +78,7 @@ def _upload(service: Running, source: Path, token: str) -> None:
     received = bytearray()
     with connect(service.address) as connection, source.open("rb") as file:
         connection.sendall("\r\n".join(lines).encode() + head)
-        connection.sendfile(file)
+        connection.sendfile(file)  # by the kernel: the client takes as little as it can
         connection.sendall(closing_boundary)
         while (response := head_of(received)) is None or len(received) < response.size:
             received += connection.recv(1 << 16) or _fail(received)

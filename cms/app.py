@@ -100,6 +100,7 @@ def create_app(config: Config) -> App:
     app.req_options.media_handlers = Handlers(
         {falcon.MEDIA_JSON: JsonHandler(max_bytes=config.max_payload_size)}
     )
+    # For each error Falcon takes the handler of the nearest class.
     app.add_error_handler(Exception, errors.on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, errors.on_http_error)
     app.add_error_handler(Refused, errors.on_refused)

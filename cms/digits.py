@@ -45,6 +45,7 @@ def check_numbers(text: str) -> None:
     Digits without an exponent are left alone: they take no more room than the text, and may be bits
     or a word.
     """
+    # Parts of a UUID can look like numbers with an exponent: 7e90.
     for match in _WITH_EXPONENT.finditer(_UUID.sub("", text.translate(_IGNORED))):
         decimal_of(match[0])
 
@@ -54,6 +55,7 @@ _IGNORED = str.maketrans("", "", '\\"_')
 
 _UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.ASCII | re.IGNORECASE)
 
+# The quantifiers are possessive (`++`): a long run of digits is not tried again piece by piece.
 _WITH_EXPONENT = re.compile(
     r"(?<![\w.])(?:\d++(?:\.\d*+)?+|\.\d++)e[+-]?\d++(?!\w)", re.ASCII | re.IGNORECASE
 )

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 QUOTED = re.compile(r"""(?:'(?P<plain>[^']*)'|"(?P<escaped>(?:[^"\\]|\\.)*)")\s*(?:#.*)?""")
 ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
-def read(path: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the variables of a file, and a sentence for each malformed line.
+class EnvFile(NamedTuple):
+    """The variables of a `.env` file, and a sentence for each malformed line.
 
-    A missing file has no variables. No sentence quotes its line, which may hold a secret. Raises
-    OSError and UnicodeDecodeError.
+    No sentence quotes its line, which may hold a secret.
     """
-    values: dict[str, str] = {}
-    problems = []
+
+    variables: dict[str, str]
+    problems: list[str]
+
+
+def read(path: Path) -> EnvFile:
+    """Return the contents of a file; a missing one has no variables.
+
+    Raises OSError and UnicodeDecodeError.
+    """
+    variables: dict[str, str] = {}
+    problems: list[str] = []
     for number, line in enumerate(_lines(path), start=1):
         assignment = ASSIGNMENT.fullmatch(line)
         value = _unquoted(assignment[2]) if assignment else None
         if assignment and value is not None:
-            values[assignment[1]] = value
+            variables[assignment[1]] = value
         elif line and not line.startswith("#"):
             problems.append(f"Line {number} of {path.name} is not NAME=value.")
-    return values, problems
+    return EnvFile(variables, problems)
 
 
 def _lines(path: Path) -> list[str]:
@@ -39,6 +49,7 @@ def _lines(path: Path) -> list[str]:
 def _unquoted(text: str) -> str | None:
     """Return the value on the right side of a line, None for a quote that does not end."""
     if text[:1] not in ("'", '"'):
+        # A comment begins behind a space: `pass#word` is all value.
         return re.split(r"(?:^|\s)#", text, maxsplit=1)[0].strip()
     quoted = QUOTED.fullmatch(text)
     if quoted is None:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import idna
 
-# # Nobody uses quoted local parts and address literals; a line break or a comma would be read as
+# Nobody uses quoted local parts and address literals; a line break or a comma would be read as
 # something else in the header of a mail.
 _FORBIDDEN = r"\s\x00-\x1f\x7f-\x9f@<>()\[\],;:\\\""
 _ADDRESS = re.compile(rf"[^{_FORBIDDEN}]{{1,64}}@[^{_FORBIDDEN}]{{1,255}}")
 
 
-def split_address(text: str) -> tuple[str, str]:
-    """Return the local part, and the domain in ASCII; raises ValueError for a malformed address."""
+class AddressParts(NamedTuple):
+    """What stands before and after the @ of an address; the domain is in ASCII."""
+
+    local: str
+    domain: str
+
+
+def split_address(text: str) -> AddressParts:
+    """Return the parts of an address; raises ValueError for a malformed one."""
     if not _ADDRESS.fullmatch(text):
         raise ValueError("it is not an e-mail address")
     local, domain = text.split("@")
-    return local, _ascii(domain)
+    return AddressParts(local, _ascii(domain))
 
 
 def is_email(text: object) -> bool:
@@ -32,6 +40,7 @@ def _ascii(domain: str) -> str:
     if domain.isascii():
         return domain
     try:
+        # As browsers do (UTS 46): capital and full-width letters become small ones first.
         return idna.encode(domain, uts46=True).decode("ascii")
     except idna.IDNAError:
         raise ValueError("its domain is not one") from None

@@ -97,6 +97,7 @@ def combined(problems: Iterable[Problem]) -> Refused:
     """Return one refusal with each different problem once, up to `MAX_PROBLEMS`."""
     distinct: list[Problem] = []
     for problem in problems:
+        # Compared one by one: a problem holds dictionaries, and so fits in no set.
         if problem not in distinct:
             distinct.append(problem)
         if len(distinct) == MAX_PROBLEMS:
@@ -124,6 +125,7 @@ def collect_problems(problems: list[Problem], work: Callable[[], T]) -> T | None
     try:
         return work()
     except Refused as refused:
+        # Behind a 403 or 404 there is nothing more that the caller may be told.
         if refused.status not in (STATUS["INVALID_PAYLOAD"], STATUS["UNPROCESSABLE_CONTENT"]):
             raise
         problems.extend(refused.problems)
@@ -187,7 +189,7 @@ def abbreviated(value: object) -> object:
         try:
             text = json.dumps(value, ensure_ascii=False, default=str)
         except RecursionError:
-            text = "…"
+            return "…"
     if isinstance(text, str) and len(text) > MAX_VALUE_LENGTH:
         return text[:MAX_VALUE_LENGTH] + "…"
-    return text if text == "…" else value
+    return value

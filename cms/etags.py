@@ -10,7 +10,9 @@ _TAG = re.compile(r'(?:W/)?"([^"]*)"')
 
 def etag_of(body: bytes, version: str | None = None) -> str:
     """Return the tag of an answer; `version` tells versions of the item's row apart."""
-    return f'"{_digest(version.encode())}-{_digest(body)}"' if version else f'"{_digest(body)}"'
+    if version:
+        return f'"{_digest(version.encode())}-{_digest(body)}"'
+    return f'"{_digest(body)}"'
 
 
 def matches_etag(header: str, tag: str) -> bool:
@@ -26,8 +28,10 @@ def matches_version(header: str, version: str | None) -> bool:
     """
     if header.strip() == "*":
         return True
+    if version is None:
+        return False
     versions = (tag.rpartition("-")[0] for tag in _TAG.findall(header))
-    return version is not None and _digest(version.encode()) in versions
+    return _digest(version.encode()) in versions
 
 
 def _digest(raw: bytes) -> str:

@@ -6,6 +6,21 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
+
+
+class NumberedSql(NamedTuple):
+    """The text of a statement with its parameters as `$1 …`, and their values in that order."""
+
+    text: str
+    values: tuple[object, ...]
+
+
+class TemplatePiece(NamedTuple):
+    """A piece of a template: SQL, or the number of the operand that stands there."""
+
+    text: str
+    is_operand: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +42,8 @@ class Fragment:
         joint = self.parts[-1] + suffix.parts[0]
         return Fragment((*self.parts[:-1], joint, *suffix.parts[1:]), self.values + suffix.values)
 
-    def numbered(self) -> tuple[str, tuple[object, ...]]:
-        """Return the text with `$1 …` in it, and the values in that order.
+    def numbered(self) -> NumberedSql:
+        """Return the finished statement.
 
         A symbolic value (one that PostgreSQL does not take as it is) gets one number for all of its
         places, so that an expression can stand in SELECT and in GROUP BY.
@@ -44,7 +59,7 @@ class Fragment:
                 if not isinstance(value, str | list | None):
                     numbers[id(value)] = number
             pieces.append(f"${number}{part}")
-        return "".join(pieces), tuple(values)
+        return NumberedSql("".join(pieces), tuple(values))
 
 
 EMPTY = Fragment()
@@ -92,15 +107,15 @@ def commas(fragments: Iterable[Fragment]) -> Fragment:
 
 def fill(template: str, *operands: Fragment) -> Fragment:
     """Return a template of this code base's SQL with `{0}`, `{1}` … replaced by the operands."""
-    pieces = _split(template)
-    return join(
-        "",
-        (operands[int(piece)] if is_operand else text(piece) for is_operand, piece in pieces),
-    )
+    fragments = [
+        operands[int(piece.text)] if piece.is_operand else text(piece.text)
+        for piece in _split(template)
+    ]
+    return join("", fragments)
 
 
 @lru_cache(maxsize=1024)
-def _split(template: str) -> tuple[tuple[bool, str], ...]:
+def _split(template: str) -> tuple[TemplatePiece, ...]:
     # With a group in the pattern, every second piece is the number of an operand.
     pieces = re.split(r"\{(\d)\}", template)
-    return tuple((bool(index % 2), piece) for index, piece in enumerate(pieces))
+    return tuple(TemplatePiece(piece, bool(index % 2)) for index, piece in enumerate(pieces))

@@ -11,9 +11,11 @@ import orjson
 
 from cms.digits import PathStep, TooManyDigits, decimal_of
 
+# PostgreSQL writes dates as text. One that gets here is a mistake, and is refused like any other.
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATETIME
+# Behind an even number of backslashes: an odd one makes `\u0000` six characters of text.
 _NUL_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_MAX_INT64_DIGITS = 18
+_MAX_INT64_DIGITS = 18  # with so many, every number fits into 64 bits
 
 
 def loads(raw: str | bytes) -> object:
@@ -83,13 +85,15 @@ def raw_json(raw: str | bytes) -> object:
 
 
 def _number(digits: str) -> int | Decimal:
-    return int(digits) if len(digits) <= _MAX_INT64_DIGITS else _int_if_fits(decimal_of(digits))
+    if len(digits) <= _MAX_INT64_DIGITS:
+        return int(digits)
+    return _int_if_fits(decimal_of(digits))
 
 
 def _stored_number(digits: str) -> int | Decimal:
-    return (
-        int(digits) if len(digits) <= _MAX_INT64_DIGITS else _int_if_fits(_stored_decimal(digits))
-    )
+    if len(digits) <= _MAX_INT64_DIGITS:
+        return int(digits)
+    return _int_if_fits(_stored_decimal(digits))
 
 
 def _stored_decimal(digits: str) -> Decimal:
@@ -114,6 +118,7 @@ def _encode_decimal(value: object) -> object:
 
 
 def _refuse_unstorable(text: str, value: object) -> None:
+    # Both can come from an escape only, so that most texts are not looked at any closer.
     if "\\u0000" in text and _NUL_ESCAPE.search(text):
         raise ValueError("the character U+0000 cannot be stored")
     if "\\ud" in text.lower():
@@ -144,15 +149,14 @@ def _with_path(error: TooManyDigits, value: object, *, end: int) -> TooManyDigit
     Under a name that an object holds twice only the second value is kept, so a number may have no
     path.
     """
-    text, path = next(_errors_in(value, ()), (error.text, ()))
-    return TooManyDigits(text, path, end=end)
+    located = next(_errors_in(value, ()), error)
+    return TooManyDigits(located.text, located.path, end=end)
 
 
-def _errors_in(
-    value: object, path: tuple[PathStep, ...]
-) -> Iterator[tuple[str, tuple[PathStep, ...]]]:
+def _errors_in(value: object, path: tuple[PathStep, ...]) -> Iterator[TooManyDigits]:
+    """Yield the errors that stand in a value in place of numbers, each with the path to it."""
     if isinstance(value, TooManyDigits):
-        yield value.text, path
+        yield TooManyDigits(value.text, path)
     elif isinstance(value, dict):
         for name, inner in value.items():
             yield from _errors_in(inner, (*path, name))

@@ -126,6 +126,7 @@ def with_absolute_root(location: Location, *, uploads: Path, folder: Path) -> Lo
         return replace(location, root=location.root.strip("/"))
     root = uploads
     if location.root:
+        # Not `resolve`: a link that its owner turns elsewhere later shall be followed then.
         root = Path(os.path.abspath(folder / Path(location.root).expanduser()))
     return replace(location, root=str(root))
 

@@ -8,6 +8,7 @@ from typing import Any
 import re2
 
 MAX_PATTERN_LENGTH = 1_000
+# Bytes of a compiled pattern: a short one with nested counts, as in (a{99}){99}, may take far more.
 _MAX_MEMORY = 1 << 20
 
 
@@ -19,9 +20,11 @@ def compile_regex(text: str) -> Any:
     """
     if len(text) > MAX_PATTERN_LENGTH:
         raise ValueError(f"a pattern has at most {MAX_PATTERN_LENGTH} characters")
-    pattern = text[1:-1] if len(text) > 1 and text[0] == text[-1] == "/" else text
+    pattern = text
+    if len(text) > 1 and text[0] == text[-1] == "/":
+        pattern = text[1:-1]
     options = re2.Options()
-    options.log_errors = False
+    options.log_errors = False  # the library would write to standard error
     options.max_mem = _MAX_MEMORY
     try:
         return re2.compile(pattern, options)

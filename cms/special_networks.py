@@ -70,6 +70,7 @@ _ENDS_IN_IPV4 = tuple(
 def is_special(address: Address) -> bool:
     """Tell whether an address lies in one of the networks, or maps to an IPv4 address that does."""
     if isinstance(address, ipaddress.IPv6Address):
+        # Only link-local addresses have a scope, and no network below holds one with it.
         if address.scope_id:
             return True
         if address.ipv4_mapped:

@@ -27,6 +27,7 @@ def tasks_of(config: Config, database: Database) -> tuple[Task, ...]:
         delete_finished(database)
 
     return (
+        # The pauses add up to eight hours: a mail server may be down for a night.
         Task("mail", mail, attempts=15),
         Task("maintain", maintain, attempts=5, wait=timedelta(minutes=5), cron="17 3 * * *"),
     )

@@ -26,7 +26,7 @@ def load_demo(config: Config, *, url: str | None, token: str | None, replace: bo
             raise click.ClickException(
                 f"There are collections of these names: {', '.join(existing)}. --replace deletes them first."
             )
-        # Backwards: a collection cannot be deleted while relations of others lead to it.
+        # Backwards: cities refer to countries, and countries to continents.
         for name in reversed(existing):
             running.send("DELETE", f"/collections/{name}")
         _create_collections(running)

@@ -79,7 +79,7 @@ def run_as(
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        # Only root may set these, even to what they are.
+        # Nothing is set for this process's own account: only root may set groups.
         user=None if account.is_own else account.uid,
         group=None if account.is_own else account.gid,
         extra_groups=None if account.is_own else [],  # without this, root's groups would stay

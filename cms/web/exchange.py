@@ -127,7 +127,7 @@ class Exchange:
                 close()
 
     def _send(self, started: list[tuple[str, Headers]], content: Iterable[bytes]) -> None:
-        # The client was too slow for the application, which has seen an incomplete body.
+        # The body was cut off: what the application has made of the rest is not sent.
         if self._connection.refusal:
             self._refuse(self._connection.refusal)
         elif isinstance(content, list | tuple):
