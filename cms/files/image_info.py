@@ -27,7 +27,9 @@ MAX_METADATA_BYTES = 16 * 1024
 MAX_TEXT_LENGTH = 2000
 MAX_VALUES = 64
 
-_ROTATED = frozenset({5, 6, 7, 8})
+SIDEWAYS = frozenset({5, 6, 7, 8})
+"""The orientations that swap width and height."""
+
 _IPTC = {
     (2, 5): "object_name",
     (2, 25): "keywords",
@@ -67,7 +69,7 @@ def image_info_of(content: BinaryIO, *, media_type: str, size: int) -> ImageInfo
 def _read(image: Image.Image) -> ImageInfo:
     exif = _exif(image)
     width, height = image.size
-    if exif.get(ExifTags.Base.Orientation) in _ROTATED:
+    if exif.get(ExifTags.Base.Orientation) in SIDEWAYS:
         width, height = height, width
     groups = {
         "ifd0": _named_values(exif, ExifTags.TAGS),

@@ -3,57 +3,42 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
-import fcntl
-import json
 import logging
-import os
-import pickle
-import select
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from cms.config import Config
 from cms.errors import unavailable
-from cms.processors import all_processors
+from cms.files.image_job import RenderAnswer, RenderJob
+from cms.files.image_process import ImageProcess
+from cms.files.machine_slots import AllSlotsTaken, MachineSlots
 from cms.transforms.steps import illegal_transform
 from cms.transforms.transform import ImageLimits, Transform
 
 MAX_PIXELS = 100_000_000
 # An image takes 4 bytes for each pixel; to turn, blur or convert it takes a second and a third
 # copy.
-MEMORY = 2**29 + 12 * MAX_PIXELS
+MAX_MEMORY = 2**29 + 12 * MAX_PIXELS
 START_SECONDS = 20.0
-SLOT_POLL_SECONDS = 0.02
 FAILURE_SECONDS = 60.0
-FAILURES_KEPT = 1000
-_INHERITED_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "PYTHONHOME", "TMPDIR", "LANG")
-
+MAX_FAILURES = 1000
 
 log = logging.getLogger("cms")
 
 
 class ImagePool:
-    """The child processes of one process, started when they are needed; `close` ends them.
-
-    The limit of those that work at the same time holds for the machine: each locks one of a few
-    files, and the kernel frees the lock when its holder ends.
-    """
+    """The child processes of one process, started when they are needed; `close` ends them."""
 
     def __init__(self, config: Config) -> None:
-        self._folder = config.data_dir / "transforms"
-        self._max_concurrent = config.assets_transform_max_concurrent
+        max_concurrent = config.assets_transform_max_concurrent
+        self._slots = MachineSlots(config.data_dir / "transforms", max_concurrent)
         self._limits = ImageLimits(
             MAX_PIXELS,
             config.assets_transform_image_max_dimension,
             config.assets_transform_timeout.total_seconds(),
         )
-        self._idle: list[subprocess.Popen[bytes]] = []
+        self._idle: list[ImageProcess] = []
         self._lock = threading.Lock()
         self._failures = _RecentFailures()
         # Otherwise the children would outlive a worker that ends.
@@ -67,16 +52,16 @@ class ImagePool:
         full time. Raises `Refused`: ILLEGAL_ASSET_TRANSFORMATION for a transform that is not
         possible within the limits, SERVICE_UNAVAILABLE when all slots stay taken.
         """
-        if reason := self._failures.get(name):
-            raise illegal_transform(reason)
-        with self._slot():
-            answer = self._answer(pickle.dumps((source, target, transform, self._limits)))
-        if "fault" in answer:
-            log.error("unexpected fault in a transform\n%s", answer["fault"])
-        if "reason" in answer:
-            self._failures.put(name, answer["reason"])
-            raise illegal_transform(answer["reason"])
-        return answer["format"]
+        recent_reason = self._failures.reason_of(name)
+        if recent_reason is not None:
+            raise illegal_transform(recent_reason)
+        answer = self._run_in_slot(RenderJob(source, target, transform, self._limits))
+        if answer.fault:
+            log.error("unexpected fault in a transform\n%s", answer.fault)
+        if answer.reason:
+            self._failures.add(name, answer.reason)
+            raise illegal_transform(answer.reason)
+        return answer.format
 
     def close(self) -> None:
         """End the child processes that wait for work."""
@@ -84,73 +69,41 @@ class ImagePool:
         with self._lock:
             idle = self._idle
             self._idle = []
-        for child in idle:
-            _end_child(child)
+        for process in idle:
+            process.end()
 
-    @contextmanager
-    def _slot(self) -> Iterator[None]:
-        """Hold one of the machine's slots for transforms."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        deadline = time.monotonic() + self._limits.max_seconds
-        while (descriptor := self._take_slot()) is None:
-            if time.monotonic() > deadline:
-                raise unavailable(
-                    "assets", "Too many images are being transformed; try again later"
-                )
-            time.sleep(SLOT_POLL_SECONDS)
+    def _run_in_slot(self, job: RenderJob) -> RenderAnswer:
         try:
-            yield
-        finally:
-            os.close(descriptor)
+            with self._slots.take(max_seconds=self._limits.max_seconds):
+                return self._run(job)
+        except AllSlotsTaken:
+            raise unavailable(
+                "assets", "Too many images are being transformed; try again later"
+            ) from None
 
-    def _take_slot(self) -> int | None:
-        """Return the locked descriptor of a free slot's file, or None."""
-        # Close-on-exec: a child that inherited the descriptor would keep the lock.
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        for number in range(self._max_concurrent):
-            descriptor = os.open(self._folder / str(number), flags, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return descriptor
-            except BlockingIOError:
-                os.close(descriptor)
-        return None
-
-    def _answer(self, job: bytes) -> dict[str, str]:
+    def _run(self, job: RenderJob) -> RenderAnswer:
         """Have a child do a job; a child that has ended for want of jobs is replaced."""
+        # The child counts the time of its job itself, and may have to start first.
+        max_seconds = self._limits.max_seconds + START_SECONDS
         while True:
-            child = self._child()
-            answer = _exchange(child, job, timeout=self._limits.max_seconds + START_SECONDS)
+            process = self._idle_or_new_process()
+            answer = process.run(job, max_seconds=max_seconds)
             if answer is not None:
                 with self._lock:
-                    self._idle.append(child)
+                    self._idle.append(process)
                 return answer
-            _end_child(child)
-            # A child that had no job for a while ends with 0: then another one is started.
-            if child.returncode:
+            status = process.end()
+            # Only a child that had no job for a while ends with 0: the next one does this job.
+            if status != 0:
                 seconds = f"{self._limits.max_seconds:g}"
-                return {
-                    "reason": f"The image needs more than {seconds} seconds, or too much memory"
-                }
+                reason = f"The image needs more than {seconds} seconds, or too much memory"
+                return RenderAnswer(reason=reason)
 
-    def _child(self) -> subprocess.Popen[bytes]:
+    def _idle_or_new_process(self) -> ImageProcess:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        # Not the service's own variables: they hold secrets, and images may come from anybody.
-        environment = {
-            name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ
-        }
-        environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-        with all_processors():
-            return subprocess.Popen(
-                [sys.executable, "-m", "cms.files.image_worker", str(MEMORY)],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the service, which ends its children
-            )
+        return ImageProcess(MAX_MEMORY)
 
 
 class _RecentFailures:
@@ -160,46 +113,15 @@ class _RecentFailures:
         self._failures: dict[str, tuple[float, str]] = {}
         self._lock = threading.Lock()
 
-    def get(self, name: str) -> str | None:
+    def reason_of(self, name: str) -> str | None:
+        """Return why a transform failed within the last minute, None if it did not."""
         end, reason = self._failures.get(name, (0.0, ""))
         return reason if time.monotonic() < end else None
 
-    def put(self, name: str, reason: str) -> None:
+    def add(self, name: str, reason: str) -> None:
         with self._lock:
             self._failures.pop(name, None)
             # The first one ends first, because all last equally long.
-            while len(self._failures) >= FAILURES_KEPT:
+            while len(self._failures) >= MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]
-            self._failures[name] = time.monotonic() + FAILURE_SECONDS, reason
-
-
-def _exchange(
-    child: subprocess.Popen[bytes], job: bytes, *, timeout: float
-) -> dict[str, str] | None:
-    """Return a child's answer; None when the child has ended or does not answer in time."""
-    assert child.stdin and child.stdout
-    try:
-        child.stdin.write(job)
-        child.stdin.flush()
-    except BrokenPipeError:
-        return None
-    poll = select.poll()
-    poll.register(child.stdout, select.POLLIN)
-    if not poll.poll(timeout * 1000):
-        child.kill()
-        return None
-    line = child.stdout.readline()
-    answer: dict[str, str] | None = json.loads(line) if line else None
-    return answer
-
-
-def _end_child(child: subprocess.Popen[bytes]) -> None:
-    assert child.stdin and child.stdout
-    with contextlib.suppress(BrokenPipeError):
-        child.stdin.close()
-    child.stdout.close()
-    try:
-        child.wait(1)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+            self._failures[name] = (time.monotonic() + FAILURE_SECONDS, reason)

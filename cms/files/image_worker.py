@@ -1,9 +1,8 @@
 """A child process that transforms images, so that limits of time and memory end it and not the
 service.
 
-`python -m cms.files.image_worker BYTES` reads pickled jobs from its standard input. It answers each
-with a line of JSON: `format`, or `reason` for an image that cannot be transformed, with a `fault`
-for the log. It ends with its input, and when no job has come for a while.
+`python -m cms.files.image_worker BYTES` reads pickled jobs from its standard input, and answers
+each with a line of JSON. It ends with its input, and when no job has come for a while.
 """
 
 from __future__ import annotations
@@ -15,43 +14,47 @@ import select
 import signal
 import sys
 import traceback
-from pathlib import Path
+from dataclasses import asdict
 
-from cms.files.imaging import ImageError, render
-from cms.transforms.transform import ImageLimits, Transform
+from cms.files.image_job import ImageError, RenderAnswer, RenderJob
+from cms.files.imaging import render
 
 IDLE_SECONDS = 60.0
-
-RenderJob = tuple[Path, Path, Transform, ImageLimits]
-"""The image to read, the file to write, the transform, and the limits."""
 
 
 def main() -> None:
     """Do jobs until no more come."""
-    memory = int(sys.argv[1])
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    max_memory = int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (max_memory, max_memory))
+    # A process that the limits end must not leave its memory on the disk.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    while select.select([sys.stdin], [], [], IDLE_SECONDS)[0]:
+    while _waits_for_job():
         try:
             job: RenderJob = pickle.load(sys.stdin.buffer)
         except EOFError:
             return
-        *_, limits = job
         # The kernel ends this process when its time is up, even if its parent no longer waits.
-        signal.setitimer(signal.ITIMER_REAL, limits.max_seconds)
-        answer = _run(job)
+        signal.setitimer(signal.ITIMER_REAL, job.limits.max_seconds)
+        answer = _answer(job)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(json.dumps(asdict(answer)) + "\n")
         sys.stdout.flush()
 
 
-def _run(job: RenderJob) -> dict[str, str]:
+def _waits_for_job() -> bool:
+    """Wait for the next job, or the end of the input; false where neither comes for a while."""
+    readable, _, _ = select.select([sys.stdin], [], [], IDLE_SECONDS)
+    return bool(readable)
+
+
+def _answer(job: RenderJob) -> RenderAnswer:
     try:
-        return {"format": render(*job)}
-    except ImageError as fault:
-        return {"reason": str(fault)}
+        return RenderAnswer(format=render(job))
+    except ImageError as error:
+        return RenderAnswer(reason=str(error))
     except Exception:
-        return {"reason": "It cannot be done with this image", "fault": traceback.format_exc()}
+        reason = "It cannot be done with this image"
+        return RenderAnswer(reason=reason, fault=traceback.format_exc())
 
 
 if __name__ == "__main__":

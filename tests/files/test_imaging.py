@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from PIL import Image, ImageCms
 
-from cms.files.imaging import ImageError, render
+from cms.files.image_job import ImageError, RenderJob
+from cms.files.imaging import render
 from cms.transforms.transform import (
     ImageLimits,
     Transform,
@@ -48,7 +49,7 @@ def change(tmp_path: Path) -> Change:
         wanted = resolve_transform(
             parse_transform(parameters, TransformRules()), media_type, focus=None, accept=""
         )
-        render(source, target, wanted.transform, LIMITS)
+        render(RenderJob(source, target, wanted.transform, LIMITS))
         return decoded(target.read_bytes())
 
     return change
@@ -297,6 +298,8 @@ def test_one_transform_gives_the_same_bytes_again(tmp_path: Path) -> None:
     source.write_bytes(PNG)
     made = []
     for name in ("a", "b"):
-        assert render(source, tmp_path / name, Transform((), "webp", 80), LIMITS) == "webp"
+        assert (
+            render(RenderJob(source, tmp_path / name, Transform((), "webp", 80), LIMITS)) == "webp"
+        )
         made.append((tmp_path / name).read_bytes())
     assert made[0] == made[1]

@@ -18,6 +18,7 @@ import pytest
 from cms.config import Config
 from cms.errors import Refused
 from cms.files import image_pool as workshops
+from cms.files.image_job import RenderAnswer, RenderJob
 from cms.files.image_pool import ImagePool
 from cms.transforms.steps import Blur, Resize
 from cms.transforms.transform import Transform
@@ -94,7 +95,7 @@ def test_what_takes_too_long_is_stopped_and_the_next_one_works(make: Make, sourc
 def test_what_needs_too_much_memory_is_refused(
     make: Make, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workshops, "MEMORY", 160 * 2**20)
+    monkeypatch.setattr(workshops, "MAX_MEMORY", 160 * 2**20)
     workshop = make()
     with pytest.raises(Refused) as refusal:
         do(workshop, source, "a", Transform((Resize(6000, 6000),), "png"))
@@ -120,11 +121,11 @@ def test_a_child_has_no_secret_in_its_environment(
 
 
 def test_of_too_many_failures_the_oldest_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workshops, "FAILURES_KEPT", 2)
+    monkeypatch.setattr(workshops, "MAX_FAILURES", 2)
     failures = workshops._RecentFailures()
     for name in ("a", "b", "c", "b", "d"):
-        failures.put(name, "too large")
-    assert [failures.get(name) for name in ("a", "b", "c", "d")] == [
+        failures.add(name, "too large")
+    assert [failures.reason_of(name) for name in ("a", "b", "c", "d")] == [
         None,
         "too large",
         None,
@@ -138,19 +139,19 @@ def test_a_machine_works_on_so_many_at_a_time(
     pair = [make(assets_transform_max_concurrent=2) for _ in range(2)]
     working: list[int] = []
     seen: list[int] = []
-    answer = ImagePool._answer
+    run = ImagePool._run
 
-    def counted(self: ImagePool, job: bytes) -> dict[str, str]:
+    def counted(self: ImagePool, job: RenderJob) -> RenderAnswer:
         working.append(1)
         seen.append(len(working))
-        result = answer(self, job)
+        result = run(self, job)
         working.pop()
         return result
 
     def ask(number: int) -> str:
         return do(pair[number % 2], source, str(number))
 
-    monkeypatch.setattr(ImagePool, "_answer", counted)
+    monkeypatch.setattr(ImagePool, "_run", counted)
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(ask, range(12))) == ["webp"] * 12
     assert max(seen) == 2
