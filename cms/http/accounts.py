@@ -35,7 +35,7 @@ class ResetRequestResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """Mail a link; the answer is always the same.
 
-        Only the owner of the address learns whether there is an account.
+        Only the owner of the address may learn whether there is an account.
         """
         payload = read_json_object(request)
         url = optional_text(payload, self._link.url_field)
@@ -71,7 +71,7 @@ class AcceptInviteResource(_MailLinkResource):
 class InviteResource(_MailLinkResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         payload = read_json_object(request)
-        # Before the body is looked at: a caller with a bad token learns nothing about it.
+        # Before the body is checked: a caller with a bad token gets no answer about its contents.
         identity = request.context.identity
         url = optional_text(payload, self._link.url_field)
         invitation = Invitation(_emails(payload), _role_id(payload), url)
@@ -110,11 +110,12 @@ class VerifyEmailResource:
         self._link = link
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Activate the account of the link, and answer a body: a person may be looking at it."""
+        """Activate the account of the link."""
         token = request.get_param("token")
         if not token:
             raise invalid_query('"token" is missing', parameter="token")
         registration.verify(self._store, self._link, token=token, client=request.context.client)
+        # The link may be open in a browser, which would show nothing for 204.
         send(response, {"status": "active"})
 
     def on_head(self, request: falcon.Request, response: falcon.Response) -> None:

@@ -30,7 +30,7 @@ from cms.store.store import Store
 
 class ProvidersResource:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """List the ways to log in beside the password."""
+        """List the ways to log in besides the password; there are none yet."""
         response.media = {"data": [], "disableDefault": False}
 
 
@@ -103,7 +103,7 @@ class LogoutResource:
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
         """End one session, or with `all=true` every session of its user, and clear the cookies."""
         token = self._token_source.token(request, _optional_object(request))
-        # Before the session ends: even with a token that is no longer valid the cookies go.
+        # Before the session ends: a token that is no longer valid is refused, and its cookies must go.
         self._token_source.cookies.clear(request, response)
         everywhere = _boolean(request.get_param("all"))
         sessions.logout(
@@ -150,8 +150,9 @@ def _mode(payload: Mapping[str, object]) -> Mode | None:
 
 
 def _session_body(issued: IssuedTokens) -> Mapping[str, object]:
-    """Return the part of a session for the body: no script can read what lies in a cookie."""
+    """Return the part of a session that belongs in the body."""
     body: dict[str, object] = {"expires": issued.expires}
+    # The cookies are HttpOnly, so that no script can read a token: the body must not show it either.
     if issued.access_token is not None:
         body["access_token"] = issued.access_token
     if issued.mode is Mode.JSON:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 import falcon
 
+# 18 digits fit 64 bits; a longer number is no position in any file.
 _RANGE = re.compile(r"bytes\s*=\s*(\d{0,18})\s*-\s*(\d{0,18})", re.ASCII)
 
 
@@ -15,9 +17,17 @@ class RangeNotSatisfiable(Exception):
     """A range begins behind the end of the content."""
 
 
+class ByteRange(NamedTuple):
+    """A part of a content, in bytes."""
+
+    start: int
+    length: int
+
+
 def is_not_modified(request: falcon.Request, tag: str, modified: datetime) -> bool:
     """Tell whether the client already has this version of the content, which is answered 304."""
     header = request.get_header("If-None-Match")
+    # With tags the time does not count (RFC 9110, section 13.2.2): it is exact to the second only.
     if header is not None:
         client_tags = [part.strip().removeprefix("W/") for part in header.split(",")]
         return header.strip() == "*" or f'"{tag}"' in client_tags
@@ -27,8 +37,8 @@ def is_not_modified(request: falcon.Request, tag: str, modified: datetime) -> bo
 
 def byte_range_of(
     request: falcon.Request, tag: str, modified: datetime, *, size: int
-) -> tuple[int, int] | None:
-    """Return start and length of the requested part, None for the whole content.
+) -> ByteRange | None:
+    """Return the requested part, None for the whole content.
 
     A range that cannot be read, names several parts or belongs to another version is ignored.
     Raises `RangeNotSatisfiable`.
@@ -36,25 +46,28 @@ def byte_range_of(
     bounds = _RANGE.fullmatch((request.get_header("Range") or "").strip().lower())
     if bounds is None or bounds.groups() == ("", "") or request.context.method != "GET":
         return None
+    # A part of this version would not fit the part of another one that the client has.
     if not _if_range_matches(request.get_header("If-Range"), tag, modified):
         return None
     return _byte_range(bounds[1], bounds[2], size)
 
 
-def _byte_range(first: str, last: str, size: int) -> tuple[int, int] | None:
+def _byte_range(first: str, last: str, size: int) -> ByteRange | None:
     if not first:
         # "-500" asks for the last 500 bytes.
         length = min(int(last), size)
         if not length:
             raise RangeNotSatisfiable
-        return size - length, length
+        return ByteRange(size - length, length)
     start = int(first)
-    end = min(int(last), size - 1) if last else size - 1
-    if last and int(last) < start:
-        return None
+    end = size - 1
+    if last:
+        if int(last) < start:
+            return None
+        end = min(int(last), end)
     if start >= size:
         raise RangeNotSatisfiable
-    return start, end - start + 1
+    return ByteRange(start, end - start + 1)
 
 
 def _if_range_matches(header: str | None, tag: str, modified: datetime) -> bool:
@@ -71,4 +84,5 @@ def _http_time(header: str | None) -> datetime | None:
         time = parsedate_to_datetime(header)
     except (ValueError, OverflowError):
         return None
+    # "-0000" means UTC as well, but is parsed to a time without a zone.
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time

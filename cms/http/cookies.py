@@ -64,32 +64,36 @@ class Cookies:
         *,
         max_age: int,
     ) -> None:
-        """Write one cookie.
-
-        The refresh token is sent to /auth only, wherever the service is mounted.
-        """
-        mount_path = self.path or request.root_path
+        """Write one cookie; a `max_age` of 0 deletes it."""
         response.set_cookie(
             name,
             value,
             max_age=max_age or None,
             # Only a date in the past deletes a cookie in every browser.
             expires=None if max_age else _PAST,
-            path=f"{mount_path}/auth" if name == REFRESH_COOKIE else mount_path or "/",
+            path=self._path_of(request, name),
             secure=self.secure,
             http_only=True,
             same_site=self.same_site,
         )
 
+    def _path_of(self, request: falcon.Request, name: str) -> str:
+        # PUBLIC_URL comes first: behind a proxy the server does not see where it is mounted.
+        mount_path = self.path or request.root_path
+        if name == REFRESH_COOKIE:
+            # A token that renews sessions is sent with as few requests as possible.
+            return f"{mount_path}/auth"
+        return mount_path or "/"
+
 
 def session_cookie(request: falcon.Request) -> str | None:
     """Return the value of the session cookie."""
-    # Most requests have no cookies; to ask Falcon for one costs more than this look.
+    # Most requests have no cookies; to ask Falcon for one takes longer than this test.
     return _value(request, SESSION_COOKIE) if "HTTP_COOKIE" in request.env else None
 
 
 def refresh_token_of(request: falcon.Request, mode: Mode | None) -> str | None:
-    """Return the token from the mode's cookie, or from either cookie where no mode is given."""
+    """Return the token from the cookie of a mode, or from either cookie without a mode."""
     if mode is None:
         names: tuple[str, ...] = (REFRESH_COOKIE, SESSION_COOKIE)
     elif mode is Mode.SESSION:

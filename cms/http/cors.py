@@ -32,7 +32,7 @@ class Cors:
         }
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer a preflight at once: it carries no credentials and concerns no resource."""
+        """Answer a preflight at once: it has no credentials and concerns no resource."""
         requested_method = request.get_header("Access-Control-Request-Method")
         if request.method == "OPTIONS" and requested_method and request.get_header("Origin"):
             response.status = falcon.HTTP_204
@@ -52,6 +52,7 @@ class Cors:
             if self._credentials:
                 response.set_header("Access-Control-Allow-Credentials", "true")
         elif origin and "*" in self._origins:
+            # Never the origin itself: browsers show answers to requests with cookies for that only.
             self._allow(response, "*")
 
     def _allow(self, response: falcon.Response, origin: str) -> None:

@@ -77,7 +77,9 @@ def _problem_of(request: falcon.Request, error: falcon.HTTPError) -> Problem:
             return Problem("ROUTE_NOT_FOUND", "There is no such route.", {"path": request.path})
         case 405:
             allowed_methods = _allowed_methods(error)
-            message = f"The method {request.context.method} is not allowed here; there are {allowed_methods}."
+            # As the client sent it: Falcon was given another name for some methods.
+            method = request.context.method
+            message = f"The method {method} is not allowed here; there are {allowed_methods}."
             return Problem("METHOD_NOT_ALLOWED", message, {"allowed": allowed_methods.split(", ")})
         case 413:
             return Problem("CONTENT_TOO_LARGE", "The body is too large.")
@@ -86,6 +88,7 @@ def _problem_of(request: falcon.Request, error: falcon.HTTPError) -> Problem:
                 "UNSUPPORTED_MEDIA_TYPE", "Send JSON with Content-Type: application/json."
             )
         case _:
+            # What Falcon itself refuses: malformed query strings, headers, and the like.
             return Problem(
                 "INVALID_QUERY", error.description or error.title or "The request is not valid."
             )
@@ -102,4 +105,5 @@ def with_search(allowed: str) -> str:
 
 
 def _error_entry(problem: Problem) -> dict[str, object]:
+    # The code comes last, so that no extension can replace it.
     return {"message": problem.message, "extensions": {**problem.extensions, "code": problem.code}}

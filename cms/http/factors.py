@@ -13,9 +13,9 @@ from cms.store.store import Store
 
 
 class _SecondFactorResource:
-    """Base of what users do to their own second factor.
+    """Base of the resources of users' own second factor.
 
-    A user whose role demands a second factor reaches these before having one.
+    A user whose role demands a second factor reaches them before having one.
     """
 
     def __init__(self, store: Store) -> None:
@@ -24,7 +24,7 @@ class _SecondFactorResource:
 
 class GenerateResource(_SecondFactorResource):
     def on_post(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Answer a secret for an authenticator app; it is stored once a code proves its use."""
+        """Answer a secret for an authenticator app; nothing is stored before a code proves its use."""
         password = required_text(read_json_object(request), "password")
         enrolment = second_factor.generate(self._store, _enrolling(request), password=password)
         send(response, {"secret": enrolment.secret, "otpauth_url": enrolment.otpauth_url})
@@ -72,5 +72,6 @@ class RecoveryCodesResource(_SecondFactorResource):
 
 
 def _enrolling(request: falcon.Request) -> Identity:
+    # Otherwise such a user would be refused until there is a second factor, and could never have one.
     identity: Identity = request.context.identity
     return replace(identity, may_enrol=True)

@@ -104,7 +104,7 @@ def send_list(
 ) -> None:
     """Send a list, or an export where the query string asks for one."""
     file_format = None
-    # The plain test spares almost every read a parse of its query string.
+    # This test spares almost every read a parse of its query string.
     if "export" in request.query_string:
         file_format = file_format_of(nested_params(request.query_string))
     if file_format:
@@ -125,6 +125,7 @@ def send_search(
             response, export(store, request.context.identity, read_request, file_format=file_format)
         )
     else:
+        # Without an ETag: caches compare addresses, and the parameters are in the body.
         response.data = read_list(store, request.context.identity, read_request).body
 
 
@@ -149,6 +150,7 @@ def send_file(response: falcon.Response, export_file: Export) -> None:
     response.set_header(
         "Content-Disposition", f"attachment; filename*=UTF-8''{quote(export_file.filename)}"
     )
+    # Browsers must not take the contents of items for a page of this site.
     response.set_header("X-Content-Type-Options", "nosniff")
     response.stream = export_file.chunks
 

@@ -22,6 +22,7 @@ LEVELS = {
     "trace": logging.DEBUG,
 }
 _FIELDS = ("request", "method", "path", "status", "ms")
+"""The fields of a request's line besides those of every line."""
 
 _service_log = logging.getLogger("cms")
 _access_log = logging.getLogger("cms.access")
@@ -47,11 +48,13 @@ def log_request(fields: Mapping[str, object]) -> None:
     try:
         handler.write_request(fields)
     except (OSError, ValueError):
-        return  # a log that cannot be written loses the line, not the answer
+        return  # the line is lost, but the request still gets its answer
 
 
 def _own_handler() -> LogHandler | None:
     """Return the service's handler, None where requests are logged in any other way."""
+    # Somebody who embeds the service may have added handlers, filters or other loggers: their
+    # records must be complete.
     if (
         _access_log.handlers
         or _access_log.filters
@@ -69,8 +72,8 @@ def start_logging(config: Config) -> None:
     """Send the log to standard error, in the style and from the level of the settings."""
     handler = LogHandler(JsonFormatter() if config.log_style == "json" else PrettyFormatter())
     level = LEVELS[config.log_level]
-    # The driver's pool warns of a database that does not answer; Python would print that in a style
-    # of its own.
+    # The driver's pool warns of a database that does not answer. Without a handler Python would
+    # print that in a style of its own.
     library_level = max(level, logging.WARNING)
     levels = {
         "cms": level,
@@ -87,7 +90,7 @@ def start_logging(config: Config) -> None:
 
 
 class RepeatFilter(logging.Filter):
-    """Lets one record of a kind pass in ten seconds.
+    """Lets one record of each kind pass in ten seconds.
 
     A connection pool warns at every attempt to connect, several times a second.
     """
@@ -99,6 +102,7 @@ class RepeatFilter(logging.Filter):
         self._until: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        # The message before its arguments are filled in: records of a kind share it.
         if record.created < self._until.get(record.msg, 0):
             return False
         self._until[record.msg] = record.created + self.SECONDS
@@ -120,10 +124,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class PrettyFormatter(logging.Formatter):
-    """Time, level and message, for people.
-
-    Line breaks that a client sent are escaped, so that none forges a line.
-    """
+    """Time, level and message, for people."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = self.line(record.created, record.levelname, record.getMessage(), _fields_of(record))
@@ -132,6 +133,7 @@ class PrettyFormatter(logging.Formatter):
     def line(self, created: float, level: str, message: str, fields: Mapping[str, object]) -> str:
         time_taken = f" {fields['ms']} ms" if "ms" in fields else ""
         request = f" [{fields['request']}]" if "request" in fields else ""
+        # A client could forge a line with a line break in its path.
         escaped = message.encode("unicode_escape").decode()
         return f"{_time_of_day(int(created))} {level.lower():8}{escaped}{time_taken}{request}"
 
@@ -161,13 +163,13 @@ class LogHandler(logging.StreamHandler[TextIO]):
         self.stream.write(
             self._line_formatter.line(time.time(), "INFO", message, fields) + self.terminator
         )
-        self.stream.flush()
+        self.stream.flush()  # a process that is killed must not take lines along
 
 
 def _fields_of(record: logging.LogRecord) -> dict[str, object]:
     return {key: getattr(record, key) for key in _FIELDS if hasattr(record, key)}
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # a busy process writes many lines within one second
 def _time_of_day(second: int) -> str:
     return datetime.fromtimestamp(second).strftime("%H:%M:%S")

@@ -6,7 +6,7 @@ import hmac
 import re
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import falcon
 from cachebox import LRUCache
@@ -26,24 +26,32 @@ from cms.store.store import Store
 MAX_CACHED_TOKENS = 5_000
 
 _ITEM_PATHS = ("/items/", "/utils/")
-"""Templates of paths that begin so take only collections that people made in `{collection}`."""
+"""Beginnings of the paths in which `{collection}` must not be a system collection."""
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
 
 
+class _VerifiedToken(NamedTuple):
+    """The caller that an access token names, and the time of its expiry in seconds."""
+
+    identity: Identity
+    expires: float
+
+
 class Authentication:
-    """Tells who calls, from the headers alone; the store checks whether that user may still act."""
+    """Finds out who calls from the headers alone; the store checks whether that user may act."""
 
     def __init__(self, secret: str, *, origins: Origins, trusted_proxies: int = 0) -> None:
         self._secret = secret
+        # A key for one purpose, so that digests that are stored say nothing of the secret itself.
         self._seal = hmac.digest(secret.encode(), b"idempotency", "sha256")
         self._origins = origins
         self._trusted_proxies = trusted_proxies
-        self._verified_tokens: LRUCache[str, tuple[Identity, float]] = LRUCache(MAX_CACHED_TOKENS)
+        self._verified_tokens: LRUCache[str, _VerifiedToken] = LRUCache(MAX_CACHED_TOKENS)
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         request.context.seal = self._seal
-        # Looked up when a resource asks: see `RequestState.identity`.
+        # Called when a resource needs it: see `RequestState.identity`.
         request.context.identify_with(
             lambda: self._identity(request),
             lambda: client_of(request, trusted_proxies=self._trusted_proxies),
@@ -82,18 +90,20 @@ class Authentication:
         The signature is checked once, because that takes longer than the database does; the expiry
         is checked every time.
         """
-        identity, expires = self._verified_tokens.setdefault_with(
-            token, lambda: self._verify(token)
-        )
-        return identity if time.time() < expires else self._verify(token)[0]
+        verified = self._verified_tokens.setdefault_with(token, lambda: self._verify(token))
+        if time.time() < verified.expires:
+            return verified.identity
+        # Raises the refusal of an expired token.
+        return self._verify(token).identity
 
-    def _verify(self, token: str) -> tuple[Identity, float]:
+    def _verify(self, token: str) -> _VerifiedToken:
         claims = claims_of(token, secret=self._secret)
-        return Identity(user=claims["id"], session=claims["session"]), float(claims["exp"])
+        identity = Identity(user=claims["id"], session=claims["session"])
+        return _VerifiedToken(identity, float(claims["exp"]))
 
 
 class SystemCollectionGuard:
-    """Keeps system collections out of paths that are for collections of people."""
+    """Refuses system collections in paths that are for other collections."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -119,6 +129,7 @@ class RequestTracing:
 
     def process_request(self, request: falcon.Request, response: falcon.Response) -> None:
         client_id = request.get_header("X-Request-Id")
+        # Any other text could forge a line of the log, or a header.
         if client_id and _REQUEST_ID.fullmatch(client_id):
             request.context.id = client_id
 
@@ -130,6 +141,7 @@ class RequestTracing:
         succeeded: bool,  # noqa: FBT001
     ) -> None:
         response.set_header("X-Request-Id", request.context.id)
+        # An error must not be cached by the header of the answer that it replaces.
         if response.get_header("Cache-Control") is None or not succeeded:
             is_private = request.path.startswith("/auth")
             response.set_header("Cache-Control", "no-store" if is_private else "no-cache")

@@ -11,8 +11,9 @@ from cms.config import Config
 from cms.errors import forbidden
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "SEARCH", "QUERY"})
-"""Methods that change nothing; browsers send SEARCH and QUERY to other sites after a preflight
-only.
+"""Methods that change nothing.
+
+SEARCH and QUERY have a body, but browsers send them to other sites only after a preflight.
 """
 
 
@@ -32,9 +33,9 @@ class Origins:
     def require(self, request: falcon.Request) -> None:
         """Raise `Refused` FORBIDDEN unless the request comes from a page of one of these origins.
 
-        Browsers send `Origin` with every request that writes, and tell the truth in `Host` as well.
-        A request with neither `Origin` nor `Referer` does not come from a browser and has no use
-        for a cookie.
+        Browsers send `Origin` with every request that writes, and the true address in `Host`. A
+        request with neither `Origin` nor `Referer` does not come from a browser, and needs no
+        cookie.
         """
         page = request.get_header("Origin") or request.get_header("Referer") or ""
         origin = origin_of(page)
@@ -54,6 +55,7 @@ def origin_of(address: str) -> str | None:
         return None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return None
+    # urlsplit removes the brackets of an IPv6 address.
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     default_port = {"http": 80, "https": 443}[parts.scheme]
     if port in (None, default_port):

@@ -1,7 +1,7 @@
 """Routing of paths in which a name may hold a slash, encoded by the client.
 
 Servers decode a path before they pass it on, so `/items/pages/a%2Fb` looks like `/items/pages/a/b`.
-Most of them also pass on the request target as it was sent, which tells the two apart.
+Most of them also pass on the request target as the client sent it, in which the two differ.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Router(CompiledRouter):
         route = super().find(path, req)
         if path == uri or route is None:
             return route
+        # The path matched with a character that is no slash; the parameters have the slash again.
         resource, methods, params, template = route
         decoded = {name: value.replace(ENCODED_SLASH, "/") for name, value in params.items()}
         return resource, methods, decoded, template
@@ -52,7 +53,7 @@ def path_of(environ: Mapping[str, Any], path: str) -> str:
     target_path = ENCODED_SLASH.join(map(_decoded, _ENCODED.split(_path_of_target(target))))
     if not target_path.replace(ENCODED_SLASH, "/").endswith(path):
         return path
-    # Without what the target has in front: the prefix under which the service is mounted.
+    # The target begins with the prefix under which the service is mounted, the path does not.
     return target_path[-len(path) :]
 
 
@@ -65,4 +66,5 @@ def _path_of_target(target: str) -> str:
 
 
 def _decoded(text: str) -> str:
+    # As Falcon decodes paths, with U+FFFD for bytes that are no UTF-8.
     return unquote_to_bytes(text.encode("latin-1", "replace")).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""A request with its state: its id, when it began, and who calls."""
+"""Requests with their state: an id, the time of the beginning, and who calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class RequestState:
     """What the service knows of one request.
 
     `method` is the method that the client sent, `digest` the digest of a body that was read. `seal`
-    is the key of digests that are stored: a body may hold a password.
+    is the key of digests that are stored: a body may hold a password, which nobody must be able to
+    guess from them.
     """
 
     __slots__ = ("_find_client", "_find_identity", "began", "digest", "id", "method", "seal")
@@ -35,14 +36,15 @@ class RequestState:
         self.id = f"{random.getrandbits(64):016x}"
         self.began = time.perf_counter()
         self.method = ""
-        self.digest = self.seal = b""
+        self.digest = b""
+        self.seal = b""
         self._find_identity: Callable[[], Identity] | None = None
         self._find_client: Callable[[], ClientInfo] | None = None
 
     def identify_with(
         self, find_identity: Callable[[], Identity], find_client: Callable[[], ClientInfo]
     ) -> None:
-        """Keep the functions that tell who calls and from where, for when a resource asks."""
+        """Set the functions that find out who calls and from where, called when a resource asks."""
         self._find_identity = find_identity
         self._find_client = find_client
 
@@ -69,13 +71,13 @@ class Request(falcon.Request):
 
     def __init__(self, env: dict[str, Any], options: falcon.RequestOptions | None = None) -> None:
         super().__init__(env, options=options)
-        self.context.method = method = self.method
-        if method not in _KNOWN:
-            self.method = _ALIASES.get(method, _UNSUPPORTED)
+        self.context.method = self.method
+        if self.method not in _KNOWN:
+            self.method = _ALIASES.get(self.method, _UNSUPPORTED)
 
 
 def client_of(request: falcon.Request, *, trusted_proxies: int = 0) -> ClientInfo:
-    """Return where a request came from, believing so many proxies in front of the service."""
+    """Return where a request came from, as far as the trusted proxies before the service say."""
     return ClientInfo(
         _ip(request, trusted_proxies), request.user_agent, request.get_header("Origin")
     )
@@ -92,6 +94,7 @@ def _ip(request: falcon.Request, trusted_proxies: int) -> str:
         client_ip = _address(entries[0])
         if client_ip is not None:
             return client_ip
+    # Behind a Unix socket the server reports none that could be parsed.
     return address(request.remote_addr) or request.remote_addr
 
 
@@ -102,4 +105,7 @@ def _address(text: str) -> str | None:
     host = text.strip()
     if host.startswith("["):
         return address(host[1:].partition("]")[0])
-    return address(host if host.count(":") != 1 else host.partition(":")[0])
+    # An address of IPv6 has more colons than the one before a port.
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    return address(host)

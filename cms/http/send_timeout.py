@@ -42,7 +42,10 @@ class TimedBody:
 
     def _chunks(self) -> Iterator[bytes]:
         for chunk in self._body:
+            # `or 1`: an empty chunk is passed on like any other.
             for start in range(0, len(chunk) or 1, CHUNK_BYTES):
+                # While the generator is suspended the server sends, and only then a time-out is the
+                # client's.
                 self._is_sending = True
                 yield chunk[start : start + CHUNK_BYTES] if len(chunk) > CHUNK_BYTES else chunk
                 self._is_sending = False

@@ -29,11 +29,12 @@ class HealthResource:
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         """Answer 200 when requests can be served, else 503 with the reason.
 
-        Administrators see each part of a healthy service. Without a database nobody is recognised
-        as one, so the attempt, which would take as long again, is left out.
+        Administrators see each part of a healthy service.
         """
         report = health(self._store)
         if report["status"] != "ok":
+            # Without a database nobody is recognised as an administrator, and to try would take as
+            # long again.
             response.status = falcon.HTTP_503
             response.set_header("Retry-After", RETRY_AFTER_SECONDS)
             report = public_health(report)
@@ -44,6 +45,7 @@ class HealthResource:
     def _is_admin(self, request: falcon.Request) -> bool:
         try:
             identity = request.context.identity
+            # Most calls come from load balancers, which need no lookup of who calls.
             if identity == ANONYMOUS:
                 return False
             self._store.run_unversioned_read(identity, lambda context: require_admin(context.actor))
@@ -66,10 +68,8 @@ class ExplainResource:
         self._store = store
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        """Explain to an administrator what a read becomes, without running it.
-
-        The path is encoded as a whole, or not at all: then everything behind `path=` belongs to it.
-        """
+        """Explain to an administrator the statement of a read, without running it."""
+        # The path is encoded as a whole, or not at all: then all that follows `path=` belongs to it.
         query_before, _, rest = request.query_string.partition("path=")
         if "?" in rest:
             params = parse_qs(query_before)

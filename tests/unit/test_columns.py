@@ -179,7 +179,7 @@ def _compare(table: Sequence[Sequence[str]], ways: list[SourceColumn]) -> None:
     read_rows = list(read_csv(io.BytesIO(text.getvalue().encode()), 1_000, lambda names: ways))
     assert len(read_rows) == len(table)
     for row, cells in zip(read_rows, table, strict=True):
-        alone = _parse_row(ways, (row.line, row.size, list(cells)))
+        alone = _parse_row(ways, row.line, row.size, list(cells))
         assert row == alone
         assert repr(row) == repr(alone)  # 1 and True are equal
 

@@ -13,12 +13,13 @@ from cms.schema.model import Field
 from cms.schema.types import Family
 
 MAX_SHORT_DIGITS = 17
-"""Whole numbers of so many digits or fewer are read by `int`: they fit 64 bits for certain."""
+"""Whole numbers of up to so many digits are read by `int`: all of them fit 64 bits."""
 
 
 def cell_parser(field: Field, *, is_relational: bool) -> ParseCell:
-    """Return how the cells of a field are read."""
+    """Return the function that parses one cell of a field; cells are never empty."""
     family = field.type.family
+    # An alias without a column holds lists of related items.
     if field.column is None or family in (Family.JSON, Family.GEOMETRY):
         return parse_json
     if family is Family.NUMBER:
@@ -39,7 +40,7 @@ def parse_json(text: str) -> object:
 
 
 def parse_number(text: str) -> object:
-    """Return a short whole number as such, and any other text for the field's type to read.
+    """Return a short whole number as int, and any other text for the field's type to read.
 
     Most numbers are short and whole; `int` reads them in a fraction of the time.
     """
@@ -55,11 +56,12 @@ def parse_json_or_text(text: str) -> object:
     except TooManyDigits:
         raise
     except ValueError:
+        # A text that only looks like JSON, such as "[draft]".
         return text
 
 
 def _parse_numbers(texts: Sequence[str]) -> list[int] | None:
-    # One look at all texts joined is faster than a look at each of them.
+    # One test of all texts joined is faster than a test of each.
     joined = "".join(texts)
     if not (joined.isascii() and joined.isdecimal()):
         return None
@@ -69,10 +71,11 @@ def _parse_numbers(texts: Sequence[str]) -> list[int] | None:
 
 
 def _parse_texts(texts: Sequence[str]) -> Sequence[str] | None:
+    # Only texts with an apostrophe can be escaped formulas.
     return None if "'" in "".join(texts) else texts
 
 
 COLUMN_PARSERS: Mapping[ParseCell, ParseCells] = MappingProxyType(
     {parse_number: _parse_numbers, unescape_formula: _parse_texts}
 )
-"""For parsers of one cell, those that read a whole column of usual cells at once."""
+"""For parsers of one cell, those that parse a whole column of usual cells together."""

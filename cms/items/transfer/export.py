@@ -1,10 +1,10 @@
-"""Exports: lists as files, streamed from a cursor, so that a million rows take little memory."""
+"""Exports: lists as files, streamed from a cursor, so that a million rows need little memory."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from cms.database.connections import Row
 from cms.errors import Refused, combined, invalid_query
@@ -21,6 +21,7 @@ from cms.store.identity import Identity
 from cms.store.store import Store
 
 BATCH_ROWS = 1_000
+"""Rows that are in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,35 +33,45 @@ class Export:
     chunks: Iterator[bytes]
 
 
-def export(store: Store, identity: Identity, request: ReadRequest, *, file_format: str) -> Export:
-    """Start an export; whatever refuses it does so before the first byte.
+class _ItemStream(NamedTuple):
+    """Items in batches, and the keys that each of them has."""
 
-    `file_format` is one of `FORMATS`, else `Refused` INVALID_QUERY.
+    batches: Iterator[list[Item]]
+    keys: list[str]
+
+
+def export(store: Store, identity: Identity, request: ReadRequest, *, file_format: str) -> Export:
+    """Start an export.
+
+    All refusals come before the first byte: `Refused` INVALID_QUERY where `file_format` is none of
+    `FORMATS`, and those of any read.
     """
     if file_format not in FORMATS:
         store.run_read(identity, lambda context: _refuse_format(store, context, request))
     writer = FORMATS[file_format]
 
-    def work(context: RequestContext) -> tuple[Iterator[list[Item]], list[str]]:
+    def work(context: RequestContext) -> _ItemStream:
         page = _nested_page(store.page, request)
         statement, literals = prepare_read(store, context, request, nested_page=page)
         run = ReadRun(statement, literals, batch=BATCH_ROWS)
         values = checked_parameters(store, context, run, estimator_of(store))
         batches = store.database.stream(statement.text, values, rows=BATCH_ROWS)
+        # An item has one key for all paths into the same nested object.
         keys = list(dict.fromkeys(path[0] for path in statement.paths))
-        return _with_first_batch(_items(batches, statement, context)), keys
+        return _ItemStream(_with_first_batch(_items(batches, statement, context)), keys)
 
-    batches, keys = store.run_read(identity, work)
+    stream = store.run_read(identity, work)
     filename = f"{request.collection}.{file_format}"
-    return Export(writer.media_type, filename, writer.write(batches, keys))
+    return Export(writer.media_type, filename, writer.write(stream.batches, stream.keys))
 
 
 def _refuse_format(store: Store, context: RequestContext, request: ReadRequest) -> NoReturn:
-    """Refuse an unknown format, with whatever else is wrong with the query."""
+    """Refuse an unknown format, together with all other problems of the query."""
     wrong_format = invalid_query(f"export is one of {', '.join(FORMATS)}", parameter="export")
     try:
         prepare_read(store, context, request)
     except Refused as refused:
+        # A collection that the caller may not read is refused alone, as by any other read.
         if refused.status != wrong_format.status:
             raise
         raise combined([*wrong_format.problems, *refused.problems]) from None
@@ -70,7 +81,7 @@ def _refuse_format(store: Store, context: RequestContext, request: ReadRequest) 
 def _nested_page(page: PageSizes, request: ReadRequest) -> PageSizes:
     """Return the page of the lists in the items: without a limit where all items are exported.
 
-    A reader of the file would take a list that ends early for the whole one.
+    Nobody could tell from the file that a list in it is cut off.
     """
     params = request.params
     if params is None:
@@ -83,14 +94,15 @@ def _items(
 ) -> Iterator[list[Item]]:
     for number, rows in enumerate(batches):
         if number == 0:
+            # All batches come from one statement, and so have the counters of the first.
             check_version(context.snapshot, statement.version(rows))
-        elif number == 1:  # so there is more than one batch
+        elif number == 1:  # more than one batch: an export of this size leaves memory to return
             note_memory_use(LARGE)
         yield statement.items(rows)
 
 
 def _with_first_batch(batches: Iterator[list[Item]]) -> Iterator[list[Item]]:
-    """Read the first batch now: a stale plan must be noticed while the read can be done again."""
+    """Read the first batch now, while a read with a stale plan can still be repeated."""
     first = next(batches, [])
 
     def whole() -> Iterator[list[Item]]:

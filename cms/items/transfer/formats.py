@@ -19,13 +19,16 @@ Batches = Iterable[list[Item]]
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """What begins a formula; in some languages a spreadsheet takes full-width characters as well."""
 
+# Characters that JSON does not escape, and that readers of YAML refuse or take for line breaks.
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
+# All that is no Char (XML 1.0, section 2.2), surrogates excepted: no text here has any.
 _INVALID_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file format by its media type, and what writes it."""
+    """A file format: its media type, and the function that writes batches of items with their keys."""
 
     media_type: str
     write: Callable[[Batches, list[str]], Iterator[bytes]]
@@ -34,6 +37,7 @@ class Format:
 def write_json(batches: Batches, keys: list[str]) -> Iterator[bytes]:
     """Write an array, one item a line."""
     yield b"["
+    # The array ends behind the last item, which is known only when no other comes.
     separator = b"\n"
     for items in batches:
         for item in items:
@@ -49,13 +53,14 @@ def write_jsonl(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 
 
 def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """Write RFC 4180 with a header; nested values stand as JSON in their cells."""
+    """Write RFC 4180 with a header; nested values are JSON in their cells."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
     writer.writerow(_cell(key) for key in keys)
     for items in batches:
         writer.writerows([_cell(value) for value in item.values()] for item in items)
         yield buffer.getvalue().encode()
+        # Emptied for the next batch: the file may be larger than memory.
         buffer.seek(0)
         buffer.truncate()
 
@@ -63,7 +68,7 @@ def write_csv(batches: Batches, keys: list[str]) -> Iterator[bytes]:
 def _cell(value: object) -> str:
     """Return the text of a cell, with an apostrophe before what a spreadsheet would run.
 
-    A formula that has apostrophes already gets one more: `unescape_formula` takes one away.
+    A formula that has apostrophes already gets one more, because `unescape_formula` removes one.
     """
     if value is None:
         return ""
@@ -100,20 +105,23 @@ def _yaml_mapping(item: Item) -> str:
 
 
 def _escape(character: re.Match[str]) -> str:
-    """Return an escape of JSON, which is one of YAML too: such characters stand in strings only."""
+    """Return the escape of JSON, which YAML reads as well: the characters are in strings only."""
     return f"\\u{ord(character[0]):04x}"
 
 
 def _one_line(json: bytes) -> bytes:
     """Return JSON without line breaks, which would end a line of JSONL and a value of YAML.
 
-    They stand between tokens only: inside strings JSON escapes them.
+    They are only between tokens: inside strings JSON escapes them.
     """
     return json.replace(b"\n", b" ")
 
 
 def write_xml(batches: Batches, keys: list[str]) -> Iterator[bytes]:
-    """Write `<data>` of `<item>`s with a `<field>` for each value; nested values are JSON."""
+    """Write `<data>` of `<item>`s with a `<field>` for each value; nested values are JSON.
+
+    A key may be no name of XML, so it is an attribute.
+    """
     yield b'<?xml version="1.0" encoding="UTF-8"?>\n<data>\n'
     for items in batches:
         yield b"".join(_element(item) for item in items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from cms.errors import Problem, Refused
 
@@ -10,14 +11,19 @@ MAX_IMPORT_PROBLEMS = 100
 """How many problems of a file an answer holds."""
 
 
+class _Entry(NamedTuple):
+    line: int
+    problem: Problem
+
+
 @dataclass(slots=True)
 class ImportProblems:
     """The first problems of a file with their lines, and how many are known in all.
 
-    `is_partial` is set once a part of the file is no longer written, only checked.
+    `is_partial` is set when some rows were only checked, not written: they may have more problems.
     """
 
-    with_lines: list[tuple[int, Problem]] = field(default_factory=list)
+    entries: list[_Entry] = field(default_factory=list)
     total: int = 0
     is_partial: bool = False
 
@@ -27,13 +33,14 @@ class ImportProblems:
 
     def add(self, problem: Problem, line: int) -> None:
         self.total += 1
-        if len(self.with_lines) < MAX_IMPORT_PROBLEMS:
-            self.with_lines.append((line, problem))
+        if len(self.entries) < MAX_IMPORT_PROBLEMS:
+            self.entries.append(_Entry(line, problem))
 
     def refuse(self) -> None:
         """Raise `Refused` with the problems by line, and with their number where there are more."""
-        in_order = sorted(self.with_lines, key=lambda line_and_problem: line_and_problem[0])
-        problems = [with_line(problem, line) for line, problem in in_order]
+        # They come by batch, and within a batch in the order in which its halves were tried.
+        entries = sorted(self.entries, key=lambda entry: entry.line)
+        problems = [with_line(entry.problem, entry.line) for entry in entries]
         if self.is_partial or self.total > len(problems):
             problems.append(self._total_problem(problems))
         if problems:

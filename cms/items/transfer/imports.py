@@ -4,32 +4,29 @@ A file is received whole before anything is locked (cms/http/imports.py), so tha
 holds up nobody and a deadlock can be answered by doing it again. Then one transaction reads it
 batch by batch, each while the database writes the one before.
 
-A batch is parsed, authorized and written as the items of any call are; which of its items exist
-already is looked up for all of them at once. When the database refuses a batch, halves of it are
-tried, down to the row that it refuses. The other rows of the batch are still written, and so are
-the batches after it, to learn what else the database refuses; writing ends once as many problems
-are known as an answer holds.
+A batch is parsed, authorized and written like the items of any call. One statement looks up which
+of its items exist. When the database refuses a batch, halves of it are tried, down to the row that
+it refuses. The other rows of the batch are still written, and so are the batches after it, to learn
+what else the database refuses. Writing ends when as many problems are known as an answer holds.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from cms import jsontext
 from cms.access.guard import view_of
 from cms.database import connections
 from cms.database.connections import Transaction
 from cms.database.error_mapping import Conflict, Stale
-from cms.errors import STATUS, Problem, Refused, invalid_payload
+from cms.errors import STATUS, Problem, Refused
 from cms.fragment import Fragment
-from cms.items.transfer.cells import COLUMN_PARSERS, cell_parser
-from cms.items.transfer.formats import unescape_formula
+from cms.items.transfer.header import source_columns
 from cms.items.transfer.import_problems import ImportProblems, with_line
 from cms.items.transfer.prefetch import Prefetch
-from cms.items.transfer.sources import SOURCES, SourceColumn, SourceRow
+from cms.items.transfer.sources import SOURCES, SourceRow
 from cms.items.write.calls import WriteCall, WriteIntent, new_call
 from cms.items.write.changes import ChangeSet, Expects
 from cms.items.write.inquiry import PayloadInquiry
@@ -47,10 +44,8 @@ from cms.query.language.ast import (
     Query,
     Slot,
 )
-from cms.query.plan.links import link_of, target_collections
 from cms.query.sql import locks
-from cms.schema.model import Collection, Field
-from cms.schema.payload import invalid_item
+from cms.schema.model import Collection
 from cms.store.context import RequestContext
 from cms.store.counters import current_version
 from cms.store.idempotency import Idempotency
@@ -60,24 +55,37 @@ from cms.store.store import Store, WritePlan
 
 BATCH_ROWS = 5_000
 BATCH_BYTES = 1 << 20
-"""A batch ends with whichever comes first.
+"""A batch ends at so many rows or bytes, whichever comes first.
 
-The problems of one batch can take hundreds of times its own bytes.
+The bytes have a bound because the problems of a batch can take hundreds of times its size.
 """
 
 _IMPORT_INTENT = WriteIntent(("create", "update"))
 _EMPTY_QUERY = ParsedQuery(Query())
 _FINAL_STATUSES = frozenset({STATUS["FORBIDDEN"], STATUS["NOT_FOUND"]})
-"""Refusals after which no further problems are looked for."""
+"""Refusals after which no further problems are looked for.
+
+They are about the caller's rights, which are the same for every row.
+"""
 
 
-ParsedBatch = tuple[PayloadParser, ChangeSet]
-"""The items of a batch as a change set, and the parser that holds their problems."""
+class ParsedBatch(NamedTuple):
+    """The items of a batch as a change set, and the parser that holds their problems."""
+
+    parser: PayloadParser
+    root: ChangeSet
+
+
+class Batch(NamedTuple):
+    """Rows of a file that are written together; `parsed` is None where parsing refused them."""
+
+    rows: list[SourceRow]
+    parsed: ParsedBatch | None
 
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A received file: its format, one of `SOURCES`, its bytes, and how many a row may have."""
+    """A received file: its format, one of `SOURCES`, its contents, and the bytes of its longest row."""
 
     file_format: str
     file: BinaryIO
@@ -85,7 +93,7 @@ class Upload:
 
 
 def require_import(store: Store, identity: Identity, name: str) -> None:
-    """Refuse, before the file is received, a caller who may not write to the collection."""
+    """Refuse a caller who may not write to the collection, before the file is received."""
     store.run_primary_read(identity, lambda context: _new_call(store, context, identity, name))
 
 
@@ -99,12 +107,13 @@ def import_file(
 ) -> bytes | None:
     """Write the rows of a file, and answer how many items were created and updated.
 
-    A row whose key exists for the caller changes that item; any other row is a new item. Raises
-    `Refused` with the lines of all problems, after which nothing was written.
+    A row with the key of an item that the caller can read changes that item; any other row is a new
+    item. Raises `Refused` with the lines of all problems; then nothing has been written.
     """
 
     def plan(context: RequestContext) -> WritePlan[bytes | None]:
         def within(transaction: Transaction) -> bytes:
+            # A new call for each attempt: the import counts and keeps problems as it goes on.
             call = _new_call(store, context, identity, name)
             return _Import(call, transaction).run(upload)
 
@@ -136,12 +145,16 @@ class _Import:
     def run(self, upload: Upload) -> bytes:
         # The file is at its end when an attempt before this one met a deadlock.
         upload.file.seek(0)
-        rows = SOURCES[upload.file_format](upload.file, upload.max_bytes, self._columns)
+        rows = SOURCES[upload.file_format](
+            upload.file,
+            upload.max_bytes,
+            lambda cells: source_columns(self._call, cells, self._problems),
+        )
         batches = Prefetch(map(self._parse_batch, _batches(rows)))
         self._write_context = replace(self._write_context, while_waiting=batches.advance)
         try:
-            for batch, parsed in batches:
-                self._handle_batch(batch, parsed)
+            for batch in batches:
+                self._handle_batch(batch)
         finally:
             # The prefetch refers to this import: the cycle would keep its rows in memory.
             self._write_context = replace(self._write_context, while_waiting=None)
@@ -151,32 +164,34 @@ class _Import:
             self._advance_key_sequence()
         return jsontext.dumps({"data": {"created": self._created, "updated": self._updated}})
 
-    def _handle_batch(self, rows: Sequence[SourceRow], parsed: ParsedBatch | None) -> None:
-        self._largest_batch = max(self._largest_batch, sum(row.size for row in rows))
-        for row in rows:
+    def _handle_batch(self, batch: Batch) -> None:
+        self._largest_batch = max(self._largest_batch, sum(row.size for row in batch.rows))
+        for row in batch.rows:
             if row.problem:
                 self._problems.add(row.problem, row.line)
-        self._write_rows(_readable(rows), parsed)
+        self._write_rows(_readable(batch.rows), batch.parsed)
 
-    def _parse_batch(self, rows: list[SourceRow]) -> tuple[list[SourceRow], ParsedBatch | None]:
-        """Parse a batch; a refusal is left for `_write_rows`, which parses the batch again."""
+    def _parse_batch(self, rows: list[SourceRow]) -> Batch:
         try:
-            return rows, self._parse(_readable(rows))
+            return Batch(rows, self._parse(_readable(rows)))
         except Refused:
-            return rows, None
+            # Raised here it would come before the problems of the batch that is being written.
+            # `_write_rows` parses the batch again and meets the refusal in its turn.
+            return Batch(rows, None)
 
     def _parse(self, rows: Sequence[SourceRow]) -> ParsedBatch:
         parser = self._call.payload_parser()
-        return parser, parser.parse(self._collection, [row.item for row in rows], Expects.EITHER)
+        items = [row.item for row in rows]
+        return ParsedBatch(parser, parser.parse(self._collection, items, Expects.EITHER))
 
     def _write_rows(self, rows: Sequence[SourceRow], parsed: ParsedBatch | None = None) -> None:
         try:
             with self._write_context.transaction.savepoint():
-                parser, root = parsed or self._parse(rows)
-                self._write(parser, root)
+                self._write(parsed or self._parse(rows))
         except Refused as refused:
             if refused.status == STATUS["SERVICE_UNAVAILABLE"]:
                 raise
+            # PostgreSQL names no row: halves of the batch are tried until one row is left.
             if len(rows) > 1 and _needs_halving(refused):
                 self._check_structure()
                 self._write_rows(rows[: len(rows) // 2])
@@ -192,13 +207,13 @@ class _Import:
             self._write_rows(others)
 
     def _ask(self, question: Fragment) -> list[connections.Row]:
-        """Ask the database about refused rows; the transaction goes on even when this fails."""
+        """Ask the database about refused rows; a question that fails does not end the transaction."""
         transaction = self._write_context.transaction
         with transaction.savepoint():
             return replace(transaction, prepare=False).run(question)
 
     def _check_structure(self) -> None:
-        """Raise `Stale` if the structure has changed: each row would be refused by itself then."""
+        """Raise `Stale` if the structure has changed: then each row would be refused by itself."""
         before = self._write_context.context.snapshot.version
         now = current_version(self._write_context.transaction.execute)
         if now.structure != before.structure:
@@ -211,6 +226,7 @@ class _Import:
             raise Refused(problems) from refused
         indexes = set()
         for problem in refused.problems:
+            # A single row has no index; a problem without any belongs to the first row.
             index = problem.extensions.get("index", 0)
             if not isinstance(index, int):
                 index = 0
@@ -218,6 +234,7 @@ class _Import:
             if not self._is_consequence(problem):
                 self._problems.add(problem, rows[index].line)
         self._problems.total += refused.total - len(refused.problems)
+        # Later rows of the file that point to these are no problems of their own.
         self._refused_keys |= {_key_of(rows[index], self._collection) for index in indexes}
         return indexes
 
@@ -233,8 +250,10 @@ class _Import:
         relation = catalogue.by_many.get((collection, field))
         return relation is not None and relation.one_collection == self._collection.name
 
-    def _write(self, parser: PayloadParser, root: ChangeSet) -> None:
-        """Write a batch; once the file has too many problems, only check it."""
+    def _write(self, parsed: ParsedBatch) -> None:
+        """Write a batch, or only check it when the file has too many problems already."""
+        parser = parsed.parser
+        root = parsed.root
         self._mark_existing(root)
         self._write_context.authorizer.complete(root, parser.problems)
         context = self._write_context.context
@@ -251,7 +270,7 @@ class _Import:
         self._updated += len(root.changes) - created
 
     def _mark_existing(self, root: ChangeSet) -> None:
-        """Make those changes updates whose keys exist for this caller."""
+        """Turn changes into updates where the caller can read an item of their key."""
         keys = []
         for change in root.changes:
             key = change.values.get(root.key_field)
@@ -272,6 +291,7 @@ class _Import:
         context = write_context.context
         policy = context.actor.policy
         if view_of(collection.name, catalogue=context.snapshot.catalogue, policy=policy) is None:
+            # Who reads nothing may still create: each row is a new item then.
             return frozenset()
         query = Query(
             picks=(Pick(INTERNAL_KEY, FieldName(str(collection.primary_key))),),
@@ -288,60 +308,12 @@ class _Import:
         return frozenset(str(item[INTERNAL_KEY]) for item in items)
 
     def _advance_key_sequence(self) -> None:
-        """Let automatic keys go on behind those of the file."""
+        """Advance the sequence of automatic keys beyond the keys of the file."""
         if self._collection.key.has_sequence:
+            # Once for the whole file: each call of the function takes a lock.
             last_key = self._write_context.transaction.run(locks.last_key(self._collection))[0][0]
             keys = [last_key] if last_key is not None else []
             advance_keys(self._write_context, self._collection, keys)
-
-    # The header
-
-    def _columns(self, cells: Sequence[str]) -> list[SourceColumn]:
-        """Return the columns of a header.
-
-        Raises `Refused` for a name that the caller may not write, and for one that stands there
-        twice.
-        """
-        names = [unescape_formula(cell) if cell else "" for cell in cells]
-        if not names:
-            raise invalid_payload("The file has no header with the names of fields", line=1)
-        for name, count in Counter(names).items():
-            if count > 1:
-                problem = invalid_item("the header names it twice", self._collection.name, name)
-                self._problems.add(problem, 1)
-        self._check_names(names)
-        self._problems.refuse()
-        return [self._column(self._collection.fields[name]) for name in names]
-
-    def _check_names(self, names: Sequence[str]) -> None:
-        """Parse an item that names every field and holds no values."""
-        fields = self._collection.fields
-        item: dict[str, object] = {}
-        for name in names:
-            is_list = name in fields and fields[name].column is None
-            item[name] = [] if is_list else None
-        parser = self._call.payload_parser()
-        try:
-            parser.parse(self._collection, [item], Expects.EITHER)
-        except Refused as refused:
-            raise Refused(with_line(problem, 1) for problem in refused.problems) from refused
-        for _, problem in parser.problems.entries:
-            self._problems.add(problem, 1)
-        self._problems.total += parser.problems.total - len(parser.problems.entries)
-
-    def _column(self, field: Field) -> SourceColumn:
-        catalogue = self._write_context.context.snapshot.catalogue
-        is_relational = bool(
-            link_of(catalogue, self._collection, field.name)
-            or target_collections(catalogue, self._collection, field.name)
-        )
-        parse_cell = cell_parser(field, is_relational=is_relational)
-        return SourceColumn(
-            field.name,
-            parse_cell,
-            COLUMN_PARSERS.get(parse_cell),
-            takes_null=field.column is not None,
-        )
 
 
 def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
@@ -359,11 +331,13 @@ def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
 
 
 def _readable(rows: Sequence[SourceRow]) -> list[SourceRow]:
+    """Return the rows whose text could be read."""
     return [row for row in rows if row.problem is None]
 
 
 def _needs_halving(refused: Refused) -> bool:
-    """Tell whether a refusal may leave out which rows it is about, or problems of other rows."""
+    """Tell whether a refusal leaves open which rows it is about, or whether others have problems."""
+    # PostgreSQL stops at the first value that it refuses.
     if isinstance(refused, Conflict):
         return True
     return any(problem.extensions.get("index") is None for problem in refused.problems)

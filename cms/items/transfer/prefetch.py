@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 class Prefetch(Generic[T]):
-    """Yields what an iterator does; `advance` makes the next element early.
+    """Yields the elements of an iterator; `advance` takes the next one early.
 
-    What the iterator raises meanwhile is raised when that element is taken.
+    An error that the iterator raises meanwhile is raised when that element would be yielded.
     """
 
     def __init__(self, items: Iterator[T]) -> None:
@@ -20,12 +20,13 @@ class Prefetch(Generic[T]):
         self._error: Exception | None = None
 
     def advance(self) -> None:
-        """Make the next element unless it is made already; raises nothing."""
+        """Take the next element unless there is one already; raises nothing."""
         if self._ready or self._error:
             return
         try:
             self._ready.append(next(self._items))
         except Exception as error:
+            # StopIteration as well, which ends the iteration in its turn.
             self._error = error
 
     def __iter__(self) -> Iterator[T]:

@@ -1,7 +1,7 @@
 """Files of items, read row by row with their lines: CSV, JSON and JSONL as exports write them.
 
-A row is never longer than `max_bytes` bytes, so that a file takes no more memory than its longest
-row. A problem of one row comes with the row; one that makes the rest of the file unreadable raises
+No row is longer than `max_bytes` bytes, and no more of the file is in memory than a few rows. A
+problem of one row comes with the row; one that makes the rest of the file unreadable raises
 `Refused`.
 """
 
@@ -11,7 +11,7 @@ import codecs
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
 from typing import BinaryIO, NamedTuple, Protocol
@@ -24,7 +24,7 @@ _CHUNK = 1 << 16
 """Bytes that are read at once."""
 
 _MAX_RECORDS = 1_000
-"""Rows of CSV that are parsed together, if they come to less than `_CHUNK` bytes."""
+"""Rows of CSV that are parsed together, unless they have `_CHUNK` bytes before."""
 
 _BLANKS = re.compile(r"[ \t\r\n]+")
 
@@ -52,7 +52,7 @@ Returns None if some are of an unusual form.
 class SourceColumn:
     """How the cells below a name of the header are read.
 
-    An empty cell is null where the field `takes_null`; elsewhere the item lacks the field.
+    An empty cell is null where the field `takes_null`; otherwise the item lacks the field.
     """
 
     name: str
@@ -66,6 +66,7 @@ class SourceColumn:
             if not self.takes_null:
                 return None
             return [self.parse_cell(text) if text else None for text in texts]
+        # None for a column with unusual cells, whose cells are then parsed one by one.
         values = self.parse_cells(texts) if self.parse_cells else None
         return values or [self.parse_cell(text) for text in texts]
 
@@ -85,7 +86,8 @@ class Lines:
         self.row_bytes = 0
 
     def __iter__(self) -> Iterator[str]:
-        encoding = "utf-8-sig"
+        encoding = "utf-8-sig"  # Excel writes a byte order mark before the first line
+        # One byte more than allowed tells a line that is too long from one that just fits.
         while raw := self._file.readline(self._max_bytes + 1):
             self.number += 1
             self.row_bytes += len(raw)
@@ -109,33 +111,41 @@ class Lines:
 
 def read_csv(file: BinaryIO, max_bytes: int, header: Header) -> Iterator[SourceRow]:
     """Read RFC 4180 with a header; blank lines are skipped."""
-    # The limit is the whole process's: it may only grow. `Lines` bounds the rows.
+    # The limit is one for the whole process, so it may only grow. `Lines` bounds the rows.
     csv.field_size_limit(max(max_bytes, csv.field_size_limit()))
     lines = Lines(file, max_bytes)
     rows = csv.reader(lines, strict=True)
     columns = header(_cells(rows, lines) or ())
     lines.end_row()
-    while records := _read_records(rows, lines):
-        # Column by column is faster; one by one the rows tell their problems.
-        yield from _parse_columns(columns, records) or map(partial(_parse_row, columns), records)
+    while (records := _read_records(rows, lines)).lines:
+        # Column by column is faster, but only one by one the rows have their problems.
+        yield from _parse_columns(columns, records) or _parse_rows(columns, records)
 
 
-_Record = tuple[int, int, list[str]]
-"""The line of a row, its bytes and its cells."""
+@dataclass(slots=True)
+class _Records:
+    """The lines, bytes and cells of rows: lists of one length, because columns are parsed whole."""
+
+    lines: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    cells: list[list[str]] = field(default_factory=list)
 
 
-def _read_records(rows: Iterator[list[str]], lines: Lines) -> list[_Record]:
+def _read_records(rows: Iterator[list[str]], lines: Lines) -> _Records:
     """Read some rows, none at the end of the file."""
-    records: list[_Record] = []
+    records = _Records()
     bytes_left = _CHUNK
-    while bytes_left > 0 and len(records) < _MAX_RECORDS:
+    while bytes_left > 0 and len(records.lines) < _MAX_RECORDS:
+        # A row begins on the line after those that the reader has taken so far.
         line = lines.number + 1
         cells = _cells(rows, lines)
         if cells is None:
             break
         size = lines.end_row()
         if cells:
-            records.append((line, size, cells))
+            records.lines.append(line)
+            records.sizes.append(size)
+            records.cells.append(cells)
             bytes_left -= size
     return records
 
@@ -148,15 +158,14 @@ def _cells(rows: Iterator[list[str]], lines: Lines) -> list[str] | None:
 
 
 def _parse_columns(
-    columns: Sequence[SourceColumn], records: list[_Record]
+    columns: Sequence[SourceColumn], records: _Records
 ) -> Iterator[SourceRow] | None:
-    """Read rows column by column; None if a cell is invalid, or an item lacks a field."""
-    lines, sizes, cells = zip(*records, strict=True)
-    if set(map(len, cells)) != {len(columns)}:
+    """Parse rows column by column; None if a cell is invalid, or an item lacks a field."""
+    if set(map(len, records.cells)) != {len(columns)}:
         return None
     column_values = []
     try:
-        for column, texts in zip(columns, zip(*cells, strict=True), strict=True):
+        for column, texts in zip(columns, zip(*records.cells, strict=True), strict=True):
             values = column.read(texts)
             if values is None:
                 return None
@@ -166,11 +175,16 @@ def _parse_columns(
     names = [column.name for column in columns]
     rows = zip(*column_values)  # noqa: B905  (each column has a value for each record)
     items = [dict(zip(names, row)) for row in rows]  # noqa: B905  (and each row for each name)
-    return map(SourceRow, lines, sizes, items)
+    return map(SourceRow, records.lines, records.sizes, items)
 
 
-def _parse_row(columns: Sequence[SourceColumn], record: _Record) -> SourceRow:
-    line, size, cells = record
+def _parse_rows(columns: Sequence[SourceColumn], records: _Records) -> Iterator[SourceRow]:
+    return map(partial(_parse_row, columns), records.lines, records.sizes, records.cells)
+
+
+def _parse_row(
+    columns: Sequence[SourceColumn], line: int, size: int, cells: Sequence[str]
+) -> SourceRow:
     if len(cells) != len(columns):
         reason = f"it has {len(cells)} cells, and the header {len(columns)}"
         return SourceRow(line, size, problem=_problem(reason))
@@ -229,12 +243,21 @@ def _elements(stream: _JsonStream) -> Iterator[SourceRow]:
         raise stream.refusal("after an item comes a comma or the end of the array")
 
 
+class _JsonValue(NamedTuple):
+    """A value, the position behind its text, and the problem of a value that is none."""
+
+    value: object
+    end: int
+    problem: Problem | None = None
+
+
 class _JsonStream:
     """JSON that is read piece by piece: the part that is not parsed yet, and its first line."""
 
     def __init__(self, file: BinaryIO, max_bytes: int) -> None:
         self._file = file
         self._max_bytes = max_bytes
+        # A piece may end within a character, whose first bytes the decoder keeps for the next one.
         self._decode = codecs.getincrementaldecoder("utf-8-sig")().decode
         self._text = ""
         self._position = 0
@@ -245,6 +268,7 @@ class _JsonStream:
 
     def peek(self) -> str:
         """Return the next character that is no blank, without moving past it; "" at the end."""
+        # Blanks may fill several pieces.
         while True:
             blanks = _BLANKS.match(self._text, self._position)
             self._advance(blanks.end() if blanks else self._position)
@@ -261,24 +285,25 @@ class _JsonStream:
         """Read the next value."""
         self.peek()
         line = self._line
-        value, end, problem = self._value()
-        size = end - self._position
+        read = self._value()
+        size = read.end - self._position
         if size > self._max_bytes:
             raise _too_long(self._max_bytes, line)
-        self._advance(end)
-        return SourceRow(line, size, value, problem)
+        self._advance(read.end)
+        return SourceRow(line, size, read.value, read.problem)
 
-    def _value(self) -> tuple[object, int, Problem | None]:
-        """Return a value once all of it is read, its end, and its problem.
+    def _value(self) -> _JsonValue:
+        """Return the next value when all of its text has been read.
 
-        A number that goes on in the next piece ends early; but a number is no item anyway.
+        A number at the end of a piece is cut off there; but a number is no item anyway.
         """
         while True:
             try:
-                return *jsontext.loads_at(self._text, self._position), None
+                return _JsonValue(*jsontext.loads_at(self._text, self._position))
             except TooManyDigits as error:
-                return None, error.end, _too_many_digits(error)
+                return _JsonValue(None, error.end, _too_many_digits(error))
             except ValueError as error:
+                # The text may be wrong, or only not all there yet: the next piece tells.
                 if len(self._text) - self._position > self._max_bytes:
                     raise _too_long(self._max_bytes, self._line) from None
                 if not self._more():
@@ -289,9 +314,9 @@ class _JsonStream:
         self._position = position
 
     def _more(self) -> bool:
-        """Read as much again as is waiting; tell whether anything came.
+        """Read as much again as is not parsed yet; tell whether anything came.
 
-        So a long value, which is parsed anew with each piece, is parsed only a few times.
+        A long value is parsed anew with each piece: with pieces that grow, only a few times.
         """
         rest = self._text[self._position :]
         raw = self._file.read(max(_CHUNK, len(rest)))
@@ -304,13 +329,13 @@ class _JsonStream:
 
 
 def _reason(error: ValueError) -> str:
-    """Return a decoder's message without its line, which counts from where the decoder began."""
+    """Return a decoder's message without its line, which is not that of the file."""
     return getattr(error, "msg", str(error))
 
 
 def _problem(reason: str, name: str | None = None) -> Problem:
-    field: Mapping[str, object] = {"field": name} if name else {}
-    return invalid_payload(reason[0].upper() + reason[1:], **field).problems[0]
+    extensions: Mapping[str, object] = {"field": name} if name else {}
+    return invalid_payload(reason[0].upper() + reason[1:], **extensions).problems[0]
 
 
 def _too_many_digits(error: TooManyDigits, *names: str) -> Problem:

@@ -1,0 +1,72 @@
+"""The header of an imported CSV file: the names of fields, and how the cells below are read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from cms.errors import Refused, invalid_payload
+from cms.items.transfer.cells import COLUMN_PARSERS, cell_parser
+from cms.items.transfer.formats import unescape_formula
+from cms.items.transfer.import_problems import ImportProblems, with_line
+from cms.items.transfer.sources import SourceColumn
+from cms.items.write.calls import WriteCall
+from cms.items.write.changes import Expects
+from cms.query.plan.links import link_of, target_collections
+from cms.schema.model import Field
+from cms.schema.payload import invalid_item
+
+
+def source_columns(
+    call: WriteCall, cells: Sequence[str], problems: ImportProblems
+) -> list[SourceColumn]:
+    """Return the columns of a header.
+
+    Raises `Refused` with the names that the caller may not write, and with those that stand in the
+    header twice.
+    """
+    names = [unescape_formula(cell) if cell else "" for cell in cells]
+    if not names:
+        raise invalid_payload("The file has no header with the names of fields", line=1)
+    collection = call.collection
+    for name, count in Counter(names).items():
+        if count > 1:
+            problem = invalid_item("the header names it twice", collection.name, name)
+            problems.add(problem, 1)
+    _check_names(call, names, problems)
+    problems.refuse()
+    return [_source_column(call, collection.fields[name]) for name in names]
+
+
+def _check_names(call: WriteCall, names: Sequence[str], problems: ImportProblems) -> None:
+    """Parse an item that names every field and holds no values."""
+    fields = call.collection.fields
+    item: dict[str, object] = {}
+    for name in names:
+        is_list = name in fields and fields[name].column is None
+        # A list takes no null, and an empty one changes nothing.
+        item[name] = [] if is_list else None
+    parser = call.payload_parser()
+    try:
+        parser.parse(call.collection, [item], Expects.EITHER)
+    except Refused as refused:
+        raise Refused(with_line(problem, 1) for problem in refused.problems) from refused
+    for _, problem in parser.problems.entries:
+        problems.add(problem, 1)
+    # Problems beyond the first hundred are counted, not kept.
+    problems.total += parser.problems.total - len(parser.problems.entries)
+
+
+def _source_column(call: WriteCall, field: Field) -> SourceColumn:
+    catalogue = call.context.snapshot.catalogue
+    is_relational = bool(
+        link_of(catalogue, call.collection, field.name)
+        or target_collections(catalogue, call.collection, field.name)
+    )
+    parse_cell = cell_parser(field, is_relational=is_relational)
+    return SourceColumn(
+        field.name,
+        parse_cell,
+        COLUMN_PARSERS.get(parse_cell),
+        takes_null=field.column is not None,
+    )
