@@ -9,7 +9,7 @@ from cms.database.connections import standalone_transaction
 from cms.database.maintenance import MaintenanceReport, run_maintenance
 from cms.database.migrate import migrate as apply_migrations
 from cms.errors import Refused
-from cms.files import storage
+from cms.files.storage import Storages
 from cms.files.stray_contents import SweepResult, sweep
 
 
@@ -56,7 +56,7 @@ def maintain(config: Config) -> None:
 def _sweep(dsn: str, config: Config) -> SweepResult:
     try:
         with standalone_transaction(dsn) as transaction:
-            return sweep(transaction, storage.open(config))
+            return sweep(transaction, Storages.from_config(config))
     except Refused as refused:
         # A storage location that does not answer must not fail the rest of the maintenance.
         say(f"The contents of files were not looked at: {refused}")

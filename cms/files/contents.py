@@ -12,7 +12,6 @@ from uuid import uuid4
 
 from cms.config import Config
 from cms.errors import Problem, Refused, invalid_payload
-from cms.files import storage
 from cms.files.derivatives import forget_derivatives
 from cms.files.image_info import image_info_of
 from cms.files.media_types import HEAD_BYTES, charset_of, is_allowed, media_type_of
@@ -32,7 +31,7 @@ class Incoming:
     """A content on its way in: its bytes, and the name and media type that its sender declares."""
 
     name: str
-    declared: str | None
+    declared_type: str | None
     chunks: Iterable[bytes]
 
 
@@ -45,7 +44,7 @@ class Content:
     size: int = 0
     sha256: str = ""
     name: str = ""
-    declared: str | None = None
+    declared_type: str | None = None
     head: bytes = b""
 
     @property
@@ -60,7 +59,7 @@ class Contents:
     """
 
     def __init__(self, config: Config) -> None:
-        self.storages: Storages = storage.open(config)
+        self.storages = Storages.from_config(config)
         self.max_bytes = config.files_max_upload_size
         self._allowed = config.files_mime_type_allow_list
 
@@ -75,7 +74,13 @@ class Contents:
         head = bytearray()
         result = target.put(path, _limited(incoming.chunks, head, self.max_bytes))
         return Content(
-            target.name, path, result.size, result.sha256, name, incoming.declared, bytes(head)
+            target.name,
+            path,
+            size=result.size,
+            sha256=result.sha256,
+            name=name,
+            declared_type=incoming.declared_type,
+            head=bytes(head),
         )
 
     def move(self, content: Content, location: str) -> Content:
@@ -91,7 +96,7 @@ class Contents:
 
         Raises `Refused` INVALID_PAYLOAD for a media type that is not allowed.
         """
-        media_type = media_type_of(content.head, name=name, declared=content.declared)
+        media_type = media_type_of(content.head, name=name, declared=content.declared_type)
         if not is_allowed(media_type, self._allowed):
             raise invalid_payload(f"Files of the type {media_type} are not allowed", field="type")
         with self.storages[content.storage].reader(content.path) as reader:

@@ -5,48 +5,33 @@ A content is stored before its row is written, and removed after it: no row is w
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from hashlib import sha256
+from threading import Event
 
 from cms import jsontext
 from cms.config import Config
 from cms.database.connections import Transaction
 from cms.database.statements import statement
-from cms.errors import Problem, Refused, abbreviated, invalid_payload
+from cms.errors import abbreviated, invalid_payload
 from cms.files import records
 from cms.files.contents import Content, Contents, Incoming, Json, contents_of
 from cms.files.form import FileUpload, FormPart, receive
-from cms.files.names import clean_name, title_of
-from cms.files.records import FILES, TransactionWork, WriteRequest
+from cms.files.names import title_of
+from cms.files.payloads import (
+    checked_batch,
+    checked_changes,
+    checked_fields,
+    decode_base64,
+    pop_location,
+)
+from cms.files.records import FILES, NewRow, TransactionWork, WriteRequest
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.outgoing import AddressFilter
 from cms.store.store import Store
-
-SERVER_OWNED = frozenset(
-    {
-        "filename_disk",
-        "filesize",
-        "type",
-        "width",
-        "height",
-        "charset",
-        "metadata",
-        "uploaded_by",
-        "uploaded_on",
-        "modified_by",
-        "modified_on",
-    }
-)
-"""Fields that clients cannot set."""
-
-CREATE_ONLY = frozenset({"id", "storage"})
-"""Fields that clients can set only when they create a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +63,7 @@ def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -
 
     Returns None to a caller that may not read files.
     """
-    records.require_permission(library.store, request.identity, FILES, "create")
+    records.require_permission(library.store, request.identity, collection=FILES, action="create")
     with library.contents.provisional() as stored:
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
         return create_rows(library, _with_content_digest(request, uploads), uploads)
@@ -88,19 +73,15 @@ def upload_json(
     library: Library, request: WriteRequest, payload: Mapping[str, object]
 ) -> bytes | None:
     """Create a file of a JSON body, whose `data` is the content in base64."""
-    records.require_permission(library.store, request.identity, FILES, "create")
+    records.require_permission(library.store, request.identity, collection=FILES, action="create")
     fields: Json = dict(payload)
-    raw = _decode_base64(fields.pop("data", None))
+    raw = decode_base64(fields.pop("data", None))
     name = fields.get("filename_download")
     if not isinstance(name, str) or not name:
         raise invalid_payload(
             '"filename_download" must be a text', field="filename_download", value=abbreviated(name)
         )
-    location = fields.pop("storage", None)
-    if location is not None and not isinstance(location, str):
-        raise invalid_payload(
-            '"storage" must be a text', field="storage", value=abbreviated(location)
-        )
+    location = pop_location(fields)
     with library.contents.provisional() as stored:
         content = library.contents.put(Incoming(name, None, [raw]), location)
         stored.append(content)
@@ -115,23 +96,22 @@ def create_rows(
     A call that its Idempotency-Key shows to have been done before writes none; its contents are
     removed again.
     """
-    rows = [_row(library.contents, upload) for upload in uploads]
-    commits: list[bool] = []
+    rows = [_new_row(library.contents, upload) for upload in uploads]
+    is_committed = Event()
 
     def plan(call: WriteCall) -> TransactionWork[bytes | None]:
         folder = call.context.fetch(statement("find_default_folder"), ())[0][0]
-        items, row_defaults, owned = zip(*rows, strict=True)
-        defaults = [{"folder": folder} | row for row in row_defaults]
-        write = records.plan_create(call, items, defaults, owned)
+        write = records.plan_create(call, [_in_folder(row, folder) for row in rows])
 
         def within(transaction: Transaction) -> bytes | None:
-            transaction.after_commit.append(lambda _: commits.append(True))
+            transaction.after_commit.append(lambda _: is_committed.set())
             return records.response_body(write(transaction), many=len(rows) > 1)
 
         return within
 
-    body = records.writing(library.store, request, (FILES, "create"), plan)
-    if not commits:
+    body = records.run_write(library.store, request, collection=FILES, action="create", plan=plan)
+    # A repeated call gets the answer of the first one, and no file has the new contents.
+    if not is_committed.is_set():
         library.contents.remove(upload.content for upload in uploads)
     return body
 
@@ -143,7 +123,7 @@ def replace(
 
     It takes the permission to change the file's name.
     """
-    records.require_permission(library.store, request.identity, FILES, "update")
+    records.require_permission(library.store, request.identity, collection=FILES, action="update")
     with library.contents.provisional() as stored:
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
         if len(uploads) > 1:
@@ -153,14 +133,14 @@ def replace(
         name = str(changes.get("filename_download") or content.name)
         changes["filename_download"] = name
         owned = library.contents.file_columns(content, name)
-        return _replace_content(library, request, key, (changes, owned))
+        return _replace_content(library, request, key, changes=changes, owned=owned)
 
 
 def change_one(library: Library, request: WriteRequest, key: str, payload: object) -> bytes | None:
     """Change fields of a file."""
     changes = checked_changes(payload)
     written = _update(
-        library, request, lambda call: records.plan_update(request, call, key, changes, {})
+        library, request, lambda call: records.plan_update(request, call, key=key, changes=changes)
     )
     return records.response_body(written, many=False)
 
@@ -190,7 +170,7 @@ def _delete(
             if key is not None:
                 records.check_match(request, call, transaction, key)
             write_context = call.write_context(transaction)
-            keys = records.named(write_context, call.collection, payload)
+            keys = records.keys_of(write_context, call.collection, payload)
             # Locked before the deletion: another content would be left behind by it.
             contents = contents_of(transaction.execute(statement("lock_files"), (keys,)))
             records.delete(write_context, call.collection, keys)
@@ -198,101 +178,25 @@ def _delete(
 
         return within
 
-    library.contents.remove(records.writing(library.store, request, (FILES, "delete"), plan))
-
-
-# Fields of files
-
-
-def _row(contents: Contents, upload: FileUpload) -> tuple[Json, Json, Json]:
-    """Return the client's values for a new file, the defaults, and the values that the service
-    sets.
-    """
-    fields = dict(upload.fields)
-    # Null leaves the id to the service.
-    if fields.get("id", "") is None:
-        del fields["id"]
-    _refuse_owned(fields, SERVER_OWNED)
-    values = _with_clean_name(fields)
-    name = str(values.get("filename_download") or upload.content.name)
-    defaults = {"id": upload.content.key, "title": title_of(name), "filename_download": name}
-    return values, defaults, contents.file_columns(upload.content, name)
-
-
-def checked_changes(payload: object) -> Json:
-    """Return a client's changes of a file; raises `Refused` INVALID_PAYLOAD for fields of the
-    service.
-    """
-    if not isinstance(payload, Mapping):
-        raise invalid_payload("The body must be an object")
-    _refuse_owned(payload, SERVER_OWNED | CREATE_ONLY)
-    return _with_clean_name(payload)
-
-
-def checked_batch(payload: object, check: Callable[[object], Json]) -> object:
-    """Return changes of several rows, each of them checked.
-
-    Raises `Refused` INVALID_PAYLOAD for a body of another shape.
-    """
-    if isinstance(payload, list):
-        return [{"id": _id(item), **check(_without_id(item))} for item in payload]
-    if not isinstance(payload, Mapping) or "data" not in payload:
-        raise invalid_payload(
-            "The body must be an array of objects with their ids, or hold data with keys or query"
-        )
-    return {**payload, "data": check(payload["data"])}
-
-
-def _id(item: object) -> str:
-    key = item.get("id") if isinstance(item, Mapping) else None
-    if not isinstance(key, str):
-        raise invalid_payload('Each element must be an object with its "id"', field="id")
-    return key
-
-
-def _without_id(item: object) -> object:
-    if not isinstance(item, Mapping):
-        return item
-    return {name: value for name, value in item.items() if name != "id"}
-
-
-def _with_clean_name(fields: Mapping[str, object]) -> Json:
-    """Return fields with a clean name for downloads."""
-    cleaned = dict(fields)
-    if "filename_download" in cleaned:
-        name = cleaned["filename_download"]
-        if not isinstance(name, str):
-            reason = '"filename_download" must be a text'
-            raise invalid_payload(reason, field="filename_download", value=abbreviated(name))
-        cleaned["filename_download"] = clean_name(name)
-    return cleaned
-
-
-def _refuse_owned(fields: Mapping[str, object], owned: frozenset[str]) -> None:
-    """Refuse fields that clients cannot set, all of them in one answer."""
-    problems = [_owned_problem(name) for name in sorted(owned & fields.keys())]
-    if problems:
-        raise Refused(problems)
-
-
-def _owned_problem(name: str) -> Problem:
-    reason = "The service sets it"
-    extensions = {"reason": reason, "collection": FILES, "field": name}
-    return Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", extensions)
-
-
-def _decode_base64(data: object) -> bytes:
-    """Return a content from base64, alone or in a data address."""
-    if not isinstance(data, str):
-        raise invalid_payload('"data" must be the content in base64', field="data")
-    without_scheme = re.sub(r"^data:[^,]*;base64,", "", data)
-    try:
-        return base64.b64decode(re.sub(r"\s", "", without_scheme), validate=True)
-    except (binascii.Error, ValueError):
-        raise invalid_payload('"data" must be the content in base64', field="data") from None
+    contents = records.run_write(
+        library.store, request, collection=FILES, action="delete", plan=plan
+    )
+    library.contents.remove(contents)
 
 
 # Rows
+
+
+def _new_row(contents: Contents, upload: FileUpload) -> NewRow:
+    values = checked_fields(upload.fields)
+    name = str(values.get("filename_download") or upload.content.name)
+    defaults = {"id": upload.content.key, "title": title_of(name), "filename_download": name}
+    return NewRow(values, defaults, contents.file_columns(upload.content, name))
+
+
+def _in_folder(row: NewRow, folder: str | None) -> NewRow:
+    """Return a row that goes into a folder, unless the client names another one."""
+    return row._replace(defaults={"folder": folder, **row.defaults})
 
 
 def _with_content_digest(request: WriteRequest, uploads: Sequence[FileUpload]) -> WriteRequest:
@@ -315,24 +219,26 @@ def _update(
     request: WriteRequest,
     plan: Callable[[WriteCall], TransactionWork[WrittenItems]],
 ) -> WrittenItems:
-    return records.writing(library.store, request, (FILES, "update"), plan)
+    return records.run_write(library.store, request, collection=FILES, action="update", plan=plan)
 
 
 def _replace_content(
-    library: Library, request: WriteRequest, key: str, row: tuple[Json, Json]
+    library: Library, request: WriteRequest, key: str, *, changes: Json, owned: Json
 ) -> bytes | None:
     """Change a file's row to a new content; the old one is removed after the commit."""
 
     def plan(call: WriteCall) -> TransactionWork[tuple[WrittenItems, list[Content]]]:
-        update = records.plan_update(request, call, key, *row)
+        update = records.plan_update(request, call, key=key, changes=changes, owned=owned)
         row_key = parse_key(call.collection, key)
 
         def within(transaction: Transaction) -> tuple[WrittenItems, list[Content]]:
-            before = contents_of(transaction.execute(statement("lock_files"), ([row_key],)))
-            return update(transaction), before
+            rows = transaction.execute(statement("lock_files"), ([row_key],))
+            return update(transaction), contents_of(rows)
 
         return within
 
-    written, before = records.writing(library.store, request, (FILES, "update"), plan)
-    library.contents.remove(before)
+    written, replaced_contents = records.run_write(
+        library.store, request, collection=FILES, action="update", plan=plan
+    )
+    library.contents.remove(replaced_contents)
     return records.response_body(written, many=False)

@@ -10,8 +10,9 @@ from cms.database.statements import statement
 from cms.errors import Problem, Refused, invalid_payload
 from cms.files import records
 from cms.files.contents import Content, Json, contents_of
-from cms.files.files import Library, checked_batch
-from cms.files.records import FILES, FOLDERS, TransactionWork, WriteRequest
+from cms.files.files import Library
+from cms.files.payloads import checked_batch
+from cms.files.records import FILES, FOLDERS, NewRow, TransactionWork, WriteRequest
 from cms.items.write.calls import WriteCall, WrittenItems
 from cms.items.write.rows import link_revisions
 
@@ -22,15 +23,10 @@ def create(library: Library, request: WriteRequest, payload: object) -> bytes | 
     """Create a folder, or those of an array."""
     many = isinstance(payload, list)
     payloads = payload if isinstance(payload, list) else [payload]
-    items = [_checked(item) for item in payloads]
     # Folders have neither defaults nor fields that the service sets.
-    no_values: list[Json] = [{} for _ in items]
+    rows = [NewRow(_checked(item), {}, {}) for item in payloads]
     return _write(
-        library,
-        request,
-        "create",
-        lambda call: records.plan_create(call, items, no_values, no_values),
-        many=many,
+        library, request, "create", lambda call: records.plan_create(call, rows), many=many
     )
 
 
@@ -41,7 +37,7 @@ def change_one(library: Library, request: WriteRequest, key: str, payload: objec
         library,
         request,
         "update",
-        lambda call: records.plan_update(request, call, key, changes, {}),
+        lambda call: records.plan_update(request, call, key=key, changes=changes),
         many=False,
     )
 
@@ -84,7 +80,7 @@ def _delete(
 def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) -> list[Content]:
     """Delete folders with everything below them, and return the contents of the deleted files."""
     write_context = call.write_context(transaction)
-    keys = records.named(write_context, call.collection, payload)
+    keys = records.keys_of(write_context, call.collection, payload)
     # First the right to the folders: a refusal for what is in them would tell that they exist.
     write_context.authorizer.authorize_delete(call.collection, keys, transaction.execute)
     parents: dict[str, str | None] = dict(
@@ -148,7 +144,9 @@ def _with_tree_lock(
 
         return within
 
-    return records.writing(library.store, request, (FOLDERS, action), plan_with_lock)
+    return records.run_write(
+        library.store, request, collection=FOLDERS, action=action, plan=plan_with_lock
+    )
 
 
 def _checked_changes(payload: object) -> Json:

@@ -18,7 +18,7 @@ class FormPart:
 
     name: str
     filename: str | None
-    declared: str | None
+    declared_type: str | None
     chunks: Iterator[bytes]
 
     @property
@@ -45,20 +45,22 @@ def receive(
     """
     uploads: list[FileUpload] = []
     next_fields: Json = {}
-    first_is_file: bool | None = None
+    begins_with_file: bool | None = None
+    bytes_left = max_bytes
     for part in parts:
         # Browsers send an empty name for an input without a chosen file.
         if part.filename == "":
             continue
-        if first_is_file is None:
-            first_is_file = part.is_file
+        if begins_with_file is None:
+            begins_with_file = part.is_file
         if part.is_file:
             uploads.append(_store_file(contents, part, next_fields, stored))
             next_fields = {}
         else:
-            value, max_bytes = _value(part, max_bytes)
-            fields = uploads[-1].fields if first_is_file else next_fields
-            fields[part.name] = value
+            raw = _read_field(part, bytes_left)
+            bytes_left -= len(raw)
+            fields = uploads[-1].fields if begins_with_file else next_fields
+            fields[part.name] = _field_value(part.name, raw)
     if not uploads:
         raise invalid_payload("The form holds no file", field="file")
     uploads[-1].fields |= next_fields
@@ -70,7 +72,7 @@ def receive(
 def _store_file(
     contents: Contents, part: FormPart, fields: Json, stored: list[Content]
 ) -> FileUpload:
-    incoming = Incoming(part.filename or part.name, part.declared, part.chunks)
+    incoming = Incoming(part.filename or part.name, part.declared_type, part.chunks)
     content = contents.put(incoming, fields.get("storage"))
     stored.append(content)
     return FileUpload(content, fields)
@@ -84,19 +86,23 @@ def _relocate(contents: Contents, upload: FileUpload, stored: list[Content]) -> 
         stored.append(upload.content)
 
 
-def _value(part: FormPart, max_bytes: int) -> tuple[object, int]:
-    """Return the value of a field (null for an empty one) and the bytes left for further fields."""
+def _read_field(part: FormPart, max_bytes: int) -> bytearray:
     raw = bytearray()
     for chunk in part.chunks:
         raw += chunk
         if len(raw) > max_bytes:
             raise invalid_payload("The fields of the form are too long", field=part.name)
+    return raw
+
+
+def _field_value(name: str, raw: bytearray) -> object:
+    """Return the value of a field; a form has no null, so an empty field stands for it."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:
-        raise invalid_payload("A field of the form is no UTF-8 text", field=part.name) from None
-    value = _parse_tags(text) if part.name in JSON_FIELDS else text
-    return value or None, max_bytes - len(raw)
+        raise invalid_payload("A field of the form is no UTF-8 text", field=name) from None
+    value = _parse_tags(text) if name in JSON_FIELDS else text
+    return value or None
 
 
 def _parse_tags(text: str) -> object:

@@ -12,6 +12,7 @@ from cms.files import records
 from cms.files.contents import Incoming, Json, too_large
 from cms.files.files import Library, create_rows
 from cms.files.form import FileUpload
+from cms.files.payloads import pop_location, require_text
 from cms.files.records import FILES, WriteRequest
 from cms.outgoing import (
     AddressDenied,
@@ -35,10 +36,8 @@ def import_url(
     Raises `Refused`: INVALID_PAYLOAD for an address that the settings deny, SERVICE_UNAVAILABLE
     when the other server fails.
     """
-    records.require_permission(library.store, request.identity, FILES, "create")
-    url = payload.get("url")
-    if not isinstance(url, str):
-        raise invalid_payload('"url" must be a text', field="url", value=abbreviated(url))
+    records.require_permission(library.store, request.identity, collection=FILES, action="create")
+    url = require_text(payload.get("url"), field="url")
     fields = payload.get("data") or {}
     if not isinstance(fields, Mapping):
         raise invalid_payload('"data" must be an object', field="data", value=abbreviated(fields))
@@ -65,11 +64,7 @@ def _store_response(
 ) -> bytes | None:
     if not 200 <= answer.status < 300:
         raise _source_failed(f"it answers with the status {answer.status}")
-    location = fields.pop("storage", None)
-    if location is not None and not isinstance(location, str):
-        raise invalid_payload(
-            '"storage" must be a text', field="storage", value=abbreviated(location)
-        )
+    location = pop_location(fields)
     incoming = Incoming(_filename_of(answer), answer.headers.get("content-type"), answer.chunks)
     with library.contents.provisional() as stored:
         content = library.contents.put(incoming, location)

@@ -13,7 +13,7 @@ import mimetypes
 import re
 from collections.abc import Iterable, Sequence
 
-from cms.files.names import split
+from cms.files.names import split_extension
 from cms.files.signatures import BRANDS, CONTAINED_TYPES, RIFF_TYPES, SIGNATURES
 
 HEAD_BYTES = 4096
@@ -115,7 +115,7 @@ def without_parameters(content_type: str | None) -> str:
 
 def _claimed_types(name: str, declared: str | None) -> list[str]:
     """Return the type by the name's extension and the declared type, as far as they say one."""
-    extension = split(name)[1].lower()
+    extension = split_extension(name)[1].lower()
     by_name = _EXTRA_EXTENSIONS.get(extension) or _EXTENSIONS.get(extension)
     by_sender = without_parameters(declared)
     claimed_types = []

@@ -26,11 +26,11 @@ def clean_name(text: str) -> str:
     name = _FORBIDDEN.sub("_", visible).strip(" .")
     if len(name) <= MAX_NAME_LENGTH:
         return name or "file"
-    stem, extension = split(name)
+    stem, extension = split_extension(name)
     return stem[: MAX_NAME_LENGTH - len(extension)].rstrip(" .") + extension
 
 
-def split(name: str) -> tuple[str, str]:
+def split_extension(name: str) -> tuple[str, str]:
     """Return a name's stem, and its extension with the dot, which is empty for one too long."""
     stem, dot, extension = name.rpartition(".")
     if stem and 0 < len(extension) <= MAX_EXTENSION_LENGTH:
@@ -40,11 +40,11 @@ def split(name: str) -> tuple[str, str]:
 
 def extension_on_disk(name: str) -> str:
     """Return the extension that the content gets in its storage."""
-    extension = split(name)[1].lower()
+    extension = split_extension(name)[1].lower()
     return extension if re.fullmatch(r"\.[a-z0-9]+", extension) else ".bin"
 
 
 def title_of(name: str) -> str:
     """Return the title of a file that was sent without one: `My photo 1` for `my-photo_1.jpg`."""
-    words = re.sub(r"[-_\s]+", " ", split(name)[0]).strip() or name
+    words = re.sub(r"[-_\s]+", " ", split_extension(name)[0]).strip() or name
     return words[:1].upper() + words[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from cms import jsontext
 from cms.database.connections import Transaction
@@ -15,7 +15,7 @@ from cms.items.read.reads import parse_key
 from cms.items.write import plans, preconditions
 from cms.items.write.authorizing import WriteAuthorizer
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.items.write.changes import Expects, RowChange
+from cms.items.write.changes import Expects
 from cms.items.write.deletion import delete_rows
 from cms.items.write.named_keys import named_keys
 from cms.items.write.rows import WriteContext
@@ -32,15 +32,8 @@ FOLDERS = "system_folders"
 
 T = TypeVar("T")
 
-FILE_CREATION = "system_files", "create"
-
 TransactionWork = Callable[[Transaction], T]
 """The work of a write inside its transaction."""
-
-
-def require_permission(store: Store, identity: Identity, name: str, action: str) -> None:
-    """Refuse a caller that may do this to no row of a collection, before the body is read."""
-    store.run_primary_read(identity, lambda context: _authorized_collection(context, name, action))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +46,44 @@ class WriteRequest:
     if_match: str | None = None
 
 
-def writing(
+class NewRow(NamedTuple):
+    """The client's values for a row, the defaults of those that it leaves out, and the values that
+    the service always sets.
+    """
+
+    values: Json
+    defaults: Json
+    owned: Json
+
+
+def require_permission(store: Store, identity: Identity, *, collection: str, action: str) -> None:
+    """Refuse a caller that may do this to no row of a collection, before the body is read."""
+    store.run_primary_read(
+        identity, lambda context: _authorized_collection(context, collection, action)
+    )
+
+
+def run_write(
     store: Store,
     request: WriteRequest,
-    to: tuple[str, str],
+    *,
+    collection: str,
+    action: str,
     plan: Callable[[WriteCall], TransactionWork[T]],
 ) -> T:
-    """Plan and do a write; `to` is a collection and an action.
+    """Plan a write of a collection, and do it in a transaction.
 
     Raises `Refused` FORBIDDEN for a caller that may do it to no row.
     """
-    name, action = to
+    # In the history of a file its creation is an upload.
+    history_action = "upload" if collection == FILES and action == "create" else None
 
     def plan_write(context: RequestContext) -> WritePlan[T]:
-        collection = _authorized_collection(context, name, action)
+        target = _authorized_collection(context, collection, action)
         parsed = parse_query_string(request.query_string, store.page)
         authorizer = WriteAuthorizer(store, context)
-        history_action = "upload" if to == FILE_CREATION else None
         client = request.identity.client
-        call = WriteCall(store, context, client, collection, parsed, authorizer, history_action)
+        call = WriteCall(store, context, client, target, parsed, authorizer, history_action)
         return WritePlan(plan(call))
 
     return store.run_write(request.identity, plan_write, idempotency=request.idempotency)
@@ -90,39 +102,36 @@ def check_match(request: WriteRequest, call: WriteCall, transaction: Transaction
     )
 
 
-def plan_create(
-    call: WriteCall,
-    items: Sequence[Mapping[str, object]],
-    defaults: Sequence[Json],
-    owned: Sequence[Json],
-) -> TransactionWork[WrittenItems]:
-    """Return the work that creates rows.
-
-    Values from the request come before `defaults`; `owned` are values that the service always sets.
-    """
+def plan_create(call: WriteCall, rows: Sequence[NewRow]) -> TransactionWork[WrittenItems]:
+    """Return the work that creates rows."""
     parser = call.payload_parser()
-    root = parser.parse(call.collection, items, Expects.ABSENT)
-    for change, row_defaults, row_owned in zip(root.changes, defaults, owned, strict=True):
+    root = parser.parse(call.collection, [row.values for row in rows], Expects.ABSENT)
+    for change, row in zip(root.changes, rows, strict=True):
         change.values |= {
-            **_values(call.collection, row_defaults),
+            **_values(call.collection, row.defaults),
             **change.values,
-            **_values(call.collection, row_owned),
+            **_values(call.collection, row.owned),
         }
     call.complete(parser, root)
     # Once more, because presets of permissions may have replaced them.
-    for change, row_owned in zip(root.changes, owned, strict=True):
-        change.values |= _values(call.collection, row_owned)
+    for change, row in zip(root.changes, rows, strict=True):
+        change.values |= _values(call.collection, row.owned)
     return partial(plans.write_items, call, parser, root)
 
 
 def plan_update(
-    request: WriteRequest, call: WriteCall, key: str, item: object, owned: Json
+    request: WriteRequest, call: WriteCall, *, key: str, changes: Json, owned: Json | None = None
 ) -> TransactionWork[WrittenItems]:
-    """Return the work that changes one row, if it is in the state that If-Match names."""
+    """Return the work that changes one row, if it is in the state that If-Match names.
+
+    `owned` are the values that the service sets.
+    """
     parser = call.payload_parser()
     keys = [parse_key(call.collection, key)]
-    root = parser.parse(call.collection, [item], Expects.PRESENT)
-    _set_owned(root.changes, call.collection, owned)
+    root = parser.parse(call.collection, [changes], Expects.PRESENT)
+    owned_values = _values(call.collection, owned or {})
+    for change in root.changes:
+        change.values |= owned_values
     write = partial(
         plans.write_items, call, parser, plans.complete_update(call, parser, root, keys)
     )
@@ -145,7 +154,7 @@ def plan_update_many(call: WriteCall, payload: object) -> TransactionWork[Writte
     return plans.plan_update_many(call, payload).within
 
 
-def named(write_context: WriteContext, collection: Collection, payload: object) -> list[str]:
+def keys_of(write_context: WriteContext, collection: Collection, payload: object) -> list[str]:
     """Return the keys that a payload names: by an array of keys, by `keys` or by `query`."""
     selection = payload if isinstance(payload, Mapping) else {"keys": payload}
     return named_keys(write_context, collection, selection)
@@ -192,11 +201,6 @@ def _authorized_collection(context: RequestContext, name: str, action: str) -> C
     if not context.actor.policy.is_admin and not context.actor.policy.granted(name, action):
         raise forbidden()
     return context.snapshot.catalogue.collections[name]
-
-
-def _set_owned(changes: Sequence[RowChange], collection: Collection, owned: Json) -> None:
-    for change in changes:
-        change.values |= _values(collection, owned)
 
 
 def _values(collection: Collection, fields: Json) -> Values:

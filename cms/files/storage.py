@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,25 +21,21 @@ from typing import Any, BinaryIO
 
 import obstore
 from obstore.exceptions import BaseError
-from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
+from obstore.store import ObjectStore
 
 from cms.config import Config
 from cms.errors import abbreviated, invalid_payload, unavailable
+from cms.files.storage_clients import open_client
 from cms.locations import Location
 
-# S3 takes no smaller parts of an upload.
-PART = 5 * 2**20
+PART_BYTES = 5 * 2**20
+"""The bytes of a part of an upload; S3 takes no smaller ones."""
+
 CHUNK_BYTES = 2**18
 """The bytes of a content that are read, and held in memory, at a time."""
 
 MAX_CONCURRENT_PARTS = 2
 
-_CLIENT: Mapping[str, Any] = {
-    "connect_timeout": timedelta(seconds=5),
-    "read_timeout": timedelta(seconds=60),
-    "timeout": timedelta(days=1),  # for a whole transfer, which takes as long as its client does
-}
-_RETRIES: Mapping[str, Any] = {"max_retries": 3, "retry_timeout": timedelta(seconds=20)}
 # obstore's names for contents in a folder that are not whole yet.
 _STAGED = re.compile(r"#\d+$")
 
@@ -75,7 +71,7 @@ class Storage:
     @cached_property
     def _store(self) -> ObjectStore:
         """The client of the location, made at its first use, which is after the fork."""
-        return _OPENERS[self._location.driver](self._location)
+        return open_client(self._location)
 
     @cached_property
     def folder(self) -> Path | None:
@@ -98,7 +94,7 @@ class Storage:
                     path,
                     rest,
                     use_multipart=True,
-                    chunk_size=PART,
+                    chunk_size=PART_BYTES,
                     max_concurrency=MAX_CONCURRENT_PARTS,
                 )
             self._sync_to_disk(path)
@@ -206,6 +202,11 @@ class Storages(Mapping[str, Storage]):
     def __init__(self, locations: Iterable[Location]) -> None:
         self._known = {location.name: Storage(location) for location in locations}
 
+    @classmethod
+    def from_config(cls, config: Config) -> Storages:
+        """Return the storage locations of the settings; each connects at its first use."""
+        return cls(config.locations)
+
     def __getitem__(self, name: str) -> Storage:
         return self._known[name]
 
@@ -237,11 +238,6 @@ class Storages(Mapping[str, Storage]):
         if storage is None:
             raise unavailable("storage", f'The location "{name}" is not set up')
         return storage
-
-
-def open(config: Config) -> Storages:
-    """Return the storage locations of the settings; each connects at its first use."""
-    return Storages(config.locations)
 
 
 class _ObstoreFile(RawIOBase):
@@ -301,7 +297,7 @@ def _buffer_first_part(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] 
     for chunk in chunks:
         buffered.append(chunk)
         size += len(chunk)
-        if size >= PART:
+        if size >= PART_BYTES:
             return b"", _chunks_from(buffered, chunks)
     return b"".join(buffered), None
 
@@ -317,75 +313,3 @@ def _range(start: int, length: int | None) -> Any:
     if length is not None:
         return {"range": (start, start + length)}
     return {"range": {"offset": start}} if start else {}
-
-
-# Clients of the locations
-
-
-def _local(location: Location) -> ObjectStore:
-    return LocalStore(location.root, mkdir=True, automatic_cleanup=True)
-
-
-def _s3(location: Location) -> ObjectStore:
-    settings: dict[str, object] = {
-        "region": location.region or "us-east-1",
-        "endpoint": location.endpoint,
-        "access_key_id": location.key,
-        "secret_access_key": location.secret,
-        "server_side_encryption": location.server_side_encryption,
-    }
-    # Servers other than Amazon's rarely have a host name for each bucket.
-    by_path = location.force_path_style
-    if by_path is None:
-        by_path = bool(location.endpoint)
-    settings["virtual_hosted_style_request"] = not by_path
-    return S3Store(
-        location.bucket,
-        prefix=location.root or None,
-        config=_without_none(settings),
-        client_options=_client_options(location),
-        retry_config=_RETRIES,  # type: ignore[arg-type]
-    )
-
-
-def _gcs(location: Location) -> ObjectStore:
-    return GCSStore(
-        location.bucket,
-        prefix=location.root or None,
-        config=_without_none(
-            {"service_account": location.key_filename, "base_url": location.endpoint}
-        ),
-        client_options=_client_options(location),
-        retry_config=_RETRIES,  # type: ignore[arg-type]
-    )
-
-
-def _azure(location: Location) -> ObjectStore:
-    settings = {
-        "account_name": location.account_name,
-        "account_key": location.account_key,
-        "endpoint": location.endpoint,
-    }
-    return AzureStore(
-        location.container_name,
-        prefix=location.root or None,
-        config=_without_none(settings),
-        client_options=_client_options(location),
-        retry_config=_RETRIES,  # type: ignore[arg-type]
-    )
-
-
-def _client_options(location: Location) -> Any:
-    return {**_CLIENT, "allow_http": (location.endpoint or "").startswith("http://")}
-
-
-def _without_none(settings: Mapping[str, object]) -> Any:
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-_OPENERS: Mapping[str, Callable[[Location], ObjectStore]] = {
-    "local": _local,
-    "s3": _s3,
-    "gcs": _gcs,
-    "azure": _azure,
-}

@@ -79,7 +79,7 @@ def _file_part(parts: Iterator[FormPart]) -> tuple[str, Iterator[bytes]]:
     if part is None:
         raise invalid_payload('The form has no file in a part named "file"', field="file")
     suffix = PurePath(part.filename or "").suffix.lower()
-    return _file_format(suffix, part.declared), _only_file(part, parts)
+    return _file_format(suffix, part.declared_type), _only_file(part, parts)
 
 
 def _only_file(part: FormPart, other_parts: Iterator[FormPart]) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cms.config import Config
-from cms.files.storage import PART, Storage
+from cms.files.storage import PART_BYTES, Storage
 from cms.locations import Location
 from tests.files.forms import house
 from tests.files.images import picture
@@ -22,19 +22,19 @@ def test_a_file_may_lie_in_a_bucket(
     location = Location(
         "s3", "s3", bucket="files", endpoint=s3_server, key="k", secret="s", root="whole"
     )
-    changes = {"locations": (location,), "files_max_upload_size": 4 * PART}
+    changes = {"locations": (location,), "files_max_upload_size": 4 * PART_BYTES}
     storage = Storage(location)
     with house(settings, tmp_path, make_database, template, **changes) as files:
         image = files.add(picture(), "a.jpg")
         assert (image["storage"], image["width"], image["height"]) == ("s3", 40, 20)
         assert b"".join(storage.get(image["filename_disk"])) == picture()
         big = files.send(
-            "PATCH", f"/files/{image['id']}", ("file", b"x" * (2 * PART + 1), "big.bin")
+            "PATCH", f"/files/{image['id']}", ("file", b"x" * (2 * PART_BYTES + 1), "big.bin")
         ).data
         assert [(one.path, one.size) for one in storage.list()] == [
-            (big["filename_disk"], 2 * PART + 1)
+            (big["filename_disk"], 2 * PART_BYTES + 1)
         ]
-        answer = files.send("POST", "/files", ("file", b"x" * (4 * PART + 1), "b.bin"))
+        answer = files.send("POST", "/files", ("file", b"x" * (4 * PART_BYTES + 1), "b.bin"))
         assert answer.status == 413
         assert len(list(storage.list())) == 1
         assert files.admin.delete(f"/files/{image['id']}").status == 204

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cms.config import load
-from cms.files import storage
+from cms.files.storage import Storages
 
 CLOUDS = {
     "gcs": {"STORAGE_CLOUD_BUCKET": "files"},
@@ -26,6 +26,6 @@ def test_a_location_in_a_cloud_opens_by_its_settings(driver: str, tmp_path: Path
         {"DATABASE_URL": "postgresql:///nowhere", "DATA_DIR": str(tmp_path), **environ},
         folder=tmp_path,
     )
-    storages = storage.open(config)
+    storages = Storages.from_config(config)
     assert storages.default is storages.requested("cloud")
     assert storages.default.folder is None  # nothing of it lies on this machine

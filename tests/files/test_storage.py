@@ -12,10 +12,10 @@ import pytest
 import requests
 
 from cms.errors import Refused
-from cms.files.storage import PART, Storage, Storages
+from cms.files.storage import PART_BYTES, Storage, Storages
 from cms.locations import Location
 
-BIG = os.urandom(PART) * 2 + b"end"
+BIG = os.urandom(PART_BYTES) * 2 + b"end"
 
 
 def bucket(address: str, **changes: str) -> Location:
@@ -58,7 +58,7 @@ def test_a_part_of_a_content_is_read_without_the_rest(storage: Storage) -> None:
     assert b"".join(storage.get("a", 0, 0)) == b""
 
 
-@pytest.mark.parametrize("size", [10, PART * 2], ids=["small", "big"])
+@pytest.mark.parametrize("size", [10, PART_BYTES * 2], ids=["small", "big"])
 def test_an_upload_that_breaks_off_leaves_nothing(storage: Storage, size: int) -> None:
     def breaking() -> Iterator[bytes]:
         yield from pieces(b"x" * size)

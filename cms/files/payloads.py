@@ -1,0 +1,133 @@
+"""What clients say about files: the fields that they may set, and contents in JSON."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+
+from cms.errors import Problem, Refused, abbreviated, invalid_payload
+from cms.files.contents import Json
+from cms.files.names import clean_name
+from cms.files.records import FILES
+
+SERVER_OWNED = frozenset(
+    {
+        "filename_disk",
+        "filesize",
+        "type",
+        "width",
+        "height",
+        "charset",
+        "metadata",
+        "uploaded_by",
+        "uploaded_on",
+        "modified_by",
+        "modified_on",
+    }
+)
+"""Fields that clients cannot set."""
+
+CREATE_ONLY = frozenset({"id", "storage"})
+"""Fields that clients can set only when they create a file."""
+
+
+def checked_fields(fields: Mapping[str, object]) -> Json:
+    """Return a client's values for a new file; raises `Refused` INVALID_PAYLOAD for fields of the
+    service.
+    """
+    values = dict(fields)
+    # Null leaves the id to the service.
+    if values.get("id", "") is None:
+        del values["id"]
+    _refuse_owned(values, SERVER_OWNED)
+    return _with_clean_name(values)
+
+
+def checked_changes(payload: object) -> Json:
+    """Return a client's changes of a file; raises `Refused` INVALID_PAYLOAD for fields of the
+    service.
+    """
+    if not isinstance(payload, Mapping):
+        raise invalid_payload("The body must be an object")
+    _refuse_owned(payload, SERVER_OWNED | CREATE_ONLY)
+    return _with_clean_name(payload)
+
+
+def checked_batch(payload: object, check: Callable[[object], Json]) -> object:
+    """Return changes of several rows, each of them checked.
+
+    Raises `Refused` INVALID_PAYLOAD for a body of another shape.
+    """
+    if isinstance(payload, list):
+        return [{"id": _id_of(element), **check(_without_id(element))} for element in payload]
+    if not isinstance(payload, Mapping) or "data" not in payload:
+        raise invalid_payload(
+            "The body must be an array of objects with their ids, or hold data with keys or query"
+        )
+    return {**payload, "data": check(payload["data"])}
+
+
+def require_text(value: object, *, field: str) -> str:
+    """Return a text; raises `Refused` INVALID_PAYLOAD for anything else."""
+    if not isinstance(value, str):
+        raise invalid_payload(f'"{field}" must be a text', field=field, value=abbreviated(value))
+    return value
+
+
+def pop_location(fields: Json) -> str | None:
+    """Take the storage location out of a client's values; raises `Refused` INVALID_PAYLOAD."""
+    location = fields.pop("storage", None)
+    return None if location is None else require_text(location, field="storage")
+
+
+def decode_base64(data: object) -> bytes:
+    """Return a content from base64, alone or in a data address."""
+    if not isinstance(data, str):
+        raise _not_base64()
+    without_scheme = re.sub(r"^data:[^,]*;base64,", "", data)
+    try:
+        # Encoders break the lines, and the strict decoder takes no space.
+        return base64.b64decode(re.sub(r"\s", "", without_scheme), validate=True)
+    except (binascii.Error, ValueError):
+        raise _not_base64() from None
+
+
+def _not_base64() -> Refused:
+    return invalid_payload('"data" must be the content in base64', field="data")
+
+
+def _id_of(element: object) -> str:
+    key = element.get("id") if isinstance(element, Mapping) else None
+    if not isinstance(key, str):
+        raise invalid_payload('Each element must be an object with its "id"', field="id")
+    return key
+
+
+def _without_id(element: object) -> object:
+    if not isinstance(element, Mapping):
+        return element
+    return {name: value for name, value in element.items() if name != "id"}
+
+
+def _with_clean_name(fields: Mapping[str, object]) -> Json:
+    """Return fields with a clean name for downloads."""
+    values = dict(fields)
+    if "filename_download" in values:
+        name = require_text(values["filename_download"], field="filename_download")
+        values["filename_download"] = clean_name(name)
+    return values
+
+
+def _refuse_owned(fields: Mapping[str, object], owned: frozenset[str]) -> None:
+    """Refuse fields that clients cannot set, all of them in one answer."""
+    problems = [_owned_problem(name) for name in sorted(owned & fields.keys())]
+    if problems:
+        raise Refused(problems)
+
+
+def _owned_problem(name: str) -> Problem:
+    reason = "The service sets it"
+    extensions = {"reason": reason, "collection": FILES, "field": name}
+    return Problem("INVALID_PAYLOAD", f"Invalid payload. {reason}.", extensions)
