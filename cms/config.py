@@ -120,11 +120,13 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         values[setting.name.lower()] = _value(setting, sources, folder=folder, problems=problems)
-    problems.extend(problem for source in sources for problem in unbuilt(source))
+    for source in sources:
+        problems.extend(unbuilt(source))
     locations = [
         _read_location(name, sources, folder, problems)
         for name in values["storage_locations"] or ()
     ]
+    # A setting that is wrong by itself would only seem to contradict another one.
     if not problems:
         problems.extend(_contradictions(values))
     if problems:
@@ -157,8 +159,10 @@ def effective(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _show(setting: Setting, value: object) -> str:
-    text = "" if value is None else setting.kind.show(value)
-    return setting.mask(text) if setting.mask and text else text
+    if value is None:
+        return ""
+    text = setting.kind.show(value)
+    return setting.mask(text) if setting.mask else text
 
 
 def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
@@ -172,26 +176,35 @@ def _contradictions(values: Mapping[str, Any]) -> Iterator[str]:
         yield "EMAIL_SMTP_SECURE and EMAIL_SMTP_IGNORE_TLS contradict each other: keep one."
 
 
-def _with_defaults(values: dict[str, Any], folder: Path) -> dict[str, Any]:
-    host = f"[{values['host']}]" if ":" in values["host"] else values["host"]
-    binaries = values["postgres_bin"]
-    public_url = values["public_url"] or f"http://{host}:{values['port']}"
-    secure = values["session_cookie_secure"]
-    lists = {name: values[name] or () for name in values if name.endswith("_allow_list")}
-    return values | {
-        **lists,
-        "public_url": public_url,
-        "session_cookie_secure": public_url.startswith("https:") if secure is None else secure,
-        "database_pool_size": values["database_pool_size"] or values["web_threads"] + 1,
-        "data_dir": Path(os.path.abspath(folder / values["data_dir"])),
-        "postgres_bin": binaries and Path(os.path.abspath(folder / binaries)),
-        "import_ip_allow_list": values["import_ip_allow_list"] or (),
-        "import_ip_deny_list": values["import_ip_deny_list"] or (),
-        "assets_transform_max_concurrent": values["assets_transform_max_concurrent"] or _cores(),
-        "email_smtp_port": values["email_smtp_port"]
-        or (465 if values["email_smtp_secure"] else 587),
-        "web_concurrency": values["web_concurrency"] or min(max(_cores(), 2), MAX_DEFAULT_WORKERS),
-    }
+def _with_defaults(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the values, with the defaults that follow from other settings or the machine."""
+    complete = dict(values)
+    for name, value in values.items():
+        if name.endswith(("_allow_list", "_deny_list")):
+            complete[name] = value or ()
+    public_url = values["public_url"] or _local_url(values["host"], values["port"])
+    complete["public_url"] = public_url
+    if values["session_cookie_secure"] is None:
+        complete["session_cookie_secure"] = public_url.startswith("https:")
+    complete["data_dir"] = Path(os.path.abspath(folder / values["data_dir"]))
+    if values["postgres_bin"] is not None:
+        complete["postgres_bin"] = Path(os.path.abspath(folder / values["postgres_bin"]))
+    if values["database_pool_size"] is None:
+        complete["database_pool_size"] = values["web_threads"] + 1
+    if values["email_smtp_port"] is None:
+        # The usual ports of TLS from the first byte, and of STARTTLS.
+        complete["email_smtp_port"] = 465 if values["email_smtp_secure"] else 587
+    if values["assets_transform_max_concurrent"] is None:
+        complete["assets_transform_max_concurrent"] = _cores()
+    if values["web_concurrency"] is None:
+        complete["web_concurrency"] = min(max(_cores(), 2), MAX_DEFAULT_WORKERS)
+    return complete
+
+
+def _local_url(host: str, port: int) -> str:
+    if ":" in host:  # an address of IPv6
+        host = f"[{host}]"
+    return f"http://{host}:{port}"
 
 
 def _read_location(name: str, sources: Sources, folder: Path, problems: list[str]) -> Location:
@@ -227,6 +240,7 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
         text = _read_file(path, setting_name=file_name, problems=problems)
     text_or_default = text or setting.default
     try:
+        # A file can hold what an environment cannot; PostgreSQL and libraries in C would cut it off.
         if "\0" in text:
             raise ValueError
         return setting.kind.parse(text_or_default) if text_or_default else None
@@ -256,12 +270,12 @@ def _reason(error: OSError | ValueError) -> str:
 
 def _dotenv(path: Path, *, problems: list[str]) -> Mapping[str, str]:
     try:
-        values, line_problems = dotenv.read(path)
+        file = dotenv.read(path)
     except (OSError, ValueError) as error:
         problems.append(f"{path.name} cannot be read: {_reason(error)}.")
         return {}
-    problems.extend(line_problems)
-    return values
+    problems.extend(file.problems)
+    return file.variables
 
 
 def secret_of(config: Config) -> str:
@@ -304,6 +318,7 @@ def _publish(content: str, path: Path) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        # Unlike a rename, a link fails where there is a file already.
         try:
             os.link(temporary_path, path)
         except FileExistsError:

@@ -94,6 +94,7 @@ def _with_unit(text: str, units: Mapping[str, int], *, default_unit: str) -> int
 
 
 def _in_largest_unit(amount: int, units: Mapping[str, int]) -> str:
+    # Whole units only, so that the text means exactly this amount when it is read again.
     name, factor = max(
         (item for item in units.items() if amount % item[1] == 0), key=lambda item: item[1]
     )
@@ -183,6 +184,7 @@ def _origins(text: str) -> tuple[str, ...]:
 
 
 def _hops(text: str) -> int:
+    # True counts as one proxy.
     if text.isdecimal():
         return int(_matched("[0-9]|1[0-6]")(text))
     return int(_boolean(text))
@@ -334,44 +336,49 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "SESSION_COOKIE_TTL",
         LIFETIME,
-        "how long a session cookie lives that is not refreshed",
+        "how long a session cookie lives without a refresh",
         "1d",
     ),
     Setting(
         "SESSION_COOKIE_SECURE",
         BOOLEAN,
-        "cookies of logins only over TLS",
+        "sends the cookies of logins over TLS only",
         unset="true when PUBLIC_URL begins with https",
     ),
     Setting(
         "SESSION_COOKIE_SAME_SITE",
         _choice("lax", "strict", "none"),
-        "from which sites browsers send the cookies of logins",
+        "the `SameSite` attribute of the cookies of logins",
         "lax",
     ),
-    Setting("CORS_ENABLED", BOOLEAN, "tells browsers which other sites may read answers", "false"),
+    Setting("CORS_ENABLED", BOOLEAN, "whether pages of other sites may read answers", "false"),
     Setting(
         "CORS_ORIGIN", ORIGINS, "those sites; only sites that are named may use cookies", "false"
     ),
-    Setting("CORS_METHODS", METHODS, "what they may do", "GET,POST,PUT,PATCH,DELETE,SEARCH,QUERY"),
+    Setting(
+        "CORS_METHODS",
+        METHODS,
+        "the methods that they may use",
+        "GET,POST,PUT,PATCH,DELETE,SEARCH,QUERY",
+    ),
     Setting(
         "CORS_ALLOWED_HEADERS",
         HEADERS,
-        "headers that they may send",
+        "the headers that they may send",
         "Content-Type,Authorization,If-Match,If-None-Match,Idempotency-Key,X-Request-Id",
     ),
     Setting(
         "CORS_EXPOSED_HEADERS",
         HEADERS,
-        "headers that they may read",
+        "the headers that they may read",
         "Content-Range,Content-Disposition,ETag,Retry-After,X-Request-Id,"
         "X-RateLimit-Limit,X-RateLimit-Remaining,X-RateLimit-Reset",
     ),
-    Setting("CORS_CREDENTIALS", BOOLEAN, "lets sites that are named use cookies", "true"),
+    Setting("CORS_CREDENTIALS", BOOLEAN, "lets the named sites use cookies", "true"),
     Setting(
         "CORS_MAX_AGE",
         _integer(0, 31_536_000),
-        "seconds for which a browser remembers all this",
+        "seconds for which a browser remembers these permissions",
         "18000",
     ),
     Setting(
@@ -407,16 +414,21 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "IMPORT_IP_ALLOW_LIST",
         NETWORKS,
-        "what outgoing requests may reach all the same",
+        "addresses that an import by URL may reach although they are not public",
         unset="nothing",
     ),
-    Setting("IMPORT_IP_DENY_LIST", NETWORKS, "what they may not reach besides", unset="nothing"),
+    Setting(
+        "IMPORT_IP_DENY_LIST",
+        NETWORKS,
+        "further addresses that an import by URL may not reach",
+        unset="nothing",
+    ),
     Setting("IMPORT_TIMEOUT", IMPORT_TIME, "how long an import by URL may take", "5m"),
     Setting("ASSETS_CACHE_TTL", LIFETIME, "how long clients may keep an asset", "30d"),
     Setting(
         "ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION",
         _integer(1, 16_000),
-        "the longest side of an image made",
+        "the longest side of a transformed image, in pixels",
         "6000",
     ),
     Setting(
@@ -431,7 +443,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "ASSETS_SENDFILE",
         SENDFILE,
-        "have the proxy send what lies in a folder",
+        "lets the proxy send contents that are in a folder",
         unset="the service sends it",
     ),
     Setting(
@@ -450,12 +462,10 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "MAX_NESTED_ROWS",
         _integer(1, 2**31 - 1),
-        "rows that a read may nest in its lists of lists",
+        "rows that the lists in lists of one read may hold",
         "1000000",
     ),
-    Setting(
-        "MAX_ANSWER_SIZE", SIZE, "the largest answer that is neither an export nor a file", "64mb"
-    ),
+    Setting("MAX_ANSWER_SIZE", SIZE, "the largest answer; exports and files may be larger", "64mb"),
     Setting("DB_STATEMENT_TIMEOUT", STATEMENT_TIME, "how long one statement may run", "30s"),
     Setting(
         "REQUEST_TIMEOUT",
@@ -472,7 +482,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "LOG_LEVEL",
         _choice("fatal", "error", "warn", "info", "debug", "trace"),
-        "the least that is logged",
+        "the lowest level that is logged",
         "info",
     ),
     Setting("LOG_STYLE", _choice("pretty", "json"), "how a line of the log looks", "pretty"),
@@ -510,13 +520,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "EMAIL_TRANSPORT",
         _choice("smtp", "log"),
-        "where mail goes: to a mail server, or into the log, for development",
+        "where mail goes: to a mail server or, for development, into the log",
         "log",
     ),
     Setting(
         "EMAIL_FROM",
         SENDER,
-        "whom mail comes from; without a name, the project's",
+        "the sender of mail; without a name, it has the project's",
         "no-reply@example.com",
     ),
     Setting(
@@ -541,7 +551,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "EMAIL_SMTP_IGNORE_TLS",
         BOOLEAN,
-        "true sends without TLS, for a server on a network of trust",
+        "true sends without TLS, for a server on a trusted network",
         "false",
     ),
 )
