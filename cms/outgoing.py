@@ -3,46 +3,59 @@
 A name is resolved once, each of its addresses is checked, and the connection goes to one of these:
 nothing is resolved again in between. A redirect is a new request and checked again. Proxies of the
 environment are not used, because they would resolve names themselves.
+
+Sockets and http.client, not urllib3: the deadline has to end the handshake of TLS as well, and
+urllib3 takes a body for whole that ends in the middle of its gzip stream.
 """
 
 from __future__ import annotations
 
 import http.client
-import ipaddress
-import re
 import socket
 import ssl
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Protocol
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import certifi
 
-from cms.config import Config, Network
-from cms.special_networks import Address as Address
-from cms.special_networks import embedded_ipv4, is_special
+from cms.outgoing_addresses import (
+    AddressFilter,
+    Resolver,
+    checked_addresses,
+    parse_target,
+    port_of,
+    resolve_host,
+)
+from cms.special_networks import Address
 
 MAX_REDIRECTS = 5
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 30.0
 CHUNK_BYTES = 2**16
 
-_PORTS = {"http": 80, "https": 443}
+_USUAL_HEADERS = {
+    "Accept": "*/*",
+    "Accept-Encoding": "gzip",
+    "User-Agent": "cms",
+    "Connection": "close",
+}
+# With the percent sign: what is quoted already stays as it is.
+_UNQUOTED = "/%:@!$&'()*+,;=~-._"
 _REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
+_GZIP = 31
+"""How zlib is told that a stream has the header of gzip."""
+
+_METHOD_KEEPING_STATUSES = frozenset({307, 308})
 _SENSITIVE_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 _BODY_HEADERS = frozenset(
     {"content-type", "content-length", "content-encoding", "transfer-encoding"}
 )
-
-
-class AddressDenied(Exception):
-    """An address that must not be requested; the text says why, for whoever named it."""
 
 
 class FetchError(Exception):
@@ -51,27 +64,6 @@ class FetchError(Exception):
 
 class ResponseTooLarge(Exception):
     """A response with more bytes than allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class AddressFilter:
-    """Which addresses may be requested: public and allowed ones, but never denied ones."""
-
-    allowed: Sequence[Network] = ()
-    denied: Sequence[Network] = ()
-
-    @classmethod
-    def from_config(cls, config: Config) -> AddressFilter:
-        return cls(config.import_ip_allow_list, config.import_ip_deny_list)
-
-    def allows(self, address: Address) -> bool:
-        """Tell whether an address may be requested."""
-        # An IPv6 address may lead to an IPv4 address that is denied.
-        if _is_in((address, *embedded_ipv4(address)), self.denied):
-            return False
-        return _is_in(_with_mapped(address), self.allowed) or not (
-            is_special(address) or _is_local(address)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +98,6 @@ class OutgoingResponse:
     chunks: Iterator[bytes]
 
 
-class Resolver(Protocol):
-    """Returns the addresses of a host, none for an unknown one."""
-
-    def __call__(self, host: str, port: int) -> Sequence[Address]: ...
-
-
 @contextmanager
 def fetch(
     request: OutgoingRequest,
@@ -127,18 +113,15 @@ def fetch(
     does not answer. `resolve` and `ssl_context` replace the system's own.
     """
     deadline = time.monotonic() + limits.seconds
+    ssl_context = ssl_context or _default_ssl_context()
     for _ in range(MAX_REDIRECTS + 1):
-        target = _target(request.url)
-        addresses = _checked_addresses(target, address_filter, resolve or _resolve)
+        target = parse_target(request.url)
+        addresses = checked_addresses(target, address_filter, resolve or resolve_host)
         with (
-            _connection(
-                target, addresses, deadline, ssl_context or _default_ssl_context()
-            ) as connection,
+            _connection(target, addresses, deadline, ssl_context) as connection,
             _send_request(connection, request, target) as response,
         ):
-            location = None
-            if response.status in _REDIRECT_STATUSES:
-                location = response.headers.get("Location")
+            location = _location_of(response)
             if location is None:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 chunks = _body(response, deadline, limits.size)
@@ -150,70 +133,11 @@ def fetch(
     raise FetchError(f"it redirects more than {MAX_REDIRECTS} times")
 
 
-# The address
-
-
-def _target(url: str) -> SplitResult:
-    if re.search(r"[\x00-\x20\x7f\\]", url):
-        raise AddressDenied("the address has characters that no address has")
-    try:
-        target = urlsplit(url)
-        port = target.port
-    except ValueError:
-        raise AddressDenied("it is no address") from None
-    if target.scheme not in _PORTS:
-        raise AddressDenied("only http and https are asked")
-    if not target.hostname or port == 0 or "%" in target.hostname:
-        raise AddressDenied("the address names no host")
-    if target.username is not None or target.password is not None:
-        raise AddressDenied("the address must not hold credentials")
-    return target
-
-
-def _port(target: SplitResult) -> int:
-    return target.port or _PORTS[target.scheme]
-
-
-def _checked_addresses(
-    target: SplitResult, address_filter: AddressFilter, resolve: Resolver
-) -> Sequence[Address]:
-    """Return all addresses of a host; raises `AddressDenied` if one of them may not be requested.
-
-    An unknown name is refused like one of the internal network: nobody learns which names there
-    are.
-    """
-    addresses = resolve(str(target.hostname), _port(target))
-    if not addresses or not all(map(address_filter.allows, addresses)):
-        raise AddressDenied("the host is not known, or not one that may be asked")
-    return addresses
-
-
-def _resolve(host: str, port: int) -> Sequence[Address]:
-    try:
-        records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return []
-    return list(dict.fromkeys(ipaddress.ip_address(str(record[4][0])) for record in records))
-
-
-def _with_mapped(address: Address) -> tuple[Address, ...]:
-    """Return an address, and the IPv4 address that it maps to, if any."""
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (address, mapped) if mapped else (address,)
-
-
-def _is_in(forms: Sequence[Address], networks: Sequence[Network]) -> bool:
-    """Tell whether one of the forms of an address lies in one of the networks."""
-    return any(form in network for form in forms for network in networks)
-
-
-def _is_local(address: Address) -> bool:
-    """Tell whether an address belongs to this machine: only such an address can be bound."""
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.bind((str(address), 0))
-        return True
-    return False
+def _location_of(response: http.client.HTTPResponse) -> str | None:
+    """Return where a response redirects to; None where it does not."""
+    if response.status not in _REDIRECT_STATUSES:
+        return None
+    return response.headers.get("Location")
 
 
 # The exchange
@@ -224,20 +148,19 @@ def _connection(
     target: SplitResult, addresses: Sequence[Address], deadline: float, ssl_context: ssl.SSLContext
 ) -> Iterator[http.client.HTTPConnection]:
     """Connect to one of the addresses, and hang up at the deadline whatever is being waited for."""
-    plain_socket = _connect(addresses, _port(target), deadline)
+    plain_socket = _connect(addresses, port_of(target), deadline)
     # TLS takes the socket over, so the timer gets a handle of its own.
     handle = plain_socket.dup()
+    # Time-outs of a socket count from its last byte, so a server could drip for ever.
     timer = threading.Timer(max(deadline - time.monotonic(), 0), _hang_up, (handle,))
     timer.daemon = True
     timer.start()
     # By name, not by address: the Host header and the certificate need the name.
-    connection = http.client.HTTPConnection(str(target.hostname), _port(target))
+    connection = http.client.HTTPConnection(str(target.hostname), port_of(target))
     try:
-        connection.sock = (
-            _with_tls(plain_socket, target, ssl_context)
-            if target.scheme == "https"
-            else plain_socket
-        )
+        connection.sock = plain_socket
+        if target.scheme == "https":
+            connection.sock = _with_tls(plain_socket, target, ssl_context)
         yield connection
     finally:
         timer.cancel()
@@ -289,21 +212,11 @@ def _default_ssl_context() -> ssl.SSLContext:
 def _send_request(
     connection: http.client.HTTPConnection, request: OutgoingRequest, target: SplitResult
 ) -> http.client.HTTPResponse:
-    path = quote(target.path or "/", safe="/%:@!$&'()*+,;=~-._")
-    query = quote(target.query, safe="/%:@!$&'()*+,;=~-._?[]")
-    headers = {
-        "Accept": "*/*",
-        "Accept-Encoding": "gzip",
-        "User-Agent": "cms",
-        "Connection": "close",
-    }
+    # In one spelling, so that a header of the request replaces the one above.
     own_headers = {name.title(): value for name, value in request.headers.items()}
     try:
         connection.request(
-            request.method,
-            f"{path}?{query}" if query else path,
-            request.body,
-            headers | own_headers,
+            request.method, _request_target(target), request.body, _USUAL_HEADERS | own_headers
         )
         return connection.getresponse()
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -312,21 +225,36 @@ def _send_request(
         ) from None
 
 
+def _request_target(target: SplitResult) -> str:
+    """Return the path and query to send, with everything quoted that HTTP does not take."""
+    path = quote(target.path or "/", safe=_UNQUOTED)
+    if not target.query:
+        return path
+    query = quote(target.query, safe=_UNQUOTED + "?[]")
+    return f"{path}?{query}"
+
+
 def _redirect(request: OutgoingRequest, location: str, status: int) -> OutgoingRequest:
     """Return the request that a redirect asks for.
 
     Nothing secret goes to another server, and no body goes along where the method changes.
     """
     url = urljoin(request.url, location)
-    headers = dict(request.headers)
-    if urlsplit(url)[:2] != urlsplit(request.url)[:2]:
-        headers = {
-            name: value for name, value in headers.items() if name.lower() not in _SENSITIVE_HEADERS
-        }
-    if status in (307, 308) or request.method in ("GET", "HEAD"):
+    headers = request.headers
+    if _origin(url) != _origin(request.url):
+        headers = _without(headers, _SENSITIVE_HEADERS)
+    if status in _METHOD_KEEPING_STATUSES or request.method in ("GET", "HEAD"):
         return replace(request, url=url, headers=headers)
-    headers = {name: value for name, value in headers.items() if name.lower() not in _BODY_HEADERS}
-    return OutgoingRequest(url, "GET", headers)
+    return OutgoingRequest(url, "GET", _without(headers, _BODY_HEADERS))
+
+
+def _origin(url: str) -> tuple[str, str]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+def _without(headers: Mapping[str, str], names: Container[str]) -> Mapping[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in names}
 
 
 def _body(response: http.client.HTTPResponse, deadline: float, max_bytes: int) -> Iterator[bytes]:
@@ -335,9 +263,8 @@ def _body(response: http.client.HTTPResponse, deadline: float, max_bytes: int) -
     Raises `FetchError` for a response that breaks off or takes too long.
     """
     size = 0
-    for chunk in _decoded(
-        _read_raw(response, deadline), response.headers.get("Content-Encoding", "")
-    ):
+    encoding = response.headers.get("Content-Encoding", "")
+    for chunk in _decoded(_read_raw(response, deadline), encoding):
         size += len(chunk)
         if size > max_bytes:
             raise ResponseTooLarge
@@ -368,17 +295,19 @@ def _decoded(chunks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
         return
     if coding not in ("gzip", "x-gzip"):
         raise FetchError(f"it is encoded in a way that was not asked for ({coding[:20]})")
-    decoder = zlib.decompressobj(wbits=31)
+    decoder = zlib.decompressobj(wbits=_GZIP)
     has_begun = False
     for chunk in chunks:
         has_begun = True
         yield from _inflate(decoder, chunk)
+    # No bytes at all are an empty body, encoded or not.
     if has_begun and not decoder.eof:
         raise FetchError("it breaks off")
 
 
 def _inflate(decoder: zlib._Decompress, chunk: bytes) -> Iterator[bytes]:
     try:
+        # Nothing counts behind the end of the stream.
         while chunk and not decoder.eof:
             yield decoder.decompress(chunk, CHUNK_BYTES)
             chunk = decoder.unconsumed_tail

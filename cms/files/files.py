@@ -30,7 +30,7 @@ from cms.files.payloads import (
 from cms.files.records import FILES, NewRow, TransactionWork, WriteRequest
 from cms.items.read.reads import parse_key
 from cms.items.write.calls import WriteCall, WrittenItems
-from cms.outgoing import AddressFilter
+from cms.outgoing_addresses import AddressFilter
 from cms.store.store import Store
 
 

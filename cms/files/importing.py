@@ -15,7 +15,6 @@ from cms.files.form import FileUpload
 from cms.files.payloads import pop_location, require_text
 from cms.files.records import FILES, WriteRequest
 from cms.outgoing import (
-    AddressDenied,
     FetchError,
     FetchLimits,
     OutgoingRequest,
@@ -23,6 +22,7 @@ from cms.outgoing import (
     ResponseTooLarge,
     fetch,
 )
+from cms.outgoing_addresses import AddressDenied
 
 _ENCODED_NAME = re.compile(r"filename\*\s*=\s*utf-8'[^']*'([^;]+)", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r'filename\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;\s]+))', re.IGNORECASE)

@@ -18,21 +18,23 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from cms.outgoing import (
-    Address,
-    AddressDenied,
-    AddressFilter,
     FetchError,
     FetchLimits,
     OutgoingRequest,
     OutgoingResponse,
-    Resolver,
     ResponseTooLarge,
-    _checked_addresses,
-    _is_local,
-    _resolve,
-    _target,
     fetch,
 )
+from cms.outgoing_addresses import (
+    AddressDenied,
+    AddressFilter,
+    Resolver,
+    _is_local,
+    checked_addresses,
+    parse_target,
+    resolve_host,
+)
+from cms.special_networks import Address
 from tests.files.sources import Source, raw_source, source
 
 LOOPBACK = AddressFilter(allowed=[ipaddress.ip_network("127.0.0.1/32")])
@@ -52,9 +54,9 @@ def get(
         return answer, b"".join(answer.chunks)
 
 
-def permitted(url: str, resolve: Resolver = _resolve) -> Sequence[Address]:
+def permitted(url: str, resolve: Resolver = resolve_host) -> Sequence[Address]:
     """Return the addresses that a request would go to; nothing is sent."""
-    return _checked_addresses(_target(url), AddressFilter(), resolve)
+    return checked_addresses(parse_target(url), AddressFilter(), resolve)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +114,7 @@ def test_an_inner_name_and_one_that_is_not_there_are_refused_alike() -> None:
     refusals = set()
     for url in ("http://inner.example/", "http://missing.example/", f"http://{'x' * 64}.example/"):
         with pytest.raises(AddressDenied) as refused:
-            permitted(url, resolve=_resolve if "xx" in url else resolve)
+            permitted(url, resolve=resolve_host if "xx" in url else resolve)
         refusals.add(str(refused.value))
     assert len(refusals) == 1
 

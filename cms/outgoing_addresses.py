@@ -1,0 +1,118 @@
+"""Which addresses the service may send requests to, for its users."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import SplitResult, urlsplit
+
+from cms.config import Config, Network
+from cms.special_networks import Address, embedded_ipv4, is_special
+
+_PORTS = {"http": 80, "https": 443}
+# Parsers drop some of these, or take a backslash for a slash, and then read another host.
+_NEVER_IN_A_URL = re.compile(r"[\x00-\x20\x7f\\]")
+
+
+class AddressDenied(Exception):
+    """An address that must not be requested; the text says why, for whoever named it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressFilter:
+    """Which addresses may be requested: public and allowed ones, but never denied ones."""
+
+    allowed: Sequence[Network] = ()
+    denied: Sequence[Network] = ()
+
+    @classmethod
+    def from_config(cls, config: Config) -> AddressFilter:
+        return cls(config.import_ip_allow_list, config.import_ip_deny_list)
+
+    def allows(self, address: Address) -> bool:
+        """Tell whether an address may be requested."""
+        # An IPv6 address may lead to an IPv4 address that is denied.
+        if _is_in((address, *embedded_ipv4(address)), self.denied):
+            return False
+        if _is_in(_with_mapped(address), self.allowed):
+            return True
+        # This machine may have public addresses too, and services that trust what comes from it.
+        return not is_special(address) and not _is_local(address)
+
+
+class Resolver(Protocol):
+    """Returns the addresses of a host, none for an unknown one."""
+
+    def __call__(self, host: str, port: int) -> Sequence[Address]: ...
+
+
+def parse_target(url: str) -> SplitResult:
+    """Return the parts of a URL; raises `AddressDenied` for one that is never requested."""
+    if _NEVER_IN_A_URL.search(url):
+        raise AddressDenied("the address has characters that no address has")
+    try:
+        target = urlsplit(url)
+        port = target.port
+    except ValueError:
+        raise AddressDenied("it is no address") from None
+    if target.scheme not in _PORTS:
+        raise AddressDenied("only http and https are asked")
+    # A percent sign begins the zone of an IPv6 address, which names a network card.
+    if not target.hostname or port == 0 or "%" in target.hostname:
+        raise AddressDenied("the address names no host")
+    if target.username is not None or target.password is not None:
+        raise AddressDenied("the address must not hold credentials")
+    return target
+
+
+def port_of(target: SplitResult) -> int:
+    return target.port or _PORTS[target.scheme]
+
+
+def checked_addresses(
+    target: SplitResult, address_filter: AddressFilter, resolve: Resolver
+) -> Sequence[Address]:
+    """Return all addresses of a host; raises `AddressDenied` if one of them may not be requested.
+
+    An unknown name is refused like one of the internal network: nobody learns which names there
+    are.
+    """
+    addresses = resolve(str(target.hostname), port_of(target))
+    if not addresses or not all(map(address_filter.allows, addresses)):
+        raise AddressDenied("the host is not known, or not one that may be asked")
+    return addresses
+
+
+def resolve_host(host: str, port: int) -> Sequence[Address]:
+    """Return the addresses of a host by the system's own resolver."""
+    try:
+        records = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    addresses = [ipaddress.ip_address(str(socket_address[0])) for *_, socket_address in records]
+    return list(dict.fromkeys(addresses))
+
+
+def _with_mapped(address: Address) -> tuple[Address, ...]:
+    """Return an address, and the IPv4 address that it maps to, if any."""
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (address, mapped) if mapped else (address,)
+
+
+def _is_in(forms: Sequence[Address], networks: Sequence[Network]) -> bool:
+    """Tell whether one of the forms of an address lies in one of the networks."""
+    return any(form in network for form in forms for network in networks)
+
+
+def _is_local(address: Address) -> bool:
+    """Tell whether an address belongs to this machine: only such an address can be bound."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((str(address), 0))
+        return True
+    return False
