@@ -25,6 +25,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 import certifi
 
 from cms.outgoing_addresses import (
+    AddressDenied,
     AddressFilter,
     Resolver,
     checked_addresses,
@@ -237,9 +238,13 @@ def _request_target(target: SplitResult) -> str:
 def _redirect(request: OutgoingRequest, location: str, status: int) -> OutgoingRequest:
     """Return the request that a redirect asks for.
 
-    Nothing secret goes to another server, and no body goes along where the method changes.
+    Nothing secret goes to another server, and no body goes along where the method changes. Raises
+    `AddressDenied` for what is no address.
     """
-    url = urljoin(request.url, location)
+    try:
+        url = urljoin(request.url, location)
+    except ValueError:
+        raise AddressDenied("it redirects to what is no address") from None
     headers = request.headers
     if _origin(url) != _origin(request.url):
         headers = _without(headers, _SENSITIVE_HEADERS)

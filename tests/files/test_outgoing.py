@@ -225,6 +225,7 @@ def test_redirects_are_followed_five_times(server: Source) -> None:
         "//[::1]/",
         "file:///etc/passwd",
         "http://2130706434/",
+        "http://[::1",
     ],
 )
 def test_every_redirect_is_checked_as_the_first_address_was(server: Source, target: str) -> None:
