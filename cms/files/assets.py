@@ -19,6 +19,8 @@ from cms.database.statements import statement
 from cms.errors import not_found
 from cms.files.derivatives import Original, derivative_of
 from cms.files.image_pool import ImagePool
+from cms.files.media_types import UNKNOWN
+from cms.files.records import FILES
 from cms.files.storage import Storages
 from cms.files.stored_content import StoredContent, find_content
 from cms.items.read.prepare import ReadRequest
@@ -42,13 +44,14 @@ from cms.transforms.transform import (
     transform_rules,
 )
 
-_READ = ("system_files", "read")
-_READ_REQUEST = ReadRequest(
-    "system_files",
-    "fields=id,storage,filename_disk,filename_download,type,charset,modified_on,focal_point_x,focal_point_y",
-)
 MAX_CACHED_TRANSFORMS = 500
-_BINARY = "application/octet-stream"
+
+_READ = (FILES, "read")
+_READ_REQUEST = ReadRequest(
+    FILES,
+    "fields=id,storage,filename_disk,filename_download,type,charset,modified_on"
+    ",focal_point_x,focal_point_y",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class Assets:
         self._storages = storages
         self._image_pool = ImagePool(config)
         self._max_side = config.assets_transform_image_max_dimension
+        # Two: a request that began before a change may still be under way.
         self._settings: LRUCache[Version, _AssetSettings] = LRUCache(2)
         self.close = self._image_pool.close
 
@@ -106,7 +110,8 @@ class Assets:
             settings = self._asset_settings(context)
             actor = context.actor
             # Files that the settings show, such as the project's logo, are public.
-            policy = ADMIN if key.lower() in settings.public else _content_policy(context)
+            is_public = key.lower() in settings.public
+            policy = ADMIN if is_public else _content_policy(context)
             content_context = replace(context, actor=Actor(policy, actor.user, actor.role))
             row = fetch_item(self._store, content_context, _READ_REQUEST, key=key)
             return row, _transform(row, parameters, accept, settings)
@@ -134,8 +139,9 @@ class Assets:
         def read() -> _AssetSettings:
             rows = self._store.database.fetch(statement("find_asset_settings"))
             structure, access, allowed, presets, public = rows[0]
+            # Kept under the version of the snapshot, so they must be of that version.
             check_version(context.snapshot, Version(structure, access))
-            preset_list = json.loads(presets) if presets else []
+            preset_list = json.loads(presets or "[]")
             rules = transform_rules(allowed, preset_list, maximum=self._max_side)
             return _AssetSettings(rules, frozenset(public))
 
@@ -143,7 +149,7 @@ class Assets:
 
     def _asset(self, row: Item, transform: ResolvedTransform) -> Asset:
         path = row["filename_disk"]
-        media_type = row["type"] or _BINARY
+        media_type = row["type"] or UNKNOWN
         if not path:
             raise not_found("file")
         if row["charset"] and media_type.startswith("text/"):
@@ -173,6 +179,7 @@ def _transform(
             return ResolvedTransform()
         return resolve_transform(transform, media_type, focus=focus, accept=accept)
 
+    # In one order, so that the same parameters in another one are found in the cache as well.
     values = tuple((name, _hashable(parameters[name])) for name in PARAMETERS if name in parameters)
     if not values:
         return ResolvedTransform()
@@ -187,25 +194,29 @@ def _content_policy(context: RequestContext) -> Policy:
     name = f"{policy.name} contents"
 
     def widened() -> Policy:
-        grants = [grant for grant in policy.grants.get(_READ, ()) if grant.fields]
-        widened_grants = tuple(replace(grant, fields=frozenset({ALL_FIELDS})) for grant in grants)
-        all_grants = MappingProxyType({**policy.grants, _READ: widened_grants})
+        widened_grants = []
+        for grant in policy.grants.get(_READ, ()):
+            # A grant of no field gives no right to contents either.
+            if grant.fields:
+                widened_grants.append(replace(grant, fields=frozenset({ALL_FIELDS})))
+        all_grants = MappingProxyType({**policy.grants, _READ: tuple(widened_grants)})
         return replace(policy, name=name, grants=all_grants)
 
     return context.snapshot.policies.setdefault_with(name, widened)
 
 
 def _focal_point(row: Mapping[str, Any]) -> Focus | None:
-    center_x, center_y = CENTER
-    x = _number(row["focal_point_x"], center_x)
-    y = _number(row["focal_point_y"], center_y)
+    x = _coordinate(row["focal_point_x"], center=CENTER[0])
+    y = _coordinate(row["focal_point_y"], center=CENTER[1])
+    # The center is no focus: both make the same image, and so must have the same key.
     return None if (x, y) == CENTER else (x, y)
 
 
-def _number(value: object, default: float) -> float:
-    """Return a number of a row, which comes as a piece of JSON text."""
-    return default if value is None else float(jsontext.dumps(value))
+def _coordinate(value: object, *, center: float) -> float:
+    """Return a coordinate of a row, where numbers are pieces of JSON text."""
+    return center if value is None else float(jsontext.dumps(value))
 
 
 def _hashable(value: object) -> Hashable:
+    # A parameter that is sent twice is a list.
     return value if isinstance(value, str) else repr(value)

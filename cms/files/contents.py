@@ -20,8 +20,8 @@ from cms.files.storage import Storages
 
 log = logging.getLogger("cms.files")
 
-# A bucket needs a request for each content.
 REMOVAL_THREADS = 8
+"""Contents that are removed at the same time: a bucket takes a request for each."""
 
 Json = dict[str, Any]
 
@@ -68,8 +68,11 @@ class Contents:
 
         Raises `Refused` CONTENT_TOO_LARGE, and then nothing is stored.
         """
-        target = self.storages.requested(location) if location else self.storages.default
+        target = self.storages.default
+        if location:
+            target = self.storages.requested(location)
         name = clean_name(incoming.name)
+        # Each content has a path of its own: its tag and its derivatives go by the path.
         path = f"{uuid4()}{extension_on_disk(name)}"
         head = bytearray()
         result = target.put(path, _limited(incoming.chunks, head, self.max_bytes))
@@ -113,9 +116,7 @@ class Contents:
         }
 
     def remove(self, contents: Iterable[Content]) -> None:
-        """Remove contents and their derivatives; the sweep removes later what cannot be removed
-        now.
-        """
+        """Remove contents and their derivatives; what cannot be removed now, `sweep` removes later."""
         # The pool starts no thread while there is nothing to remove.
         with ThreadPoolExecutor(REMOVAL_THREADS) as threads:
             for _ in threads.map(self._remove, contents):
@@ -138,7 +139,7 @@ class Contents:
         try:
             yield stored
         except Refused as refused:
-            # Without the database nobody knows whether the rows are there: the sweep decides later.
+            # Without the database nobody knows whether the rows are there: `sweep` decides later.
             if refused.problems[0].extensions.get("service") != "database":
                 self.remove(stored)
             raise

@@ -65,9 +65,10 @@ def _path(original: Original, resolved: ResolvedTransform, image_format: str) ->
 
 
 def _find(original: Original, resolved: ResolvedTransform) -> Derivative | None:
-    image_format = resolved.transform.format or ""
-    # Which of the two it became depends on whether the image is transparent.
-    possible_formats = ("jpg", "png") if image_format == FALLBACK_FORMAT else (image_format,)
+    possible_formats: tuple[str, ...] = (resolved.transform.format or "",)
+    if resolved.transform.format == FALLBACK_FORMAT:
+        # Which of the two it became depends on whether the image is transparent.
+        possible_formats = ("jpg", "png")
     for possible_format in possible_formats:
         path = _path(original, resolved, possible_format)
         try:
@@ -84,10 +85,11 @@ def _make(
     name = f"{original.storage.name}/{_path(original, resolved, '')}"
     with store.database.transaction() as transaction:
         transaction.execute(statement("lock_derivative"), (name,))
-        if derivative := _find(original, resolved):
+        derivative = _find(original, resolved)
+        if derivative is not None:
             return derivative
         with _source(original) as source, TemporaryDirectory(prefix="cms-transform-") as folder:
-            target = Path(folder, "made")
+            target = Path(folder, "transformed")
             image_format = image_pool.render(source, target, resolved.transform, name=name)
             path = _path(original, resolved, image_format)
             original.storage.put(path, _chunks(target))
@@ -105,6 +107,7 @@ def _source(original: Original) -> Iterator[Path]:
     folder = original.storage.folder
     if folder is not None:
         path = Path(file_path(folder, original.path))
+        # Raises FileNotFoundError here, where the caller expects it, and not in a child process.
         path.stat()
         yield path
         return

@@ -65,6 +65,7 @@ def upload(library: Library, request: WriteRequest, parts: Iterable[FormPart]) -
     """
     records.require_permission(library.store, request.identity, collection=FILES, action="create")
     with library.contents.provisional() as stored:
+        # The body ends here, long before the transaction begins: a slow client holds no connection.
         uploads = receive(library.contents, parts, stored, max_bytes=library.max_field_bytes)
         return create_rows(library, _with_content_digest(request, uploads), uploads)
 
@@ -130,6 +131,7 @@ def replace(
             raise invalid_payload("The form holds more than one file", field="file")
         content = uploads[0].content
         changes = checked_changes(uploads[0].fields)
+        # A new content brings its name along, unless the form names the file.
         name = str(changes.get("filename_download") or content.name)
         changes["filename_download"] = name
         owned = library.contents.file_columns(content, name)

@@ -22,7 +22,9 @@ T = TypeVar("T")
 def create(library: Library, request: WriteRequest, payload: object) -> bytes | None:
     """Create a folder, or those of an array."""
     many = isinstance(payload, list)
-    payloads = payload if isinstance(payload, list) else [payload]
+    payloads = payload
+    if not isinstance(payloads, list):
+        payloads = [payload]
     # Folders have neither defaults nor fields that the service sets.
     rows = [NewRow(_checked(item), {}, {}) for item in payloads]
     return _write(
@@ -91,6 +93,7 @@ def _delete_trees(call: WriteCall, transaction: Transaction, payload: object) ->
     file_revisions = records.delete_below(write_context, FILES, [key for key, *_ in files])
     folder_revisions = records.delete_below(write_context, FOLDERS, below)
     folder_revisions |= records.delete(write_context, call.collection, keys)
+    # The revision of everything that went with a folder is linked to the revision of that folder.
     links = [(file_revisions[key], folder_revisions[folder]) for key, folder, *_ in files]
     links += [(folder_revisions[key], folder_revisions[str(parents[key])]) for key in below]
     # Without a history there are no revisions to link.

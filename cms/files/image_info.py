@@ -30,6 +30,11 @@ MAX_VALUES = 64
 SIDEWAYS = frozenset({5, 6, 7, 8})
 """The orientations that swap width and height."""
 
+_POINTERS = frozenset(
+    {"ExifOffset", "GPSInfo", "MakerNote", "InteroperabilityOffset", "StripOffsets", "TileOffsets"}
+)
+"""Tags that say where something lies in the file, or hold data in a camera's own format."""
+
 _IPTC = {
     (2, 5): "object_name",
     (2, 25): "keywords",
@@ -70,7 +75,7 @@ def _read(image: Image.Image) -> ImageInfo:
     exif = _exif(image)
     width, height = image.size
     if exif.get(ExifTags.Base.Orientation) in SIDEWAYS:
-        width, height = height, width
+        height, width = image.size
     groups = {
         "ifd0": _named_values(exif, ExifTags.TAGS),
         **_sub_directories(exif),
@@ -78,6 +83,7 @@ def _read(image: Image.Image) -> ImageInfo:
         "icc": _icc(image),
     }
     metadata = {name: values for name, values in groups.items() if values}
+    # Every list of files would carry it.
     if len(jsontext.dumps(metadata)) > MAX_METADATA_BYTES:
         metadata = {}
     return ImageInfo(width, height, metadata)
@@ -108,11 +114,6 @@ def _named_values(tags: Any, names: Mapping[int, str]) -> dict[str, Any]:
     return values
 
 
-_POINTERS = frozenset(
-    {"ExifOffset", "GPSInfo", "MakerNote", "InteroperabilityOffset", "StripOffsets", "TileOffsets"}
-)
-
-
 def _json_value(value: Any) -> Any:
     """Return a value as JSON can hold it; None unless it is a text, a number or a list of these."""
     if isinstance(value, bool | int):
@@ -122,9 +123,11 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return _decoded(value)
     if isinstance(value, tuple | list):
+        # Long lists are tables of the file's own format.
         if len(value) > MAX_VALUES:
             return None
         return [_json_value(element) for element in value]
+    # Fractions of EXIF, with a denominator of 0 now and then.
     try:
         number = float(value)
     except (TypeError, ValueError, ZeroDivisionError):
@@ -137,6 +140,7 @@ def _decoded(raw: bytes) -> str | None:
         text = raw.decode().replace("\0", "").strip()[:MAX_TEXT_LENGTH]
     except UnicodeDecodeError:
         return None
+    # Binary values may decode by accident.
     return text if text.isprintable() else None
 
 
@@ -149,10 +153,13 @@ def _iptc(image: Image.Image) -> dict[str, Any]:
 def _iptc_values(records: Mapping[tuple[int, int], Any]) -> Iterator[tuple[str, Any]]:
     for number, name in _IPTC.items():
         record = records.get(number)
+        # Pillow makes a list of a record only where it is repeated.
         raw_values = record if isinstance(record, list) else [record]
         values = [_decoded(raw) for raw in raw_values if isinstance(raw, bytes)]
-        if values:
-            yield name, values if name == "keywords" else values[0]
+        if name == "keywords" and values:
+            yield name, values
+        elif values:
+            yield name, values[0]
 
 
 def _icc(image: Image.Image) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def import_url(
 def _store_response(
     library: Library, request: WriteRequest, answer: OutgoingResponse, fields: Json
 ) -> bytes | None:
+    # A page of an error is not the file.
     if not 200 <= answer.status < 300:
         raise _source_failed(f"it answers with the status {answer.status}")
     location = pop_location(fields)
@@ -81,6 +82,7 @@ def _filename_of(answer: OutgoingResponse) -> str:
     for name in _disposition_names(answer.headers.get("content-disposition", "")):
         if name:
             return name
+    # Of the last address: a link for downloads often redirects to one with the file's name.
     address = urlsplit(answer.url)
     last_part = unquote(address.path.rstrip("/").rpartition("/")[2])
     return last_part or address.hostname or "file"
@@ -88,7 +90,10 @@ def _filename_of(answer: OutgoingResponse) -> str:
 
 def _disposition_names(disposition: str) -> Iterator[str]:
     """Yield the names of a Content-Disposition header, the one in UTF-8 first (RFC 6266)."""
-    if match := _ENCODED_NAME.search(disposition):
-        yield unquote(match[1].strip())
-    if match := _PLAIN_NAME.search(disposition):
-        yield re.sub(r"\\(.)", r"\1", match[1] or match[2] or "")
+    encoded_name = _ENCODED_NAME.search(disposition)
+    if encoded_name:
+        yield unquote(encoded_name[1].strip())
+    plain_name = _PLAIN_NAME.search(disposition)
+    if plain_name:
+        # In quotes a backslash stands before every character that is meant as it is.
+        yield re.sub(r"\\(.)", r"\1", plain_name[1] or plain_name[2] or "")

@@ -12,6 +12,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Categories of invisible characters, such as line breaks and the right-to-left override."""
 
 _FORBIDDEN = re.compile(r'[<>:"|?*]')
+"""Characters that Windows takes in no name."""
 
 
 def clean_name(text: str) -> str:
@@ -19,10 +20,12 @@ def clean_name(text: str) -> str:
 
     Returns `file` when nothing is left.
     """
+    # Composed, because systems write the same accents in different ways.
     last_part = re.split(r"[/\\]", unicodedata.normalize("NFC", text))[-1]
     visible = "".join(
         character for character in last_part if unicodedata.category(character) not in _INVISIBLE
     )
+    # Windows takes no dot at the end, and a dot at the start hides a file elsewhere.
     name = _FORBIDDEN.sub("_", visible).strip(" .")
     if len(name) <= MAX_NAME_LENGTH:
         return name or "file"
@@ -33,6 +36,7 @@ def clean_name(text: str) -> str:
 def split_extension(name: str) -> tuple[str, str]:
     """Return a name's stem, and its extension with the dot, which is empty for one too long."""
     stem, dot, extension = name.rpartition(".")
+    # What follows the last dot of a sentence is no extension.
     if stem and 0 < len(extension) <= MAX_EXTENSION_LENGTH:
         return stem, dot + extension
     return name, ""

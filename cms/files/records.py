@@ -156,7 +156,9 @@ def plan_update_many(call: WriteCall, payload: object) -> TransactionWork[Writte
 
 def keys_of(write_context: WriteContext, collection: Collection, payload: object) -> list[str]:
     """Return the keys that a payload names: by an array of keys, by `keys` or by `query`."""
-    selection = payload if isinstance(payload, Mapping) else {"keys": payload}
+    selection = payload
+    if not isinstance(selection, Mapping):
+        selection = {"keys": payload}
     return named_keys(write_context, collection, selection)
 
 
@@ -194,18 +196,22 @@ def response_body(items: WrittenItems, *, many: bool) -> bytes | None:
     """Return rows as the body of an answer; None for a caller that may write but not read them."""
     if items is None:
         return None
-    return jsontext.dumps({"data": items if many else items[0]})
+    data = items if many else items[0]
+    return jsontext.dumps({"data": data})
 
 
 def _authorized_collection(context: RequestContext, name: str, action: str) -> Collection:
-    if not context.actor.policy.is_admin and not context.actor.policy.granted(name, action):
+    policy = context.actor.policy
+    if not policy.is_admin and not policy.granted(name, action):
         raise forbidden()
     return context.snapshot.catalogue.collections[name]
 
 
 def _values(collection: Collection, fields: Json) -> Values:
     """Return values that the service sets, as the columns take them."""
-    return {
-        name: None if value is None else converter(collection.fields[name])(value)
-        for name, value in fields.items()
-    }
+    values: Values = {}
+    for name, value in fields.items():
+        convert = converter(collection.fields[name])
+        # Converters are for values: null is the same in every column.
+        values[name] = None if value is None else convert(value)
+    return values

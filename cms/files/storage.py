@@ -157,11 +157,15 @@ class Storage:
         if self.folder is None or not self.folder.is_dir():
             return ()
         before = time.time() - age.total_seconds()
-        staged = [path for path in self.folder.rglob("*#*") if _STAGED.search(path.name)]
-        old = [path for path in staged if path.is_file() and path.stat().st_mtime < before]
-        for path in old:
-            path.unlink(missing_ok=True)
-        return tuple(str(path.relative_to(self.folder)) for path in old)
+        removed = []
+        for path in self.folder.rglob("*#*"):
+            if not _STAGED.search(path.name) or not path.is_file():
+                continue
+            # A younger one may belong to an upload that is still under way.
+            if path.stat().st_mtime < before:
+                path.unlink(missing_ok=True)
+                removed.append(str(path.relative_to(self.folder)))
+        return tuple(removed)
 
     def _pieces(self, result: Any) -> Iterator[bytes]:
         with self._mapped_errors():
@@ -188,8 +192,10 @@ class Storage:
         except FileNotFoundError:
             if chunks is None:
                 raise
+            # Only the location itself can be missing where a content is put.
             raise unavailable("storage", f'The location "{self.name}" is not there') from None
         except (BaseError, OSError) as fault:
+            # A client that breaks off is no fault of the location.
             if chunks is not None and chunks.fault is fault:
                 raise
             # Without obstore's text, which holds addresses and paths.
@@ -283,6 +289,7 @@ class _HashingChunks:
         except StopIteration:
             raise
         except BaseException as fault:
+            # obstore passes it on; `Storage` tells it from an error of the location by this.
             self.fault = fault
             raise
         self.size += len(chunk)
@@ -292,6 +299,7 @@ class _HashingChunks:
 
 def _buffer_first_part(chunks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes] | None]:
     """Return all bytes of a content that fits into one part, or an iterator over a larger one."""
+    # One request stores a small content; an upload in parts takes three.
     buffered: list[bytes] = []
     size = 0
     for chunk in chunks:

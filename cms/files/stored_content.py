@@ -51,14 +51,17 @@ def _size_and_data(file_path: str) -> tuple[int, bytes | None]:
     descriptor = os.open(file_path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
-        data = os.read(descriptor, size) if size <= CHUNK_BYTES else None
-        return size, data
+        # A small content is read while its file is open anyway.
+        if size <= CHUNK_BYTES:
+            return size, os.read(descriptor, size)
+        return size, None
     finally:
         os.close(descriptor)
 
 
 def file_path(folder: Path, path: str) -> str:
     """Return the file of a path in a folder; raises FileNotFoundError for a path out of it."""
+    # Paths come from the database, where other programs write too.
     if ".." in path.split("/") or "\0" in path:
         raise FileNotFoundError(path)
     return f"{folder}/{path}"

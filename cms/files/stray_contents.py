@@ -16,6 +16,8 @@ from cms.database.statements import statement
 from cms.files.storage import Storage, Storages
 
 MIN_AGE = timedelta(days=1)
+"""Longer than any request or transfer takes."""
+
 BATCH = 1000
 
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -46,6 +48,7 @@ def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_
         without_content += _column(
             transaction, "find_files_without_content", storage.name, interval
         )
+        # Old ones only: a request may be about to write the row of a new content.
         strays = _column(transaction, "find_stray_contents", storage.name)
         storage.delete(strays)
         removed += [f"{storage.name}/{path}" for path in (*strays, *storage.remove_staged(age))]
@@ -63,8 +66,9 @@ def _record_contents(transaction: Transaction, storage: Storage, *, before: date
     while batch := list(islice(contents, BATCH)):
         paths = [content.path for content in batch]
         stems = [_content_stem(path) for path in paths]
-        old = ["true" if content.modified < before else "false" for content in batch]
-        transaction.execute(statement("add_seen_contents"), (paths, stems, old))
+        # As PostgreSQL writes booleans: the elements of an array are sent as texts.
+        are_old = [str(content.modified < before).lower() for content in batch]
+        transaction.execute(statement("add_seen_contents"), (paths, stems, are_old))
 
 
 def _content_stem(path: str) -> str | None:

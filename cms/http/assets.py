@@ -43,12 +43,15 @@ class AssetResource:
         except FileNotFoundError:
             asset, delivery = self._find_again(request, identity, key)
         _set_headers(response, asset)
+        # A shared cache must not show one caller what another one may read.
         cache_control = self._public_cache if identity == ANONYMOUS else self._private_cache
         response.set_header("Cache-Control", cache_control)
         if delivery is None:
             response.status = falcon.HTTP_304
             return
-        filename = clean_name(name) if name else delivery.filename
+        filename = delivery.filename
+        if name:
+            filename = clean_name(name)
         is_attachment = _is_truthy(request.params.get("download"))
         _set_disposition(response, delivery, filename, is_attachment=is_attachment)
         if self._sendfile and delivery.content.storage.folder is not None:
@@ -90,6 +93,7 @@ def _set_headers(response: falcon.Response, asset: Asset) -> None:
     response.set_header("ETag", f'"{asset.tag}"')
     response.set_header("Last-Modified", _http_date(asset.modified))
     response.set_header("Vary", "Accept, Origin" if asset.transform.varies_by_client else "Origin")
+    # Files come from anybody: a browser must neither guess their type nor run what is in them.
     response.set_header("X-Content-Type-Options", "nosniff")
     response.set_header("Content-Security-Policy", "default-src 'none'; sandbox")
 
@@ -98,7 +102,9 @@ def _set_disposition(
     response: falcon.Response, delivery: Delivery, filename: str, *, is_attachment: bool
 ) -> None:
     response.content_type = delivery.media_type
-    kind = "attachment" if is_attachment or _ACTIVE_CONTENT.match(delivery.media_type) else "inline"
+    kind = "inline"
+    if is_attachment or _ACTIVE_CONTENT.match(delivery.media_type):
+        kind = "attachment"
     response.set_header("Content-Disposition", disposition(kind, filename))
 
 
@@ -129,17 +135,20 @@ def _send(
         ) from None
     start, length = part or (0, content.size)
     if part:
+        # The range counts from 0, and names the last byte, not the one behind it.
         response.status = falcon.HTTP_206
         response.set_header("Content-Range", f"bytes {start}-{start + length - 1}/{content.size}")
     if content.data is not None:
-        response.data = content.data[start : start + length] if part else content.data
+        response.data = content.data[start : start + length]
     elif request.context.method == "HEAD":
+        # Nothing is opened, because nothing is sent.
         response.content_length = length
     else:
         response.set_stream(content.chunks(start, length), length)
 
 
 def _is_truthy(value: object) -> bool:
+    # `?download` without a value counts as well.
     return value is not None and value not in ("false", "0")
 
 

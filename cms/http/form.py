@@ -20,6 +20,9 @@ from cms.files.media_types import without_parameters
 from cms.files.storage import CHUNK_BYTES
 
 MAX_FORM_PARTS = 1000
+MAX_BOUNDARY_LENGTH = 70
+"""In characters (RFC 2046, section 5.1.1)."""
+
 MAX_OVERHEAD_BYTES = 2**20
 """What a form may hold beside its files: fields, names and boundaries."""
 
@@ -38,7 +41,10 @@ def form_parts(request: falcon.Request, *, max_bytes: int) -> Iterator[FormPart]
     length = request.content_length
     if length is not None and length > max_bytes + MAX_OVERHEAD_BYTES:
         raise too_large(max_bytes)
-    limit = max_bytes + MAX_OVERHEAD_BYTES if length is None else length
+    limit = length
+    if limit is None:
+        limit = max_bytes + MAX_OVERHEAD_BYTES
+    # One byte more than allowed tells a body that is too large from one that just fits.
     stream = BufferedReader(_reader(request, limit), limit + 1, CHUNK_BYTES)
     options = MultipartParseOptions()
     options.max_body_part_count = MAX_FORM_PARTS
@@ -59,6 +65,7 @@ def _part(part: BodyPart) -> FormPart:
     try:
         media_type = part.content_type
     except UnicodeDecodeError:
+        # The type is only a claim of the client's, so an unreadable one counts as none.
         media_type = None
     return FormPart(
         part.name, part.filename, media_type, iter(lambda: part.stream.read(CHUNK_BYTES), b"")
@@ -71,7 +78,7 @@ def _boundary(request: falcon.Request) -> bytes:
         boundary = options.get("boundary", "").encode("ascii")
     except UnicodeEncodeError:
         boundary = b""
-    if not 0 < len(boundary) <= 70:
+    if not 0 < len(boundary) <= MAX_BOUNDARY_LENGTH:
         raise invalid_payload("The header Content-Type names no boundary of the form")
     return boundary
 
@@ -95,6 +102,6 @@ def _reader(request: falcon.Request, limit: int) -> Callable[[int], bytes]:
 
 
 def _malformed(reason: str | None = None) -> Refused:
-    return invalid_payload(
-        f"The form cannot be read: {reason}" if reason else "The form breaks off"
-    )
+    if not reason:
+        return invalid_payload("The form breaks off")
+    return invalid_payload(f"The form cannot be read: {reason}")

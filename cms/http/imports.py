@@ -61,6 +61,7 @@ class ImportResource:
         else:
             file_format = _file_format("", request.content_type)
             chunks = _body_chunks(request, self._max_bytes)
+        # Of the file alone: the boundary of a form differs at each attempt.
         digest = sha256()
         size = 0
         for chunk in chunks:

@@ -145,7 +145,9 @@ def check_texts(
 
 def optional_text(payload: Mapping[str, object], key: str) -> str | None:
     """Return a text that may be left out; raises `Refused` INVALID_PAYLOAD for anything else."""
-    return None if payload.get(key) is None else required_text(payload, key)
+    if payload.get(key) is None:
+        return None
+    return required_text(payload, key)
 
 
 def idempotency_key_of(request: falcon.Request) -> Idempotency | None:

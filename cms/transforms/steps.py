@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -18,6 +18,10 @@ MAX_SIDE = 10**9
 FITS = ("cover", "contain", "inside", "outside")
 
 Focus = tuple[float, float]
+"""The point that a crop keeps, as shares of width and height from the upper left."""
+
+_HEXADECIMAL_COLOUR = re.compile(r"#?([0-9a-f]{6}|[0-9a-f]{3})")
+_DECIMAL_COLOUR = re.compile(r"rgb\(([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,9 @@ def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, .
     It may come as JSON text. A resize makes sides of `maximum` pixels at most. Raises `Refused`
     ILLEGAL_ASSET_TRANSFORMATION.
     """
-    entries = _json(value) if isinstance(value, str) else value
+    entries = value
+    if isinstance(value, str):
+        entries = _json(value)
     if not isinstance(entries, list):
         raise illegal_transform("transforms is a JSON array of operations", parameter="transforms")
     if len(entries) > MAX_STEPS:
@@ -122,7 +128,8 @@ def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, .
             f"transforms holds at most {MAX_STEPS} operations", parameter="transforms"
         )
     steps = []
-    for path, entry in _with_paths(entries):
+    for index, entry in enumerate(entries):
+        path = f"transforms[{index}]"
         step = _step(entry, path)
         _check_sides(step, path, maximum)
         steps.append(step)
@@ -130,9 +137,14 @@ def parse_steps(value: object, *, maximum: int = MAX_SIDE) -> tuple[ImageStep, .
 
 
 def require_integer(value: object, name: str, *, minimum: int, maximum: int) -> int:
-    """Return a whole number, of JSON or of a query string."""
+    """Return a whole number, of JSON or of a query string.
+
+    Raises `Refused` ILLEGAL_ASSET_TRANSFORMATION, as all of these do.
+    """
+    # Python would also read signs, underscores and digits of other scripts.
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value):
         value = int(value)
+    # To Python true and false are whole numbers.
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
         raise illegal_transform(
             f"{name} is a whole number from {minimum} to {maximum}", parameter=name
@@ -174,12 +186,8 @@ def require_boolean(value: object, name: str) -> bool:
 def _json(text: str) -> object:
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # the second for brackets in brackets in brackets
         raise illegal_transform("transforms is not JSON", parameter="transforms") from None
-
-
-def _with_paths(entries: Sequence[object]) -> Iterator[tuple[str, object]]:
-    return ((f"transforms[{index}]", entry) for index, entry in enumerate(entries))
 
 
 def _check_sides(step: ImageStep, path: str, maximum: int) -> None:
@@ -189,6 +197,7 @@ def _check_sides(step: ImageStep, path: str, maximum: int) -> None:
 
 
 def _step(entry: object, path: str) -> ImageStep:
+    """Return one step; `path` names it in errors, as in `transforms[0]`."""
     if not isinstance(entry, list) or not entry:
         raise illegal_transform(
             f"{path} is an array of a name and its arguments", parameter="transforms"
@@ -215,7 +224,7 @@ def _one_number(
     def parse(arguments: Arguments, path: str) -> ImageStep:
         if len(arguments) > 1:
             raise illegal_transform(f"{path} takes one argument", parameter="transforms")
-        argument = arguments[0] if arguments else default
+        argument = next(iter(arguments), default)
         return make(require_number(argument, path, minimum=minimum, maximum=maximum))
 
     return parse
@@ -223,7 +232,9 @@ def _one_number(
 
 def _options(arguments: Arguments, path: str, known: Sequence[str]) -> Mapping[str, object]:
     """Return the one argument, an object with no other keys than these; nulls are left out."""
-    options = arguments[0] if len(arguments) == 1 else None
+    options = None
+    if len(arguments) == 1:
+        options = arguments[0]
     if not isinstance(options, dict) or not options.keys() <= set(known):
         raise illegal_transform(
             f"{path} takes an object of {', '.join(known)}", parameter="transforms"
@@ -251,8 +262,10 @@ def resize_of(
         raise illegal_transform(
             f"{prefix}width or {prefix}height is needed", parameter=prefix or "width"
         )
-    # With one side alone there is nothing to fit.
-    return Resize(width, height, fit if width and height else FITS[0], enlarge)
+    # With one side alone there is nothing to fit, and equal images must have equal keys.
+    if width is None or height is None:
+        fit = FITS[0]
+    return Resize(width, height, fit, enlarge)
 
 
 def _side(options: Mapping[str, object], key: str, prefix: str, maximum: int) -> int | None:
@@ -278,18 +291,23 @@ def _rotate(arguments: Arguments, path: str) -> ImageStep:
     parse = _one_number(Rotate, default=0, minimum=-3600, maximum=3600)
     rotate = parse(arguments, path)
     assert isinstance(rotate, Rotate)
+    # Full turns change nothing, and equal images must have equal keys.
     return Rotate(rotate.angle % 360)
 
 
 def _tint(arguments: Arguments, path: str) -> ImageStep:
-    colour = "".join(str(arguments[0]).lower().split()) if len(arguments) == 1 else ""
-    if match := re.fullmatch(r"#?([0-9a-f]{6}|[0-9a-f]{3})", colour):
-        digits = match[1]
+    colour = ""
+    if len(arguments) == 1:
+        colour = "".join(str(arguments[0]).lower().split())
+    in_hexadecimal = _HEXADECIMAL_COLOUR.fullmatch(colour)
+    if in_hexadecimal:
+        digits = in_hexadecimal[1]
         if len(digits) == 3:  # #f80 is short for #ff8800
             digits = "".join(digit * 2 for digit in digits)
         return Tint(*bytes.fromhex(digits))
-    if match := re.fullmatch(r"rgb\(([0-9]{1,3}),([0-9]{1,3}),([0-9]{1,3})\)", colour):
-        shades = match.groups()
+    in_decimal = _DECIMAL_COLOUR.fullmatch(colour)
+    if in_decimal:
+        shades = in_decimal.groups()
         return Tint(*(require_integer(shade, path, minimum=0, maximum=255) for shade in shades))
     raise illegal_transform(
         f"{path} takes a colour such as #ff8800 or rgb(255, 136, 0)", parameter="transforms"

@@ -127,12 +127,12 @@ class ImageLimits:
 
 def transform_rules(allowed: str, presets: object, *, maximum: int) -> TransformRules:
     """Return the rules of the settings `storage_asset_transform` and `storage_asset_presets`."""
-    entries = presets if isinstance(presets, list) else []
-    presets_by_key = {
-        str(preset["key"]): preset
-        for preset in entries
-        if isinstance(preset, dict) and preset.get("key")
-    }
+    presets_by_key: dict[str, Mapping[str, object]] = {}
+    # A column of JSON may hold anything: other programs write it too.
+    if isinstance(presets, list):
+        for preset in presets:
+            if isinstance(preset, dict) and preset.get("key"):
+                presets_by_key[str(preset["key"])] = preset
     return TransformRules(allowed, MappingProxyType(presets_by_key), maximum)
 
 
@@ -168,13 +168,13 @@ def _preset(key: object, rules: TransformRules) -> Mapping[str, object]:
     presets = BUILT_IN_PRESETS
     if rules.allowed != "none":
         presets = {**BUILT_IN_PRESETS, **rules.presets}
-    preset = presets.get(key) if isinstance(key, str) else None
-    if preset is None:
+    if not isinstance(key, str) or key not in presets:
         raise illegal_transform("There is no such preset", parameter="key")
-    return preset
+    return presets[key]
 
 
 def _parse_parameters(params: Mapping[str, object], maximum: int) -> Transform:
+    # The size comes last, so that it is the size of the result.
     steps = [
         *parse_steps(params.get("transforms", []), maximum=maximum),
         *_resize_steps(params, maximum),
@@ -191,7 +191,9 @@ def _parse_parameters(params: Mapping[str, object], maximum: int) -> Transform:
 def _resize_steps(params: Mapping[str, object], maximum: int) -> list[ImageStep]:
     """Return the resize of the parameters; without a size the others are only checked."""
     has_size = "width" in params or "height" in params
-    resize = resize_of(params if has_size else {**params, "width": 1}, maximum=maximum)
+    if not has_size:
+        params = {**params, "width": 1}
+    resize = resize_of(params, maximum=maximum)
     x = _focal_coordinate(params, "focal_point_x")
     y = _focal_coordinate(params, "focal_point_y")
     if not has_size:
@@ -216,6 +218,7 @@ def _focus(resize: Resize, x: float | None, y: float | None) -> Focus | None:
 
 
 def _crops_to_focus(resize: Resize) -> bool:
+    # Every other fit shows the whole image.
     return resize.fit == "cover" and resize.width is not None and resize.height is not None
 
 
@@ -241,7 +244,9 @@ def resolve_transform(
     # Formats without a quality must not get different keys for different qualities.
     quality = transform.quality if format in DEFAULT_QUALITY else None
     if not steps and quality is None and format == own_format:
+        # Nothing would change: the image is sent as it is.
         return ResolvedTransform(varies_by_client=varies_by_client)
+    # Sent or not, the same quality gives the same key.
     if quality is None:
         quality = DEFAULT_QUALITY.get(format)
     resolved = Transform(steps, format, quality)
