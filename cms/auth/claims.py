@@ -42,4 +42,4 @@ def record_activity(
 ) -> None:
     """Record in the activity what a user did to their own account."""
     values = (action, user, client.ip, client.user_agent, client.origin, user)
-    transaction.execute(statement("note_activity"), values)
+    transaction.execute(statement("record_account_activity"), values)

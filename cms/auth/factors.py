@@ -53,7 +53,7 @@ def use_code(execute: Fetch, user: str, *, secret: str, code: str) -> bool:
     """
     step = time_step_of(secret, code.replace(" ", ""))
     if step is not None:
-        return bool(execute(statement("use_step"), (user, step, secret)))
+        return bool(execute(statement("use_code_step"), (user, step, secret)))
     return bool(execute(statement("use_recovery_code"), (user, digest(_normalised(code)))))
 
 
@@ -93,9 +93,9 @@ def store_recovery_codes(transaction: Transaction, user: str, codes: Sequence[st
     """Replace a user's recovery codes; only their digests are kept."""
     # Without the lock two calls at once would each leave their codes valid.
     transaction.execute(statement("lock_account"), (user,))
-    transaction.execute(statement("forget_recovery_codes"), (user,))
+    transaction.execute(statement("delete_recovery_codes"), (user,))
     transaction.execute(
-        statement("keep_recovery_codes"), (user, [digest(_normalised(code)) for code in codes])
+        statement("store_recovery_codes"), (user, [digest(_normalised(code)) for code in codes])
     )
 
 

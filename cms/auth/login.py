@@ -71,7 +71,7 @@ def login(
     def work(transaction: Transaction) -> IssuedTokens:
         # The statement compares the hash: the password may have changed since it was read.
         values = (account.id, account.password, rehashed)
-        if not transaction.execute(statement("note_access"), values):
+        if not transaction.execute(statement("record_login"), values):
             raise invalid_credentials()
         return open_session(transaction, issuer, account.id, mode=mode, client=client)
 
@@ -134,7 +134,7 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
     the client that it came from.
     """
     # A statement of its own, so that most failures take no lock beyond the user's row.
-    rows = store.database.fetch_primary(statement("count_failure"), (user,))
+    rows = store.database.fetch_primary(statement("count_failed_login"), (user,))
     if not rows or not rows[0][0]:
         return
 
@@ -145,7 +145,7 @@ def count_failure(store: Store, user: str, client: ClientInfo) -> None:
             transaction, store.snapshots.current().catalogue, "system_users", client=client
         )
         before = users.before([user])
-        rows = transaction.execute(statement("suspend_or_slow"), (user,))
+        rows = transaction.execute(statement("suspend_or_delay"), (user,))
         if rows and rows[0][0] == "suspended":
             users.changed(before)
         return rows

@@ -170,7 +170,7 @@ def _checked(payload: object) -> Json:
 
 
 def _refuse_cycle(transaction: Transaction) -> None:
-    if transaction.execute(statement("find_folder_circle")):
+    if transaction.execute(statement("find_folder_cycle")):
         reason = "A folder cannot lie in itself or in a folder below it"
         raise Refused(
             Problem("UNPROCESSABLE_CONTENT", f"{reason}.", {"reason": reason, "field": "parent"})

@@ -41,7 +41,7 @@ def sweep(transaction: Transaction, storages: Storages, *, age: timedelta = MIN_
     """
     removed: list[str] = []
     without_content: list[str] = []
-    transaction.execute(statement("make_seen_contents"))
+    transaction.execute(statement("create_seen_contents"))
     for storage in storages.values():
         _record_contents(transaction, storage, before=datetime.now(UTC) - age)
         interval = f"{age.total_seconds()} seconds"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import falcon
 
 from cms.errors import invalid_payload
@@ -11,6 +9,7 @@ from cms.http.media import idempotency_key_of, read_json, read_json_object, send
 from cms.store.store import Store
 from cms.structure import collections, relations
 from cms.structure import fields as columns
+from cms.structure.lookup import RecordPatch
 
 
 class StructureResource:
@@ -37,7 +36,7 @@ class CollectionsResource(StructureResource):
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response) -> None:
-        changes = _records_by_name(read_json(request), "collection")
+        changes = _patches(read_json(request), "collection")
         send(
             response, collections.update_collections(self._store, request.context.identity, changes)
         )
@@ -50,7 +49,7 @@ class CollectionResource(StructureResource):
         )
 
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
-        changes = [(collection, read_json_object(request))]
+        changes = [RecordPatch(collection, read_json_object(request))]
         send(
             response,
             collections.update_collections(self._store, request.context.identity, changes)[0],
@@ -86,9 +85,10 @@ class FieldsResource(StructureResource):
     def on_patch(self, request: falcon.Request, response: falcon.Response, collection: str) -> None:
         payload = read_json(request)
         changes = []
-        for name, record in _records_by_name(payload, "field"):
+        for name, record in _patches(payload, "field"):
+            # In an array the name only tells which field is meant, in a single change it renames it.
             settings = {key: value for key, value in record.items() if key != "field"}
-            changes.append((name, settings))
+            changes.append(RecordPatch(name, settings))
         send(
             response,
             columns.update_fields(self._store, request.context.identity, collection, changes),
@@ -104,7 +104,7 @@ class FieldResource(StructureResource):
     def on_patch(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        changes = [(field, read_json_object(request))]
+        changes = [RecordPatch(field, read_json_object(request))]
         send(
             response,
             columns.update_fields(self._store, request.context.identity, collection, changes)[0],
@@ -153,24 +153,25 @@ class RelationResource(StructureResource):
     ) -> None:
         payload = read_json_object(request)
         record = relations.update_relation(
-            self._store, request.context.identity, (collection, field), payload
+            self._store, request.context.identity, collection, field, payload=payload
         )
         send(response, record)
 
     def on_delete(
         self, request: falcon.Request, response: falcon.Response, collection: str, field: str
     ) -> None:
-        relations.delete_relation(self._store, request.context.identity, (collection, field))
+        relations.delete_relation(self._store, request.context.identity, collection, field)
         response.status = falcon.HTTP_204
 
 
-def _records_by_name(payload: object, key: str) -> list[tuple[str, Mapping[str, object]]]:
-    """Return an array of records as pairs: the name under `key`, and the record."""
+def _patches(payload: object, key: str) -> list[RecordPatch]:
+    """Return an array of records as changes; each record has its name under `key`."""
     if not isinstance(payload, list):
         raise invalid_payload("The body must be an array")
     for record in payload:
         if not isinstance(record, dict) or not isinstance(record.get(key), str):
             raise invalid_payload(f'Each entry must be an object with its "{key}"')
+    # Of two changes of one record nobody could tell which one counts.
     if len({record[key] for record in payload}) < len(payload):
         raise invalid_payload(f'Each "{key}" must be there once')
-    return [(record[key], record) for record in payload]
+    return [RecordPatch(record[key], record) for record in payload]

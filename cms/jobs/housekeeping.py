@@ -31,10 +31,10 @@ def requeue_stalled(database: Database) -> None:
     """Put jobs whose worker is gone back in the queue."""
     with database.transaction() as transaction:
         # Every worker looks for stalled jobs, but only one at a time.
-        if not transaction.execute(statement("take_turns_with_stalled_jobs"))[0][0]:
+        if not transaction.execute(statement("lock_stalled_jobs"))[0][0]:
             return
         rows = transaction.execute(
-            statement("give_back_stalled_jobs"), (str(WORKER_TIMEOUT_SECONDS), str(MAX_ATTEMPTS))
+            statement("retry_stalled_jobs"), (str(WORKER_TIMEOUT_SECONDS), str(MAX_ATTEMPTS))
         )
     for job, task, runs_again, _ in rows:
         if runs_again:
@@ -46,7 +46,7 @@ def requeue_stalled(database: Database) -> None:
 def requeue(database: Database, worker: int) -> None:
     """Put the jobs that a worker has not finished back in the queue."""
     with database.transaction() as transaction:
-        rows = transaction.execute(statement("give_back_jobs"), (str(worker),))
+        rows = transaction.execute(statement("retry_jobs_of_worker"), (str(worker),))
     for job, task, _ in rows:
         log.warning("job %d of %s was not done in time and runs again on another worker", job, task)
 
@@ -58,5 +58,5 @@ def delete_finished(database: Database) -> None:
 
 
 def queue_state(transaction: Transaction) -> QueueState:
-    rows = transaction.execute(statement("look_at_queue"), (str(WORKER_TIMEOUT_SECONDS),))
+    rows = transaction.execute(statement("count_jobs"), (str(WORKER_TIMEOUT_SECONDS),))
     return QueueState(*rows[0])

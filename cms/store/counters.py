@@ -28,8 +28,8 @@ def check_version(snapshot: Snapshot, seen: Version) -> None:
 def lock_version(transaction: Transaction, snapshot: Snapshot, lock_statement: str) -> Snapshot:
     """Lock the counters until the transaction ends, and return a snapshot of their version.
 
-    `lock_statement` names the statement that locks: "hold_version" shares the counters,
-    "take_version" lets nobody else lock them.
+    `lock_statement` names the statement that locks: "share_version" shares the counters,
+    "lock_version" lets nobody else lock them.
     """
     version = Version(*transaction.execute(statement(lock_statement))[0])
     # They may have moved while this transaction waited for the lock; now they cannot any more, and

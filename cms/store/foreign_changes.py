@@ -58,7 +58,7 @@ class ForeignChangeMonitor:
             if snapshot is None:  # nobody has used this source yet
                 continue
             # One source is enough: a replica has the structure of its primary.
-            ((structure, fingerprint),) = fetch(statement("find_mark"))
+            ((structure, fingerprint),) = fetch(statement("find_fingerprint"))
             if structure == snapshot.version.structure and fingerprint != snapshot.fingerprint:
                 self._advance_counter(structure)
             return
@@ -66,7 +66,7 @@ class ForeignChangeMonitor:
     def _advance_counter(self, structure: int) -> None:
         """Move the counter unless another process has, or a change of structure is under way."""
         with self._database.transaction() as transaction:
-            rows = transaction.execute(statement("move_structure_from"), (str(structure),))
+            rows = transaction.execute(statement("advance_structure_from"), (str(structure),))
         if rows:
             log.info("another program has changed the structure; every process loads it again")
         else:

@@ -111,7 +111,7 @@ class Store:
             if not attempt.holds_version:
                 return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
             with self.database.transaction() as transaction:
-                snapshot = lock_version(transaction, snapshot, "hold_version")
+                snapshot = lock_version(transaction, snapshot, "share_version")
                 # The work still reads by `fetch`: the transaction is there for its lock alone.
                 return work(RequestContext(snapshot, find_actor(snapshot, identity, fetch), fetch))
 
@@ -144,7 +144,7 @@ class Store:
             # The bound on hashed values is that of one attempt: a repeated one hashes them again.
             with passwords.limited_hashing():
                 if attempt.holds_version or idempotency or attempt.deadlocked:
-                    lock_statement = "take_version" if changes_rights else "hold_version"
+                    lock_statement = "lock_version" if changes_rights else "share_version"
                     return self._write_in_transaction(
                         attempt,
                         identity,
@@ -353,7 +353,7 @@ def require_admin(actor: Actor) -> None:
 
 def _lock_structure(transaction: Transaction, identity: Identity) -> RequestContext:
     """Take the lock that orders changes of structure, and return the context of one."""
-    transaction.execute(statement("move_structure"))
+    transaction.execute(statement("advance_structure"))
     rows = transaction.execute(statement("find_actor"), identity.values)
     snapshot = load_snapshot(transaction)
     actor = admit(actor_of(snapshot, identity, rows), identity)

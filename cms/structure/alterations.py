@@ -88,7 +88,9 @@ def _settings_of(
     return type_name, meta, schema
 
 
-def rename(transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue) -> None:
+def rename_field(
+    transaction: Transaction, field: Field, name: object, *, catalogue: Catalogue
+) -> None:
     """Rename a field, and every reference to it."""
     if fault := invalid_name_reason(name):
         raise invalid_payload(f"field: {fault}", field="field", value=abbreviated(name))

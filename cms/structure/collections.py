@@ -32,6 +32,7 @@ from cms.structure.fields import add_index_and_comment, insert_field_record, req
 from cms.structure.history import COLLECTIONS, NamedRecord, change_structure
 from cms.structure.indexes import update_indexes
 from cms.structure.lookup import (
+    RecordPatch,
     require_alterable,
     require_table,
     visible_collection,
@@ -39,7 +40,9 @@ from cms.structure.lookup import (
 )
 
 _NOTHING: Mapping[str, object] = MappingProxyType({})
+
 _RECORD_KEYS = ("collection", "meta", "schema")
+"""The keys of a change; a new collection has its fields as well."""
 
 
 def list_collections(store: Store, identity: Identity) -> list[Record]:
@@ -73,7 +76,7 @@ def create_collection(
     def work(transaction: Transaction, context: RequestContext) -> Record:
         definition = parse_collection(payload)
         _check_new(definition, context.snapshot.catalogue)
-        # The records of a table of this name that another program dropped are not the new one's.
+        # Another program may have dropped a table of this name, whose records are still there.
         metadata.delete_collection_records(
             transaction, definition.name, catalogue=context.snapshot.catalogue
         )
@@ -82,6 +85,7 @@ def create_collection(
         _save(transaction, definition.name, definition.meta, context.snapshot.catalogue)
         for item in definition.fields:
             insert_field_record(transaction, definition.name, item)
+        # Checked on the new structure: settings may name fields that this call creates.
         after = load_snapshot(transaction).catalogue
         collection = after.collections[definition.name]
         metadata.check_archive(collection)
@@ -99,17 +103,18 @@ def create_collection(
 
 
 def update_collections(
-    store: Store, identity: Identity, changes: Sequence[tuple[str, Mapping[str, object]]]
+    store: Store, identity: Identity, changes: Sequence[RecordPatch]
 ) -> list[Record]:
     """Change the records of collections, all or none; return them in order."""
 
     def work(transaction: Transaction, context: RequestContext) -> list[Record]:
         catalogue = context.snapshot.catalogue
-        names = [name for name, _ in changes]
+        names = [change.name for change in changes]
         _check_changes(changes, catalogue)
         for name, payload in changes:
             _update(transaction, require_alterable(catalogue, name), payload, catalogue)
         after = load_snapshot(transaction).catalogue
+        # Only all changes together show whether a group is inside itself.
         _refuse_cycles(after, names)
         for name in names:
             before = catalogue.collections[name]
@@ -118,7 +123,9 @@ def update_collections(
             update_indexes(transaction, after.collections[name], after.extensions)
         return [collection_record(after.collections[name]) for name in names]
 
-    return change_structure(store, identity, work, lambda _: [_named(name) for name, _ in changes])
+    return change_structure(
+        store, identity, work, lambda _: [_named(change.name) for change in changes]
+    )
 
 
 def delete_collection(store: Store, identity: Identity, name: str) -> None:
@@ -126,11 +133,12 @@ def delete_collection(store: Store, identity: Identity, name: str) -> None:
 
     def work(transaction: Transaction, context: RequestContext) -> None:
         collection = require_alterable(context.snapshot.catalogue, name)
-        # Other programs may use a view, and no request could make it again.
+        # Other programs may use a view, and no request could create it again.
         if collection.kind is Kind.VIEW:
             raise invalid_payload(f'"{name}" is a view; drop it in the database', collection=name)
         _drop(transaction, collection)
         metadata.delete_collection_records(transaction, name, catalogue=context.snapshot.catalogue)
+        # Paths of other collections may have led through this one.
         prune_duplication_fields(transaction)
 
     change_structure(store, identity, work, lambda _: [_named(name)], dropped=name)
@@ -158,7 +166,10 @@ def _check_new(definition: CollectionDefinition, catalogue: Catalogue) -> None:
 def _check_named_fields(
     meta: MetaSettings, columns: set[str], *, former: Mapping[str, object] = _NOTHING
 ) -> None:
-    """Refuse sort and archive fields that do not exist, unless they did not before the change."""
+    """Refuse sort and archive fields that do not exist.
+
+    One that has not changed may stay: a client sends whole records back.
+    """
     problems = []
     for key in ("sort_field", "archive_field"):
         field = meta.get(key)
@@ -180,9 +191,7 @@ def _create_table(transaction: Transaction, definition: CollectionDefinition) ->
         add_index_and_comment(transaction, definition.name, item)
 
 
-def _check_changes(
-    changes: Sequence[tuple[str, Mapping[str, object]]], catalogue: Catalogue
-) -> None:
+def _check_changes(changes: Sequence[RecordPatch], catalogue: Catalogue) -> None:
     """Refuse all problems of several changes before the first change is made."""
     problems: list[Problem] = []
     for index, (name, payload) in enumerate(changes):
@@ -214,6 +223,7 @@ def _update(
     payload: Mapping[str, object],
     catalogue: Catalogue,
 ) -> None:
+    # `_check_changes` has refused all problems, so that there are none to gather here.
     meta = parse_settings(payload.get("meta"), COLLECTION_META, "meta", [])
     schema = parse_settings(payload.get("schema"), COLLECTION_SCHEMA, "schema", [])
     if schema.get("comment", collection.comment) != collection.comment:
@@ -235,7 +245,7 @@ def _save(transaction: Transaction, name: str, meta: MetaSettings, catalogue: Ca
 
 
 def _ensure_group(transaction: Transaction, name: str, catalogue: Catalogue) -> None:
-    """Make sure that a group, which may be any collection but the system's, has a record."""
+    """Insert the record of a group if it has none; any collection but the system's is a group."""
     _check_group(name, catalogue)
     keys = {"collection": name}
     metadata.save_record(
@@ -266,7 +276,7 @@ def _refuse_cycles(catalogue: Catalogue, names: Iterable[str]) -> None:
 
 
 def _drop(transaction: Transaction, collection: Collection) -> None:
-    """Drop a table, and first each foreign key to it: CASCADE would drop views as well."""
+    """Drop a table, and before it each foreign key to it: CASCADE would drop views as well."""
     if collection.kind is not Kind.TABLE:
         return
     for table, constraint in transaction.execute(statement("foreign_keys_to"), (collection.name,)):

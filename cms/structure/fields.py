@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from cms.database.connections import Transaction
 from cms.database.error_mapping import reporting_nulls
@@ -20,10 +21,11 @@ from cms.store.identity import Identity
 from cms.store.snapshot import load_snapshot
 from cms.store.store import Store
 from cms.structure import metadata
-from cms.structure.alterations import alter, check_text_is_json, problems_of_change, rename
+from cms.structure.alterations import alter, check_text_is_json, problems_of_change, rename_field
 from cms.structure.history import FIELDS, NamedRecord, change_structure
 from cms.structure.indexes import add_index, is_index_pending, update_indexes, with_index
 from cms.structure.lookup import (
+    RecordPatch,
     require_alterable,
     require_field,
     require_table,
@@ -71,12 +73,11 @@ def create_field(
         definition = _parse_new(payload, owner, catalogue)
         name = definition.name
         if not definition.is_alias:
-            # The records of a column of this name that another program dropped are not the new
-            # one's.
+            # Another program may have dropped a column of this name, whose records are still there.
             metadata.delete_stale_field_records(transaction, collection, name, catalogue=catalogue)
             add_column(transaction, collection, definition)
         insert_field_record(transaction, collection, definition)
-        return _finish_changes(transaction, [(name, name)], before=owner)[0]
+        return _finish_changes(transaction, [_Rename(name, name)], before=owner)[0]
 
     return change_structure(
         store,
@@ -91,7 +92,7 @@ def update_fields(
     store: Store,
     identity: Identity,
     collection: str,
-    changes: Sequence[tuple[str, Mapping[str, object]]],
+    changes: Sequence[RecordPatch],
 ) -> list[Record]:
     """Change fields of a collection, all or none; return their records in order."""
 
@@ -99,17 +100,17 @@ def update_fields(
         owner = require_alterable(context.snapshot.catalogue, collection)
         catalogue = context.snapshot.catalogue
         _check_changes(owner, changes)
-        names = []
+        renames = []
         for name, payload in changes:
-            field = require_field(owner, name)
-            names.append((name, _update(transaction, owner, field, payload, catalogue)))
-        return _finish_changes(transaction, names, before=owner)
+            new_name = _update(transaction, owner, require_field(owner, name), payload, catalogue)
+            renames.append(_Rename(name, new_name))
+        return _finish_changes(transaction, renames, before=owner)
 
     def named(records: Sequence[Record]) -> list[NamedRecord]:
-        names = []
-        for record, (former, _) in zip(records, changes, strict=True):
-            names.append(_named(collection, record["field"], former=former))
-        return names
+        named_records = []
+        for record, change in zip(records, changes, strict=True):
+            named_records.append(_named(collection, record["field"], former=change.name))
+        return named_records
 
     return change_structure(store, identity, work, named)
 
@@ -124,9 +125,11 @@ def delete_field(store: Store, identity: Identity, collection: str, field: str) 
             raise invalid_payload(
                 "The primary key cannot be deleted", collection=collection, field=field
             )
+        # An alias has nothing to drop.
         if target.column:
             require_table(owner, "columns")
             transaction.execute_ddl(ddl.drop_column(collection, field))
+        # By the catalogue as it was: stored rules still name the field.
         metadata.delete_field_records(
             transaction, collection, field, catalogue=context.snapshot.catalogue
         )
@@ -150,6 +153,7 @@ def add_index_and_comment(
     transaction: Transaction, collection: str, definition: FieldDefinition
 ) -> None:
     """Add the index and the comment of a new column."""
+    # A key and a unique column have an index already.
     if (
         definition.schema.get("is_indexed")
         and not definition.is_key
@@ -189,6 +193,7 @@ def _parse_new(
     if definition:
         collect_problems(problems, lambda: _check_new(definition, owner, catalogue))
     elif str(payload.get("field")) in owner.fields:
+        # Without a definition `_check_new` cannot tell, but all problems come in one answer.
         problems.append(_name_taken(payload["field"]))
     if problems or definition is None:
         raise Refused(problems)
@@ -200,7 +205,7 @@ def _name_taken(name: object) -> Problem:
     return invalid_payload(reason, field="field", value=name).problems[0]
 
 
-def _check_changes(owner: Collection, changes: Sequence[tuple[str, Mapping[str, object]]]) -> None:
+def _check_changes(owner: Collection, changes: Sequence[RecordPatch]) -> None:
     """Refuse all problems of several changes before the first change is made."""
     problems: list[Problem] = []
     for index, (name, payload) in enumerate(changes):
@@ -238,32 +243,41 @@ def _update(
     alter(transaction, owner, field, payload)
     name = payload.get("field", field.name)
     if name != field.name:
-        rename(transaction, field, name, catalogue=catalogue)
+        rename_field(transaction, field, name, catalogue=catalogue)
     return str(name)
 
 
+class _Rename(NamedTuple):
+    """The names of a field before and after a change, which may be the same."""
+
+    before: str
+    after: str
+
+
 def _finish_changes(
-    transaction: Transaction, names: Sequence[tuple[str, str]], *, before: Collection
+    transaction: Transaction, renames: Sequence[_Rename], *, before: Collection
 ) -> list[Record]:
-    """Do what follows from changed fields, named as before and after; return their records."""
+    """Adjust indexes and revisions to fields that have changed, and return their records."""
+    # The new catalogue tells what PostgreSQL has made of the changes, such as default values.
     catalogue = load_snapshot(transaction).catalogue
     after = catalogue.collections[before.name]
     metadata.check_archive(after, before=before)
     update_indexes(transaction, after, catalogue.extensions)
     records = []
-    for old_name, name in names:
-        old_field = before.fields.get(old_name)
-        field = after.fields[name]
+    for rename in renames:
+        old_field = before.fields.get(rename.before)
+        field = after.fields[rename.after]
         check_text_is_json(transaction, old_field, field)
         was_secret = old_field is not None and old_field.is_secret
+        # Revisions hold its values as they were before it became a secret.
         if field.is_secret and not was_secret:
-            metadata.delete_from_revisions(transaction, after.name, name)
+            metadata.delete_from_revisions(transaction, after.name, field.name)
         records.append(_record_with_index(transaction, field))
     return records
 
 
 def _record_with_index(transaction: Transaction, field: Field) -> Record:
-    """Return a field's record with an index that is built before the answer goes out."""
+    """Return a field's record, with an index even if it is only built after the commit."""
     if field.column and is_index_pending(transaction, field.collection, field.name):
         field = with_index(field)
     return field_record(field)

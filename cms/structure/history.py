@@ -1,15 +1,15 @@
 """The history of the structure: records of collections, fields and relations, before and after.
 
-All records are compared, because a change reaches further than the call says: a deleted field takes
-relations with it, a junction brings fields, and permissions change. The revisions of records that
-the call does not name have a revision of a named record as their parent.
+All records are compared, because a change concerns more than the call names: with a field its
+relations are deleted, with a junction fields are created, and permissions change. Revisions of
+records that the call does not name have a revision of a named record as their parent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cms import jsontext
 from cms.database.connections import Transaction
@@ -41,12 +41,21 @@ RecordKey = tuple[str, ...]
 """Names a record: its system collection, the collection that it is about, then the field or key."""
 
 RecordSource = Record | Field | Relation
+"""What a record is made of: most are the same before and after, and so are never made."""
+
 RecordSources = dict[RecordKey, RecordSource]
 
 Author = tuple[str | None, ...]
 """User, address, user agent and origin."""
 
 T = TypeVar("T")
+
+
+class _HistoryEntry(NamedTuple):
+    """A change to record, and the revision that is its parent, if any."""
+
+    change: RecordChange
+    parent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +127,13 @@ def change_structure(
 
     def recorded(transaction: Transaction, context: RequestContext) -> T:
         old_catalogue = context.snapshot.catalogue
+        # Rows of tables have to be read before the work; the catalogue is kept as it was.
         stored = _permissions(transaction, old_catalogue)
         if dropped and dropped in old_catalogue.collections:
             stored |= _dependents(transaction, old_catalogue, dropped)
         result = work(transaction, context)
         records = list(dict.fromkeys(named(result)))
+        # Before the records are compared, which then have the new names on both sides.
         renamed = _rename_in_history(transaction, records)
         before = _records(old_catalogue, renamed) | stored
         catalogue = load_snapshot(transaction).catalogue
@@ -145,8 +156,8 @@ def _rename_in_history(
         if record.former and record.former != record.record_key[2]:
             renamed[record.record_key[1], record.former] = record.record_key[2]
     for (collection, former), name in renamed.items():
-        names = f"{collection}.{former}", f"{collection}.{name}"
-        transaction.execute(statement("rename_in_history"), names)
+        items = (f"{collection}.{former}", f"{collection}.{name}")
+        transaction.execute(statement("rename_in_history"), items)
     return renamed
 
 
@@ -169,21 +180,23 @@ def _record_changes(
     after: RecordSources,
 ) -> None:
     roots = [_record_change(record.record_key, before, after) for record in named]
-    revisions = _insert_history(transaction, author, [(change, None) for change in roots])
+    revisions = _insert_history(transaction, author, [_HistoryEntry(change) for change in roots])
     parents = {}
     for change, revision in zip(roots, revisions, strict=True):
         parents[change.record_key[1]] = revision
-    # Changes of collections that the call does not name belong to its first revision.
+    # The parent of changes in collections that the call does not name.
     first = next((revision for revision in revisions if revision is not None), None)
     named_keys = {record.record_key for record in named}
-    others = []
+    entries = []
+    # Sorted, so that the same call always leaves the same history.
     for record_key in sorted((before.keys() | after.keys()) - named_keys):
+        # The sources are compared before records are made of them, which takes longer.
         if before.get(record_key) == after.get(record_key):
             continue
         change = _record_change(record_key, before, after)
         if change.data is not None:
-            others.append((change, parents.get(record_key[1]) or first))
-    _insert_history(transaction, author, others)
+            entries.append(_HistoryEntry(change, parents.get(record_key[1]) or first))
+    _insert_history(transaction, author, entries)
 
 
 def _records(catalogue: Catalogue, renamed: Mapping[tuple[str, str], str]) -> RecordSources:
@@ -273,21 +286,30 @@ def _changed_members(before: object, after: object) -> object:
 
 
 def _insert_history(
-    transaction: Transaction, author: Author, changes: Sequence[tuple[RecordChange, int | None]]
+    transaction: Transaction, author: Author, entries: Sequence[_HistoryEntry]
 ) -> list[int | None]:
-    """Record changes, each with the revision of its parent, and return their own revisions."""
-    if not changes:
+    """Record changes, and return the revision of each."""
+    if not entries:
         return []
-    columns = (
-        array([change.action for change, _ in changes]),
-        array([change.record_key[0] for change, _ in changes]),
-        array([change.item for change, _ in changes]),
-        array([_json(change.data) for change, _ in changes]),
-        array([_json(change.delta) if change.data else None for change, _ in changes]),
-        array([None if parent is None else str(parent) for _, parent in changes]),
-    )
-    rows = transaction.execute(statement("note_structure"), (*author, *columns))
+    lines = [_columns(entry) for entry in entries]
+    columns = [array(list(column)) for column in zip(*lines, strict=True)]
+    rows = transaction.execute(statement("record_structure_changes"), (*author, *columns))
     return [revision for (revision,) in rows]
+
+
+def _columns(entry: _HistoryEntry) -> tuple[str | None, ...]:
+    """Return action, collection, item, data, delta and parent, as the statement takes them."""
+    change = entry.change
+    # A change without data has no revision, and so nothing that a delta could be of.
+    delta = change.delta if change.data else None
+    return (
+        change.action,
+        change.record_key[0],
+        change.item,
+        _json(change.data),
+        _json(delta),
+        None if entry.parent is None else str(entry.parent),
+    )
 
 
 def _json(record: Record | None) -> str | None:

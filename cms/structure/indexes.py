@@ -1,4 +1,4 @@
-"""Indexes of columns: built at once on small tables, after the commit on large ones."""
+"""Indexes of columns: built in the transaction on small tables, after the commit on large ones."""
 
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ from cms.schema.types import Family
 log = logging.getLogger("cms.store")
 
 LARGE_BYTES = 16 * 2**20
-"""Bytes from which on a plain CREATE INDEX holds up writers noticeably.
+"""Size of a table from which a plain CREATE INDEX delays writers noticeably.
 
-That is about 100,000 rows, and half a second.
+It is that of about 100,000 rows, and the delay half a second.
 """
 
 LOCK_RETRY_SECONDS = 0.1
-"""How long a build waits before it tries again to get the lock."""
+"""Seconds before a build tries again to get the lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeferredIndex:
-    """An index that is built, without blocking writers, when its transaction has committed."""
+    """An index that is built after the commit of its transaction, without blocking writers."""
 
     table: str
     column: str
     kind: IndexKind = IndexKind.VALUES
 
     def __call__(self, database: Database) -> None:
-        """Build it; raises `Refused` SERVICE_UNAVAILABLE if that fails: all else is committed."""
+        """Build the index; raises `Refused` SERVICE_UNAVAILABLE if that fails.
+
+        All other changes of the call are committed then, as the refusal says.
+        """
         try:
             with _index_build_lock(database, self.table):
                 self._build(database)
@@ -57,8 +60,8 @@ class DeferredIndex:
                 connection.execute_ddl(index)
                 if self.kind is IndexKind.TRIGRAMS:
                     connection.execute_ddl(ddl.analyze(self.table))
-                # Other processes may have loaded the structure without the index.
-                connection.execute(statement("move_structure"))
+                # Other processes may have loaded the structure before the index was there.
+                connection.execute(statement("advance_structure"))
         except (Refused, Stale):
             self._drop_invalid(database)
             raise
@@ -73,18 +76,19 @@ class DeferredIndex:
 
 @contextmanager
 def _index_build_lock(database: Database, table: str) -> Iterator[None]:
-    """Let builds on a table take turns over all machines: two of them would wait for each other.
+    """Let builds on a table take turns on all machines: two of them would wait for each other.
 
-    It tries again and again, because a statement that waits has a snapshot, for which a concurrent
-    build would wait in its turn. The lock is a session's, because a transaction has a snapshot too.
+    The lock is tried again and again. A statement that waits for it would have a snapshot, and a
+    concurrent build waits for older snapshots. For the same reason it is a lock of the session: a
+    transaction has a snapshot, too.
     """
     with database.autocommit_connection() as session:
-        while not session.execute(statement("take_turn"), (table,))[0][0]:
+        while not session.execute(statement("lock_index_build"), (table,))[0][0]:
             time.sleep(LOCK_RETRY_SECONDS)
         try:
             yield
         finally:
-            session.execute(statement("end_turn"), (table,))
+            session.execute(statement("unlock_index_build"), (table,))
 
 
 def add_index(
@@ -96,15 +100,15 @@ def add_index(
     else:
         transaction.execute_ddl(ddl.index(table, column, kind))
         if kind is IndexKind.TRIGRAMS:
-            # Until PostgreSQL has statistics of the words it takes each for a frequent one, and
-            # scans the table.
+            # Without statistics of the words PostgreSQL takes each for a frequent one, and scans the
+            # table.
             transaction.execute_ddl(ddl.analyze(table))
 
 
 def update_indexes(
     transaction: Transaction, collection: Collection, extensions: frozenset[str]
 ) -> None:
-    """Make the indexes that a collection needs for its manual order and its searches."""
+    """Create the indexes that a collection needs for its manual order and its searches."""
     field = collection.fields.get(collection.sort_field or "")
     if field and collection.kind is Kind.TABLE and _lacks_index(transaction, field):
         add_index(transaction, collection.name, field.name, ddl.index_kind(field.type_name))
@@ -121,16 +125,17 @@ def _lacks_index(transaction: Transaction, field: Field) -> bool:
 def update_search_indexes(
     transaction: Transaction, collection: Collection, extensions: frozenset[str]
 ) -> None:
-    """Make the indexes for searches in a collection, or drop them if it is not searchable.
+    """Create the indexes for searches in a collection, or drop them if it is not searchable.
 
-    A search looks for a word in all searched fields at once: one field without an index makes it
-    scan the table.
+    All searched fields get one: a search looks for a word in any of them, and so a single field
+    without an index makes it scan the table.
     """
     if collection.kind is not Kind.TABLE:
         return
     searched: dict[str, Field] = {}
     if collection.meta and collection.meta.get("searchable"):
         for field in collection.columns:
+            # No index helps with a value that is searched in its text form.
             if field.searched and not field.is_text_form:
                 searched[field.name] = field
     rows = transaction.execute(statement("search_indexes"), (collection.name,))
@@ -141,12 +146,16 @@ def update_search_indexes(
         if field.type.family is not Family.TEXT:
             if field.column and not field.column.is_indexed:
                 add_index(transaction, collection.name, field.name)
+        # Without the extension searches still work, but read the whole table.
         elif field.name not in present and "pg_trgm" in extensions:
             add_index(transaction, collection.name, field.name, IndexKind.TRIGRAMS)
 
 
 def pending_indexes(transaction: Transaction) -> set[tuple[str, str]]:
-    """Return the columns whose indexes are built before the answer, but are not there yet."""
+    """Return the columns, by table and name, whose indexes are built after the commit.
+
+    They will be there before the answer is sent, which therefore shows them.
+    """
     pending = set()
     for step in transaction.after_commit:
         if isinstance(step, DeferredIndex) and step.kind is not IndexKind.TRIGRAMS:
@@ -155,7 +164,7 @@ def pending_indexes(transaction: Transaction) -> set[tuple[str, str]]:
 
 
 def is_index_pending(transaction: Transaction, table: str, column: str) -> bool:
-    """Tell whether an index of a column is built before the answer, but is not there yet."""
+    """Tell whether the index of a column is built after the commit: see `pending_indexes`."""
     return (table, column) in pending_indexes(transaction)
 
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Mapping
+from typing import NamedTuple, NoReturn
 
 from cms.access.structure import known_catalogue
 from cms.errors import fixed_structure, forbidden, invalid_payload, not_found
 from cms.schema.model import Catalogue, Collection, Field, Kind
 from cms.store.context import RequestContext
+
+
+class RecordPatch(NamedTuple):
+    """Changes of one record: the name of its collection or field, and the body of the change."""
+
+    name: str
+    payload: Mapping[str, object]
 
 
 def visible_structure(context: RequestContext) -> Catalogue:
@@ -28,7 +36,7 @@ def visible_field(context: RequestContext, collection: str, name: str) -> Field:
 
 
 def _refuse_missing(context: RequestContext, what: str) -> NoReturn:
-    # To others than administrators hidden and missing names look the same.
+    # Only administrators may learn that a name does not exist: others see hidden names the same way.
     raise not_found(what) if context.actor.policy.is_admin else forbidden()
 
 

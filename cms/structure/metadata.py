@@ -27,6 +27,7 @@ def save_record(
     settings: Mapping[str, MetaSetting],
 ) -> None:
     """Insert the row of these keys with the changes, or update it."""
+    # Rules that cannot be read would refuse every later write of the collection.
     if table == "system_fields":
         require_valid_rules(changes)
     values = {key: param(value, settings[key].cast) for key, value in changes.items()}
@@ -60,12 +61,12 @@ def delete_record(transaction: Transaction, table: str, keys: Keys) -> None:
 def check_archive(after: Collection, *, before: Collection | None = None) -> None:
     """Refuse settings of archiving whose values do not fit their field.
 
-    Those that were wrong `before` the change may stay.
+    Settings that were wrong `before` the change may stay: a client sends whole records back.
     """
-    known = invalid_settings(before) if before else {}
+    former = invalid_settings(before) if before else {}
     problems = []
     for setting, reason in invalid_settings(after).items():
-        if known.get(setting) == reason:
+        if former.get(setting) == reason:
             continue
         message = f'Invalid payload. meta.{setting} of "{after.name}": {reason}.'
         extensions = {"reason": reason, "field": f"meta.{setting}", "collection": after.name}
@@ -78,16 +79,17 @@ def delete_collection_records(
     transaction: Transaction, collection: str, *, catalogue: Catalogue
 ) -> None:
     """Remove every row about a collection."""
+    # Before the relations are gone, by which the lists are found.
     _delete_list_fields(transaction, collection, None, catalogue)
     for step in (
-        "forget_collection_in_junctions",
-        "forget_collection_relations",
-        "forget_collection_fields",
-        "forget_collection_permissions",
-        "forget_collection_presets",
-        "forget_collection_shares",
-        "part_from_history",
-        "forget_collection_record",
+        "remove_collection_from_junctions",
+        "delete_collection_relations",
+        "delete_collection_fields",
+        "delete_collection_permissions",
+        "delete_collection_presets",
+        "delete_collection_shares",
+        "close_collection_history",
+        "delete_collection_record",
     ):
         transaction.execute(statement(step), (collection,))
 
@@ -95,30 +97,30 @@ def delete_collection_records(
 def delete_field_records(
     transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue
 ) -> None:
-    """Remove a field's record, and its name from everything that names it.
+    """Remove a field's record, and its name from all records that name it.
 
-    A rule that names it stays: see `cms.schema.references.follow_in_filter`.
+    A rule that names it stays as it is: see `cms.schema.references.apply_to_filter`.
     """
     delete_stale_field_records(transaction, collection, field, catalogue=catalogue)
-    transaction.execute(statement("forget_field_in_relations"), (collection, field))
+    transaction.execute(statement("remove_field_from_relations"), (collection, field))
 
 
 def delete_stale_field_records(
     transaction: Transaction, collection: str, field: str, *, catalogue: Catalogue
 ) -> None:
-    """Remove the records of a field that another program dropped, before one of its name is made.
+    """Remove the records of a field that another program dropped, before a new one has its name.
 
-    Relations that name it as their junction or sort field stay: they mean the new field.
+    Relations keep it as their junction or sort field: they mean the new field.
     """
     _delete_list_fields(transaction, collection, field, catalogue)
     apply_change(transaction, FieldChange(catalogue, collection, field, None))
     for step in (
-        "forget_field_relations",
-        "forget_field_in_lists",
-        "forget_field_record",
-        "forget_field_in_collection",
-        "forget_field_in_group",
-        "forget_field_in_permissions",
+        "delete_field_relations",
+        "remove_field_from_lists",
+        "delete_field_record",
+        "remove_field_from_collection",
+        "remove_field_from_groups",
+        "remove_field_from_permissions",
     ):
         transaction.execute(statement(step), (collection, field))
     delete_from_revisions(transaction, collection, field)
@@ -132,7 +134,7 @@ def delete_from_revisions(transaction: Transaction, collection: str, field: str)
 def _change_in_revisions(
     transaction: Transaction, collection: str, field: str, name: str | None
 ) -> None:
-    # A history may be so long that this takes more time than a request has.
+    # A history may be so long that this takes longer than the statement timeout.
     transaction.execute(statement("lift_time_limit"))
     transaction.execute(statement("change_field_in_revisions"), (collection, field, name))
 
@@ -140,7 +142,7 @@ def _change_in_revisions(
 def _delete_list_fields(
     transaction: Transaction, collection: str, field: str | None, catalogue: Catalogue
 ) -> None:
-    """Remove the to-many fields that list a collection, or go by one of its fields."""
+    """Remove the to-many fields that list a collection, by a given field or by any."""
     for owner, list_field in transaction.execute(statement("find_lists"), (collection, field)):
         delete_field_records(transaction, str(owner), str(list_field), catalogue=catalogue)
 
@@ -148,8 +150,8 @@ def _delete_list_fields(
 def rename_field(
     transaction: Transaction, collection: str, before: str, after: str, *, catalogue: Catalogue
 ) -> None:
-    """Let every reference to a field follow its new name."""
-    # The record of a column of the new name, which another program dropped, would be in the way.
+    """Rename a field in its record and in every reference to it."""
+    # Another program may have dropped a column of the new name, whose record is still there.
     delete_record(transaction, "system_fields", {"collection": collection, "field": after})
     apply_change(transaction, FieldChange(catalogue, collection, before, after))
     for step in (
@@ -160,5 +162,6 @@ def rename_field(
         "rename_field_in_permissions",
     ):
         transaction.execute(statement(step), (collection, before, after))
+    # Values of that column are none of the renamed field.
     delete_from_revisions(transaction, collection, after)
     _change_in_revisions(transaction, collection, before, after)

@@ -1,4 +1,4 @@
-"""Stored values that name fields: they change when a field is renamed or dropped."""
+"""Stored values that name fields, and so change when a field is renamed or dropped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ STORED_REFERENCES = (
 
 
 def apply_change(transaction: Transaction, change: FieldChange) -> None:
-    """Change every stored value: rules of other collections may name the field in a path."""
+    """Change every stored value that names the field."""
+    # Those of all collections: rules may name the field at the end of a path.
     for reference in STORED_REFERENCES:
         _apply_to(transaction, reference, change)
 
@@ -54,6 +55,7 @@ def _apply_to(transaction: Transaction, reference: StoredReference, change: Fiel
     key = name(reference.key)
     column = name(reference.column)
     is_json = reference.cast == "json"
+    # Compared here and not in SQL: what a rule or template names, only its parser knows.
     select = "SELECT {1}::text, collection, {2}::text FROM {0} WHERE {2} IS NOT NULL"
     for row_key, collection, stored in transaction.run(fill(select, table, key, column)):
         before = jsontext.loads_stored(stored) if is_json else stored

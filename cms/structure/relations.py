@@ -52,6 +52,9 @@ _RECORD: Mapping[str, MetaSetting] = {
     **RELATION_META,
     "one_collection": MetaSetting(TYPES["text"].parse, "text"),
 }
+"""The columns of a relation's record, and how their values are stored."""
+
+_HIDDEN = {"hidden": MetaSetting(TYPES["boolean"].parse, "boolean")}
 
 
 def list_relations(store: Store, identity: Identity, collection: str | None = None) -> list[Record]:
@@ -98,24 +101,29 @@ def create_relation(
 
 
 def update_relation(
-    store: Store, identity: Identity, field_path: tuple[str, str], payload: Mapping[str, object]
+    store: Store,
+    identity: Identity,
+    collection: str,
+    field: str,
+    *,
+    payload: Mapping[str, object],
 ) -> Record:
-    """Change the record of the relation at (collection, field), or the foreign key's actions."""
+    """Change the record of the relation of a field, or the actions of its foreign key."""
 
     def work(transaction: Transaction, context: RequestContext) -> Record:
-        relation = _alterable_relation(context.snapshot.catalogue, *field_path)
-        _check_keys(payload, field_path, relation)
+        relation = _alterable_relation(context.snapshot.catalogue, collection, field)
+        _check_keys(payload, relation, collection, field)
         _update(transaction, relation, payload, context.snapshot.catalogue)
         return _read_record(transaction, relation.many_collection, relation.many_field)
 
     return change_structure(store, identity, work, _named)
 
 
-def delete_relation(store: Store, identity: Identity, field_path: tuple[str, str]) -> None:
-    """Delete the record of the relation at (collection, field); keys and junctions remain."""
+def delete_relation(store: Store, identity: Identity, collection: str, field: str) -> None:
+    """Delete the record of the relation of a field; foreign keys and junctions remain."""
 
     def work(transaction: Transaction, context: RequestContext) -> Record:
-        relation = _alterable_relation(context.snapshot.catalogue, *field_path)
+        relation = _alterable_relation(context.snapshot.catalogue, collection, field)
         _delete_list_field(transaction, relation, context.snapshot.catalogue)
         transaction.execute(
             statement("drop_relation"), (relation.many_collection, relation.many_field)
@@ -127,7 +135,7 @@ def delete_relation(store: Store, identity: Identity, field_path: tuple[str, str
 
 
 def _named(record: Record) -> list[NamedRecord]:
-    """Return the record that a call names: that of the many side, whichever side it named."""
+    """Return the record that a call names: that of the many side, even if it names the other."""
     return [NamedRecord((RELATIONS, str(record["collection"]), str(record["field"])))]
 
 
@@ -145,12 +153,13 @@ def _alterable_relation(catalogue: Catalogue, collection: str, field: str) -> Re
 
 
 def _check_keys(
-    payload: Mapping[str, object], field_path: tuple[str, str], relation: Relation
+    payload: Mapping[str, object], relation: Relation, collection: str, field: str
 ) -> None:
-    """Refuse keys of another relation: the path may name either side, the record the many side."""
+    """Refuse keys of another relation."""
+    # A path may name either side; a record that is sent back names the many side.
     expected: dict[str, tuple[object, ...]] = {
-        "collection": (field_path[0], relation.many_collection),
-        "field": (field_path[1], relation.many_field),
+        "collection": (collection, relation.many_collection),
+        "field": (field, relation.many_field),
         "related_collection": (relation.one_collection,),
     }
     problems = unknown_keys(payload, RELATION_KEYS) + mismatched_keys(payload, expected)
@@ -164,13 +173,14 @@ def _save_relation(
     """Record a relation, and make its foreign key and index if they are missing."""
     require_alterable(catalogue, definition.collection)
     present = catalogue.by_many.get((definition.collection, definition.field))
+    # A foreign key is a relation without a record, and may get one.
     if present and present.id is not None:
         raise invalid_payload("There is a relation of this field already", field="field")
     if definition.related is not None:
         _ensure_foreign_key(transaction, definition, catalogue)
     _ensure_index(transaction, definition, catalogue)
-    keys = {"many_collection": definition.collection, "many_field": definition.field}
-    metadata.delete_record(transaction, "system_relations", keys)
+    # A relation that was deleted has left a record that marks it so.
+    metadata.delete_record(transaction, "system_relations", _record_keys(definition))
     _save(transaction, definition)
     _ensure_list_field(transaction, definition, catalogue)
 
@@ -183,9 +193,10 @@ def _ensure_foreign_key(
     key = catalogue.collections[definition.related].primary_key
     assert column and key
     if column.foreign_table is None:
+        # An item outlives the item that it points to if its column can hold null.
         on_delete = "SET NULL" if column.is_nullable else "NO ACTION"
         constraint = ForeignKey(
-            name="",
+            name="",  # PostgreSQL chooses one
             table=definition.collection,
             column=definition.field,
             foreign_table=definition.related,
@@ -203,16 +214,20 @@ def _ensure_foreign_key(
 def _ensure_index(
     transaction: Transaction, definition: RelationDefinition, catalogue: Catalogue
 ) -> None:
-    """Index the column of a foreign key: reads from the other side would scan the table."""
+    """Index the column of a relation: without it reads from the other side scan the table."""
     column = catalogue.collections[definition.collection].fields[definition.field].column
     if column and not column.is_indexed:
         add_index(transaction, definition.collection, definition.field)
 
 
 def _save(transaction: Transaction, definition: RelationDefinition) -> None:
-    keys = {"many_collection": definition.collection, "many_field": definition.field}
+    keys = _record_keys(definition)
     changes = {**definition.meta, "one_collection": definition.related}
     metadata.save_record(transaction, "system_relations", keys, changes=changes, settings=_RECORD)
+
+
+def _record_keys(definition: RelationDefinition) -> dict[str, str]:
+    return {"many_collection": definition.collection, "many_field": definition.field}
 
 
 def _ensure_list_field(
@@ -231,7 +246,7 @@ def _ensure_list_field(
         raise invalid_payload(
             f'"{target.name}.{name}" is a column and lists nothing', field="meta.one_field"
         )
-    many_side = definition.collection, definition.field
+    many_side = (definition.collection, definition.field)
     if other and (other.many_collection, other.many_field) != many_side:
         raise invalid_payload(
             f'"{target.name}.{name}" lists others already', field="meta.one_field"
@@ -266,43 +281,50 @@ def _create_junction(
         metadata.save_record(
             transaction, "system_collections", keys, changes=hidden, settings=_HIDDEN
         )
-    sides = ((definition.near, definition.collection), (definition.far, definition.related))
-    for column, target in sides:
-        if present is None or column not in present.fields:
-            _add_key(transaction, definition.junction, column, target, catalogue)
-    schema = MetaSettings({"on_delete": "CASCADE", **definition.schema})
-    near = MetaSettings(
-        {**definition.meta, "one_field": definition.field, "junction_field": definition.far}
-    )
-    near.setdefault("one_deselect_action", "delete")
-    far = MetaSettings(one_field=definition.meta.get("one_field"), junction_field=definition.near)
-    for (column, target), meta in zip(sides, (near, far), strict=True):
-        side = RelationDefinition(definition.junction, column, target, meta, schema)
+    sides = _junction_sides(definition)
+    for side in sides:
+        if present is None or side.field not in present.fields:
+            _add_key(transaction, side, catalogue)
+    for side in sides:
+        # Loaded anew for each side: the first one adds what the second one must see.
         _save_relation(transaction, side, load_snapshot(transaction).catalogue)
     return _read_record(transaction, definition.junction, definition.near)
 
 
-_HIDDEN = {"hidden": MetaSetting(TYPES["boolean"].parse, "boolean")}
+def _junction_sides(definition: JunctionDefinition) -> tuple[RelationDefinition, ...]:
+    """Return the two many-to-one relations of a junction."""
+    # A row of a junction only links two items, and says nothing without them.
+    schema = MetaSettings({"on_delete": "CASCADE", **definition.schema})
+    near_meta = MetaSettings(
+        {**definition.meta, "one_field": definition.field, "junction_field": definition.far}
+    )
+    near_meta.setdefault("one_deselect_action", "delete")
+    far_meta = MetaSettings(
+        one_field=definition.meta.get("one_field"), junction_field=definition.near
+    )
+    junction = definition.junction
+    return (
+        RelationDefinition(junction, definition.near, definition.collection, near_meta, schema),
+        RelationDefinition(junction, definition.far, definition.related, far_meta, schema),
+    )
 
 
-def _add_key(
-    transaction: Transaction, table: str, column: str, target: str, catalogue: Catalogue
-) -> None:
-    owner = catalogue.collections[target]
-    assert owner.primary_key
-    key = owner.fields[owner.primary_key]
+def _add_key(transaction: Transaction, side: RelationDefinition, catalogue: Catalogue) -> None:
+    """Add the column of a junction that points to one side, of the type of the key there."""
+    assert side.related
+    key = catalogue.collections[side.related].key
     schema = MetaSettings()
     if key.column and key.column.max_length:
         schema = MetaSettings(max_length=key.column.max_length)
     if key.type_name not in KEY_TYPES:
         reason = (
-            f'The key of "{target}" is of a type that this service makes no columns of; '
-            f'make "{column}" yourself'
+            f'The key of "{side.related}" is of a type that this service makes no columns of; '
+            f'make "{side.field}" yourself'
         )
         raise invalid_payload(reason, field="meta.junction_collection")
-    definition = FieldDefinition(column, key.type_name, MetaSettings(hidden="true"), schema)
-    add_column(transaction, table, definition)
-    insert_field_record(transaction, table, definition)
+    definition = FieldDefinition(side.field, key.type_name, MetaSettings(hidden="true"), schema)
+    add_column(transaction, side.collection, definition)
+    insert_field_record(transaction, side.collection, definition)
 
 
 def _update(
@@ -325,6 +347,7 @@ def _update(
     definition = RelationDefinition(
         owner.name, relation.many_field, relation.one_collection, meta, schema
     )
+    # A list has no column, so one of another name simply takes its place.
     if "one_field" in meta and meta["one_field"] != relation.one_field:
         _delete_list_field(transaction, relation, catalogue)
         _ensure_list_field(transaction, definition, catalogue)
@@ -352,6 +375,7 @@ def _change_actions(transaction: Transaction, present: ForeignKey, schema: MetaS
         on_update=str(schema.get("on_update", present.on_update)),
         on_delete=str(schema.get("on_delete", present.on_delete)),
     )
+    # PostgreSQL cannot alter the actions of a constraint.
     if changed != present:
         transaction.execute_ddl(ddl.drop_constraint(present.table, present.name))
         transaction.execute_ddl(ddl.add_foreign_key(changed))

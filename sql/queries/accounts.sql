@@ -1,9 +1,9 @@
 -- name: lock_accounts
--- Two processes that start together make one first admin.
+-- Of two processes that start together, only one creates the first admin.
 SELECT pg_advisory_xact_lock(hashtextextended('system_users', 0));
 
 -- name: find_admin
--- One user of a role with admin_access, its own or a parent's: of all or of these ($1), any or an active one ($2).
+-- One user of a role with admin_access, its own or a parent's. $1 restricts it to these users, $2 to active ones.
 WITH RECURSIVE granting (id) AS (
     SELECT id
     FROM system_roles
@@ -21,7 +21,7 @@ WHERE ($1::uuid[] IS NULL OR users.id = ANY ($1::uuid[]))
 LIMIT 1;
 
 -- name: find_registering_admins
--- The role of who registers, when it has admin_access, its own or a parent's.
+-- The role of public registration, or a parent of it, if that has admin_access: registering must not make admins.
 WITH RECURSIVE line (id) AS (
     SELECT public_registration_role
     FROM system_settings
@@ -35,8 +35,8 @@ FROM line
 JOIN system_roles AS roles ON roles.id = line.id
 WHERE roles.admin_access;
 
--- name: find_circle_of_roles
--- A role that is among its own parents.
+-- name: find_role_cycle
+-- A role that is among its own parents, if there is one.
 WITH RECURSIVE line (start, id) AS (
     SELECT id, parent
     FROM system_roles
@@ -53,19 +53,19 @@ WHERE start = id
 LIMIT 1;
 
 -- name: find_permissions
--- What permissions say, as text.
+-- The rules, fields and presets of permissions as text, which the service checks when they are saved.
 SELECT collection, permissions::text, fields::text, presets::text
 FROM system_permissions
 WHERE id = ANY ($1::integer[]);
 
 -- name: end_other_sessions
--- The sessions of users end, except the one from which it is done.
+-- Deletes the sessions of users except one ($2), the session of the caller.
 DELETE FROM system_sessions
 WHERE "user" = ANY ($1::uuid[])
   AND id IS DISTINCT FROM $2::uuid;
 
 -- name: ensure_admin_role
--- The role of that name with admin_access, made when it is missing, and whether it was.
+-- The role of a name with admin_access, and whether it was missing and had to be created.
 WITH present AS (
     SELECT id
     FROM system_roles
@@ -74,7 +74,7 @@ WITH present AS (
     ORDER BY id
     LIMIT 1
 ),
-made AS (
+created AS (
     INSERT INTO system_roles (name, icon, admin_access, app_access)
     SELECT $1::text, 'verified', TRUE, TRUE
     WHERE NOT EXISTS (SELECT FROM present)
@@ -82,10 +82,10 @@ made AS (
 )
 SELECT id::text, FALSE FROM present
 UNION ALL
-SELECT id::text, TRUE FROM made;
+SELECT id::text, TRUE FROM created;
 
 -- name: find_role
--- A role by its id or its name.
+-- A role by its id or its name. An id comes first: a role may have another role's id as its name.
 SELECT id::text
 FROM system_roles
 WHERE id::text = $1::text
@@ -94,14 +94,14 @@ ORDER BY id::text = $1::text DESC, id
 LIMIT 1;
 
 -- name: insert_user
--- A new active user; nothing when the address is taken.
+-- Inserts an active user; returns no row if the address is taken.
 INSERT INTO system_users (email, password, role)
 VALUES ($1::text, $2::text, $3::uuid)
 ON CONFLICT DO NOTHING
 RETURNING id::text;
 
 -- name: set_password
--- A new password ends the sessions that were opened with the old one, and the wait after failed logins.
+-- Sets a password on the command line. That ends the sessions opened with the old one, and the wait after failed logins.
 WITH changed AS (
     UPDATE system_users
     SET password = $2::text, failed_logins = 0, login_after = NULL
@@ -115,21 +115,21 @@ ended AS (
 SELECT id::text FROM changed;
 
 -- name: set_token
--- The digest of a new static token, in place of the one before.
+-- Replaces the digest of a user's static token.
 UPDATE system_users
 SET token = $2::text
 WHERE lower(email) = lower($1::text)
 RETURNING id::text;
 
 -- name: lock_account
--- A user's account until the transaction ends, so that of two changes at once one sees the other's.
+-- Locks a user's account until the transaction ends, so that of two changes at once one sees the other's.
 SELECT id::text, email, status, password, unverified
 FROM system_users
 WHERE id = $1::uuid
 FOR UPDATE;
 
 -- name: change_password
--- A new password for a user in a status that it leaves; the sessions are ended apart from it.
+-- Sets a new password and makes the user active; another statement ends the sessions.
 UPDATE system_users
 SET password = $2::text,
     status = 'active',
@@ -139,7 +139,7 @@ SET password = $2::text,
 WHERE id = $1::uuid;
 
 -- name: find_active_account
--- Whom a password can be sent for: an active user who logs in here.
+-- The user to whom a password link may be sent: active, and with a password kept by this service.
 SELECT id::text, email, password
 FROM system_users
 WHERE lower(email) = lower($1::text)
@@ -147,7 +147,7 @@ WHERE lower(email) = lower($1::text)
   AND provider = 'default';
 
 -- name: find_invited
--- Users of these addresses who are invited and have not come yet.
+-- Locks and returns the users of these addresses who have been invited and have not accepted.
 SELECT id::text
 FROM system_users
 WHERE lower(email) IN (SELECT lower(email) FROM unnest($1::text[]) AS email)
@@ -156,7 +156,7 @@ ORDER BY id
 FOR UPDATE;
 
 -- name: invite_users
--- Users who are invited, or invited again with another role; those whose address belongs to an account are left out.
+-- Inserts invited users, or gives another role to those already invited. An address with an account is left out.
 INSERT INTO system_users (email, role, status)
 SELECT DISTINCT ON (lower(email)) email, $2::uuid, 'invited'
 FROM unnest($1::text[]) AS email
@@ -167,7 +167,7 @@ WHERE system_users.status = 'invited'
 RETURNING id::text, email, password;
 
 -- name: find_registration
--- Under which terms anybody may register, and which passwords are taken.
+-- The settings of public registration, and the password policy.
 SELECT
     public_registration,
     public_registration_role::text,
@@ -182,7 +182,7 @@ SELECT auth_password_policy
 FROM system_settings;
 
 -- name: find_registered_password
--- The password of a registration whose link nobody has followed yet.
+-- The password of a registration whose link has not been followed yet.
 SELECT password
 FROM system_users
 WHERE lower(email) = lower($1::text)
@@ -190,7 +190,7 @@ WHERE lower(email) = lower($1::text)
   AND unverified;
 
 -- name: find_registered
--- A registration whose link nobody has followed yet.
+-- Locks and returns a registration whose link has not been followed yet.
 SELECT id::text
 FROM system_users
 WHERE lower(email) = lower($1::text)
@@ -199,9 +199,9 @@ WHERE lower(email) = lower($1::text)
 FOR UPDATE;
 
 -- name: register_user
--- Somebody who registers; who did so before without following the link begins again, and the older link dies.
--- Unless the password is the one from before ($7) nobody can say whose it is: then there is none, and the owner of
--- the address asks for one by mail. Nothing where the address belongs to an account.
+-- Inserts a user who registers, or replaces a registration whose link has not been followed: the older link ends.
+-- Unless the password is that of the earlier registration ($7), nobody can tell which of the two owns the address. Then
+-- no password is stored, and the owner asks for one by mail. Returns no row if the address belongs to an account.
 INSERT INTO system_users (email, password, first_name, last_name, role, status, unverified)
 VALUES (
     $1::text,
@@ -226,22 +226,23 @@ WHERE system_users.status = 'draft'
   AND system_users.unverified
 RETURNING id::text, email, password;
 
--- name: forget_failures
--- Users whom an administrator has made active: the count of failed logins starts anew.
+-- name: reset_failed_logins
+-- Resets the failed logins of users whom an administrator has made active.
 UPDATE system_users
 SET failed_logins = 0, login_after = NULL
 WHERE id = ANY ($1::uuid[])
   AND (failed_logins > 0 OR login_after IS NOT NULL);
 
--- name: settle_registrations
--- Accounts whose status an administrator has set: no link opens them any more, and nobody registers over them.
+-- name: confirm_registrations
+-- Marks accounts whose status an administrator has set as verified: no link activates them any more, and nobody
+-- registers over them.
 UPDATE system_users
 SET unverified = FALSE
 WHERE id = ANY ($1::uuid[])
   AND unverified;
 
 -- name: verify_user
--- The link of a registration was followed.
+-- Activates the account of a registration whose link was followed.
 UPDATE system_users
 SET status = 'active', unverified = FALSE
 WHERE id = $1::uuid

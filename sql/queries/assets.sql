@@ -1,5 +1,5 @@
 -- name: find_asset_settings
--- What the settings say of assets, beside the counters: what may be transformed, and the files that all may read.
+-- The settings of assets with the counters: which transforms are allowed, and which files everybody may read.
 SELECT
     version.structure,
     version.access,
@@ -18,12 +18,12 @@ FROM system_version AS version
 CROSS JOIN system_settings AS settings;
 
 -- name: lock_derivative
--- Held until the transaction ends, so that one machine makes a derivative and the others wait for it.
+-- Locks a derivative until the transaction ends, so that one machine makes it and the others wait for it.
 SELECT TRUE
 FROM pg_advisory_xact_lock(hashtextextended($1::text, 0));
 
 -- name: find_current_content
--- Whether a content is still its file's.
+-- Whether a content still belongs to its file.
 SELECT TRUE
 FROM system_files
 WHERE id = $1::uuid

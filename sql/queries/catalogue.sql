@@ -1,17 +1,17 @@
 -- name: load_catalogue
--- Everything that the model of collections, fields and relations is made of, at one moment and in one round trip.
+-- All rows of which the model of collections, fields and relations is made, at one moment and in one round trip.
 WITH RECURSIVE tables AS (
     SELECT
         class.oid,
         class.relname AS name,
         class.relkind IN ('v', 'm') AS is_view,
-        (  -- whether a write does more than what it says: triggers, keys that are carried on, rows of several tables
+        (  -- whether a write may change more than its own row: triggers, ON UPDATE, partitions and inheritance
             EXISTS (SELECT FROM pg_trigger WHERE tgrelid = class.oid AND NOT tgisinternal)
             OR EXISTS (
                 SELECT FROM pg_constraint AS foreign_key
                 WHERE foreign_key.confrelid = class.oid
                   AND foreign_key.confupdtype IN ('c', 'n', 'd')
-                  AND NOT EXISTS (  -- a primary key never changes
+                  AND NOT EXISTS (  -- the service never changes a primary key
                       SELECT FROM pg_constraint AS key
                       WHERE key.conrelid = class.oid AND key.contype = 'p' AND foreign_key.confkey <@ key.conkey
                   )
@@ -23,7 +23,7 @@ WITH RECURSIVE tables AS (
     WHERE class.relnamespace = current_schema()::regnamespace
       AND class.relkind IN ('r', 'p', 'f', 'v', 'm')
       AND NOT class.relispartition
-      AND NOT EXISTS (  -- a table that belongs to an extension is nobody's content
+      AND NOT EXISTS (  -- tables of extensions hold no content of the project
           SELECT FROM pg_depend
           WHERE pg_depend.classid = 'pg_class'::regclass
             AND pg_depend.objid = class.oid
@@ -50,7 +50,7 @@ domains AS (  -- a domain may be over another one
     JOIN pg_type AS type ON type.oid = domains.base
     WHERE type.typtype = 'd'
 ),
-types AS (  -- what values of a type are in the end, with the elements of arrays of simple types
+types AS (  -- the type behind all domains over it, and the element type of arrays of simple types
     SELECT
         whole.oid,
         type.oid AS base,
@@ -118,16 +118,16 @@ keys AS (
         con.contype AS kind,
         ARRAY(
             SELECT attname
-            FROM unnest(con.conkey) WITH ORDINALITY AS key (number, place)
+            FROM unnest(con.conkey) WITH ORDINALITY AS key (number, position)
             JOIN pg_attribute ON attrelid = con.conrelid AND attnum = key.number
-            ORDER BY key.place
+            ORDER BY key.position
         ) AS columns,
         target.relname AS foreign_table,
         ARRAY(
             SELECT attname
-            FROM unnest(con.confkey) WITH ORDINALITY AS key (number, place)
+            FROM unnest(con.confkey) WITH ORDINALITY AS key (number, position)
             JOIN pg_attribute ON attrelid = con.confrelid AND attnum = key.number
-            ORDER BY key.place
+            ORDER BY key.position
         ) AS foreign_columns,
         con.confupdtype AS on_update,
         con.confdeltype AS on_delete
@@ -136,9 +136,10 @@ keys AS (
     LEFT JOIN pg_class AS target ON target.oid = con.confrelid
     WHERE con.contype IN ('p', 'u', 'f')
       AND con.conparentid = 0
-      AND (con.confrelid = 0 OR target.relnamespace = current_schema()::regnamespace)  -- others are no collections
+      -- tables of other schemas are no collections
+      AND (con.confrelid = 0 OR target.relnamespace = current_schema()::regnamespace)
 ),
-bodies AS (  -- all tables that rows lie in; a schema is named where it is not ours
+bodies AS (  -- all tables that store rows; the schema is NULL for the service's own
     SELECT
         oid,
         relname AS name,
@@ -149,7 +150,7 @@ bodies AS (  -- all tables that rows lie in; a schema is named where it is not o
     WHERE relkind IN ('r', 'p')
       AND relpersistence <> 't'
 ),
-parts AS (  -- tables whose rows are seen in another one as well: partitions, and those that inherit
+parts AS (  -- tables whose rows are also rows of another table: partitions, and those that inherit
     SELECT
         child.name,
         child.schema,
@@ -160,7 +161,7 @@ parts AS (  -- tables whose rows are seen in another one as well: partitions, an
     JOIN bodies AS child ON child.oid = inhrelid
     JOIN bodies AS parent ON parent.oid = inhparent
 ),
-actions AS (  -- what becomes of rows when those that they point to go; where we may not look, it is the database's alone
+actions AS (  -- ON DELETE of foreign keys, for the history; left out where the service may not read or change the rows
     SELECT
         con.conname AS name,
         con.confdeltype AS on_delete,
@@ -174,16 +175,16 @@ actions AS (  -- what becomes of rows when those that they point to go; where we
     FROM pg_constraint AS con
     JOIN bodies AS source ON source.oid = con.conrelid
     JOIN bodies AS target ON target.oid = con.confrelid
-    -- PostgreSQL 14 knows no such column, and always changes the whole key.
+    -- Through JSON, because PostgreSQL 14 has no such column: it always changes the whole key.
     CROSS JOIN LATERAL (SELECT coalesce(to_jsonb(con) -> 'confdelsetcols', 'null') OFFSET 0) AS listed (numbers)
     CROSS JOIN LATERAL (
         SELECT
-            array_agg(near.attname ORDER BY key.place) AS columns,
-            array_agg(far.attname ORDER BY key.place) AS foreign_columns,
-            array_agg(near.attname ORDER BY key.place) FILTER (
+            array_agg(near.attname ORDER BY key.position) AS columns,
+            array_agg(far.attname ORDER BY key.position) AS foreign_columns,
+            array_agg(near.attname ORDER BY key.position) FILTER (
                 WHERE listed.numbers IN ('null', '[]') OR listed.numbers @> to_jsonb(key.number)
             ) AS changed
-        FROM unnest(con.conkey, con.confkey) WITH ORDINALITY AS key (number, foreign_number, place)
+        FROM unnest(con.conkey, con.confkey) WITH ORDINALITY AS key (number, foreign_number, position)
         JOIN pg_attribute AS near ON near.attrelid = con.conrelid AND near.attnum = key.number
         JOIN pg_attribute AS far ON far.attrelid = con.confrelid AND far.attnum = key.foreign_number
     ) AS own
@@ -235,7 +236,7 @@ checks AS (  -- of tables, and of the domains that their columns are of
 SELECT
     version.structure,
     version.access,
-    system_mark() AS mark,
+    system_mark() AS fingerprint,
     coalesce((SELECT json_agg(tables) FROM tables), '[]')::text AS tables,
     coalesce((SELECT json_agg(columns ORDER BY table_name, position) FROM columns), '[]')::text AS columns,
     coalesce((SELECT json_agg(keys ORDER BY name) FROM keys), '[]')::text AS keys,
@@ -251,33 +252,33 @@ SELECT
 FROM system_version AS version;
 
 -- name: find_version
--- The counters of freshness, for answers that need no other statement.
+-- The counters of freshness, for answers whose statement does not select them.
 SELECT structure, access
 FROM system_version;
 
--- name: find_mark
--- The counter of structure, and the mark of the structure that there is at this moment.
-SELECT structure, system_mark() AS mark
+-- name: find_fingerprint
+-- The counter of structure, and the fingerprint of the structure at this moment.
+SELECT structure, system_mark() AS fingerprint
 FROM system_version;
 
 -- name: wait_for_others
--- Writes that were given up for a deadlock are done again one at a time, so that they cannot go on to hinder each other.
+-- Writes that are repeated after a deadlock take turns, so that they do not block each other again.
 SELECT pg_advisory_xact_lock(hashtextextended('system_deadlocks', 0));
 
--- name: hold_version
--- The counters, which then stay until the transaction ends.
+-- name: share_version
+-- The counters, which nobody can move until the transaction ends; other transactions may share the lock.
 SELECT structure, access
 FROM system_version
 FOR SHARE;
 
--- name: take_version
--- The counters, for who is about to move them: whoever else would hold them waits.
+-- name: lock_version
+-- The counters, locked by a transaction that will move them: others that want to share or lock them wait.
 SELECT structure, access
 FROM system_version
 FOR NO KEY UPDATE;
 
 -- name: find_statistics
--- What PostgreSQL knows of tables: their rows and size, and whether it should look at them again (or for the first time).
+-- PostgreSQL's statistics of tables: rows and size, and whether the table needs a new ANALYZE.
 SELECT
     n.nspname::text,
     c.relname::text,
@@ -293,7 +294,8 @@ WHERE c.relnamespace = current_schema()::regnamespace
     AND pg_relation_size(c.oid) > 0;
 
 -- name: find_longest_lists
--- Of columns the rows that hold their commonest value, as far as PostgreSQL knows; those that it has never seen are left out.
+-- How many rows hold the commonest value of each column, as far as PostgreSQL knows; columns without statistics are
+-- left out.
 SELECT
     wanted.collection,
     wanted.field,

@@ -1,5 +1,5 @@
--- name: use_step
--- Takes the step of time whose code was right, once, and never one before the last.
+-- name: use_code_step
+-- Records the time step of a correct code, unless that step or a later one was used before: each code counts once.
 UPDATE system_users
 SET tfa_step = $2::bigint
 WHERE id = $1::uuid
@@ -8,14 +8,14 @@ WHERE id = $1::uuid
 RETURNING id::text;
 
 -- name: use_recovery_code
--- Takes a recovery code, once.
+-- Deletes a recovery code, so that it can be used once; returns no row if there is no such code.
 DELETE FROM system_recovery_codes
 WHERE "user" = $1::uuid
   AND digest = $2::text
 RETURNING digest;
 
 -- name: enable_factor
--- The second factor of a user who has none; codes of an earlier one are worth nothing.
+-- Sets the second factor of a user who has none, and deletes recovery codes of an earlier one.
 WITH enabled AS (
     UPDATE system_users
     SET tfa_secret = $2::text, tfa_step = $3::bigint
@@ -30,7 +30,7 @@ forgotten AS (
 SELECT id::text FROM enabled;
 
 -- name: disable_factor
--- Back to the password alone.
+-- Removes the second factor of a user, with its recovery codes.
 WITH disabled AS (
     UPDATE system_users
     SET tfa_secret = NULL, tfa_step = NULL
@@ -44,19 +44,19 @@ forgotten AS (
 )
 SELECT id::text FROM disabled;
 
--- name: forget_recovery_codes
--- Before new ones are given.
+-- name: delete_recovery_codes
+-- Deletes a user's recovery codes before new ones are made.
 DELETE FROM system_recovery_codes
 WHERE "user" = $1::uuid;
 
--- name: keep_recovery_codes
--- Only digests are stored.
+-- name: store_recovery_codes
+-- Stores recovery codes, of which only the digests are kept.
 INSERT INTO system_recovery_codes ("user", digest)
 SELECT $1::uuid, digest
 FROM unnest($2::text[]) AS digest;
 
 -- name: find_names
--- What an authenticator app shows: whose code it is, and where it is for.
+-- What an authenticator app shows: the user, and the project.
 SELECT coalesce(users.email, users.id::text), settings.project_name
 FROM system_users AS users
 CROSS JOIN system_settings AS settings

@@ -1,5 +1,5 @@
 -- name: lock_files
--- Where the contents of files are; no other call changes these rows meanwhile.
+-- Locks files until the transaction ends, and returns where their contents are.
 SELECT id::text, storage, filename_disk
 FROM system_files
 WHERE id = ANY ($1::text[]::uuid[])
@@ -7,12 +7,13 @@ ORDER BY id
 FOR UPDATE;
 
 -- name: find_default_folder
--- The folder of files that come without one.
+-- The folder of files that are uploaded without one.
 SELECT storage_default_folder::text
 FROM system_settings;
 
--- name: make_seen_contents
--- What a storage location was seen to hold, until the transaction ends; `file` names the content that something was derived from.
+-- name: create_seen_contents
+-- A temporary list of the contents of a storage location. `file` names the content that a derived one was made from.
+-- A table, because a location may hold millions of contents, which come in batches.
 CREATE TEMPORARY TABLE seen_contents (
     path text NOT NULL,
     file uuid,
@@ -20,17 +21,17 @@ CREATE TEMPORARY TABLE seen_contents (
 ) ON COMMIT DROP;
 
 -- name: empty_seen_contents
--- Begin with the next location.
+-- Empties the list for the next location.
 TRUNCATE seen_contents;
 
 -- name: add_seen_contents
--- A batch of what a location holds.
+-- Adds a batch of contents to the list.
 INSERT INTO seen_contents (path, file, old)
 SELECT path, file::uuid, old::boolean
 FROM unnest($1::text[], $2::text[], $3::text[]) AS batch (path, file, old);
 
 -- name: find_stray_contents
--- Contents that are not new and that no file of the location has, and what was derived from contents that are gone.
+-- Contents that are not new and belong to no file of the location, and those derived from contents that are gone.
 SELECT seen.path
 FROM seen_contents AS seen
 WHERE seen.old
@@ -49,7 +50,7 @@ WHERE seen.old
 ORDER BY seen.path;
 
 -- name: find_files_without_content
--- Files of the location that are not new and whose content was not seen.
+-- Files of the location that are not new and whose content is not in the list.
 SELECT files.id::text
 FROM system_files AS files
 WHERE files.storage = $1::text
@@ -59,11 +60,12 @@ WHERE files.storage = $1::text
 ORDER BY files.id;
 
 -- name: lock_folder_tree
--- Changes of the tree of folders take turns, so that two of them never close a circle or miss each other.
+-- Changes of the tree of folders take turns, so that no two of them close a cycle together or miss each other's rows.
 SELECT pg_advisory_xact_lock(hashtextextended('system_folders', 0));
 
 -- name: lock_folders_below
--- Folders with everything below them and what they lie in, held so that no file comes into them; the given ones that are not there are missing.
+-- Locks folders with all below them and returns them with their parents; the lock keeps files from being put there.
+-- Of the folders asked for, those that do not exist are missing in the result.
 WITH RECURSIVE tree AS (
     SELECT id
     FROM system_folders
@@ -80,15 +82,15 @@ ORDER BY id
 FOR UPDATE;
 
 -- name: lock_files_in_folders
--- The files of folders and where their contents are; no other call changes these rows meanwhile.
+-- Locks the files of folders until the transaction ends, and returns where their contents are.
 SELECT id::text, folder::text, storage, filename_disk
 FROM system_files
 WHERE folder = ANY ($1::text[]::uuid[])
 ORDER BY id
 FOR UPDATE;
 
--- name: find_folder_circle
--- A folder that no way leads to from the top, when there is one: it lies in itself, or below one that does.
+-- name: find_folder_cycle
+-- A folder that is not reachable from the top, if there is one: it is inside itself, or below a folder that is.
 WITH RECURSIVE tree AS (
     SELECT id
     FROM system_folders

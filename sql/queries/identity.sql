@@ -1,12 +1,12 @@
 -- name: find_actor
--- The caller behind a user's id, a static token's digest, or a session with the digest of its cookie, beside the
--- counters; no user when it may not act. With it the addresses that its roles are bound to, and whether they ask for
--- a second factor that the user does not have.
--- An access token names its session, which must be there: a changed password deletes it and, because it changes
--- system_users, moves the access counter as well, so that callers who were found before are looked up again.
--- A logout leaves the session there until its access token has ended, and moves no counter: that would have every
--- process load everything again.
--- Roles add up along their parents; who has no role holds what the Public role holds.
+-- The caller with its rights, and the counters. $1 is the id of a user, $2 the digest of a static token, $3 and $4 are
+-- a session and the digest of its cookie. Without an active user the id is NULL. Networks are those that the caller's
+-- roles are bound to; the last column tells whether the roles ask for a second factor that the user does not have.
+-- An access token names its session, which must exist: a changed password deletes it. Because that changes system_users,
+-- it also moves the access counter, so that callers who were looked up before are looked up again.
+-- A logout keeps the session until its access token expires, and moves no counter: otherwise every process would load
+-- all rights again.
+-- Rights of a role and its parents add up; a caller without a role has the rights of the Public role.
 WITH RECURSIVE caller AS (
     SELECT users.id, users.role, users.tfa_secret
     FROM system_users AS users
@@ -40,7 +40,7 @@ chain (id) AS (
     FROM chain
     JOIN system_roles AS roles ON roles.id = chain.id
 ),
-held AS (
+rights AS (
     SELECT
         coalesce(bool_or(roles.admin_access), FALSE) AS admin,
         coalesce(bool_or(roles.app_access), FALSE) AS app,
@@ -55,23 +55,23 @@ SELECT
     version.access,
     caller.id::text,
     caller.role::text,
-    held.admin,
-    held.app,
-    held.roles::text[],
-    CASE WHEN held.admin THEN '[]' ELSE (
+    rights.admin,
+    rights.app,
+    rights.roles::text[],
+    CASE WHEN rights.admin THEN '[]' ELSE (
         SELECT coalesce(json_agg(granted ORDER BY granted.id), '[]')::text
         FROM system_permissions AS granted
-        WHERE granted.role = ANY (held.roles)
-           OR (granted.role IS NULL AND held.roles = '{}')
+        WHERE granted.role = ANY (rights.roles)
+           OR (granted.role IS NULL AND rights.roles = '{}')
     ) END AS permissions,
-    held.networks::text,
-    held.enforce_tfa AND caller.tfa_secret IS NULL
+    rights.networks::text,
+    rights.enforce_tfa AND caller.tfa_secret IS NULL
 FROM system_version AS version
-CROSS JOIN held
+CROSS JOIN rights
 LEFT JOIN caller ON TRUE;
 
 -- name: find_open_session
--- Whether a session cookie is still good: asked with every request, so it asks no more than that.
+-- Whether a session cookie is still valid. It is asked with every request, and so does nothing else.
 SELECT sessions.id::text
 FROM system_sessions AS sessions
 WHERE sessions.id = $1::uuid
@@ -79,13 +79,14 @@ WHERE sessions.id = $1::uuid
   AND sessions.mode = 'session'
   AND sessions.expires > now();
 
--- name: move_structure
--- Takes the row lock that lets one change of structure run at a time, and tells every process of it.
+-- name: advance_structure
+-- Moves the counter of structure. The lock on its row lets one change of structure run at a time; with the commit every
+-- process learns of the change.
 UPDATE system_version
 SET structure = structure + 1;
 
--- name: move_structure_from
--- The same, where the counter still stands at $1 and nobody is about to move it; whoever is has no need of this.
+-- name: advance_structure_from
+-- Moves the counter if it still is $1 and nobody else is about to move it: then this is not needed.
 UPDATE system_version
 SET structure = structure + 1
 WHERE id = (SELECT id FROM system_version WHERE structure = $1::bigint FOR NO KEY UPDATE SKIP LOCKED)

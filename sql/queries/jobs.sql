@@ -2,23 +2,24 @@
 -- Puts a job of the task $1 in the queue of its name for each JSON text of $2; workers see them after the commit.
 SELECT procrastinate_defer_jobs_v1(array_agg(
     ROW($1::text, $1::text, 0, NULL, NULL, jsonb_build_object('payload', payload), NULL)::procrastinate_job_to_defer_v1
-    ORDER BY place
+    ORDER BY position
 ))
-FROM unnest($2::text[]::jsonb[]) WITH ORDINALITY AS given (payload, place);
+FROM unnest($2::text[]::jsonb[]) WITH ORDINALITY AS job (payload, position);
 
--- name: take_turns_with_stalled_jobs
--- Tells whether this transaction alone may give back stalled jobs: of two at once, the second would take a job from who runs it again.
+-- name: lock_stalled_jobs
+-- Whether this transaction alone may give back stalled jobs: of two at once, the second would take a job from the
+-- worker that runs it again.
 SELECT pg_try_advisory_xact_lock(hashtextextended('system_queue', 0));
 
--- name: give_back_stalled_jobs
--- Jobs whose worker is gone, or silent for $1 seconds, run again; one that was tried $2 times has failed.
+-- name: retry_stalled_jobs
+-- Lets jobs run again whose worker is gone, or silent for $1 seconds; a job that was tried $2 times has failed.
 WITH stalled AS MATERIALIZED (
     SELECT job.id, job.task_name, job.attempts < $2::integer AS again
     FROM procrastinate_jobs AS job
     LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
     WHERE job.status = 'doing'
       AND (job.worker_id IS NULL OR worker.last_heartbeat < now() - make_interval(secs => $1::double precision))
-    FOR UPDATE OF job SKIP LOCKED
+    FOR UPDATE OF job SKIP LOCKED  -- a locked job is being finished, or taken by another worker
 )
 SELECT
     id,
@@ -30,15 +31,15 @@ SELECT
     END::text AS done
 FROM stalled;
 
--- name: give_back_jobs
--- What a worker that has to end could not finish runs again, on another one.
+-- name: retry_jobs_of_worker
+-- Lets another worker run the jobs that an ending worker could not finish.
 SELECT id, task_name, procrastinate_retry_job_v2(id, now(), NULL, NULL, NULL)::text AS done
 FROM procrastinate_jobs
 WHERE worker_id = $1::bigint
   AND status = 'doing';
 
 -- name: delete_finished_jobs
--- Jobs that ended more than $1 days ago, and with them their events.
+-- Deletes jobs that ended more than $1 days ago, and with them their events.
 DELETE FROM procrastinate_jobs AS job
 WHERE job.status NOT IN ('todo', 'doing')
   AND NOT EXISTS (
@@ -47,8 +48,8 @@ WHERE job.status NOT IN ('todo', 'doing')
         AND event.at > now() - make_interval(days => $1::integer)
   );
 
--- name: look_at_queue
--- How many jobs are due, how many have failed and are kept, and how many workers were heard of in the last $1 seconds.
+-- name: count_jobs
+-- The number of jobs that are due, of failed ones that are kept, and of workers that were alive in the last $1 seconds.
 SELECT
     (
         SELECT count(*) FROM procrastinate_jobs

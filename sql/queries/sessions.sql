@@ -21,22 +21,22 @@ SELECT
 FROM system_users AS users
 WHERE users.id = $1::uuid;
 
--- name: count_failure
--- One more failed login, and whether that is as many as the settings bear; parallel ones wait for each other here.
--- The commit does not wait for the disk: where there is nobody to count for, there is nothing to wait for.
-WITH hasty AS MATERIALIZED (
+-- name: count_failed_login
+-- Counts a failed login, and returns whether the limit of the settings is reached. Failures at once wait for each other.
+-- The commit does not wait for the disk: for an unknown address nothing is written, and the time must be the same.
+WITH without_sync AS MATERIALIZED (  -- in the FROM list below, or it would not be run
     SELECT set_config('synchronous_commit', 'off', TRUE)
 )
 UPDATE system_users
 SET failed_logins = failed_logins + 1
-FROM hasty
+FROM without_sync
 WHERE id = $1::uuid
   AND status = 'active'
 RETURNING failed_logins >= (SELECT auth_login_attempts FROM system_settings);
 
--- name: suspend_or_slow
--- What becomes of an active user with too many failed logins: suspended, or, where no other active administrator
--- would be left, made to wait twice as long after each failure, for half a minute at most. A suspension ends sessions.
+-- name: suspend_or_delay
+-- Suspends an active user with too many failed logins, which ends the sessions. The last active administrator is not
+-- suspended but has to wait: twice as long after each failure, half a minute at most.
 WITH RECURSIVE admins (id) AS (
     SELECT id
     FROM system_roles
@@ -79,14 +79,14 @@ ended AS (
 SELECT status FROM changed;
 
 -- name: open_session
--- A login: only the digest of its token is stored.
+-- Inserts the session of a login; only the digest of its token is stored.
 INSERT INTO system_sessions (id, "user", token, mode, expires, ip, user_agent, origin)
 VALUES ($1::uuid, $2::uuid, $3::text, $4::text, $5::timestamptz, $6::text, $7::text, $8::text);
 
--- name: note_access
--- When a user was last here, and a hash by newer parameters where there is one; failures are forgotten. No counter
--- moves for it. Nothing when the password that let the user in is no longer the one there is: whoever changed it
--- meanwhile has ended the sessions that were there, and not this one.
+-- name: record_login
+-- Records when a user logged in, and a new hash of the password where the old one has older parameters; resets the
+-- failed logins. It moves no counter. It changes nothing if the password is no longer $2: whoever has changed it
+-- meanwhile has ended the sessions that existed, and this one must not begin.
 UPDATE system_users
 SET last_access = now(),
     failed_logins = 0,
@@ -98,13 +98,14 @@ WHERE id = $1::uuid
 RETURNING id::text;
 
 -- name: end_expired_sessions_of
--- At a login, so that nobody's sessions pile up. Not before their access tokens have ended, which name them.
+-- Deletes a user's expired sessions at a login, so that they do not pile up. They stay as long as access tokens may
+-- still name them.
 DELETE FROM system_sessions
 WHERE "user" = $1::uuid
   AND expires < now() - $2::interval;
 
 -- name: end_expired_sessions
--- Those of users who never came back, once their access tokens have ended as well; returns how many.
+-- Deletes the expired sessions of all users, as long after their end as access tokens live; returns how many.
 WITH ended AS (
     DELETE FROM system_sessions
     WHERE expires < now() - $1::interval
@@ -114,7 +115,7 @@ SELECT count(*)
 FROM ended;
 
 -- name: lock_session
--- A session with its user, locked so that of two refreshes at once one sees the other's token.
+-- Locks a session and returns it with its user: of two refreshes at once, one sees the other's token.
 SELECT
     sessions.token,
     sessions.mode,
@@ -126,20 +127,20 @@ WHERE sessions.id = $1::uuid
 FOR UPDATE OF sessions;
 
 -- name: renew_session
--- The next refresh token of a session, or the same token for longer.
+-- Sets the next refresh token of a session and its expiry.
 UPDATE system_sessions
 SET token = $2::text, expires = $3::timestamptz
 WHERE id = $1::uuid;
 
 -- name: end_session
--- Logout: nothing renews the session any more. It stays for the access token that names it, which lives to its end
--- in every process alike.
+-- Ends a session at logout, so that nothing renews it. The row stays for its access token, which is valid until it
+-- expires, in every process alike.
 UPDATE system_sessions
 SET expires = now()
 WHERE id = $1::uuid;
 
 -- name: end_stolen_session
--- The answer to a refresh token that was used twice. The counter moves, so that the access token ends as well.
+-- Deletes a session whose refresh token was used twice, and moves the counter, which ends its access token as well.
 WITH ended AS (
     DELETE FROM system_sessions
     WHERE id = $1::uuid
@@ -150,7 +151,7 @@ SET access = access + 1
 WHERE EXISTS (SELECT FROM ended);
 
 -- name: end_sessions_of
--- All sessions of users, one of them excepted where it is named; the counter moves, so that access tokens end as well.
+-- Deletes the sessions of users except one ($2), and moves the counter, which ends their access tokens as well.
 WITH ended AS (
     DELETE FROM system_sessions
     WHERE "user" = ANY ($1::uuid[])
@@ -161,7 +162,7 @@ UPDATE system_version
 SET access = access + 1
 WHERE EXISTS (SELECT FROM ended);
 
--- name: note_activity
--- What a user did to an account: login, logout, or a change of it.
+-- name: record_account_activity
+-- Records a login, a logout, or a change of an account.
 INSERT INTO system_activity (action, "user", ip, user_agent, origin, collection, item)
 VALUES ($1::text, $2::uuid, $3::text, $4::text, $5::text, 'system_users', $6::text);

@@ -7,8 +7,8 @@ WHERE many_collection = $1::text
   AND one_collection IS NOT NULL
   AND one_field IS NOT NULL;
 
--- name: forget_collection_relations
--- Relations on either side; a many-to-any relation only loses the collection from its list.
+-- name: delete_collection_relations
+-- Deletes the relations on either side; a many-to-any relation only loses the collection from its list.
 WITH shortened AS (
     UPDATE system_relations
     SET one_allowed_collections = array_remove(one_allowed_collections, $1::text)
@@ -19,8 +19,9 @@ DELETE FROM system_relations
 WHERE many_collection = $1::text
    OR one_collection = $1::text;
 
--- name: forget_collection_in_junctions
--- A junction whose one side is the collection no longer leads across; called while its relations are still there.
+-- name: remove_collection_from_junctions
+-- Removes the junction field of many-to-many relations that led to the collection. It runs before these relations are
+-- deleted, because it finds them by the other side.
 UPDATE system_relations AS near
 SET junction_field = NULL
 FROM system_relations AS far
@@ -28,28 +29,28 @@ WHERE far.one_collection = $1::text
   AND near.many_collection = far.many_collection
   AND near.junction_field = far.many_field;
 
--- name: forget_collection_fields
--- What was said about the collection's fields.
+-- name: delete_collection_fields
+-- Deletes the records of the collection's fields.
 DELETE FROM system_fields
 WHERE collection = $1::text;
 
--- name: forget_collection_permissions
--- Rights on a collection that is no more would come back with the next one of that name.
+-- name: delete_collection_permissions
+-- Deletes the permissions on a collection: a later collection of the same name must not have them.
 DELETE FROM system_permissions
 WHERE collection = $1::text;
 
--- name: forget_collection_presets
--- Saved views of the collection.
+-- name: delete_collection_presets
+-- Deletes the saved views of the collection.
 DELETE FROM system_presets
 WHERE collection = $1::text;
 
--- name: forget_collection_shares
--- Links to the collection's items.
+-- name: delete_collection_shares
+-- Deletes the links to the collection's items.
 DELETE FROM system_shares
 WHERE collection = $1::text;
 
--- name: part_from_history
--- What has happened so far to items of a collection of this name is no history of the items of a later one.
+-- name: close_collection_history
+-- Records where the history of a collection ends, so that it is not shown as that of a later one of the same name.
 INSERT INTO system_dropped_collections (collection, last_activity, last_revision)
 SELECT
     $1::text,
@@ -61,26 +62,26 @@ SET
     last_activity = excluded.last_activity,
     last_revision = excluded.last_revision;
 
--- name: forget_collection_record
--- What was said about the collection itself.
+-- name: delete_collection_record
+-- Deletes the record of the collection itself.
 DELETE FROM system_collections
 WHERE collection = $1::text;
 
--- name: forget_field_relations
--- A relation goes with its column.
+-- name: delete_field_relations
+-- Deletes the relations whose column is the field.
 DELETE FROM system_relations
 WHERE many_collection = $1::text
   AND $2::text IN (many_field, one_collection_field);
 
--- name: forget_field_in_lists
--- A relation of another collection only loses the name of the field that listed it.
+-- name: remove_field_from_lists
+-- Removes the name of the field, which listed rows of another collection, from the relation of that collection.
 UPDATE system_relations
 SET one_field = NULL
 WHERE one_collection = $1::text
   AND one_field = $2::text;
 
--- name: forget_field_in_relations
--- Relations of other fields of the collection only lose the name.
+-- name: remove_field_from_relations
+-- Removes the name of the field from relations of the collection's other fields.
 UPDATE system_relations
 SET
     sort_field = nullif(sort_field, $2::text),
@@ -88,14 +89,14 @@ SET
 WHERE many_collection = $1::text
   AND $2::text IN (sort_field, junction_field);
 
--- name: forget_field_record
--- What was said about the field.
+-- name: delete_field_record
+-- Deletes the record of the field.
 DELETE FROM system_fields
 WHERE collection = $1::text
   AND field = $2::text;
 
--- name: forget_field_in_collection
--- Manual sorting and archiving by the field end with it.
+-- name: remove_field_from_collection
+-- Ends manual sorting and archiving by the field.
 UPDATE system_collections
 SET
     sort_field = nullif(sort_field, $2::text),
@@ -103,21 +104,21 @@ SET
 WHERE collection = $1::text
   AND $2::text IN (sort_field, archive_field);
 
--- name: keep_copied
--- What a copy of an item takes over.
+-- name: save_duplication_fields
+-- Sets the fields that clients copy with an item.
 UPDATE system_collections
 SET item_duplication_fields = $2::json
 WHERE collection = $1::text;
 
--- name: forget_field_in_group
--- Fields that were shown under a group stand on their own again.
+-- name: remove_field_from_groups
+-- Takes fields out of the group that the field was.
 UPDATE system_fields
 SET "group" = NULL
 WHERE collection = $1::text
   AND "group" = $2::text;
 
--- name: forget_field_in_permissions
--- The name leaves every list of allowed fields, so that a later field of that name is not allowed by accident.
+-- name: remove_field_from_permissions
+-- Removes the name from all lists of allowed fields, so that a later field of the name is not allowed by accident.
 UPDATE system_permissions
 SET fields = (
     SELECT coalesce(json_agg(allowed), '[]')
@@ -129,25 +130,28 @@ WHERE collection = $1::text
   AND fields::jsonb ? $2::text;
 
 -- name: change_field_in_revisions
--- What revisions hold in a field follows its new name ($3), or goes with the field (null); the rest stays as it is.
+-- Renames a field in what revisions hold ($3 is its new name), or removes it ($3 is NULL). The JSON of all other values
+-- stays as it is, to the last digit.
 WITH kept AS (
     SELECT
         revision.id,
         revision.created,
         json_object_agg(side.name, (
+            -- From the text of each value: jsonb would change numbers, and the order of keys.
             SELECT ('{' || coalesce(string_agg(to_json(named.key)::text || ':' || e.value::text, ','), '') || '}')::json
-            FROM json_each(side.held) AS e
+            FROM json_each(side.content) AS e
             CROSS JOIN LATERAL (SELECT CASE WHEN e.key = $2::text THEN $3::text ELSE e.key END AS key) AS named
             WHERE named.key IS NOT NULL
         )) AS sides
     FROM system_revisions AS revision
-    CROSS JOIN LATERAL (VALUES ('data', revision.data), ('delta', revision.delta)) AS side (name, held)
+    -- Only the sides that name the field are rewritten.
+    CROSS JOIN LATERAL (VALUES ('data', revision.data), ('delta', revision.delta)) AS side (name, content)
     WHERE revision.collection = $1::text
       AND revision.id > coalesce(
           (SELECT last_revision FROM system_dropped_collections WHERE collection = $1::text), 0
       )
-      AND json_typeof(side.held) = 'object'
-      AND side.held::jsonb ? $2::text
+      AND json_typeof(side.content) = 'object'
+      AND side.content::jsonb ? $2::text
     GROUP BY revision.id, revision.created
 )
 UPDATE system_revisions AS revision
@@ -159,21 +163,21 @@ WHERE revision.id = kept.id
   AND revision.created = kept.created;
 
 -- name: rename_field_record
--- What was said about the field stays with it.
+-- Renames the record of a field.
 UPDATE system_fields
 SET field = $3::text
 WHERE collection = $1::text
   AND field = $2::text;
 
 -- name: rename_field_in_group
--- Fields shown under a group stay there.
+-- Renames the group of fields that are shown under the field.
 UPDATE system_fields
 SET "group" = $3::text
 WHERE collection = $1::text
   AND "group" = $2::text;
 
 -- name: rename_field_in_relations
--- Relations name fields on both sides.
+-- Renames a field in relations, which name fields on both sides.
 UPDATE system_relations
 SET
     many_field = CASE WHEN many_collection = $1::text AND many_field = $2::text THEN $3::text ELSE many_field END,
@@ -190,7 +194,7 @@ SET
 WHERE $1::text IN (many_collection, one_collection);
 
 -- name: rename_field_in_collection
--- Sorting and archiving follow the name.
+-- Renames the field of manual sorting or archiving.
 UPDATE system_collections
 SET
     sort_field = CASE WHEN sort_field = $2::text THEN $3::text ELSE sort_field END,
@@ -199,7 +203,7 @@ WHERE collection = $1::text
   AND $2::text IN (sort_field, archive_field);
 
 -- name: rename_field_in_permissions
--- Lists of allowed fields follow the name.
+-- Renames a field in lists of allowed fields.
 UPDATE system_permissions
 SET fields = (
     SELECT json_agg(CASE WHEN allowed = $2::text THEN $3::text ELSE allowed END)
@@ -210,7 +214,7 @@ WHERE collection = $1::text
   AND fields::jsonb ? $2::text;
 
 -- name: unique_constraints
--- The constraints that make one column unique, the primary key excepted.
+-- The constraints that make one column unique, without the primary key.
 SELECT con.conname
 FROM pg_constraint AS con
 JOIN pg_attribute AS attribute ON attribute.attrelid = con.conrelid AND attribute.attnum = con.conkey[1]
@@ -220,7 +224,7 @@ WHERE con.conrelid = to_regclass(quote_ident($1::text))
   AND attribute.attname = $2::text;
 
 -- name: unique_indexes
--- The unique indexes of one column that no constraint owns.
+-- The unique indexes of one column that belong to no constraint.
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
@@ -233,7 +237,7 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND NOT EXISTS (SELECT FROM pg_constraint WHERE conindid = index.indexrelid);
 
 -- name: plain_indexes
--- The indexes of one column that make nothing unique.
+-- The indexes of one column that are not unique.
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
@@ -244,20 +248,20 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND index.indpred IS NULL
   AND attribute.attname = $2::text;
 
--- name: take_turn
--- Whether the session may now build an index of the table after the commit.
+-- name: lock_index_build
+-- Whether the session may now build an index of the table. It does not wait: see `_index_build_lock`.
 SELECT pg_try_advisory_lock(hashtextextended($1::text, 2));
 
--- name: end_turn
--- Lets the next one build.
+-- name: unlock_index_build
+-- Lets the next session build an index of the table.
 SELECT pg_advisory_unlock(hashtextextended($1::text, 2));
 
 -- name: invalid_indexes
--- The indexes of one column whose build failed half way: over its values, or over an expression of it.
+-- The indexes of one column whose build has failed: over its values, or over an expression of it ($3).
 SELECT class.relname
 FROM pg_index AS index
 JOIN pg_class AS class ON class.oid = index.indexrelid
-JOIN pg_depend AS depend
+JOIN pg_depend AS depend  -- an index over an expression names its columns only here
     ON depend.classid = 'pg_class'::regclass
     AND depend.objid = index.indexrelid
     AND depend.refclassid = 'pg_class'::regclass
@@ -270,6 +274,7 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND index.indpred IS NULL
   AND NOT index.indisunique
   AND NOT index.indisvalid
+  -- an index that is being built is not valid either
   AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index WHERE index_relid = index.indexrelid);
 
 -- name: search_indexes
@@ -288,21 +293,21 @@ WHERE index.indrelid = to_regclass(quote_ident($1::text))
   AND pg_get_expr(index.indexprs, index.indrelid) LIKE 'system_fold(%';
 
 -- name: is_large
--- Measured and not estimated, because a table that was just filled has no statistics yet. Partitioned tables
--- take no concurrent build.
+-- Whether a table has more than $2 bytes. Measured and not estimated, because a table that was just filled has no
+-- statistics yet. Partitioned tables never count as large: they take no concurrent build.
 SELECT class.relkind = 'r' AND pg_table_size(class.oid) > $2::bigint
 FROM pg_class AS class
 WHERE class.oid = to_regclass(quote_ident($1::text));
 
 -- name: drop_relation
--- The record stays, marked, because the foreign key that stays would otherwise be taken for a relation.
+-- Marks a relation as deleted. The record stays, because the foreign key that stays would make a relation otherwise.
 INSERT INTO system_relations (many_collection, many_field, dropped)
 VALUES ($1::text, $2::text, TRUE)
 ON CONFLICT (many_collection, many_field) DO UPDATE
 SET dropped = TRUE, one_collection = NULL, one_field = NULL;
 
 -- name: foreign_keys_to
--- The foreign keys of other collections that point to a table, relations or not.
+-- The foreign keys of other collections that point to a table, whether they are relations or not.
 SELECT source.relname, con.conname
 FROM pg_constraint AS con
 JOIN pg_class AS source ON source.oid = con.conrelid
@@ -312,16 +317,18 @@ WHERE con.confrelid = to_regclass(quote_ident($1::text))
   AND con.contype = 'f'
   AND con.conparentid = 0;
 
--- name: note_structure
--- What has been done to the structure, by one author ($1 to $4), in this order; without data it left no revision.
+-- name: record_structure_changes
+-- Records changes of the structure by one author ($1 to $4), in this order, and returns their revisions. A change without
+-- data has no revision.
 WITH rows AS (
+    -- The ids are drawn here, in the order of the changes: both tables below need them.
     SELECT
-        told.*,
+        change.*,
         nextval('system_activity_id_seq') AS activity,
         nextval('system_revisions_id_seq') AS revision
     FROM unnest($5::text[], $6::text[], $7::text[], $8::json[], $9::json[], $10::bigint[])
-        WITH ORDINALITY AS told (action, collection, item, data, delta, parent, number)
-    ORDER BY told.number
+        WITH ORDINALITY AS change (action, collection, item, data, delta, parent, number)
+    ORDER BY change.number
 ),
 activities AS (
     INSERT INTO system_activity (id, action, "user", ip, user_agent, origin, collection, item)
@@ -339,7 +346,7 @@ FROM rows
 ORDER BY number;
 
 -- name: rename_in_history
--- The history of a field, and of its relation, follows its name; `$1` and `$2` are before and after.
+-- Renames a field ($1 to $2) in its history and in that of its relation.
 WITH acts AS (
     UPDATE system_activity
     SET item = $2::text
@@ -352,7 +359,7 @@ WHERE collection IN ('system_fields', 'system_relations')
   AND item = $1::text;
 
 -- name: mask_default_in_history
--- A field has become a secret, and so has its default in the revisions of its record.
+-- Masks the default of a field that has become a secret in the revisions of its record.
 UPDATE system_revisions
 SET
     data = CASE WHEN data #>> '{schema,default_value}' IS NULL THEN data

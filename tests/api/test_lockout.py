@@ -256,7 +256,7 @@ def test_a_hash_is_compared_once_for_everybody(
     assert {answer.text for answer in answers} == {answers[0].text}
     assert [outcome(answer) for answer in answers] == [REFUSED] * len(emails)
     assert seen == ["wrong"] * len(emails)
-    assert asked == [statement("find_account"), statement("count_failure")] * len(emails)
+    assert asked == [statement("find_account"), statement("count_failed_login")] * len(emails)
 
 
 @pytest.mark.parametrize("status", ["draft", "invited", "archived"])

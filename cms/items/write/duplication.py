@@ -31,7 +31,9 @@ def prune_duplication_fields(transaction: Transaction) -> None:
     """Remove the paths that lead to no field any more, after something was deleted."""
     catalogue = load_snapshot(transaction).catalogue
     for name, paths in _pruned_lists(catalogue):
-        transaction.execute(statement("keep_copied"), (name, jsontext.dumps(paths).decode()))
+        transaction.execute(
+            statement("save_duplication_fields"), (name, jsontext.dumps(paths).decode())
+        )
 
 
 def _pruned_lists(catalogue: Catalogue) -> Iterator[tuple[str, list[str]]]:

@@ -177,7 +177,7 @@ def reserve_revisions(write_context: WriteContext, count: int) -> list[int]:
     """Return numbers that no revision has, for `replace_reserved_revisions`."""
     if not count:
         return []
-    rows = write_context.transaction.execute(statement("draw_revisions"), (count,))
+    rows = write_context.transaction.execute(statement("reserve_revisions"), (count,))
     return [number for (number,) in rows]
 
 
@@ -187,7 +187,7 @@ def replace_reserved_revisions(
     """Replace reserved numbers, as parents of revisions of this transaction, by the true ones."""
     if parents:
         arguments = (list(parents), list(parents.values()))
-        write_context.transaction.execute(statement("pass_revisions_on"), arguments)
+        write_context.transaction.execute(statement("replace_parents"), arguments)
 
 
 # Statements
@@ -260,7 +260,7 @@ def advance_keys(write_context: WriteContext, collection: Collection, keys: Sequ
     """Advance the sequence of a collection past keys that a call brings."""
     if keys and collection.key.has_sequence:
         arguments = (collection.name, collection.key.name, array(keys))
-        write_context.transaction.execute(statement("pass_keys"), arguments)
+        write_context.transaction.execute(statement("advance_keys"), arguments)
 
 
 def _with_keys(

@@ -35,7 +35,7 @@ def _check_networks(value: object, context: RequestContext) -> None:
 def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) -> None:
     changes_parents = any("parent" in change.sent for change in changes)
     # Only a new parent can close a circle.
-    if changes_parents and fetch(statement("find_circle_of_roles"), ()):
+    if changes_parents and fetch(statement("find_role_cycle"), ()):
         raise unprocessable("A role cannot be its own parent, nor a parent's parent")
     require_plain_registration_role(fetch)
     require_active_admin(fetch)

@@ -88,14 +88,14 @@ def _after(fetch: Fetch, context: RequestContext, changes: Sequence[RowChange]) 
         fetch(statement("end_other_sessions"), (changed, context.actor.session))
     with_status = [str(change.key) for change in changes if "status" in change.sent]
     if with_status:
-        fetch(statement("settle_registrations"), (with_status,))
+        fetch(statement("confirm_registrations"), (with_status,))
     activated = [
         str(change.key)
         for change in changes
         if change.sent.get("status") == "active" and not change.is_new
     ]
     if activated:
-        fetch(statement("forget_failures"), (activated,))
+        fetch(statement("reset_failed_logins"), (activated,))
     require_active_admin(fetch)
 
 
