@@ -9,5 +9,5 @@ from cms.server import gunicorn_settings
 
 try:
     globals().update(gunicorn_settings(load(os.environ, folder=Path.cwd())))
-except ConfigError as fault:
-    sys.exit(f"Error: {fault}")  # gunicorn would print a traceback
+except ConfigError as error:
+    sys.exit(f"Error: {error}")  # gunicorn would print a traceback

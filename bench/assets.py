@@ -58,7 +58,8 @@ def _store_photograph(stage: BenchEnvironment) -> str:
     _picture().save(folder / f"{file}.jpg", quality=88)
     with psycopg.connect(stage.dsn, autocommit=True) as connection:
         connection.execute(
-            "INSERT INTO system_files (id, storage, filename_disk, filename_download, type, width, height)"
+            "INSERT INTO system_files"
+            " (id, storage, filename_disk, filename_download, type, width, height)"
             " VALUES (%s, 'local', %s, 'photograph.jpg', 'image/jpeg', %s, %s)",
             (file, f"{file}.jpg", *SIZE),
         )

@@ -36,12 +36,13 @@ _CHUNK = 1 << 18
 _COPY = f"COPY {{}} ({', '.join(WRITTEN)}) FROM STDIN (FORMAT csv, HEADER)"
 _HISTORY = (
     (
-        'COPY (SELECT action, "user", ip, collection, item FROM system_activity ORDER BY id DESC LIMIT {}) TO STDOUT',
+        'COPY (SELECT action, "user", ip, collection, item FROM system_activity '
+        "ORDER BY id DESC LIMIT {}) TO STDOUT",
         'COPY system_activity (action, "user", ip, collection, item) FROM STDIN',
     ),
     (
-        "COPY (SELECT activity, collection, item, data, delta FROM system_revisions ORDER BY id DESC LIMIT {}) "
-        "TO STDOUT",
+        "COPY (SELECT activity, collection, item, data, delta FROM system_revisions "
+        "ORDER BY id DESC LIMIT {}) TO STDOUT",
         "COPY system_revisions (activity, collection, item, data, delta) FROM STDIN",
     ),
 )

@@ -95,7 +95,8 @@ _TAGS = "INSERT INTO tags (name) SELECT 'Tag ' || n FROM generate_series(1, {}) 
 _ROWS = (
     "INSERT INTO {} (title, body, status, views, rating, published, author) "
     "SELECT 'Article number ' || n, repeat('Lorem ipsum dolor sit amet. ', 12), "
-    "(ARRAY['published', 'published', 'draft', 'archived'])[n % 4 + 1], n::bigint * 7919 % 10007, n % 50 / 10.0, "
+    "(ARRAY['published', 'published', 'draft', 'archived'])[n % 4 + 1], "
+    "n::bigint * 7919 % 10007, n % 50 / 10.0, "
     "timestamptz '2020-01-01' + n::bigint * 7919 % 100003 * interval '25 minutes', n % {} + 1 "
     "FROM generate_series(1, {}) AS n"
 )

@@ -25,6 +25,7 @@ from cms.database.statements import read_statements
 Row = tuple[Any, ...]
 
 SQL = read_statements(Path(__file__).parent)
+# What the member's rule leaves, in place of the table and under the table's name or alias.
 VISIBLE = "FROM (SELECT * FROM articles WHERE status <> 'archived') AS "
 RULED = {
     name: re.sub(
@@ -74,7 +75,7 @@ class RowPool:
 
 
 class _ReadyJson(psycopg.adapt.Loader):
-    """Passes nested parts on as JSON, without parsing them."""
+    """Passes nested parts on as JSON, without parsing them, as the service does."""
 
     format = psycopg.pq.Format.BINARY
 

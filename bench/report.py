@@ -155,7 +155,10 @@ def table(report: Report) -> str:
 
 def _cases(report: Report) -> Iterator[str]:
     yield f"{report.machine}; load {report.busy:.1f}."
-    yield f"{CONNECTIONS} keep-alive connections; medians of rounds that floor and service took in turns."
+    yield (
+        f"{CONNECTIONS} keep-alive connections; "
+        "medians of rounds that floor and service took in turns."
+    )
     yield ""
     heads = (
         "case",
@@ -310,4 +313,5 @@ def as_data(report: Report) -> dict[str, Any]:
 
 def _machine() -> str:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{platform.system()}, {cores} cores for client, servers and database, Python {platform.python_version()}"
+    python = platform.python_version()
+    return f"{platform.system()}, {cores} cores for client, servers and database, Python {python}"

@@ -53,7 +53,7 @@ def prepared(folder: Path) -> Iterator[BenchEnvironment]:
 def temporary_folder() -> Iterator[Path]:
     """Make a folder that the database's account may enter, also when root runs this."""
     folder = Path(tempfile.mkdtemp(prefix="cms-bench-"))
-    folder.chmod(0o755)
+    folder.chmod(0o755)  # `mkdtemp` lets nobody else in
     try:
         yield folder
     finally:

@@ -65,7 +65,8 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _upload(service: Running, source: Path, token: str) -> None:
-    head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="bench.bin"\r\n\r\n'.encode()
+    disposition = 'Content-Disposition: form-data; name="file"; filename="bench.bin"'
+    head = f"--{_BOUNDARY}\r\n{disposition}\r\n\r\n".encode()
     closing_boundary = f"\r\n--{_BOUNDARY}--\r\n".encode()
     size = len(head) + source.stat().st_size + len(closing_boundary)
     lines = ["POST /files?fields=id HTTP/1.1", "Host: bench", f"Authorization: Bearer {token}"]

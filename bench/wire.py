@@ -57,6 +57,7 @@ def head_of(received: bytes | bytearray) -> ResponseHead | None:
 
 def connect(address: Address, timeout: float = TIMEOUT_SECONDS) -> socket.socket:
     connection = socket.create_connection(address, timeout)
+    # Or the kernel might hold back a short request until an earlier one is acknowledged.
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 

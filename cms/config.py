@@ -140,7 +140,8 @@ def load(environ: Mapping[str, str], *, folder: Path) -> Config:
     # Checked on the defaults as well: what is secure follows from PUBLIC_URL.
     if config.session_cookie_same_site == "none" and not config.session_cookie_secure:
         raise ConfigError(
-            "SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true: browsers refuse it otherwise."
+            "SESSION_COOKIE_SAME_SITE=none needs SESSION_COOKIE_SECURE=true: "
+            "browsers refuse it otherwise."
         )
     return config
 
@@ -240,7 +241,7 @@ def _value(setting: Setting, sources: Sources, *, folder: Path, problems: list[s
         text = _read_file(path, setting_name=file_name, problems=problems)
     text_or_default = text or setting.default
     try:
-        # A file can hold what an environment cannot; PostgreSQL and libraries in C would cut it off.
+        # A file can hold what an environment cannot; libraries in C would cut the text off there.
         if "\0" in text:
             raise ValueError
         return setting.kind.parse(text_or_default) if text_or_default else None
@@ -295,8 +296,10 @@ def secret_of(config: Config) -> str:
     try:
         LONG_TEXT.parse(secret)
     except ValueError:
-        sentence = f"SECRET is not set, and {path} does not hold {LONG_TEXT.takes}: set one, or remove that file."
-        raise ConfigError(sentence) from None
+        raise ConfigError(
+            f"SECRET is not set, and {path} does not hold {LONG_TEXT.takes}: "
+            "set one, or remove that file."
+        ) from None
     return secret
 
 

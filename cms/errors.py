@@ -145,7 +145,10 @@ def invalid_payload(reason: str, **extensions: object) -> Refused:
 
 
 def answer_too_large(max_bytes: int) -> Refused:
-    reason = f"The answer would be larger than {max_bytes} bytes: ask for fewer items or fields, or for an export"
+    reason = (
+        f"The answer would be larger than {max_bytes} bytes: "
+        "ask for fewer items or fields, or for an export"
+    )
     return Refused(
         Problem(
             "INVALID_QUERY", f"Invalid query. {reason}.", {"reason": reason, "limit": max_bytes}

@@ -35,4 +35,5 @@ def matches_version(header: str, version: str | None) -> bool:
 
 
 def _digest(raw: bytes) -> str:
+    # 64 bits: a tag is compared with the present tag of its own address only.
     return blake2b(raw, digest_size=8).hexdigest()

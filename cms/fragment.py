@@ -56,6 +56,7 @@ class Fragment:
             if number is None:
                 values.append(value)
                 number = len(values)
+                # One object may be the plain value of several places that take different types.
                 if not isinstance(value, str | list | None):
                     numbers[id(value)] = number
             pieces.append(f"${number}{part}")

@@ -22,7 +22,7 @@ class SettingType:
     """A type of values: a description of them, how text is parsed, and how a value is shown."""
 
     takes: str
-    parse: Callable[[str], Any]  # raises ValueError
+    parse: Callable[[str], Any]  # raises ValueError, without a text: the error names `takes`
     show: Callable[[Any], str] = str
 
 
@@ -202,6 +202,7 @@ _SENDER = rf"{_ADDRESS_PART}@{_ADDRESS_PART}"
 SENDER = SettingType(
     "an e-mail address, alone or as Name <address>", _matched(rf"{_SENDER}|[^<>\r\n]*<{_SENDER}>")
 )
+# libpq takes an address, or names with values.
 DATABASE = SettingType(
     "a PostgreSQL address such as postgresql://user:password@host:5432/name",
     _matched(r"(?s)postgres(ql)?://.+|\s*\w+\s*=.+"),
@@ -384,7 +385,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "IP_TRUST_PROXY",
         HOPS,
-        "takes the caller's address from X-Forwarded-For, as the outermost of so many proxies wrote it",
+        "takes the caller's address from X-Forwarded-For, "
+        "as the outermost of so many proxies wrote it",
         "false",
     ),
     Setting("PASSWORD_RESET_TTL", LIFETIME, "how long the link of a password reset is good", "1d"),

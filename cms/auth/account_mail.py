@@ -38,4 +38,5 @@ def send(transaction: Transaction, mail: AccountMail) -> None:
 
 def fingerprint_of(email: str | None, password: str | None) -> str:
     """Return a digest that changes with an account's address or password; links to it then end."""
+    # 128 bits, which keep the address in a mail short.
     return hashlib.sha256(f"{email}\n{password}".encode()).hexdigest()[:32]

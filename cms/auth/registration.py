@@ -71,6 +71,7 @@ def register(
     values = (form.email, new_hash, form.first_name, form.last_name, settings.role, settings.verify)
 
     def work(transaction: Transaction) -> None:
+        # A registration that nobody has verified begins again: its row changes.
         registered = transaction.execute(statement("find_registered"), (form.email,))
         before = _recorder(store, transaction, None, client).before(
             [user for (user,) in registered]

@@ -179,6 +179,7 @@ def invalid_credentials() -> Refused:
 
 def in_transaction(store: Store, work: Callable[[Transaction], T]) -> T:
     """Do the work in a transaction, and again when a deadlock ended it."""
+    # The last attempt is outside the loop: its deadlock is raised.
     for _ in range(ATTEMPTS - 1):
         try:
             with store.database.transaction() as transaction:
@@ -193,6 +194,7 @@ def made_idempotent(
     client: ClientInfo, idempotency: Idempotency | None, work: Callable[[Transaction], None]
 ) -> Callable[[Transaction], None]:
     """Return work of an anonymous client that is done only once for an Idempotency-Key."""
+    # Nobody is logged in, so the key belongs to the client's address.
     name = ANONYMOUS.with_client(client).name
 
     def idempotent_work(transaction: Transaction) -> None:
@@ -226,6 +228,7 @@ def _issue_tokens(
     address.
     """
     user = user_claims(transaction, identity)
+    # The cookie is looked up with each request: there is no need for claims that are signed.
     if mode is Mode.SESSION:
         return IssuedTokens(mode, token, _milliseconds(issuer.session_life))
     claims = {

@@ -24,7 +24,8 @@ def load_demo(config: Config, *, url: str | None, token: str | None, replace: bo
         existing = [name for name in _COLLECTIONS if running.has(name)]
         if existing and not replace:
             raise click.ClickException(
-                f"There are collections of these names: {', '.join(existing)}. --replace deletes them first."
+                f"There are collections of these names: {', '.join(existing)}. "
+                "--replace deletes them first."
             )
         # Backwards: cities refer to countries, and countries to continents.
         for name in reversed(existing):

@@ -77,6 +77,7 @@ def findings() -> Iterator[Finding]:
     except Exception as error:
         if not is_expected(error):
             raise
+        # One more line of the report, and not its end: what was found before it still counts.
         yield Finding(WRONG, f"database: {sentence_of(error)}")
 
 
@@ -84,6 +85,7 @@ def _secret(config: Config) -> Finding:
     if config.secret:
         return Finding(OK, "SECRET: set")
     path = config.data_dir / "secret"
+    # Other machines can use a database of one's own, but not the secret in this folder.
     if config.database_url:
         return Finding(
             WARNING,
@@ -161,7 +163,8 @@ def _migrations(dsn: str) -> Finding:
     if pending_migrations:
         return Finding(
             WARNING,
-            f"migrations: {len(pending_migrations)} to apply; run `cms migrate`, or `cms serve`, which does it",
+            f"migrations: {len(pending_migrations)} to apply; "
+            "run `cms migrate`, or `cms serve`, which does it",
         )
     return Finding(OK, "migrations: all applied")
 
@@ -192,15 +195,14 @@ def _extension(name: str, server: ServerInfo) -> Finding:
     if name == "unaccent" and name in server.installed and server.is_accent_sensitive:
         return Finding(
             WARNING,
-            "extension unaccent: younger than the tables, so that search tells accents apart; run `cms migrate`",
+            "extension unaccent: younger than the tables, so that search tells accents apart; "
+            "run `cms migrate`",
         )
     if name in server.installed:
         return Finding(OK, f"extension {name}: installed")
     if name in server.available:
-        return Finding(
-            WARNING,
-            f"extension {name}: {EXTENSIONS[name]}; run CREATE EXTENSION {name}{AFTER_INSTALL.get(name, '')}",
-        )
+        command = f"CREATE EXTENSION {name}{AFTER_INSTALL.get(name, '')}"
+        return Finding(WARNING, f"extension {name}: {EXTENSIONS[name]}; run {command}")
     # PostGIS is large, and few installations need it; the other two come with every server.
     level = OK if name == "postgis" else WARNING
     return Finding(level, f"extension {name}: the server does not have it; {EXTENSIONS[name]}")

@@ -37,9 +37,8 @@ class Service:
         """Send JSON, for calls that are answered quickly."""
         answer = self._answer(method, path, json=body, seconds=CONNECT_SECONDS)
         if not answer.ok:
-            raise click.ClickException(
-                f"{method} {path} was answered {answer.status_code}: {answer.text[:_MAX_SHOWN_LENGTH]}"
-            )
+            text = answer.text[:_MAX_SHOWN_LENGTH]
+            raise click.ClickException(f"{method} {path} was answered {answer.status_code}: {text}")
 
     def upload(
         self, path: str, chunks: Iterable[bytes], *, media_type: str
@@ -82,8 +81,9 @@ class Service:
             raise click.ClickException(f"{method} {self._url}{path} failed: {error}") from None
         if answer.status_code == 401 and self._has_own_token:
             raise click.ClickException(
-                f"The service at {self._url} does not know the token that was made here. Its SECRET is not the one of "
-                "this folder, or it serves another database: run this with its settings, or give a token with --token."
+                f"The service at {self._url} does not know the token that was made here. "
+                "Its SECRET is not the one of this folder, or it serves another database: "
+                "run this with its settings, or give a token with --token."
             )
         return answer
 

@@ -50,6 +50,7 @@ def watched_database(config: Config) -> Iterator[str]:
     from cms.cli.auto_restart import AutoRestart
     from cms.embedded import start
 
+    # In this order: the restarts end before the server is stopped.
     with (
         start(config.data_dir, binaries=config.postgres_bin, announce=announce) as embedded,
         AutoRestart(embedded),
@@ -72,8 +73,8 @@ def running_database(config: Config) -> Iterator[str]:
     address = running_dsn(config.data_dir)
     if address is None:
         raise NoDatabase(
-            f"The server of the database in {config.data_dir} is not running, so there is no more to tell. "
-            "Start the service, and look again while it runs."
+            f"The server of the database in {config.data_dir} is not running, "
+            "so there is no more to tell. Start the service, and look again while it runs."
         )
     yield address
 
@@ -92,7 +93,8 @@ def require_database(config: Config) -> None:
 
     if not config.database_url and not has_data(config.data_dir):
         raise NoDatabase(
-            f"There is no database in {config.data_dir} yet. Start the service first: `cms serve`, or `make run`."
+            f"There is no database in {config.data_dir} yet. "
+            "Start the service first: `cms serve`, or `make run`."
         )
 
 

@@ -73,5 +73,6 @@ def prepare(dsn: str, *, config: Config) -> None:
     password = first_admin(dsn, email=config.admin_email, password=config.admin_password)
     if password is not None:
         say(
-            f"The first admin is {config.admin_email} with the password {password} (it is not shown again)."
+            f"The first admin is {config.admin_email} with the password {password} "
+            "(it is not shown again)."
         )

@@ -84,5 +84,6 @@ def _progress() -> Progress:
         DownloadColumn(),
         TimeElapsedColumn(),
     )
+    # Standard output may be the exported file itself.
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -63,7 +63,8 @@ class WorkerProcess:
                 return
             pause = pauses.after(time.monotonic() - started)
             announce(
-                f"The worker ended by itself (status {status}); another one starts in {pause:.0f} s."
+                f"The worker ended by itself (status {status}); "
+                f"another one starts in {pause:.0f} s."
             )
             with suppress(Empty):
                 self._wake.get(timeout=pause)

@@ -106,6 +106,7 @@ def make_runnable(
 
 def _check_postgres_bin(folder: Path, data_version: int | None) -> Binaries:
     binaries = inspect_binaries(folder.absolute())
+    # Whoever names a folder means it: no other one is looked for.
     if binaries is None:
         raise EmbeddedError(f"POSTGRES_BIN is {folder}, where no postgres and initdb are that run.")
     if not _fits(binaries, data_version):

@@ -36,6 +36,7 @@ def requeue_stalled(database: Database) -> None:
         rows = transaction.execute(
             statement("retry_stalled_jobs"), (str(WORKER_TIMEOUT_SECONDS), str(MAX_ATTEMPTS))
         )
+    # Logged after the commit: until then another error could undo it.
     for job, task, runs_again, _ in rows:
         if runs_again:
             log.warning("job %d of %s lost its worker and runs again", job, task)

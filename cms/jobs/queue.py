@@ -73,24 +73,24 @@ def _run(task: Task, job: Job) -> None:
     began = time.perf_counter()
     try:
         task.run(job)
-    except Exception as fault:
-        _log_failure(task, job, fault)
+    except Exception as error:
+        _log_failure(task, job, error)
         raise
     milliseconds = round((time.perf_counter() - began) * 1000, 1)
     log.info("job %d of %s is done", job.id, task.name, extra={"ms": milliseconds})
 
 
-def _log_failure(task: Task, job: Job, fault: Exception) -> None:
+def _log_failure(task: Task, job: Job, error: Exception) -> None:
     """Log a failed attempt, with a traceback unless it is a `JobError`."""
-    pause = task.pause(fault, job.attempt)
+    pause = task.pause(error, job.attempt)
     if pause is None:
         level = logging.ERROR
         outcome = "it is given up"
     else:
         level = logging.WARNING
         outcome = f"it runs again in {pause}"
-    is_expected = isinstance(fault, JobError)
-    reason = str(fault) if is_expected else repr(fault)
+    is_expected = isinstance(error, JobError)
+    reason = str(error) if is_expected else repr(error)
     text = "job %d of %s failed at attempt %d, %s: %s"
     values = (job.id, task.name, job.attempt, outcome, reason)
     log.log(level, text, *values, exc_info=not is_expected)

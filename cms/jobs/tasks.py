@@ -46,9 +46,9 @@ class Task:
     max_wait: timedelta = timedelta(hours=1)
     cron: str | None = None
 
-    def pause(self, fault: BaseException, attempt: int) -> timedelta | None:
+    def pause(self, error: BaseException, attempt: int) -> timedelta | None:
         """Return how long to wait after a failed attempt, or None when it was the last one."""
-        if isinstance(fault, PermanentError) or attempt >= self.attempts:
+        if isinstance(error, PermanentError) or attempt >= self.attempts:
             return None
         # Bounded, because a timedelta overflows long before `attempts` does.
         doublings = min(attempt - 1, 30)
@@ -64,5 +64,6 @@ def defer_all(
     transaction: Transaction, task: str, payloads: Sequence[Mapping[str, object]]
 ) -> None:
     """Put a job for each payload (values that `jsontext.dumps` takes) in the queue, all at once."""
+    # By a statement of the caller's transaction: procrastinate has connections of its own.
     texts = [jsontext.dumps(payload).decode() for payload in payloads]
     transaction.execute(statement("defer_jobs"), (task, texts))

@@ -119,11 +119,11 @@ class Worker:
             began = asyncio.get_running_loop().time()
             try:
                 await self._open_and_fetch(wait=True)
-            except (ConnectorException, Refused, Stale) as fault:
+            except (ConnectorException, Refused, Stale) as error:
                 log.warning(
                     "the queue cannot be reached; the worker tries again in %d s: %s",
                     pause,
-                    _reason(fault),
+                    _reason(error),
                 )
             # A connection that lasted was a good one: the next loss starts with short pauses again.
             if asyncio.get_running_loop().time() - began > MAX_PAUSE_SECONDS:
@@ -161,9 +161,9 @@ class Worker:
             await asyncio.sleep(STALLED_CHECK_SECONDS)
             try:
                 await asyncio.to_thread(requeue_stalled, self._database)
-            except (Refused, Stale) as fault:
+            except (Refused, Stale) as error:
                 # Not a warning: the fetcher meets the same problem, and `_run_jobs` logs that.
-                log.debug("stalled jobs were not looked for: %s", fault)
+                log.debug("stalled jobs were not looked for: %s", error)
             except Exception:
                 log.exception("stalled jobs cannot be looked for")
 
@@ -173,8 +173,8 @@ class Worker:
             return
         try:
             await asyncio.to_thread(requeue, self._database, self._fetcher.worker_id)
-        except (Refused, Stale) as fault:
-            log.warning("jobs that run are left to the next worker: %s", fault)
+        except (Refused, Stale) as error:
+            log.warning("jobs that run are left to the next worker: %s", error)
 
 
 async def _wait_up_to(seconds: float, event: asyncio.Event) -> None:
@@ -188,8 +188,8 @@ async def _cancel(task: asyncio.Task[Any]) -> None:
     await asyncio.wait({task})
 
 
-def _reason(fault: BaseException) -> str:
-    return str(fault.__cause__ or fault)
+def _reason(error: BaseException) -> str:
+    return str(error.__cause__ or error)
 
 
 def _until_closed(loop: asyncio.AbstractEventLoop, line: int, worker: Worker) -> Callable[[], None]:

@@ -98,6 +98,7 @@ def to_payload(mail: Mail) -> dict[str, object]:
 
 def from_payload(payload: Mapping[str, Any]) -> QueuedMail:
     """Return the mail of a job's payload."""
+    # The names of `to_payload` are those of the fields.
     fields = dict(payload)
     mail_id = str(fields.pop("id"))
     return QueuedMail(mail_id, Mail(**fields))
@@ -106,6 +107,6 @@ def from_payload(payload: Mapping[str, Any]) -> QueuedMail:
 def _check_address(address: object, field: str) -> None:
     try:
         parse_address(address if isinstance(address, str) else "")
-    except ValueError as fault:
-        reason = f"An address of the mail cannot be used: {fault}"
+    except ValueError as error:
+        reason = f"An address of the mail cannot be used: {error}"
         raise invalid_payload(reason, field=field) from None

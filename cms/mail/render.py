@@ -41,8 +41,8 @@ def render(mail: Mail, project: Mapping[str, object], *, data_dir: Path) -> Rend
         html = _render_template(environment, f"{mail.template}.html", variables)
         text = _render_template(environment, f"{mail.template}.txt", variables)
         subject = _render_template(environment, f"{mail.template}.subject.txt", variables)
-    except TemplateError as fault:
-        raise JobError(f"The mail template {mail.template} is wrong: {fault}") from None
+    except TemplateError as error:
+        raise JobError(f"The mail template {mail.template} is wrong: {error}") from None
     if html is None and text is None:
         raise PermanentError(f"There is no mail template named {mail.template}")
     if mail.template == GENERIC and mail.kind == "text":

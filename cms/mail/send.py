@@ -37,8 +37,8 @@ def send(job: Job, config: Config, database: Database) -> None:
         author = sender(config.email_from, default_name=name)
         message = compose(mail, texts, author=author, mail_id=mail_id)
         recipients = [address_spec(parse_address(address)) for address in mail.recipients]
-    except ValueError as fault:
-        raise PermanentError(f"The mail has an address that cannot be used: {fault}") from None
+    except ValueError as error:
+        raise PermanentError(f"The mail has an address that cannot be used: {error}") from None
     deliver(message, config, sender=address_spec(author), recipients=recipients)
 
 

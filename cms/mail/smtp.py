@@ -60,31 +60,31 @@ def _mapped_errors() -> Iterator[None]:
     # The order matters: most of these classes are subclasses of one below them.
     try:
         yield
-    except smtplib.SMTPRecipientsRefused as fault:
+    except smtplib.SMTPRecipientsRefused as error:
         # One recipient who may be taken later is reason enough to try again.
-        code = min(code for code, _ in fault.recipients.values())
-        raise _refusal(code, _reasons(fault.recipients)) from None
-    except smtplib.SMTPAuthenticationError as fault:
+        code = min(code for code, _ in error.recipients.values())
+        raise _refusal(code, _reasons(error.recipients)) from None
+    except smtplib.SMTPAuthenticationError as error:
         # Not permanent: an operator can correct the settings before the next attempt.
         raise JobError(
-            f"The mail server takes neither EMAIL_SMTP_USER nor its password ({fault.smtp_code})"
+            f"The mail server takes neither EMAIL_SMTP_USER nor its password ({error.smtp_code})"
         ) from None
-    except smtplib.SMTPDataError as fault:
-        raise _refusal(fault.smtp_code, _decoded(fault.smtp_error)) from None
-    except smtplib.SMTPNotSupportedError as fault:
-        raise _unsupported(fault) from None
-    except smtplib.SMTPResponseException as fault:
-        answer = f"{fault.smtp_code} {_decoded(fault.smtp_error)}"
+    except smtplib.SMTPDataError as error:
+        raise _refusal(error.smtp_code, _decoded(error.smtp_error)) from None
+    except smtplib.SMTPNotSupportedError as error:
+        raise _unsupported(error) from None
+    except smtplib.SMTPResponseException as error:
+        answer = f"{error.smtp_code} {_decoded(error.smtp_error)}"
         raise JobError(f"The mail server refuses: {answer}") from None
-    except (smtplib.SMTPException, OSError) as fault:  # ssl.SSLError is an OSError
-        reason = one_line(str(fault)) or type(fault).__name__
+    except (smtplib.SMTPException, OSError) as error:  # ssl.SSLError is an OSError
+        reason = one_line(str(error)) or type(error).__name__
         raise JobError(f"The mail server cannot be used: {reason}") from None
 
 
-def _unsupported(fault: smtplib.SMTPNotSupportedError) -> JobError:
-    if "STARTTLS" in str(fault):
+def _unsupported(error: smtplib.SMTPNotSupportedError) -> JobError:
+    if "STARTTLS" in str(error):
         return JobError("The mail server offers no TLS; EMAIL_SMTP_IGNORE_TLS=true sends without")
-    return PermanentError(f"The mail server cannot take the mail: {fault}")
+    return PermanentError(f"The mail server cannot take the mail: {error}")
 
 
 def _refusal(code: int, reason: str) -> JobError:

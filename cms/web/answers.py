@@ -40,5 +40,7 @@ TOO_SLOW = refusal("REQUEST_TIMEOUT", "The request did not arrive in time.")
 OVERLOADED = refusal(
     "SERVICE_UNAVAILABLE", "The server has more requests than it can answer. Try again."
 )
-FAULT = refusal("INTERNAL_SERVER_ERROR", "An unexpected error occurred; it has been logged.")
+INTERNAL_ERROR = refusal(
+    "INTERNAL_SERVER_ERROR", "An unexpected error occurred; it has been logged."
+)
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

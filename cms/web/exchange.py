@@ -100,7 +100,7 @@ class Exchange:
         """Answer an error, or break off an answer that has begun: it must not seem complete."""
         self._keep_alive = False
         if self._head is None:
-            self._connection.write(answers.FAULT)
+            self._connection.write(answers.INTERNAL_ERROR)
         else:
             self._connection.abort()
 

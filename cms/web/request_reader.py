@@ -360,4 +360,4 @@ def _pop_expectation(environ: Environ) -> bool:
 
 
 def _do_nothing() -> None:
-    """Nothing has to be said before the body is read."""
+    """Stand in for the question for a body, where the client sends it unasked."""
