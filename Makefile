@@ -4,6 +4,7 @@ PYTHON =
 PY = .venv/bin/python
 T =
 M = $(if $(T),,not release)
+E = quick
 
 .DEFAULT_GOAL = help
 .NOTPARALLEL:
@@ -17,10 +18,10 @@ run: .venv/.installed ## start the service with a database of its own; Ctrl-C st
 	@$(PY) -m cms serve
 
 test: .venv/.installed ## run the tests; T=tests/unit runs a part, POSTGRES_BIN=/its/bin on another PostgreSQL
-	@$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m '$(M)' $(T)
+	@$(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder -m '$(M)' --hypothesis-profile $(E) $(T)
 
 check: lint types ## what CI runs: lint, types, and all tests, those with real processes too
-	@$(MAKE) --no-print-directory test M=
+	@$(MAKE) --no-print-directory test M= E=full
 
 lint: .venv/.installed ## look for mistakes and unformatted code
 	@$(PY) -m ruff check

@@ -22,6 +22,7 @@ from cms.embedded import start
 from tests import things
 from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.databases import drop_database
+from tests.examples import register_profiles
 from tests.memory import use_memory
 from tests.people import quick_hashes
 
@@ -32,9 +33,11 @@ MOST_WORKERS = (
     12  # each has a server of its own, and the longest files take as long however many there are
 )
 
-RELEASE_FOLDERS = {Path(__file__).parent / name for name in ("smoke", "web")}
+RELEASE_FOLDERS = {Path(__file__).parent / name for name in ("smoke", "web", "store/embedded")}
 
 _numbers = itertools.count()
+
+register_profiles()  # before the option that chooses one is looked at
 
 
 def pytest_configure() -> None:

@@ -16,8 +16,8 @@ EDITORS, ROUNDS = 50, 2
 
 
 @pytest.fixture
-def things(admin: Client) -> Table:
-    things = table(admin, field("title", "string"), field("other", "string"))
+def things(stage: Stage) -> Table:
+    things = stage.empty_table(field("title", "string"), field("other", "string"))
     things.add({"title": "a"}, {"title": "b"})
     return things
 

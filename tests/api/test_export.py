@@ -166,6 +166,7 @@ def test_a_nested_list_stands_on_one_line_of_jsonl(admin: Client, stage: Stage) 
     assert json.loads(text) == {"kids": [{"id": 1}, {"id": 2}]}
 
 
+@pytest.mark.release
 def test_a_large_export_takes_no_more_memory_than_a_batch(stage: Stage, settings: Config) -> None:
     stage.execute(
         "CREATE TABLE many AS SELECT n AS id, repeat('x', 150) AS name FROM generate_series(1, 1000000) AS n;"

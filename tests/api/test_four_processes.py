@@ -22,7 +22,7 @@ from tests.things import Stage, admin_token
 PROCESSES = 4
 ROUNDS = int(os.environ.get("CMS_FRESHNESS_ROUNDS", "30"))  # .ci/run takes 200
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.release]
 
 
 @dataclass(frozen=True)

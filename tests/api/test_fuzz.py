@@ -37,7 +37,6 @@ KINDS = [
 FIELDS = ["id", *(f"a_{kind}" for kind in KINDS), "many", "parent", "nothing", "*"]
 
 examples = settings(
-    max_examples=100,
     deadline=None,
     derandomize="CI" in os.environ,
     print_blob=True,

@@ -21,6 +21,8 @@ from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Client
 from tests.members import may, member
 from tests.things import Stage, Table, field, staged, table
 
+pytestmark = pytest.mark.release
+
 PLACES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 WITH_POSTGIS = [
     postgis

@@ -24,8 +24,8 @@ _keys = itertools.count()
 
 
 @pytest.fixture
-def things(admin: Client) -> Table:
-    return table(admin, field("title", "string", is_unique=True))
+def things(stage: Stage) -> Table:
+    return stage.empty_table(field("title", "string", is_unique=True))
 
 
 @pytest.fixture

@@ -49,9 +49,8 @@ def lines(answer: Answer) -> list[tuple[int, str, object]]:
 
 
 @pytest.fixture
-def things(admin: Client) -> Table:
-    return table(
-        admin,
+def things(stage: Stage) -> Table:
+    return stage.empty_table(
         field("name", "string", is_nullable=False),
         field("price", "decimal"),
         field("code", "string", is_unique=True),
@@ -244,6 +243,7 @@ def test_a_header_of_very_many_names_is_refused_at_once(things: Table) -> None:
     assert (answer.status, len(answer.errors), answer.errors[100]["total"]) == (400, 101, 100_000)
 
 
+@pytest.mark.release
 def test_imports_that_wait_for_each_other_are_both_done(
     things: Table, make_things: Callable[..., Table]
 ) -> None:

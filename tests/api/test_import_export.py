@@ -127,6 +127,7 @@ def test_an_export_of_all_rows_holds_all_that_belongs_to_them(admin: Client, for
             assert len(json.loads(text)["children"]) == number
 
 
+@pytest.mark.release
 def test_100_000_rows_take_no_more_memory_than_a_batch(stage: Stage, settings: Config) -> None:
     things = table(
         stage.admin, field("name", "string"), field("size", "integer"), accountability=None

@@ -211,6 +211,7 @@ def test_an_unknown_route_and_a_wrong_method_are_told(notes: Table) -> None:
     assert {"GET", "POST", "PATCH", "DELETE", "SEARCH"} <= set(answer.headers["allow"].split(", "))
 
 
+@pytest.mark.release
 def test_opening_every_relation_of_every_relation_has_an_end(admin: Client) -> None:
     tree = table(admin, *(field(f"parent_{n}", "integer") for n in range(4)))
     for n in range(4):

@@ -9,9 +9,9 @@ from tests.things import Stage, Table, field, table
 
 
 @pytest.fixture
-def numbers(admin: Client) -> Table:
+def numbers(stage: Stage) -> Table:
     """Five items, n from 1 to 5, with the same keys."""
-    numbers = table(admin, field("n", "integer"))
+    numbers = stage.empty_table(field("n", "integer"))
     numbers.add(*({"n": n} for n in range(1, 6)))
     return numbers
 

@@ -13,10 +13,9 @@ from tests.things import Json, Stage, Table, field, table
 
 
 @pytest.fixture
-def books(admin: Client) -> Table:
+def books(stage: Stage) -> Table:
     """Three books: 1 a, 2 b, 3 c."""
-    books = table(
-        admin,
+    books = stage.empty_table(
         field("title", "string", is_nullable=False),
         field("pages", "integer"),
         field("changed", "timestamp", special="date-updated"),

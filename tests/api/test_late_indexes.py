@@ -12,6 +12,8 @@ import pytest
 from cms.structure import indexes
 from tests.client import Client
 
+pytestmark = pytest.mark.release
+
 BUILDS_FAIL = """
     CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
         IF current_query() LIKE 'CREATE INDEX CONCURRENTLY%%' THEN

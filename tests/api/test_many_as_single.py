@@ -15,11 +15,14 @@ from hypothesis import strategies as st
 
 from cms.config import Config
 from tests.client import Answer, Client
+from tests.examples import example_count
 from tests.members import may, member
 from tests.model.test_reads import cases_for_each
 from tests.things import Json, Stage, Table, field, staged, table
 
-cases = settings_of(cases_for_each, max_examples=60, phases=[Phase.generate, Phase.shrink])
+cases = settings_of(
+    cases_for_each, max_examples=example_count(60), phases=[Phase.generate, Phase.shrink]
+)
 
 FIELDS = (
     field("name", "string", is_nullable=False, max_length=4),

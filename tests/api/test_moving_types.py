@@ -24,6 +24,8 @@ from tests.api.nesting import counted
 from tests.client import Answer, Client
 from tests.things import field
 
+pytestmark = pytest.mark.release
+
 SECONDS = float(os.environ.get("CMS_MOVING_SECONDS", "3"))
 TYPES = ("date", "json", "integer", "text")
 

@@ -20,6 +20,8 @@ from tests.client import ADMIN_EMAIL, ADMIN_PASSWORD, Answer, Client
 from tests.databases import drop_database
 from tests.things import Json, Table
 
+pytestmark = pytest.mark.release
+
 CLIENTS = 6
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 

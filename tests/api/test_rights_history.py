@@ -17,9 +17,9 @@ PUBLISHED = {"status": {"_eq": "published"}}
 
 
 @pytest.fixture
-def things(admin: Client) -> Table:
-    return table(
-        admin, field("title", "string"), field("note", "string"), field("status", "string")
+def things(stage: Stage) -> Table:
+    return stage.empty_table(
+        field("title", "string"), field("note", "string"), field("status", "string")
     )
 
 

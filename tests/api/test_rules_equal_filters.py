@@ -14,6 +14,7 @@ from cms.query.rules.validation import RuleContext, failures, parse_rule
 from cms.schema.model import Collection
 from cms.schema.types import TYPES
 from tests.client import Client
+from tests.examples import example_count
 from tests.things import Stage, Table, field, table
 
 TEXTS = [
@@ -70,7 +71,7 @@ FUNCTIONS = {
 }
 
 cases_of_all = settings(
-    max_examples=150,
+    max_examples=example_count(150),
     deadline=None,
     database=None,
     phases=[Phase.generate, Phase.shrink],

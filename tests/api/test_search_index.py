@@ -9,6 +9,8 @@ from tests.client import Client
 from tests.sql.compiler import counted
 from tests.things import Stage, Table, field, table
 
+pytestmark = pytest.mark.release
+
 SEARCH_INDEXES = (
     "SELECT count(*) FROM pg_indexes WHERE tablename = '{}' AND indexdef LIKE '%system_fold%'"
 )

@@ -44,9 +44,10 @@ def order(things: Table) -> list[int]:
     ],
 )
 def test_an_item_takes_the_place_of_another(
-    admin: Client, places: list[int | None], item: int, to: int, expected: list[int]
+    stage: Stage, places: list[int | None], item: int, to: int, expected: list[int]
 ) -> None:
-    things = make(admin, places)
+    things = stage.empty_table(field("sort", "integer"), sort_field="sort")
+    things.add(*({"sort": position} for position in places))
     assert move(things, item, to) == 204
     assert order(things) == expected
     positions = things.column("sort")

@@ -16,6 +16,8 @@ from cms.store.snapshot import Snapshot, Snapshots
 from cms.structure import indexes
 from tests.client import Answer, Client
 
+pytestmark = pytest.mark.release
+
 Processes = list[Client]
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from cms.config import Config
 from cms.files.storage import PART_BYTES, Storage
 from cms.locations import Location
 from tests.files.forms import house
 from tests.files.images import picture
+
+pytestmark = pytest.mark.release
 
 
 def test_a_file_may_lie_in_a_bucket(

@@ -30,7 +30,7 @@ def bucket(address: str, **changes: str) -> Location:
     return Location("s3", "s3", **settings)  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=["local", "s3"])
+@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.release)])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "local":
         return Storage(Location("local", "local", str(tmp_path / "up loads")))
@@ -74,6 +74,7 @@ def test_an_upload_that_breaks_off_leaves_nothing(storage: Storage, size: int) -
         assert [path.name for path in storage.folder.rglob("*") if path.is_file()] == ["kept"]
 
 
+@pytest.mark.release
 def test_an_upload_that_breaks_off_leaves_no_parts_in_the_bucket(s3_server: str) -> None:
     def breaking() -> Iterator[bytes]:
         yield from pieces(BIG * 2)

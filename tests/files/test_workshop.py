@@ -24,6 +24,8 @@ from cms.transforms.steps import Blur, Resize
 from cms.transforms.transform import Transform
 from tests.files.pictures import decoded, quarters
 
+pytestmark = pytest.mark.release
+
 ROOT = Path(__file__).parents[2]
 SMALL = Transform((Resize(8, 8),), "webp", 80)
 

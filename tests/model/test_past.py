@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from cms.config import Config
 from tests.client import Client
+from tests.examples import example_count
 from tests.members import member_of, new_role
 from tests.model import test_reads as reads
 from tests.model.build import make_shape, world_of
@@ -36,7 +37,7 @@ SCHEMAS = 4
 WRITES_FOR_EACH = 6
 ROLES_FOR_EACH = 3
 writes_for_each = settings(
-    reads.cases_for_each, max_examples=WRITES_FOR_EACH, phases=[Phase.generate]
+    reads.cases_for_each, max_examples=example_count(WRITES_FOR_EACH), phases=[Phase.generate]
 )
 
 HISTORY = [Grant(name, ("*",), {}) for name in ("system_activity", "system_revisions")]

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from cms.config import Config
 from tests.client import Answer, Client
+from tests.examples import example_count
 from tests.model.build import load, make_shape, world_of
 from tests.model.encode import query_string
 from tests.model.generate import all_rows, queries
@@ -37,7 +38,7 @@ SEED = os.environ.get("CMS_MODEL_SEED") or (
 pytestmark = pytest.mark.slow
 
 cases_for_each = settings(
-    max_examples=CASES_FOR_EACH,
+    max_examples=example_count(CASES_FOR_EACH),
     deadline=None,
     database=None,  # an example of another seed's schemas would mean nothing
     derandomize="CI" in os.environ,

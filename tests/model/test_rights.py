@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from cms.config import Config
 from tests.client import Answer, Client
+from tests.examples import example_count
 from tests.members import member_of, new_role
 from tests.model import test_reads as reads
 from tests.model.build import load, make_shape, world_of
@@ -48,7 +49,7 @@ from tests.things import Stage, staged
 ROLES_FOR_EACH = 25
 QUERIES_FOR_EACH = 4
 roles_for_each = settings(
-    reads.cases_for_each, max_examples=ROLES_FOR_EACH, phases=[Phase.generate]
+    reads.cases_for_each, max_examples=example_count(ROLES_FOR_EACH), phases=[Phase.generate]
 )
 """To shrink a failure takes minutes; the assertion tells which of the queries it is."""
 

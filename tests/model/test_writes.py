@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cms.config import Config
 from tests.client import Answer, Client
+from tests.examples import example_count
 from tests.members import member_of, new_role
 from tests.model.test_reads import cases_for_each
 from tests.model.writes import OK, Grant, Model, Row, World
@@ -22,7 +23,9 @@ from tests.things import Stage, field, staged
 
 CASES = 200
 CALLS = 2
-cases = settings_of(cases_for_each, max_examples=CASES, phases=[Phase.generate, Phase.shrink])
+cases = settings_of(
+    cases_for_each, max_examples=example_count(CASES), phases=[Phase.generate, Phase.shrink]
+)
 
 STATES = ("draft", "live")
 COLUMNS = {

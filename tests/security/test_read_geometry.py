@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.api.test_geometry import LINE, SQUARE, stage
 from tests.client import Client
 from tests.members import may, member
 from tests.things import Stage
+
+pytestmark = pytest.mark.release
 
 __all__ = ["stage"]
 

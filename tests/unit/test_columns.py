@@ -24,6 +24,7 @@ from cms.schema import payload
 from cms.schema.model import Collection, Field, Kind
 from cms.schema.model import Column as Stored
 from cms.schema.payload import ItemParser
+from tests.examples import example_count
 
 TYPES = {
     "title": ("string", "varchar", 3),
@@ -65,7 +66,7 @@ USUAL = {
     **dict.fromkeys(("small", "count", "large"), WHOLE),
 }
 ODD = {**dict.fromkeys([*TYPES, "many", "none"], ANYTHING), "password": st.none() | st.just([])}
-examples = settings(max_examples=200, deadline=None)
+examples = settings(max_examples=example_count(200), deadline=None)
 
 
 def collection() -> Collection:
