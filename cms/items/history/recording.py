@@ -20,7 +20,8 @@ from cms.store.identity import ClientInfo
 class Recorder:
     """Records what is done to rows of a collection, and who did it.
 
-    It takes as long when there is no row: nobody learns from the time whether there is one.
+    It takes the same time when there is no row: otherwise the time would tell whether an account
+    exists.
     """
 
     transaction: Transaction
@@ -28,7 +29,7 @@ class Recorder:
     author: tuple[str | None, ...]
 
     def before(self, keys: Sequence[str]) -> dict[str, str]:
-        """Lock the rows that exist, and return their contents by key, for `changed`."""
+        """Lock those of the rows that exist, and return their contents by key, for `changed`."""
         return dict(self.transaction.run(item_contents(self.collection, keys, masks=False)))
 
     def created(self, keys: Sequence[str]) -> None:
@@ -40,6 +41,7 @@ class Recorder:
         self._record("update", before)
 
     def _record(self, action: str, rows: Mapping[str, str | None]) -> None:
+        # Nothing is left out for an empty list of rows: see the class.
         changes = record_changes(self.collection, ArgumentSlots(), action=action)
         statement = finish_statement(changes)
         literals = (*self.author, array(list(rows)), array(list(rows.values())))
@@ -57,5 +59,5 @@ def recorder(
     """Return the recorder of a system collection; changes on the command line have no author."""
     if client is None:
         client = ClientInfo()
-    author = user, client.ip, client.user_agent, client.origin
+    author = (user, client.ip, client.user_agent, client.origin)
     return Recorder(transaction, catalogue.collections[name], author)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from cms import jsontext
 from cms.access.guard import readable_collection, view_of
 from cms.errors import not_found
 from cms.items.read.prepare import ReadRequest, narrow_to_key, statement_for
-from cms.items.read.reads import Answer, Item, parse_key, read_list, read_one
+from cms.items.read.reads import Answer, Item, fetch_rows, parse_key, read_list, read_one
 from cms.items.write import writes
 from cms.query.language.ast import EVERYTHING, FieldName, Pick, Query, Slot
-from cms.query.plan.bindings import Bindings, bind_values
 from cms.schema.model import Collection, Field
 from cms.store.context import RequestContext
-from cms.store.counters import check_version
 from cms.store.idempotency import Idempotency
 from cms.store.identity import Identity
 from cms.store.store import Store
@@ -24,6 +23,15 @@ REVISIONS = "system_revisions"
 _AUTO_SPECIALS = frozenset(
     f"{kind}-{moment}" for kind in ("date", "user", "role") for moment in ("created", "updated")
 )
+"""Special markers of fields that the service fills: a revert is a change of its own time and user."""
+
+
+class _FormerItem(NamedTuple):
+    """An item as a revision holds it: its collection, its key, and the values to write back."""
+
+    collection: Collection
+    key: str
+    payload: dict[str, object]
 
 
 def read_revisions(store: Store, identity: Identity, request: ReadRequest, *, key: str) -> Answer:
@@ -53,12 +61,12 @@ def revert(
     Secrets stay as they are, and so do fields that the service or the database fills. Raises
     `Refused` NOT_FOUND for an unknown revision and for an item that is gone.
     """
-    collection, key, payload = store.run_primary_read(
-        identity, lambda context: _former_values(store, context, revision)
+    former = store.run_primary_read(
+        identity, lambda context: _former_item(store, context, revision)
     )
-    target = writes.WriteTarget(collection.name, query_string)
+    target = writes.WriteTarget(former.collection.name, query_string)
     return writes.restore(
-        store, identity, target, key=key, payload=payload, idempotency=idempotency
+        store, identity, target, key=former.key, payload=former.payload, idempotency=idempotency
     )
 
 
@@ -67,7 +75,7 @@ def _narrowed_to_item(
 ) -> ReadRequest:
     """Return the request narrowed to the revisions of one item.
 
-    Those of a deleted item are for callers who may read every item of the collection.
+    Revisions of a deleted item are for callers who may read every item of the collection.
     """
     name = request.collection
 
@@ -75,15 +83,17 @@ def _narrowed_to_item(
         collection = readable_collection(
             name, catalogue=context.snapshot.catalogue, policy=context.actor.policy
         )
-        item = parse_key(collection, key) if collection.primary_key else ""
+        if collection.primary_key is None or not key:
+            raise not_found()
+        item = parse_key(collection, key)
         view = view_of(name, catalogue=context.snapshot.catalogue, policy=context.actor.policy)
         assert view, "the collection can be read"
-        if not item:
-            raise not_found()
-        if view.rule != EVERYTHING and not _exists(store, context, collection, item):
+        # No rule can be tried on an item that is gone, so a caller with a rule sees none of those.
+        if view.rule != EVERYTHING and not _is_readable(store, context, collection, item):
             raise not_found()
         tests = [("collection", "_eq", name), ("item", "_eq", item)]
-        # Older revisions are of a former collection of this name; only administrators see those.
+        # Older revisions are of a former collection of this name. The rules of the history hide them
+        # from everybody else; administrators, who see them, ask here for the present collection.
         last_former = collection.former_history.get(REVISIONS)
         if last_former and context.actor.policy.is_admin:
             tests.append(("id", "_gt", str(last_former)))
@@ -92,15 +102,13 @@ def _narrowed_to_item(
     return ReadRequest(REVISIONS, request.query_string, only=store.run_read(identity, work))
 
 
-def _exists(store: Store, context: RequestContext, collection: Collection, key: str) -> bool:
+def _is_readable(store: Store, context: RequestContext, collection: Collection, key: str) -> bool:
     name = str(collection.primary_key)
     return bool(_find_by_key(store, context, collection, (name,), key=key))
 
 
-def _former_values(
-    store: Store, context: RequestContext, revision: str
-) -> tuple[Collection, str, dict[str, object]]:
-    """Return the collection and key of a revision's item, and the values to write back."""
+def _former_item(store: Store, context: RequestContext, revision: str) -> _FormerItem:
+    """Return the item of a revision; raises `Refused` NOT_FOUND."""
     catalogue = context.snapshot.catalogue
     revisions = catalogue.collections[REVISIONS]
     key = parse_key(revisions, revision)
@@ -108,22 +116,25 @@ def _former_values(
     if not rows:
         raise not_found("revision")
     collection = catalogue.collections.get(rows[0]["collection"])
+    # Rows hold JSON as text that is ready for an answer; here its values are needed.
     data: Any = jsontext.loads_stored(jsontext.dumps(rows[0]["data"]))
     if collection is None or not isinstance(data, dict):
         raise not_found("revision")
+    # The revision is of a former collection of the same name.
     if int(key) <= collection.former_history.get(REVISIONS, 0):
         raise not_found("revision")
-    payload = {
-        name: value
-        for name, value in data.items()
-        if _is_restorable(collection, collection.fields.get(name))
-    }
-    return collection, rows[0]["item"], payload
+    payload = {}
+    for name, value in data.items():
+        if _is_restorable(collection, collection.fields.get(name)):
+            payload[name] = value
+    return _FormerItem(collection, rows[0]["item"], payload)
 
 
 def _is_restorable(collection: Collection, field: Field | None) -> bool:
+    # Lists and fields that are gone have no column to write to.
     if field is None or field.column is None or field.column.is_generated:
         return False
+    # Of a secret the revision holds a mask only.
     return (
         field.name != collection.primary_key
         and not field.is_secret
@@ -135,14 +146,12 @@ def _find_by_key(
     store: Store,
     context: RequestContext,
     collection: Collection,
-    names: tuple[str, ...],
+    names: Sequence[str],
     *,
     key: str,
 ) -> list[Item]:
+    """Return these fields of the item of a key, as the caller may read them; none if it may not."""
     picks = tuple(Pick(name, FieldName(name)) for name in names)
     query = narrow_to_key(Query(picks=picks), Slot(0))
     statement = statement_for(store, context, collection.name, query)
-    bindings = Bindings((key,), context.actor.user, context.actor.role)
-    rows = context.fetch(statement.text, bind_values(statement.values, bindings))
-    check_version(context.snapshot, statement.version(rows))
-    return statement.items(rows)
+    return statement.items(fetch_rows(context, context.fetch, statement, (key,)))

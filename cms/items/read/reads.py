@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cms.access.guard import readable_collection, view_of
+from cms.database.connections import Fetch, Row
 from cms.errors import Problem, Refused, not_found
 from cms.items.read.answers import json_body
 from cms.items.read.prepare import ReadRequest, is_singleton, prepare_read
@@ -192,8 +194,19 @@ def _fetch(
         values = checked_parameters(store, context, run, estimator_of(store))
         chunking = chunking_for(store, run, store.max_answer_size)
         rows = fetch(statement.text, values, chunking=chunking)
-    else:
-        bindings = Bindings(literals, context.actor.user, context.actor.role)
-        rows = fetch(statement.text, bind_values(statement.values, bindings))
+        check_version(context.snapshot, statement.version(rows))
+        return rows
+    return fetch_rows(context, fetch, statement, literals)
+
+
+def fetch_rows(
+    context: RequestContext, fetch: Fetch, statement: Statement, literals: Sequence[object]
+) -> list[Row]:
+    """Run a statement that cannot be too large and return its rows.
+
+    Raises `Stale` if it has met other counters than those of the snapshot.
+    """
+    bindings = Bindings(literals, context.actor.user, context.actor.role)
+    rows = fetch(statement.text, bind_values(statement.values, bindings))
     check_version(context.snapshot, statement.version(rows))
     return rows
